@@ -1,0 +1,1 @@
+//! HTTP response cache by RFC 9111: policy, memory tier, collapsing.

@@ -1,0 +1,2 @@
+//! The `pilotlight` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! HTTP gateway: listeners, routes, upstreams and the use of the cache.

@@ -1,0 +1,1 @@
+//! Pipe/1: frames, sessions, connections and the Rust service SDK.

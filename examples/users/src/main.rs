@@ -1,0 +1,2 @@
+//! Users in SQLite, over the pipe.
+fn main() {}
