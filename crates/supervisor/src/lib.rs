@@ -1,1 +1,49 @@
 //! Starts, watches and stops services.
+//!
+//! One supervisor thread owns all state of all services, the Pipe/1 listening socket, the log pumps and the link to the
+//! *guardian*, a small child process that spawns the services and outlives the gateway just long enough to kill them.
+//! Worker threads of the gateway hold an [`Service`] each and enter a ready instance without a lock and without an
+//! atomic that another worker writes; everything slower goes to the supervisor's thread as a message.
+//!
+//! ```text
+//!  worker 0 ─ Service::enter ──┐ count in the worker's own cache line
+//!  worker 1 ─ Service::enter ──┤
+//!      │                       ▼
+//!      │ ready, want_shared  seats ◀── state: starting, ready, draining, ended
+//!      ▼                       ▲
+//!  supervisor thread ──────────┘      spawn, signal ▶ guardian ▶ services (a process group each)
+//!      ▲  ▲  ▲                        ◀ spawned, exited
+//!      │  │  └─ stdout, stderr of every instance ▶ log lines (bounded, drops counted)
+//!      │  └──── pipe.sock: HELLO checked, WELCOME sent, connection handed to its worker
+//!      └─────── timers: start, idle, drain, grace
+//! ```
+//!
+//! What it refuses to know: HTTP, routes, and every frame of Pipe/1 after HELLO and WELCOME.
+//!
+//! Invariant: an instance is only drained for idleness while no lease is held, and a lease is only given while the
+//! instance is ready (Dekker on the state and the counters, see `seat`).
+//! Invariant: no process of a service outlives the guardian, and the guardian does not outlive the gateway.
+#![forbid(unsafe_code)]
+
+mod error;
+mod event;
+pub mod guardian;
+mod instance;
+pub mod limits;
+mod listener;
+mod log;
+mod owner;
+mod policy;
+mod seat;
+mod service;
+mod spec;
+mod supervisor;
+
+pub use error::{Exit, Phase, StartError, SupervisorError};
+pub use event::{SharedLink, WorkerEvent, WorkerEvents};
+pub use instance::{Address, Ended, Endpoint, Instance};
+pub use log::{LogLine, Output};
+pub use seat::Lease;
+pub use service::{Service, ServiceId, ServiceState, Status};
+pub use spec::{HttpSocket, MinInstances, ServiceSpec, SupervisorOptions, Transport};
+pub use supervisor::{Supervisor, start};

@@ -1,0 +1,80 @@
+//! What the supervisor tells a worker.
+
+use crate::instance::{Instance, Notice};
+use bytes::Bytes;
+use pilotlight_pipe::hello::{ConnectionKind, Hello};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// What the supervisor tells a worker.
+#[derive(Debug)]
+pub enum WorkerEvent {
+    /// A connection of a pipe instance. HELLO was checked and WELCOME is written.
+    Connected {
+        /// The instance that dialled.
+        instance: Arc<Instance>,
+        /// What it sent; its kind and limits count.
+        hello: Hello,
+        /// The connection, non-blocking.
+        stream: UnixStream,
+        /// What was read after HELLO.
+        read_ahead: Bytes,
+        /// For shared connections: hold it while the connection is open (P-33).
+        link: Option<SharedLink>,
+    },
+    /// Send MORE on a shared connection of this instance.
+    SendMore {
+        /// The instance.
+        instance: Arc<Instance>,
+        /// What to ask for.
+        kind: ConnectionKind,
+        /// How many.
+        count: u16,
+        /// The worker to name.
+        for_worker: u32,
+    },
+    /// Send DRAIN on every shared connection of this instance (P-31), start no exchange with it.
+    Drain {
+        /// The instance.
+        instance: Arc<Instance>,
+        /// Time until SIGTERM.
+        grace: Duration,
+    },
+    /// The instance has ended: its connections are of no use.
+    Gone {
+        /// The instance.
+        instance: Arc<Instance>,
+    },
+}
+
+/// Says that a shared connection is open. When the last one of an instance is dropped, the instance counts as dead (P-33).
+#[derive(Debug)]
+pub struct SharedLink {
+    pub(crate) instance: Arc<Instance>,
+    pub(crate) worker: usize,
+}
+
+impl Drop for SharedLink {
+    fn drop(&mut self) {
+        self.instance.notice(Notice::LinkClosed {
+            run: self.instance.run,
+            worker: self.worker,
+        });
+    }
+}
+
+/// A worker's events.
+#[derive(Debug)]
+pub struct WorkerEvents(pub(crate) mpsc::Receiver<WorkerEvent>);
+
+impl WorkerEvents {
+    /// The next event; `None` when the supervisor has stopped.
+    ///
+    /// # Cancel safety
+    /// No event is lost.
+    pub async fn recv(&mut self) -> Option<WorkerEvent> {
+        self.0.recv().await
+    }
+}

@@ -1,0 +1,166 @@
+//! The guardian: a small process that spawns the services, and kills all of them when the gateway is gone.
+//!
+//! It is this program's own binary, executed again, with one end of a socket pair as its standard input. It is the
+//! *subreaper* of everything below it: a process that detaches itself (`setsid`, double fork) becomes its child instead
+//! of init's. It leads a session of its own and ignores SIGINT, SIGTERM and SIGHUP, so that neither Ctrl-C nor a service
+//! manager ends it before its gateway. The end of the stream on the socket, which the kernel delivers however the gateway
+//! died, makes it SIGKILL every descendant and exit.
+//!
+//! Spawning from a small process is also the cheap way: nothing big is forked.
+//!
+//! On systems without subreapers (macOS) only the process groups of services are killed; a daemon that left its group
+//! survives.
+
+mod children;
+mod link;
+mod message;
+mod spawn;
+mod step;
+mod wire;
+
+pub(crate) use link::{Link, LinkEvent, await_ready, spawn_process};
+pub(crate) use message::{GroupSignal, Inherit, SpawnRequest};
+
+use message::{FromGuardian, ToGuardian};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::process::ExitCode;
+use tokio::net::UnixStream;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Runs the guardian. To be called first thing by the program named in
+/// [`SupervisorOptions::guardian`](crate::SupervisorOptions::guardian), before it starts any thread.
+#[must_use]
+pub fn main() -> ExitCode {
+    if step::requested() {
+        return step::run();
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pilotlight guardian: {error}; it is started by the gateway itself, not by hand");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> io::Result<()> {
+    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    rustix::net::sockopt::socket_type(&socket)?;
+    // Fails only for the leader of a process group, and then there already is one of its own.
+    let _ = rustix::process::setsid();
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let mut guardian = Guardian {
+        pids: HashMap::new(),
+        runs: HashMap::new(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let served = runtime.block_on(guardian.serve(socket));
+    drop(runtime);
+    // Whatever ended the service of the socket, what was started must end.
+    guardian.kill_groups();
+    children::kill_all();
+    served
+}
+
+#[derive(Debug)]
+struct Guardian {
+    pids: HashMap<u64, Pid>,
+    runs: HashMap<Pid, u64>,
+}
+
+impl Guardian {
+    async fn serve(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let socket = StdUnixStream::from(socket);
+        socket.set_nonblocking(true)?;
+        let socket = UnixStream::from_std(socket)?;
+        let mut children = signal(SignalKind::child())?;
+        // A handler that does nothing: these must not end the guardian, and must not be ignored by what it executes.
+        let _handled = [
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+        ];
+        let mut inbox = wire::Inbox::default();
+        wire::send(&socket, &FromGuardian::Ready, &[]).await?;
+        loop {
+            tokio::select! {
+                message = inbox.receive(&socket) => match message {
+                    Ok(Some(message)) => self.handle(message, &mut inbox, &socket).await?,
+                    Ok(None) => return Ok(()),
+                    // The gateway died with something unread: as good as the end of the stream.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+                    Err(error) => return Err(error),
+                },
+                _ = children.recv() => {}
+            }
+            self.reap(&socket).await?;
+        }
+    }
+
+    async fn handle(&mut self, message: ToGuardian, inbox: &mut wire::Inbox, socket: &UnixStream) -> io::Result<()> {
+        match message {
+            ToGuardian::Spawn(request) => {
+                let run = request.run;
+                let report = match spawn::spawn(&request, inbox) {
+                    Ok(pid) => {
+                        self.pids.insert(run, pid);
+                        self.runs.insert(pid, run);
+                        FromGuardian::Spawned {
+                            run,
+                            pid: pid.as_raw_nonzero().get(),
+                        }
+                    }
+                    Err(reason) => FromGuardian::SpawnFailed { run, reason },
+                };
+                wire::send(socket, &report, &[]).await
+            }
+            ToGuardian::Signal { run, signal } => {
+                // A run that is not known has ended, which has been reported.
+                if let Some(pid) = self.pids.get(&run) {
+                    signal_group(*pid, signal.into());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Reports every service that ended and buries everything else.
+    async fn reap(&mut self, socket: &UnixStream) -> io::Result<()> {
+        while let Some((pid, code, signal)) = children::reap_one() {
+            let Some(run) = self.runs.remove(&pid) else { continue };
+            self.pids.remove(&run);
+            // What the leader left behind in its group has nobody to answer to any more. The group's number is not given
+            // to another process while it has members.
+            signal_group(pid, Signal::KILL);
+            wire::send(socket, &FromGuardian::Exited { run, code, signal }, &[]).await?;
+        }
+        Ok(())
+    }
+
+    fn kill_groups(&self) {
+        for pid in self.pids.values() {
+            signal_group(*pid, Signal::KILL);
+        }
+    }
+}
+
+fn signal_group(pid: Pid, signal: Signal) {
+    match kill_process_group(pid, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => eprintln!(
+            "pilotlight guardian: cannot signal process group {}: {error}",
+            pid.as_raw_nonzero()
+        ),
+    }
+}
+
+/// Our end of the socket as what a process inherits for its standard input.
+fn socket_pair() -> io::Result<(StdUnixStream, OwnedFd)> {
+    let (ours, theirs) = StdUnixStream::pair()?; // close-on-exec, both
+    Ok((ours, theirs.into()))
+}

@@ -1,0 +1,197 @@
+//! The supervisor's side of the guardian.
+
+use super::message::{FromGuardian, ToGuardian};
+use super::wire::{self, Inbox};
+use super::{GroupSignal, socket_pair};
+use crate::error::Exit;
+use crate::limits::{GUARDIAN_PATIENCE, MAX_GUARDIAN_QUEUE, MAX_MESSAGE};
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+/// What the guardian reports.
+#[derive(Debug)]
+pub(crate) enum LinkEvent {
+    Spawned {
+        run: u64,
+        pid: i32,
+    },
+    SpawnFailed {
+        run: u64,
+        reason: String,
+    },
+    Exited {
+        run: u64,
+        exit: Exit,
+    },
+    /// It is dead.
+    Lost,
+}
+
+/// Executes a guardian and does not wait for it.
+pub(crate) fn spawn_process(program: &(PathBuf, Vec<OsString>)) -> io::Result<(Child, StdUnixStream)> {
+    let (ours, theirs) = socket_pair()?;
+    let child = Command::new(&program.0)
+        .args(&program.1)
+        .stdin(theirs)
+        .stdout(Stdio::null())
+        .spawn()?;
+    Ok((child, ours))
+}
+
+/// Blocks until the guardian is ready, so that one that cannot run is found when the gateway starts.
+pub(crate) fn await_ready(mut socket: &StdUnixStream) -> io::Result<()> {
+    socket.set_read_timeout(Some(GUARDIAN_PATIENCE))?;
+    let mut length = [0; 4];
+    socket.read_exact(&mut length).map_err(not_ready)?;
+    let mut message = vec![0; (u32::from_ne_bytes(length) as usize).min(MAX_MESSAGE)];
+    socket.read_exact(&mut message).map_err(not_ready)?;
+    match serde_json::from_slice(&message)? {
+        FromGuardian::Ready => Ok(()),
+        other => Err(io::Error::other(format!("it began with {other:?}"))),
+    }
+}
+
+fn not_ready(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+            io::Error::other("it ended before it was ready; its program must call `guardian::main`")
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::Error::other(format!("it was not ready within {GUARDIAN_PATIENCE:?}"))
+        }
+        _ => error,
+    }
+}
+
+/// A running guardian.
+#[derive(Debug)]
+pub(crate) struct Link {
+    child: Child,
+    outgoing: mpsc::Sender<Outgoing>,
+    incoming: mpsc::Receiver<LinkEvent>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Link {
+    /// Takes over a guardian's socket; to be called within the supervisor's event loop.
+    pub(crate) fn attach(child: Child, socket: StdUnixStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let socket = Arc::new(UnixStream::from_std(socket)?);
+        let (outgoing, to_send) = mpsc::channel(MAX_GUARDIAN_QUEUE);
+        let (received, incoming) = mpsc::channel(MAX_GUARDIAN_QUEUE);
+        // Both end with the socket, and the socket with the guardian, whose end the supervisor waits for.
+        tokio::spawn(write(Arc::clone(&socket), to_send));
+        tokio::spawn(read(socket, received));
+        Ok(Self {
+            child,
+            outgoing,
+            incoming,
+        })
+    }
+
+    /// Asks for a spawn; the answer comes as an event.
+    pub(crate) fn spawn(&self, request: super::SpawnRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
+        self.send(&ToGuardian::Spawn(request), fds)
+    }
+
+    /// Signals the process group of a run.
+    pub(crate) fn signal(&self, run: u64, signal: GroupSignal) -> io::Result<()> {
+        self.send(&ToGuardian::Signal { run, signal }, Vec::new())
+    }
+
+    /// The next event. Cancel safe.
+    pub(crate) async fn next(&mut self) -> LinkEvent {
+        self.incoming.recv().await.unwrap_or(LinkEvent::Lost)
+    }
+
+    /// Lets the guardian kill all that is left and end; `false` if it did not end in time.
+    pub(crate) async fn finish(self) -> bool {
+        let Self {
+            mut child,
+            outgoing,
+            mut incoming,
+        } = self;
+        drop(outgoing); // the writer shuts the socket down
+        let ended = tokio::time::timeout(GUARDIAN_PATIENCE, async { while incoming.recv().await.is_some() {} }).await;
+        if ended.is_err()
+            && let Err(error) = child.kill()
+        {
+            tracing::error!(%error, "cannot kill the guardian");
+        }
+        bury(&mut child);
+        ended.is_ok()
+    }
+
+    /// Buries a guardian that is lost.
+    pub(crate) fn bury(mut self) {
+        bury(&mut self.child);
+    }
+
+    fn send(&self, message: &ToGuardian, fds: Vec<OwnedFd>) -> io::Result<()> {
+        let bytes = wire::encode(message)?;
+        self.outgoing
+            .try_send(Outgoing { bytes, fds })
+            .map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => io::Error::other("the guardian process does not keep up"),
+                mpsc::error::TrySendError::Closed(_) => io::Error::other("the guardian process has died"),
+            })
+    }
+}
+
+fn bury(child: &mut Child) {
+    match child.wait() {
+        Ok(status) => tracing::debug!(%status, "guardian ended"),
+        Err(error) => tracing::error!(%error, "cannot wait for the guardian"),
+    }
+}
+
+async fn write(socket: Arc<UnixStream>, mut queue: mpsc::Receiver<Outgoing>) {
+    while let Some(Outgoing { bytes, fds }) = queue.recv().await {
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        if let Err(error) = wire::send_encoded(&socket, &bytes, &borrowed).await {
+            tracing::debug!(%error, "cannot write to the guardian"); // the reader reports its death
+            break;
+        }
+    }
+    if let Err(error) = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Write) {
+        tracing::debug!(%error, "cannot shut down the guardian's socket");
+    }
+}
+
+async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<LinkEvent>) {
+    let mut inbox = Inbox::default();
+    loop {
+        let event = match inbox.receive(&socket).await {
+            Ok(Some(FromGuardian::Ready)) => continue,
+            Ok(Some(FromGuardian::Spawned { run, pid })) => LinkEvent::Spawned { run, pid },
+            Ok(Some(FromGuardian::SpawnFailed { run, reason })) => LinkEvent::SpawnFailed { run, reason },
+            Ok(Some(FromGuardian::Exited { run, code, signal })) => {
+                let exit = code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::Lost);
+                LinkEvent::Exited { run, exit }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                tracing::error!(%error, "the guardian's messages cannot be read; it is told to end");
+                if let Err(error) = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Both) {
+                    tracing::debug!(%error, "cannot shut down the guardian's socket");
+                }
+                break;
+            }
+        };
+        if events.send(event).await.is_err() {
+            break;
+        }
+    }
+}

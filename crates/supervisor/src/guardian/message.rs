@@ -1,0 +1,64 @@
+//! What the supervisor and the guardian say to each other. Descriptors travel beside the messages.
+
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToGuardian {
+    /// Comes with descriptors: standard output, standard error, and the listening socket if `inherit` says so.
+    Spawn(SpawnRequest),
+    /// To the whole process group.
+    Signal { run: u64, signal: GroupSignal },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SpawnRequest {
+    pub(crate) run: u64,
+    pub(crate) argv: Vec<OsString>,
+    pub(crate) dir: Option<OsString>,
+    /// On top of the guardian's own environment, which is the gateway's.
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) inherit: Inherit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Inherit {
+    Nothing,
+    /// The listening socket becomes descriptor 3, as `sd_listen_fds(3)` describes.
+    Listener,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum GroupSignal {
+    Terminate,
+    Kill,
+}
+
+impl From<GroupSignal> for Signal {
+    fn from(signal: GroupSignal) -> Self {
+        match signal {
+            GroupSignal::Terminate => Self::TERM,
+            GroupSignal::Kill => Self::KILL,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FromGuardian {
+    /// It is a subreaper and takes requests.
+    Ready,
+    Spawned {
+        run: u64,
+        pid: i32,
+    },
+    SpawnFailed {
+        run: u64,
+        reason: String,
+    },
+    Exited {
+        run: u64,
+        code: Option<i32>,
+        signal: Option<i32>,
+    },
+}

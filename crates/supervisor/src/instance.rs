@@ -1,0 +1,208 @@
+//! One running copy of a service, as workers see it.
+
+use crate::error::{Exit, StartError};
+use crate::seat::Padded;
+use crate::service::ServiceId;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
+use std::time::Instant;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// One running copy of a service.
+#[derive(Debug)]
+pub struct Instance {
+    state: Padded<AtomicU8>,
+    pub(crate) run: u64,
+    pub(crate) epoch: Instant,
+    service: ServiceId,
+    number: u64,
+    endpoint: Endpoint,
+    answered: AtomicBool,
+    drain_announced: AtomicBool,
+    idle_noticed: AtomicBool,
+    ended: OnceLock<Ended>,
+    ended_notify: Notify,
+    notices: UnboundedSender<Notice>,
+}
+
+/// Where an instance is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Over the connections that it dials ([`WorkerEvent::Connected`](crate::WorkerEvent::Connected)).
+    Pipe,
+    /// Over connections to this address.
+    Http(Address),
+}
+
+/// Where an HTTP instance listens. It is never that of another instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A Unix stream socket.
+    Unix(PathBuf),
+    /// A loopback TCP socket.
+    Tcp(SocketAddr),
+}
+
+/// How an instance ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// How its process ended; `None` while it is still being killed.
+    pub exit: Option<Exit>,
+    /// Set if it ended before its first answer: what callers that were waiting for it are told.
+    pub start_error: Option<StartError>,
+}
+
+/// What the supervisor's thread is told without waiting. The queue is unbounded in type and bounded in fact: each kind is
+/// in it at most once for an instance (and worker), except `Stop` and `Shutdown`, which people send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Notice {
+    /// The worker has no shared connection to the run.
+    WantShared { run: u64, worker: usize },
+    /// A shared connection of the run and worker ended.
+    LinkClosed { run: u64, worker: usize },
+    /// First bytes of an answer came (HTTP).
+    Answered { run: u64 },
+    /// The service said that it wants no more exchanges.
+    ServiceDrains { run: u64 },
+    /// The last exchange of a draining run ended.
+    Idle { run: u64 },
+    /// Stop the service's instances.
+    Stop { service: usize },
+    /// Stop everything until then.
+    Shutdown { until: Instant },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum InstanceState {
+    Starting,
+    Ready,
+    Draining,
+    Ended,
+}
+
+impl Instance {
+    pub(crate) fn new(
+        service: ServiceId,
+        (run, number): (u64, u64),
+        endpoint: Endpoint,
+        epoch: Instant,
+        notices: UnboundedSender<Notice>,
+    ) -> Self {
+        Self {
+            state: Padded(AtomicU8::new(InstanceState::Starting as u8)),
+            run,
+            epoch,
+            service,
+            number,
+            endpoint,
+            answered: AtomicBool::new(false),
+            drain_announced: AtomicBool::new(false),
+            idle_noticed: AtomicBool::new(false),
+            ended: OnceLock::new(),
+            ended_notify: Notify::new(),
+            notices,
+        }
+    }
+
+    /// The service it is a copy of.
+    #[must_use]
+    pub fn service(&self) -> ServiceId {
+        self.service
+    }
+
+    /// Its number, counted from 1 for each service.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where it is spoken to.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Whether it is to get no new exchanges (it is being stopped, or has ended).
+    #[must_use]
+    pub fn drain_requested(&self) -> bool {
+        self.state.0.load(SeqCst) >= InstanceState::Draining as u8
+    }
+
+    /// How it ended, if it has.
+    #[must_use]
+    pub fn ended_now(&self) -> Option<Ended> {
+        self.ended.get().cloned()
+    }
+
+    /// Waits for its end. For an instance that is killed because its start failed this returns at the failure, not at the
+    /// exit of the process.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn ended(&self) -> Ended {
+        loop {
+            let mut notified = std::pin::pin!(self.ended_notify.notified());
+            notified.as_mut().enable(); // before the look, so that an end between the two is not missed
+            if let Some(ended) = self.ended.get() {
+                return ended.clone();
+            }
+            notified.await;
+        }
+    }
+
+    /// HTTP: the first bytes of an answer came, so the start is over.
+    pub fn mark_answered(&self) {
+        if !self.answered() && !self.answered.swap(true, SeqCst) {
+            self.notice(Notice::Answered { run: self.run });
+        }
+    }
+
+    /// Whether [`mark_answered`](Self::mark_answered) was called: until then a caller watches [`ended`](Self::ended).
+    #[must_use]
+    pub fn answered(&self) -> bool {
+        self.answered.load(SeqCst)
+    }
+
+    /// Pipe: the service sent DRAIN (P-32). It gets no new exchanges; when its open ones are done every worker gets
+    /// [`WorkerEvent::Drain`](crate::WorkerEvent::Drain).
+    pub fn announce_drain(&self) {
+        if !self.drain_announced.swap(true, SeqCst) {
+            self.notice(Notice::ServiceDrains { run: self.run });
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: InstanceState) {
+        self.state.0.store(state as u8, SeqCst);
+    }
+
+    pub(crate) fn is(&self, state: InstanceState) -> bool {
+        self.state.0.load(SeqCst) == state as u8
+    }
+
+    /// The first call counts.
+    pub(crate) fn set_ended(&self, ended: Ended) {
+        if self.ended.set(ended).is_ok() {
+            self.ended_notify.notify_waiters();
+        }
+    }
+
+    pub(crate) fn notice_idle(&self) {
+        if !self.idle_noticed.swap(true, SeqCst) {
+            self.notice(Notice::Idle { run: self.run });
+        }
+    }
+
+    /// The supervisor has taken the notice; the next idle moment is told again.
+    pub(crate) fn take_idle_notice(&self) {
+        self.idle_noticed.store(false, SeqCst);
+    }
+
+    pub(crate) fn notice(&self, notice: Notice) {
+        // A closed queue is a supervisor that has stopped: there is nobody left to act on the notice.
+        let _ = self.notices.send(notice);
+    }
+}

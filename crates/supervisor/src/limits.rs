@@ -1,0 +1,44 @@
+//! Every limit of this crate that is not a setting, with what happens beyond it.
+
+use std::time::Duration;
+
+/// How long a connection may take to send HELLO (spec §10); beyond it RESET(PROTOCOL) and close.
+pub const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
+/// Connections that have not sent HELLO (spec §10); the newest is closed.
+pub const MAX_UNGREETED: usize = 256;
+/// Requests of workers waiting for the supervisor thread; beyond it the worker's task waits.
+pub const MAX_REQUESTS: usize = 1024;
+/// Callers waiting for one start of one service; beyond it [`Phase::Queue`](crate::Phase::Queue).
+pub const MAX_WAITING: usize = 16_384;
+/// Events not yet taken by a worker; beyond it an event is dropped (a connection with it is closed) and logged.
+pub const MAX_WORKER_EVENTS: usize = 8192;
+/// Log lines not yet taken by the gateway; beyond it lines are dropped and counted.
+pub const MAX_LOG_LINES: usize = 1024;
+/// Bytes of one log line; what is longer is cut and marked.
+pub const MAX_LINE: usize = 8192;
+/// Lines of output kept for each instance.
+pub const TAIL_LINES: usize = 50;
+/// Lines of output in a [`StartError`](crate::StartError).
+pub const REPORT_LINES: usize = 20;
+/// Bytes of output read before the pump lets other tasks run.
+pub const PUMP_BUDGET: usize = 64 * 1024;
+/// How long the output of an instance that has exited may take to end before the report is made without it.
+pub const OUTPUT_GRACE: Duration = Duration::from_millis(100);
+/// How long an instance whose last shared connection ended may take to exit before it gets SIGTERM.
+pub const LINK_GRACE: Duration = Duration::from_secs(1);
+/// How long a group that got SIGKILL may take to vanish before it is killed and reported again.
+pub const KILL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the guardian may take to say that it is there, and to end.
+pub const GUARDIAN_PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of one message to or from the guardian; a larger one is an error of the start it belongs to.
+pub const MAX_MESSAGE: usize = 1024 * 1024;
+/// Messages waiting for the guardian's socket; beyond it a start fails, a signal is sent again by its timer.
+pub const MAX_GUARDIAN_QUEUE: usize = 1024;
+/// Backlog of the sockets that HTTP services inherit, and of the pipe's.
+pub const BACKLOG: i32 = 4096;
+/// Bytes of a Unix socket's path.
+pub const MAX_SOCKET_PATH: usize = 107;
+/// Pause after `accept` failed (no descriptors left, for example).
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// First and longest pause between two attempts to connect to a service that only knows `PORT`.
+pub const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));

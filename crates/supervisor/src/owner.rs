@@ -1,0 +1,296 @@
+//! The supervisor's thread: the one owner of all services' state.
+//!
+//! `select` waits and builds an [`Action`]; `apply` changes the state and never waits.
+//!
+//! ```text
+//!             spawned          HELLO | spawned (HTTP) | connect (PORT)
+//!  Spawning ──────────▶ Starting ──────────▶ Ready ──idle, stop, DRAIN──▶ Draining ──timeout, no exchange (HTTP)─┐
+//!     │ failed             │ timeout            │ ▲───── an exchange came ─────┘                                  ▼
+//!     ▼                    ▼                    │                                                            Terminating
+//!  (reported)           Killing ◀───────────────┼──────────────────────── stop grace over ────────────────────────┘
+//!                          └──────── exit ──────┴─▶ Exited ── output read ──▶ (gone, reported)
+//! ```
+
+mod end;
+mod pipe;
+mod run;
+mod start;
+mod stop;
+mod timers;
+
+pub(crate) use run::Record;
+
+use crate::event::WorkerEvent;
+use crate::guardian::{Link, LinkEvent};
+use crate::instance::Notice;
+use crate::limits::{ACCEPT_PAUSE, KILL_PATIENCE, MAX_UNGREETED};
+use crate::log::LogLine;
+use crate::service::Request;
+use crate::spec::SupervisorOptions;
+use crate::supervisor::RuntimeDir;
+use pipe::Greeting;
+use run::Run;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+use timers::{Timer, Timers};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// What the owner is made of.
+pub(crate) struct Parts {
+    pub(crate) options: SupervisorOptions,
+    pub(crate) folder: RuntimeDir,
+    pub(crate) records: Vec<Record>,
+    pub(crate) guardian: (Child, std::os::unix::net::UnixStream),
+    pub(crate) requested: mpsc::Receiver<Request>,
+    pub(crate) noticed: mpsc::UnboundedReceiver<Notice>,
+    pub(crate) notices: mpsc::UnboundedSender<Notice>,
+    pub(crate) workers: Vec<mpsc::Sender<WorkerEvent>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Owner {
+    program: (PathBuf, Vec<OsString>),
+    log: mpsc::Sender<LogLine>,
+    workers: Vec<mpsc::Sender<WorkerEvent>>,
+    requested: mpsc::Receiver<Request>,
+    noticed: mpsc::UnboundedReceiver<Notice>,
+    notices: mpsc::UnboundedSender<Notice>,
+    folder: RuntimeDir,
+    listener: UnixListener,
+    /// Set while `accept` rests after an error.
+    accept_again: Option<Instant>,
+    link: Option<Link>,
+    records: Vec<Record>,
+    runs: HashMap<u64, Run>,
+    tokens: HashMap<String, u64>,
+    timers: Timers,
+    greeters: JoinSet<Greeting>,
+    pumps: JoinSet<u64>,
+    probes: JoinSet<u64>,
+    epoch: Instant,
+    last_run: u64,
+    stopping: Option<Stopping>,
+}
+
+/// The gateway is being stopped.
+#[derive(Clone, Copy, Debug)]
+struct Stopping {
+    phase: StopPhase,
+    until: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopPhase {
+    /// Services may end by themselves.
+    Asked,
+    /// Time is over and all that is left was killed.
+    Killed,
+    /// Even that had no effect: the guardian is left to it.
+    GaveUp,
+}
+
+#[derive(Debug)]
+enum Action {
+    Request(Request),
+    Notice(Notice),
+    Guardian(LinkEvent),
+    Accepted(io::Result<UnixStream>),
+    Greeted(Greeting),
+    OutputEnded(u64),
+    PortOpen(u64),
+    Timer(Timer),
+    Nothing,
+}
+
+impl Owner {
+    /// To be called within the event loop that will run it.
+    pub(crate) fn new(parts: Parts) -> io::Result<Self> {
+        let Parts {
+            options,
+            mut folder,
+            records,
+            guardian,
+            requested,
+            noticed,
+            notices,
+            workers,
+        } = parts;
+        let pipe = folder
+            .pipe
+            .take()
+            .ok_or_else(|| io::Error::other("pipe.sock was taken"))?;
+        let link = Link::attach(guardian.0, guardian.1)?;
+        Ok(Self {
+            program: options.guardian,
+            log: options.log,
+            workers,
+            requested,
+            noticed,
+            notices,
+            folder,
+            listener: UnixListener::from_std(pipe)?,
+            accept_again: None,
+            link: Some(link),
+            records,
+            runs: HashMap::new(),
+            tokens: HashMap::new(),
+            timers: Timers::default(),
+            greeters: JoinSet::new(),
+            pumps: JoinSet::new(),
+            probes: JoinSet::new(),
+            epoch: Instant::now(),
+            last_run: 0,
+            stopping: None,
+        })
+    }
+
+    /// Until everything is stopped; returns whether nothing had to be killed for lack of time.
+    pub(crate) async fn run(mut self) -> bool {
+        for service in 0..self.records.len() {
+            self.keep_minimum(service, Instant::now());
+        }
+        while !self.finished() {
+            let action = self.select().await;
+            self.apply(action, Instant::now());
+        }
+        self.close().await
+    }
+
+    async fn select(&mut self) -> Action {
+        let wake = self.timers.next().map(tokio::time::Instant::from_std);
+        let resting = self.accept_again.is_some();
+        tokio::select! {
+            Some(request) = self.requested.recv() => Action::Request(request),
+            Some(notice) = self.noticed.recv() => Action::Notice(notice),
+            event = next_event(&mut self.link) => Action::Guardian(event),
+            accepted = self.listener.accept(), if !resting => Action::Accepted(accepted.map(|(stream, _)| stream)),
+            Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),
+            Some(ended) = self.pumps.join_next() => ended.map_or(Action::Nothing, Action::OutputEnded),
+            Some(open) = self.probes.join_next() => open.map_or(Action::Nothing, Action::PortOpen),
+            () = sleep_until(wake) => self.timers.pop(Instant::now()).map_or(Action::Nothing, Action::Timer),
+        }
+    }
+
+    fn apply(&mut self, action: Action, now: Instant) {
+        match action {
+            Action::Request(request) => self.requested(request, now),
+            Action::Notice(notice) => self.noticed(notice, now),
+            Action::Guardian(event) => self.guardian_said(event, now),
+            Action::Accepted(Ok(stream)) => self.accepted(stream),
+            Action::Accepted(Err(error)) => {
+                tracing::error!(%error, "cannot accept a service's connection; trying again in {ACCEPT_PAUSE:?}");
+                self.timers
+                    .set(Timer::Accept, &mut self.accept_again, Some(now + ACCEPT_PAUSE));
+            }
+            Action::Greeted(greeting) => self.greeted(greeting, now),
+            Action::OutputEnded(run) => self.output_ended(run, now),
+            Action::PortOpen(run) => self.port_open(run, now),
+            Action::Timer(timer) => self.timer(timer, now),
+            Action::Nothing => {}
+        }
+    }
+
+    fn noticed(&mut self, notice: Notice, now: Instant) {
+        match notice {
+            Notice::WantShared { run, worker } => self.want_shared(run, worker, now),
+            Notice::LinkClosed { run, worker } => self.link_closed(run, worker, now),
+            Notice::Answered { run } => self.answered(run, now),
+            Notice::ServiceDrains { run } => self.service_drains(run, now),
+            Notice::Idle { run } => self.exchanges_done(run, now),
+            Notice::Stop { service } => self.stop_service(service, now),
+            Notice::Shutdown { until } => self.shut_down(until, now),
+        }
+    }
+
+    fn guardian_said(&mut self, event: LinkEvent, now: Instant) {
+        match event {
+            LinkEvent::Spawned { run, pid } => self.spawned(run, pid, now),
+            LinkEvent::SpawnFailed { run, reason } => self.spawn_failed(run, reason, now),
+            LinkEvent::Exited { run, exit } => self.exited(run, exit, now),
+            LinkEvent::Lost => self.guardian_lost(now),
+        }
+    }
+
+    fn accepted(&mut self, stream: UnixStream) {
+        if self.greeters.len() >= MAX_UNGREETED {
+            tracing::warn!("{MAX_UNGREETED} connections have not sent HELLO yet; the newest is closed");
+            return;
+        }
+        self.greeters.spawn(pipe::greet(stream));
+    }
+
+    fn timer(&mut self, timer: Timer, now: Instant) {
+        match timer {
+            Timer::Run(run) => self.run_timer(run, now),
+            Timer::Restart(service) => {
+                if let Some(record) = self.records.get_mut(service) {
+                    record.restart = None;
+                    self.keep_minimum(service, now);
+                }
+            }
+            Timer::Accept => self.accept_again = None,
+            Timer::Shutdown => self.shutdown_timer(now),
+        }
+    }
+
+    fn shutdown_timer(&mut self, now: Instant) {
+        let Some(stopping) = &mut self.stopping else { return };
+        stopping.until = None;
+        if stopping.phase == StopPhase::Asked {
+            stopping.phase = StopPhase::Killed;
+            self.timers
+                .set(Timer::Shutdown, &mut stopping.until, Some(now + KILL_PATIENCE));
+            self.kill_everything(now);
+        } else {
+            stopping.phase = StopPhase::GaveUp;
+        }
+    }
+
+    fn finished(&self) -> bool {
+        self.stopping
+            .is_some_and(|stopping| self.runs.is_empty() || stopping.phase == StopPhase::GaveUp)
+    }
+
+    /// Lets the guardian kill what is left (daemons that left their group), then reads the last output.
+    async fn close(mut self) -> bool {
+        let in_time = self.stopping.is_some_and(|stopping| stopping.phase == StopPhase::Asked);
+        let ended = match self.link.take() {
+            Some(link) => link.finish().await,
+            None => true,
+        };
+        let rest = async { while self.pumps.join_next().await.is_some() {} };
+        let read = tokio::time::timeout(Duration::from_secs(1), rest).await;
+        if !ended || read.is_err() {
+            tracing::error!("something that a service started is still there after SIGKILL");
+        }
+        in_time && ended
+    }
+
+    /// Tells a worker. If it does not keep up the event is lost, and a connection in it is closed by that.
+    fn tell(&self, worker: usize, event: WorkerEvent) {
+        let Some(sender) = self.workers.get(worker) else { return };
+        if let Err(mpsc::error::TrySendError::Full(event)) = sender.try_send(event) {
+            tracing::error!(worker, ?event, "the worker does not take its events; this one is lost");
+        }
+    }
+}
+
+async fn next_event(link: &mut Option<Link>) -> LinkEvent {
+    match link {
+        Some(link) => link.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(wake: Option<tokio::time::Instant>) {
+    match wake {
+        Some(wake) => tokio::time::sleep_until(wake).await,
+        None => std::future::pending().await,
+    }
+}

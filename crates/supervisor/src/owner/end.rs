@@ -1,0 +1,220 @@
+//! How runs end, and what is said about it.
+
+use super::Owner;
+use super::run::{Run, Stage};
+use super::start::random;
+use crate::error::{Exit, Phase, StartError};
+use crate::event::WorkerEvent;
+use crate::instance::{Ended, InstanceState};
+use crate::limits::OUTPUT_GRACE;
+use crate::policy::backoff::RunEnd;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Owner {
+    /// The process is gone, and what it left in its group is killed.
+    pub(super) fn exited(&mut self, id: u64, exit: Exit, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage != Stage::Exited) else {
+            return;
+        };
+        run.exit = Some(exit);
+        run.enter_stage(Stage::Exited, Some(now + OUTPUT_GRACE), &mut self.timers);
+        run.instance.set_state(InstanceState::Ended);
+        run.stop_probe();
+        let record = &mut self.records[run.service];
+        let never_ready = !run.start_over && !run.stop_asked;
+        if !never_ready {
+            let lasted = run
+                .ready_at
+                .map_or_else(Default::default, |at| now.saturating_duration_since(at));
+            let end = if run.stop_asked {
+                RunEnd::Stopped
+            } else {
+                RunEnd::Crashed { ready_for: lasted }
+            };
+            if !run.failed {
+                record.backoff.ended(end, now, random());
+            }
+            report_end(record.service.name(), run, exit);
+            if !run.stop_asked {
+                let reason = format!("it {exit} {:.1} s after it was ready", lasted.as_secs_f64());
+                let error = StartError::new(record.service.name(), Phase::Answer, reason, run.begun);
+                record.last_failure = Some(StartError {
+                    exit: Some(exit),
+                    output_tail: run.tail.report(),
+                    ..error
+                });
+            }
+        }
+        // A run that was never ready stays current until its output is read, so that those who ask meanwhile get the
+        // report too.
+        if !never_ready && record.current == Some(id) {
+            record.current = None;
+            record.service.close();
+            record.publish(None);
+        }
+        if run.outputs_open == 0 {
+            self.finish(id, now);
+        }
+    }
+
+    pub(super) fn output_ended(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.outputs_open = run.outputs_open.saturating_sub(1);
+        if run.outputs_open == 0 && run.stage == Stage::Exited {
+            self.finish(id, now);
+        }
+    }
+
+    /// An instance that has exited, with all its output read: the last word on it.
+    pub(super) fn finish(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get(&id) else { return };
+        let (exit, ready) = (run.exit, run.ready_at.is_some());
+        if !run.start_over && !run.stop_asked && !run.failed {
+            let (phase, when) = if ready {
+                (Phase::Answer, "before the first byte of its first answer")
+            } else {
+                (Phase::Connect, "before it was ready")
+            };
+            let how = exit.map_or_else(|| "ended".to_owned(), |exit| exit.to_string());
+            let hint = if run.is_pipe() && exit == Some(Exit::Code(0)) && !ready {
+                "; a pipe service must dial PILOTLIGHT_SOCKET and stay, check `transport`"
+            } else {
+                "; see the last lines of its output"
+            };
+            self.fail_start(id, phase, format!("it {how} {when}{hint}"), now);
+        }
+        self.forget(id, now);
+    }
+
+    /// It did not become ready in time.
+    pub(super) fn start_timed_out(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get(&id) else { return };
+        let limit = self.records[run.service].spec.start_timeout;
+        let (phase, what) = if run.stage == Stage::Spawning {
+            (Phase::Spawn, "the guardian process did not execute it")
+        } else if run.is_pipe() {
+            (
+                Phase::Connect,
+                "it did not dial PILOTLIGHT_SOCKET and send HELLO; does it use the Pilotlight SDK (`transport = \"pipe\"`)?",
+            )
+        } else {
+            (Phase::Connect, "nothing listens on the port in its variable PORT")
+        };
+        let reason = format!("{what} (start timeout {limit:?}); it was killed");
+        self.fail_start(id, phase, reason, now);
+        self.kill(id, now);
+    }
+
+    /// HTTP, start timeout: nothing came back yet. Has it at least taken what was sent?
+    pub(super) fn look_accepted(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get(&id) else { return };
+        let waiting = run.listener.as_ref().map(|listener| listener.has_waiting());
+        match waiting {
+            Some(Ok(true)) => {}
+            Some(Ok(false)) | None => return self.start_is_over(id, now), // it is slow, or nobody has asked yet
+            Some(Err(error)) => {
+                tracing::error!(%error, "cannot look at a service's socket");
+                return self.start_is_over(id, now);
+            }
+        }
+        let limit = self.records[run.service].spec.start_timeout;
+        let reason = format!(
+            "it never accepted a connection on the socket it was given as descriptor 3 (start timeout {limit:?}); it was killed; \
+             make it listen on descriptor 3 (LISTEN_FDS), or use `socket = \"port\"`"
+        );
+        self.fail_start(id, Phase::Connect, reason, now);
+        self.kill(id, now);
+    }
+
+    /// Notes and reports a failed start, to those who wait for it and to those who will ask soon.
+    pub(super) fn fail_start(&mut self, id: u64, phase: Phase, reason: String, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| !run.failed) else {
+            return;
+        };
+        run.failed = true;
+        let record = &mut self.records[run.service];
+        if run.stop_asked {
+            return; // those who waited were told then
+        }
+        record.backoff.ended(RunEnd::NeverReady, now, random());
+        let error = StartError {
+            exit: run.exit,
+            output_tail: run.tail.report(),
+            retry_after: record.backoff.wait(now).unwrap_or_default(),
+            ..StartError::new(record.service.name(), phase, reason, run.begun)
+        };
+        tracing::error!(output = ?error.output_tail, "{error}");
+        record.last_failure = Some(error.clone());
+        let service = run.service;
+        self.leave_service(id); // shows the failure before anybody is answered
+        let Some(run) = self.runs.get(&id) else { return };
+        self.records[service].fail_waiters(&error);
+        run.instance.set_ended(Ended {
+            exit: run.exit,
+            start_error: Some(error),
+        });
+        self.keep_minimum(service, now);
+    }
+
+    /// Lets go of a run that has no process.
+    pub(super) fn forget(&mut self, id: u64, now: Instant) {
+        self.leave_service(id);
+        let Some(mut run) = self.runs.remove(&id) else { return };
+        run.set_deadline(None, &mut self.timers);
+        if let Some(token) = &run.token {
+            self.tokens.remove(token);
+        }
+        run.instance.set_state(InstanceState::Ended);
+        run.instance.set_ended(Ended {
+            exit: run.exit,
+            start_error: None,
+        });
+        for worker in 0..self.workers.len() {
+            self.tell(
+                worker,
+                WorkerEvent::Gone {
+                    instance: Arc::clone(&run.instance),
+                },
+            );
+        }
+        self.keep_minimum(run.service, now);
+    }
+
+    pub(super) fn publish_run(&self, id: u64) {
+        if let Some(run) = self.runs.get(&id) {
+            let record = &self.records[run.service];
+            if record.current == Some(id) {
+                record.publish(Some(run));
+            }
+        }
+    }
+
+    /// The guardian is dead: its services have nobody who would kill them with the gateway, so they end now. The next start
+    /// has a new guardian.
+    pub(super) fn guardian_lost(&mut self, now: Instant) {
+        let Some(link) = self.link.take() else { return };
+        tracing::error!("the guardian process died; all services are killed and start anew with their next request");
+        link.bury();
+        let runs: Vec<(u64, Option<i32>)> = self.runs.values().map(|run| (run.id(), run.pid)).collect();
+        for (id, pid) in runs {
+            if let Some(pid) = pid.and_then(Pid::from_raw) {
+                // An error is ESRCH: the group has ended by itself.
+                let _ = kill_process_group(pid, Signal::KILL);
+                self.exited(id, Exit::Lost, now);
+            } else {
+                self.spawn_failed(id, "the guardian process died before it executed it".to_owned(), now);
+            }
+        }
+    }
+}
+
+fn report_end(service: &Arc<str>, run: &Run, exit: Exit) {
+    let number = run.instance.number();
+    if run.stop_asked || run.failed {
+        tracing::info!(%service, instance = number, %exit, "stopped");
+    } else {
+        tracing::warn!(%service, instance = number, %exit, output = ?run.tail.report(), "ended by itself");
+    }
+}

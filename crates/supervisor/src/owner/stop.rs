@@ -1,0 +1,227 @@
+//! From a ready instance to none: idleness, drain, SIGTERM, SIGKILL.
+
+use super::run::{Run, Stage};
+use super::timers::Timer;
+use super::{Owner, StopPhase, Stopping};
+use crate::error::Phase;
+use crate::event::WorkerEvent;
+use crate::guardian::GroupSignal;
+use crate::instance::InstanceState;
+use crate::limits::{KILL_PATIENCE, LINK_GRACE};
+use crate::policy::idle::{Idle, decide};
+use crate::seat::close_if_unused;
+use crate::spec::MinInstances;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Who wants a drain: to the service's own DRAIN the gateway's is the answer when its exchanges are done (P-32).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AskedBy {
+    Gateway,
+    Service,
+}
+
+impl Owner {
+    /// The deadline of a run's stage has come.
+    pub(super) fn run_timer(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.deadline = None;
+        match run.stage {
+            Stage::Spawning | Stage::Starting => self.start_timed_out(id, now),
+            Stage::Ready if !run.start_over => self.look_accepted(id, now),
+            Stage::Ready => self.look_idle(id, now),
+            Stage::Draining => self.terminate(id, now),
+            Stage::Terminating => self.kill(id, now),
+            Stage::Killing => {
+                tracing::error!(service = %self.records[run.service].service.name(), pid = run.pid, "still there after SIGKILL");
+                self.kill(id, now);
+            }
+            Stage::Exited => self.finish(id, now),
+        }
+    }
+
+    /// Stops the instance if it has been idle for long enough, or looks again when that can be so.
+    pub(super) fn look_idle(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let spec = &self.records[run.service].spec;
+        let (Some(timeout), MinInstances::Zero) = (spec.idle_timeout, spec.min_instances) else {
+            return run.set_deadline(None, &mut self.timers);
+        };
+        match decide(now, run.open_exchanges(), run.last_use(), timeout) {
+            Idle::Stop if close_if_unused(&run.instance, &run.seats) => {
+                tracing::info!(service = %self.records[run.service].service.name(), idle = ?timeout, "idle: stopping");
+                self.drain(id, AskedBy::Gateway, now);
+            }
+            Idle::Stop => run.set_deadline(Some(now + timeout), &mut self.timers), // one came just now
+            Idle::LookAgain(at) => run.set_deadline(Some(at), &mut self.timers),
+        }
+    }
+
+    /// Somebody asked for the service to be stopped.
+    pub(super) fn stop_service(&mut self, service: usize, now: Instant) {
+        let runs: Vec<u64> = self
+            .runs
+            .values()
+            .filter(|run| run.service == service)
+            .map(Run::id)
+            .collect();
+        for id in runs {
+            self.stop_run(id, now);
+        }
+    }
+
+    /// The gateway stops.
+    pub(super) fn shut_down(&mut self, until: Instant, now: Instant) {
+        if self.stopping.is_some() {
+            return;
+        }
+        let mut stopping = Stopping {
+            phase: StopPhase::Asked,
+            until: None,
+        };
+        self.timers.set(Timer::Shutdown, &mut stopping.until, Some(until));
+        self.stopping = Some(stopping);
+        for service in 0..self.records.len() {
+            self.stop_service(service, now);
+        }
+    }
+
+    pub(super) fn kill_everything(&mut self, now: Instant) {
+        let runs: Vec<u64> = self.runs.keys().copied().collect();
+        for id in runs {
+            self.kill(id, now);
+        }
+    }
+
+    /// The service sent DRAIN (P-32).
+    pub(super) fn service_drains(&mut self, id: u64, now: Instant) {
+        if self.runs.get(&id).is_some_and(|run| run.stage == Stage::Ready) {
+            self.drain(id, AskedBy::Service, now);
+        }
+    }
+
+    /// No exchange of a draining run is open.
+    pub(super) fn exchanges_done(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.instance.take_idle_notice();
+        if run.stage == Stage::Draining && run.open_exchanges() == 0 {
+            self.drained(id, now);
+        }
+    }
+
+    /// A shared connection ended. The last one is the instance's death (P-33).
+    pub(super) fn link_closed(&mut self, id: u64, worker: usize, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.links[worker] = run.links[worker].saturating_sub(1);
+        if run.stage == Stage::Ready && run.links.iter().all(|links| *links == 0) {
+            // Usually it is exiting just now; then its own exit status is worth more than that of a signal.
+            self.leave_service(id);
+            let Some(run) = self.runs.get_mut(&id) else { return };
+            run.enter_stage(Stage::Draining, Some(now + LINK_GRACE), &mut self.timers);
+        }
+    }
+
+    /// SIGTERM to the process group.
+    pub(super) fn terminate(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let grace = self.records[run.service].spec.stop_grace;
+        run.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
+        self.signal(id, GroupSignal::Terminate);
+    }
+
+    /// SIGKILL to the process group.
+    pub(super) fn kill(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage != Stage::Exited) else {
+            return;
+        };
+        run.enter_stage(Stage::Killing, Some(now + KILL_PATIENCE), &mut self.timers);
+        self.leave_service(id);
+        self.signal(id, GroupSignal::Kill);
+    }
+
+    /// The run takes no exchanges any more; the next request starts another.
+    pub(super) fn leave_service(&mut self, id: u64) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.instance.set_state(InstanceState::Draining);
+        run.stop_probe();
+        let record = &mut self.records[run.service];
+        if record.current == Some(id) {
+            record.current = None;
+            record.service.close();
+            record.publish(None);
+        }
+    }
+
+    fn stop_run(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match run.stage {
+            Stage::Ready => self.drain(id, AskedBy::Gateway, now),
+            Stage::Spawning | Stage::Starting => {
+                run.stop_asked = true;
+                let (service, spawned, begun) = (run.service, run.pid.is_some(), run.begun);
+                let error = self.refusal(service, Phase::Stopping, "it was stopped while it was starting", begun);
+                self.leave_service(id);
+                self.records[service].fail_waiters(&error);
+                if spawned {
+                    self.terminate(id, now);
+                } else if let Some(run) = self.runs.get_mut(&id) {
+                    // The signal is sent when there is a process to send it to.
+                    let grace = self.records[service].spec.stop_grace;
+                    run.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
+                }
+            }
+            Stage::Draining | Stage::Terminating | Stage::Killing | Stage::Exited => {}
+        }
+    }
+
+    /// Lets open exchanges end; the process ends by itself (pipe) or by SIGTERM when they have (HTTP).
+    fn drain(&mut self, id: u64, asked_by: AskedBy, now: Instant) {
+        self.leave_service(id);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.stop_asked = true;
+        let timeout = self.records[run.service].spec.drain_timeout;
+        run.enter_stage(Stage::Draining, Some(now + timeout), &mut self.timers);
+        if run.open_exchanges() == 0 {
+            self.drained(id, now);
+        } else if asked_by == AskedBy::Gateway {
+            self.send_drain(id, timeout);
+        }
+    }
+
+    fn drained(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get(&id) else { return };
+        if run.is_pipe() {
+            let left = run
+                .deadline
+                .map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+            self.send_drain(id, left);
+        } else {
+            self.terminate(id, now);
+        }
+    }
+
+    /// P-31: once, to every worker that has a shared connection.
+    fn send_drain(&mut self, id: u64, grace: Duration) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if std::mem::replace(&mut run.drain_sent, true) || !run.is_pipe() {
+            return;
+        }
+        let run = &self.runs[&id];
+        for worker in (0..run.links.len()).filter(|worker| run.links[*worker] > 0) {
+            self.tell(
+                worker,
+                WorkerEvent::Drain {
+                    instance: Arc::clone(&run.instance),
+                    grace,
+                },
+            );
+        }
+    }
+
+    fn signal(&self, id: u64, signal: GroupSignal) {
+        let Some(link) = &self.link else { return }; // no guardian: its services have been killed
+        if let Err(error) = link.signal(id, signal) {
+            tracing::error!(%error, "cannot signal a service; it is tried again"); // by the stage's deadline
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! When a service that ended may be started again.
+
+use std::time::{Duration, Instant};
+
+/// Pause after the first failure; it doubles with each further one.
+const FIRST: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(30);
+/// A run that was ready for so long was healthy, however it ended.
+pub(crate) const HEALTHY_RUN: Duration = Duration::from_secs(5);
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunEnd {
+    /// It was asked to.
+    Stopped,
+    /// It ended by itself after it had been ready for this long.
+    Crashed {
+        /// Time from ready to the end.
+        ready_for: Duration,
+    },
+    /// It was never ready.
+    NeverReady,
+}
+
+/// Failures in a row and the pause that they earn.
+///
+/// A start that fails earns a pause at once. A run that was ready but short earns none the first time, so that one crash
+/// costs no request more than those it carried; the second in a row does.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+impl Backoff {
+    /// Notes the end of a run. `random` is uniform over `u32`: the pause is 75 % to 125 % of its nominal length, so that
+    /// services that fail together do not start together for ever.
+    pub(crate) fn ended(&mut self, end: RunEnd, now: Instant, random: u32) {
+        let doublings = match end {
+            RunEnd::Stopped => return self.reset(),
+            RunEnd::Crashed { ready_for } if ready_for >= HEALTHY_RUN => return self.reset(),
+            RunEnd::Crashed { .. } => self.failures.checked_sub(1),
+            RunEnd::NeverReady => Some(self.failures),
+        };
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = doublings.map(|doublings| now + jittered(nominal(doublings), random));
+    }
+
+    /// The last run, or a request it answered, proved the service healthy.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// How long to wait before the next start, if at all.
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
+        self.not_before
+            .and_then(|at| at.checked_duration_since(now))
+            .filter(|wait| !wait.is_zero())
+    }
+
+    /// Failures in a row.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+fn nominal(doublings: u32) -> Duration {
+    FIRST.saturating_mul(1 << doublings.min(16)).min(LONGEST)
+}
+
+fn jittered(pause: Duration, random: u32) -> Duration {
+    let factor = 0.75 + 0.5 * f64::from(random) / f64::from(u32::MAX);
+    pause.mul_f64(factor).min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIDDLE: u32 = u32::MAX / 2;
+
+    #[track_caller]
+    fn check(ends: &[RunEnd], expected_ms: Option<u64>) {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        for end in ends {
+            backoff.ended(*end, now, MIDDLE);
+        }
+        let wait = backoff
+            .wait(now)
+            .map(|wait| (wait.as_secs_f64() * 1000.0).round() as u64);
+        assert_eq!(wait, expected_ms);
+    }
+
+    #[test]
+    fn pauses() {
+        let short = RunEnd::Crashed {
+            ready_for: Duration::from_secs(1),
+        };
+        let long = RunEnd::Crashed { ready_for: HEALTHY_RUN };
+        check(&[], None);
+        check(&[RunEnd::NeverReady], Some(100));
+        check(&[RunEnd::NeverReady; 2], Some(200));
+        check(&[RunEnd::NeverReady; 40], Some(30_000));
+        check(&[short], None);
+        check(&[short; 2], Some(100));
+        check(&[short; 3], Some(200));
+        check(&[RunEnd::NeverReady, RunEnd::NeverReady, long], None);
+        check(&[RunEnd::NeverReady, RunEnd::Stopped], None);
+        check(&[RunEnd::NeverReady, short], Some(100));
+    }
+
+    proptest! {
+        #[test]
+        fn pause_is_bounded_and_ends(failures in 1usize..60, random in any::<u32>()) {
+            let (mut backoff, now) = (Backoff::default(), Instant::now());
+            for _ in 0..failures {
+                backoff.ended(RunEnd::NeverReady, now, random);
+            }
+            let wait = backoff.wait(now).unwrap();
+            prop_assert!(wait >= FIRST.mul_f64(0.74) && wait <= LONGEST);
+            prop_assert_eq!(backoff.wait(now + wait), None);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a service is and how it is run: the settings of this crate.
+
+use crate::log::LogLine;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Settings of the supervisor.
+#[derive(Debug)]
+pub struct SupervisorOptions {
+    /// Worker threads of the gateway, at least 1; they are numbered from 0.
+    pub workers: usize,
+    /// Folder of `pipe.sock` and the sockets of services; created with mode 0700, locked while in use. Its path must
+    /// leave room for a file name within 107 bytes.
+    pub runtime_dir: PathBuf,
+    /// Program and arguments that run [`guardian::main`](crate::guardian::main); usually this very binary with a hidden
+    /// argument.
+    pub guardian: (PathBuf, Vec<OsString>),
+    /// Where lines of services' output go. When it is full, lines are dropped and counted in the next one that fits.
+    /// [`MAX_LOG_LINES`](crate::limits::MAX_LOG_LINES) is a good size.
+    pub log: mpsc::Sender<LogLine>,
+}
+
+/// Settings of one service.
+#[derive(Clone, Debug)]
+pub struct ServiceSpec {
+    /// Name for people; unique.
+    pub name: String,
+    /// Program (looked up in `PATH` if it has no slash) and arguments.
+    pub argv: Vec<OsString>,
+    /// Working directory; the gateway's if none.
+    pub dir: Option<PathBuf>,
+    /// Environment on top of the gateway's.
+    pub env: Vec<(String, String)>,
+    /// How the service is spoken to.
+    pub transport: Transport,
+    /// Whether it runs without being asked for.
+    pub min_instances: MinInstances,
+    /// How long a start may take. Default 10 s.
+    pub start_timeout: Duration,
+    /// Stop after this time without an exchange; `None` never. Default 15 min.
+    pub idle_timeout: Option<Duration>,
+    /// How long open exchanges may go on when the instance is stopped. Default 10 s.
+    pub drain_timeout: Duration,
+    /// How long the process group may take after SIGTERM before SIGKILL. Default 10 s.
+    pub stop_grace: Duration,
+}
+
+impl ServiceSpec {
+    /// A service with default settings.
+    #[must_use]
+    pub fn new(name: impl Into<String>, argv: Vec<OsString>, transport: Transport) -> Self {
+        Self {
+            name: name.into(),
+            argv,
+            dir: None,
+            env: Vec::new(),
+            transport,
+            min_instances: MinInstances::Zero,
+            start_timeout: Duration::from_secs(10),
+            idle_timeout: Some(Duration::from_secs(15 * 60)),
+            drain_timeout: Duration::from_secs(10),
+            stop_grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How a service is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// It dials in and speaks Pipe/1.
+    Pipe,
+    /// It serves HTTP.
+    Http(HttpSocket),
+}
+
+/// Where an HTTP service listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpSocket {
+    /// On a Unix socket that it inherits as descriptor 3.
+    Unix,
+    /// On a loopback TCP socket that it inherits as descriptor 3.
+    Tcp,
+    /// On the loopback port in its environment variable `PORT`: the last resort. Readiness is found by connecting, and
+    /// another program may take the port between its choice and the service's `bind`.
+    Port,
+}
+
+/// Whether a service runs without being asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinInstances {
+    /// Started by its first request, stopped when idle.
+    Zero,
+    /// Started with the gateway, started again when it ends, never stopped for idleness.
+    One,
+}

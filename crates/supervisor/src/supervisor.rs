@@ -1,0 +1,313 @@
+//! Starting and stopping the supervisor.
+
+use crate::error::SupervisorError;
+use crate::event::WorkerEvents;
+use crate::guardian;
+use crate::instance::Notice;
+use crate::limits::{MAX_REQUESTS, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
+use crate::listener::{bind_unix, remove_file};
+use crate::owner::{Owner, Parts, Record};
+use crate::service::{Service, ServiceId};
+use crate::spec::{ServiceSpec, SupervisorOptions};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// The listening socket of Pipe/1 in the runtime folder.
+const PIPE_SOCKET: &str = "pipe.sock";
+/// The file that is locked while a gateway uses the runtime folder.
+const LOCK: &str = "lock";
+/// The longest file name in the runtime folder, for the check of its length: `s65535-18446744073709551615.sock`.
+const LONGEST_NAME: usize = 32;
+
+/// The supervisor's thread, and every service with it. Dropped without [`shutdown`](Self::shutdown) it kills them at once.
+#[derive(Debug)]
+pub struct Supervisor {
+    services: Vec<Arc<Service>>,
+    notices: mpsc::UnboundedSender<Notice>,
+    thread: Option<JoinHandle<bool>>,
+}
+
+/// Starts the guardian and the supervisor's thread. Services with [`MinInstances::One`](crate::MinInstances::One) are started at
+/// once, the others when asked for. Each worker gets the receiver with its number.
+///
+/// # Errors
+/// The runtime folder, the guardian or the thread cannot be had, or a service's settings make no sense.
+pub fn start(
+    options: SupervisorOptions,
+    specs: Vec<ServiceSpec>,
+) -> Result<(Supervisor, Vec<WorkerEvents>), SupervisorError> {
+    if options.workers == 0 {
+        return Err(SupervisorError::NoWorkers);
+    }
+    specs
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
+    let folder = RuntimeDir::take(&options.runtime_dir)?;
+    let guardian = start_guardian(&options)?;
+    let (requests, requested) = mpsc::channel(MAX_REQUESTS);
+    let (notices, noticed) = mpsc::unbounded_channel();
+    let (senders, events): (Vec<_>, Vec<_>) = (0..options.workers)
+        .map(|_| mpsc::channel(MAX_WORKER_EVENTS))
+        .map(|(tx, rx)| (tx, WorkerEvents(rx)))
+        .unzip();
+    let records: Vec<Record> = specs
+        .into_iter()
+        .enumerate()
+        .map(|(id, spec)| {
+            let service = Service::new(id, spec.name.as_str().into(), options.workers, requests.clone());
+            Record::new(Arc::new(service), spec)
+        })
+        .collect();
+    let services = records.iter().map(Record::service).collect();
+    let parts = Parts {
+        options,
+        folder,
+        records,
+        guardian,
+        requested,
+        noticed,
+        notices: notices.clone(),
+        workers: senders,
+    };
+    let thread = spawn_thread(parts)?;
+    Ok((
+        Supervisor {
+            services,
+            notices,
+            thread: Some(thread),
+        },
+        events,
+    ))
+}
+
+impl Supervisor {
+    /// The services, in the order of their settings.
+    #[must_use]
+    pub fn services(&self) -> &[Arc<Service>] {
+        &self.services
+    }
+
+    /// Stops the service's instances: drain, SIGTERM, SIGKILL. The next request starts it anew.
+    pub fn stop(&self, service: ServiceId) {
+        self.notice(Notice::Stop { service: service.0 });
+    }
+
+    /// Stops everything and joins the thread: open exchanges may end and services may exit by themselves until `patience` is over,
+    /// then all that is left is killed. Blocks, so it is not for a worker's thread: workers have events to handle meanwhile.
+    /// Returns whether everything ended before it had to be killed for lack of time.
+    #[must_use]
+    pub fn shutdown(mut self, patience: Duration) -> bool {
+        self.end(patience)
+    }
+
+    fn end(&mut self, patience: Duration) -> bool {
+        let Some(thread) = self.thread.take() else { return true };
+        self.notice(Notice::Shutdown {
+            until: Instant::now() + patience,
+        });
+        // A panic of the thread has been printed; the guardian has killed everything by then.
+        thread.join().unwrap_or(false)
+    }
+
+    fn notice(&self, notice: Notice) {
+        // A closed queue is a supervisor that has stopped already.
+        let _ = self.notices.send(notice);
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
+    }
+}
+
+/// The runtime folder, ours while this exists.
+#[derive(Debug)]
+pub(crate) struct RuntimeDir {
+    path: PathBuf,
+    pub(crate) pipe: Option<std::os::unix::net::UnixListener>,
+    _lock: File,
+}
+
+impl RuntimeDir {
+    fn take(path: &Path) -> Result<Self, SupervisorError> {
+        let failed = |what| {
+            move |source| SupervisorError::RuntimeDir {
+                path: path.to_owned(),
+                what,
+                source,
+            }
+        };
+        let path = &std::path::absolute(path).map_err(failed("make its path absolute"))?; // services have other folders
+        if path.to_str().is_none() {
+            let source = io::Error::other("its path is not UTF-8; choose another one");
+            return Err(failed("put it into PILOTLIGHT_SOCKET")(source));
+        }
+        let length = path.as_os_str().len() + 1 + LONGEST_NAME;
+        if length > MAX_SOCKET_PATH {
+            return Err(SupervisorError::PathTooLong {
+                path: path.to_owned(),
+                length,
+            });
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(failed("create it"))?;
+        // It may have been there before, with any mode; who can reach the sockets can only try tokens, but need not.
+        std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("make it private (mode 0700)"))?;
+        let lock = lock(&path.join(LOCK)).map_err(failed("lock it"))?;
+        let lock = lock.ok_or_else(|| SupervisorError::InUse { path: path.to_owned() })?;
+        remove_sockets(path).map_err(failed("remove sockets that an earlier gateway left in it"))?;
+        let pipe = bind_unix(&path.join(PIPE_SOCKET)).map_err(failed("bind pipe.sock in it"))?;
+        pipe.set_nonblocking(true).map_err(failed("prepare pipe.sock in it"))?;
+        Ok(Self {
+            path: path.to_owned(),
+            pipe: Some(pipe),
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn pipe_path(&self) -> PathBuf {
+        self.path.join(PIPE_SOCKET)
+    }
+
+    pub(crate) fn socket_path(&self, service: usize, number: u64) -> PathBuf {
+        self.path.join(format!("s{service}-{number}.sock"))
+    }
+}
+
+impl Drop for RuntimeDir {
+    fn drop(&mut self) {
+        remove_file(&self.pipe_path());
+        remove_file(&self.path.join(LOCK));
+        // Fails if somebody else put a file into it: then it is not ours to remove.
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
+
+/// A gateway that was killed could not remove its own.
+fn remove_sockets(dir: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_socket() {
+            remove_file(&entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Locks the file; `None` if somebody else holds it.
+fn lock(file: &Path) -> io::Result<Option<File>> {
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(file)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        // Its last holder may have removed the file between `open` and `flock`; a lock on a removed file locks nobody out.
+        Ok(()) => match std::fs::metadata(file) {
+            Ok(now) if now.ino() == lock.metadata()?.ino() => Ok(Some(lock)),
+            _ => Ok(None),
+        },
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn start_guardian(
+    options: &SupervisorOptions,
+) -> Result<(std::process::Child, std::os::unix::net::UnixStream), SupervisorError> {
+    let failed = |source| SupervisorError::Guardian {
+        program: options.guardian.0.clone(),
+        source,
+    };
+    let (mut child, socket) = guardian::spawn_process(&options.guardian).map_err(failed)?;
+    match guardian::await_ready(&socket) {
+        Ok(()) => Ok((child, socket)),
+        Err(error) => {
+            // It is of no use; that it has ended already is the usual case.
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(failed(error))
+        }
+    }
+}
+
+fn spawn_thread(parts: Parts) -> Result<JoinHandle<bool>, SupervisorError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(SupervisorError::Thread)?;
+    let owner = {
+        let _context = runtime.enter();
+        Owner::new(parts).map_err(SupervisorError::Thread)?
+    };
+    thread::Builder::new()
+        .name("supervisor".to_owned())
+        .spawn(move || runtime.block_on(owner.run()))
+        .map_err(SupervisorError::Thread)
+}
+
+fn check(spec: &ServiceSpec, before: &[ServiceSpec]) -> Result<(), SupervisorError> {
+    let zero_byte = |text: &std::ffi::OsStr| text.as_encoded_bytes().contains(&0);
+    let reason = if spec.name.is_empty() || spec.name.contains(['\0', '\n']) {
+        "its name is empty or has a line end or zero byte in it"
+    } else if before.iter().any(|other| other.name == spec.name) {
+        "there is another service of this name"
+    } else if spec.argv.first().is_none_or(|program| program.is_empty()) {
+        "its command is empty"
+    } else if spec.argv.iter().any(|arg| zero_byte(arg)) {
+        "its command has a zero byte in it"
+    } else if spec
+        .env
+        .iter()
+        .any(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0'))
+    {
+        "a variable of its environment has no name, or `=` in its name, or a zero byte in it"
+    } else if spec.start_timeout.is_zero() {
+        "its start timeout is zero"
+    } else {
+        return Ok(());
+    };
+    Err(SupervisorError::Spec {
+        service: spec.name.clone(),
+        reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtime_dir_is_private_exclusive_and_removed() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("run");
+        let first = RuntimeDir::take(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(matches!(RuntimeDir::take(&path), Err(SupervisorError::InUse { .. })));
+        drop(bind_unix(&first.socket_path(0, 1)).unwrap());
+        drop(first);
+        assert!(path.exists(), "a socket is left in it");
+        drop(RuntimeDir::take(&path).unwrap());
+        assert!(!path.exists());
+        let long = temp.path().join("x".repeat(100));
+        assert!(matches!(
+            RuntimeDir::take(&long),
+            Err(SupervisorError::PathTooLong { .. })
+        ));
+        let file = temp.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = RuntimeDir::take(&file).unwrap_err();
+        assert!(
+            matches!(error, SupervisorError::RuntimeDir { what: "create it", .. }),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,16 @@
+//! The supervisor with real processes.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests; the lints' own exception leaves out the functions beside them"
+)]
+
+mod guardian;
+mod harness;
+mod http;
+mod load;
+mod pipe;
+mod start;
+mod stop;
