@@ -1,0 +1,1 @@
+"""What every section of the benchmark uses: processes, load, peers, the gateway and the report."""

@@ -1,0 +1,49 @@
+"""Pilotlight under measurement: its configuration and its processes."""
+import json
+
+from . import procfs
+from .paths import GATEWAY_BIN
+from .program import SERVER_CORE, Program, accepts, free_port
+
+
+def service_table(name, **keys):
+    """A `[services.NAME]` table. JSON's strings, numbers, booleans and lists are TOML's as well."""
+    return f"[services.{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+
+
+def route_table(path, service, cache=False):
+    return f"[[routes]]\npath = {json.dumps(path)}\nservice = {json.dumps(service)}\ncache = {json.dumps(cache)}\n"
+
+
+class Gateway(Program):
+    """A gateway with one worker that listens on a free port of its own."""
+
+    def __init__(self, lab, name, tables, core=SERVER_CORE):
+        lab.require("pilotlight", GATEWAY_BIN)
+        self.port = free_port()
+        folder = lab.folder(name)
+        config = folder / "pilotlight.toml"
+        config.write_text("\n".join([f'listen = "127.0.0.1:{self.port}"\nworkers = 1\n\n[cache]\nmemory = "64MiB"\n', *tables]))
+        super().__init__([GATEWAY_BIN, "--config", config], folder / "log", core)
+
+    def __enter__(self):
+        try:
+            self.wait_until(lambda: accepts(self.port))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    @property
+    def target(self):
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def own_pids(self):
+        """The gateway and its helper process: whatever of the tree runs the gateway's binary."""
+        return [pid for pid in self.pids if procfs.executable(pid) == str(GATEWAY_BIN)]
+
+    @property
+    def service_pids(self):
+        own = self.own_pids
+        return [pid for pid in self.pids if pid not in own]

@@ -1,0 +1,11 @@
+"""Where things are, seen from the repository's root."""
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = ROOT / "lab/peers/http"
+SERVICES = PEERS / "services"
+PIPE_SERVICES = PEERS / "pipe"
+PEER_BIN = PEERS / "target/release"
+GATEWAY_BIN = ROOT / "target/release/pilotlight"
+VENV_PYTHON = PEERS / "target/venv/bin/python"
+PYTHON = "/usr/bin/python3"  # the system's: a version manager's shim in front of it would add its own start to every figure

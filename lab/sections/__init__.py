@@ -1,0 +1,1 @@
+"""One module for each kind of figure; each has `run(lab)`."""

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Installs what lab/bench.py compares with. Asks for sudo only if a system package is missing. Debian's nginx package may start
+# a server of its own on port 80; the benchmark starts its own on other ports.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+declare -A package=([nginx]=nginx-light [haproxy]=haproxy [wrk]=wrk [node]=nodejs [cc]=build-essential)
+venv=peers/http/target/venv
+modules=(uvicorn uvloop httptools)
+
+missing=()
+for program in "${!package[@]}"; do
+  PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null || missing+=("${package[$program]}")
+done
+/usr/bin/python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "lab/setup.sh: installing the packages ${missing[*]}"
+  as_root=()
+  [ "$(id -u)" = 0 ] || as_root=(sudo)
+  "${as_root[@]}" apt-get install --yes --no-install-recommends "${missing[@]}"
+fi
+command -v cargo >/dev/null || { echo "lab/setup.sh: cargo is missing; install Rust from https://rustup.rs" >&2; exit 1; }
+
+if [ ! -x "$venv/bin/uvicorn" ]; then
+  echo "lab/setup.sh: installing ${modules[*]} into lab/$venv"
+  /usr/bin/python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet "${modules[@]}"
+fi
+echo "lab/setup.sh: ready; run lab/bench.py"

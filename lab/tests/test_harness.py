@@ -1,0 +1,140 @@
+"""The harness's own tests: `python3 -m unittest discover -s lab/tests -t lab`."""
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+
+from harness import gateway, procfs, report
+from harness.lab import Lab, first_error
+from harness.load import measure, run_json
+from harness.program import Failed, Program, accepts, free_port
+
+BUSY = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\nprint('{\"n\": 10}')"
+
+
+class Report(unittest.TestCase):
+    def test_spread(self):
+        self.assertEqual(report.spread([3, None, 1, 2], 1), "2.0 (1.0–3.0)")
+        self.assertEqual(report.spread([1234.5], 0), "1,234")
+        self.assertEqual(report.spread([None, None]), "–")
+
+    def test_ratios_are_of_the_same_round(self):
+        self.assertEqual(report.ratios([1, None, 6, 2], [2, 4, 3, None]), [0.5, 2])
+
+    def test_a_figure_is_met_by_its_median_and_not_met_if_not_measured(self):
+        def met(*values):
+            return report.Figure("x", 2, "×", list(values)).met
+        self.assertIs(met(1, 2, 9), True)
+        self.assertIs(met(1, 2.1, 9), False)
+        self.assertIs(met(None, None), None)
+        self.assertIs(report.Figure("x", 2, "×", [1], errors=1).met, False)
+
+    def test_the_best_variant_is_one_that_was_measured(self):
+        samples = report.Samples()
+        for name, value in (("a", 3), ("b", 2), ("b", 4), ("c", None)):
+            samples.add(name, value and {"cpu": value})
+        self.assertEqual(samples.best(["a", "b", "c"], "cpu"), "a")
+        self.assertIsNone(samples.best(["c"], "cpu"))
+        self.assertEqual(samples.values("c", "cpu"), [None])
+
+
+class Procfs(unittest.TestCase):
+    def test_nanoseconds_count_unless_a_thread_has_ended(self):
+        before = procfs.CpuTime(ticks=1.0, exact=1.0)
+        self.assertAlmostEqual(procfs.CpuTime(ticks=2.0, exact=2.0049).since(before), 1.0049)
+        self.assertAlmostEqual(procfs.CpuTime(ticks=2.0, exact=1.3).since(before), 1.0)
+
+    def test_the_cpu_time_of_an_ended_thread_is_counted(self):
+        def spin():
+            end = time.thread_time() + 0.3
+            while time.thread_time() < end:
+                pass
+        pids = [procfs.os.getpid()]
+        before = procfs.CpuTime.of(pids)
+        thread = threading.Thread(target=spin)
+        thread.start()
+        thread.join()
+        self.assertGreater(procfs.CpuTime.of(pids).since(before), 0.25)
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.log = Path(folder.name) / "log"
+
+    def test_a_program_that_ends_says_its_last_words(self):
+        with Program([sys.executable, "-c", "raise SystemExit('no such colour')"], self.log, core=None) as program:
+            with self.assertRaisesRegex(Failed, "status 1: no such colour"):
+                program.wait_until(lambda: False)
+
+    def test_a_missing_program_is_a_failure_with_advice(self):
+        with self.assertRaisesRegex(Failed, "lab/setup.sh"):
+            Program(["no-such-program"], self.log, core=None)
+
+    def test_stopping_ends_the_children_too(self):
+        command = ["sh", "-c", "sleep 60 & sleep 60 & wait"]
+        with Program(command, self.log, core=None) as program:
+            program.wait_until(lambda: len(program.pids) == 3)
+            pids = program.pids
+        end = time.monotonic() + 5
+        while any(procfs.stat_fields(pid)[:1] not in ([], ["Z"]) for pid in pids):
+            self.assertLess(time.monotonic(), end, "a child is still there")
+
+    def test_ports(self):
+        self.assertFalse(accepts(free_port()))
+
+
+class Load(unittest.TestCase):
+    def test_cpu_for_each_request_of_each_group(self):
+        program = [sys.executable, "-c", BUSY]
+        result = measure(run_json, {"server": [procfs.os.getpid()], "none": []}, program)
+        self.assertEqual((result["n"], result["none_us"]), (10, 0))
+        # the load is a child of this process and was waited for: 0.3 s over 10 requests
+        self.assertGreater(result["server_us"], 25_000)
+
+    def test_a_load_without_answers_is_a_failure(self):
+        with self.assertRaisesRegex(Failed, "not one answer"):
+            measure(run_json, {}, [sys.executable, "-c", "print('{\"n\": 0}')"])
+
+
+class Rounds(unittest.TestCase):
+    def test_variants_alternate_and_a_failure_leaves_a_gap(self):
+        order = []
+
+        def good():
+            order.append("good")
+            return {"cpu": 1}
+
+        def bad():
+            order.append("bad")
+            raise Failed("out of order")
+
+        with Lab(SimpleNamespace(rounds=2)) as lab:
+            lab.note = lambda text: None
+            samples = lab.run_rounds("test", {"good": good, "bad": bad})
+            folder = lab.folder("x")
+        self.assertEqual(order, ["good", "bad", "bad", "good"])
+        self.assertEqual(samples.rounds, {"good": [{"cpu": 1}] * 2, "bad": [None] * 2})
+        self.assertFalse(folder.exists())
+
+
+    def test_the_first_error_of_a_build_and_its_place(self):
+        text = "   Compiling x\nwarning: y\nerror[E1]: no z\n  --> src/z.rs:1:2\n   |"
+        self.assertEqual(first_error(text), "error[E1]: no z --> src/z.rs:1:2")
+
+
+class Configuration(unittest.TestCase):
+    def test_the_tables_are_toml(self):
+        text = gateway.service_table("a", command=["x", 'say "é"\n'], min_instances=0) + gateway.route_table("/", "a", cache="10h")
+        self.assertEqual(tomllib.loads(text), {
+            "services": {"a": {"command": ["x", 'say "é"\n'], "min_instances": 0}},
+            "routes": [{"path": "/", "service": "a", "cache": "10h"}]})
+
+
+if __name__ == "__main__":
+    unittest.main()
