@@ -1,1 +1,32 @@
-//! HTTP gateway: listeners, routes, upstreams and the use of the cache.
+//! The HTTP gateway: takes requests from clients, answers from the cache, or sends them on to services.
+//!
+//! The path of a request, file by file: [`listen`] binds, [`worker`] accepts, [`connection`] speaks HTTP/1.1 with the client
+//! (with the times of [`client`]), [`exchange`] decides (route, cache, service), [`upstream`] carries it to a service over the
+//! pipe or HTTP, [`body`] brings the answer back, [`problem`] words what went wrong.
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod client;
+mod connection;
+mod deadline;
+mod exchange;
+mod fields;
+mod gateway;
+mod listen;
+mod net;
+mod options;
+mod outbound;
+mod problem;
+mod pump;
+mod request_body;
+mod request_id;
+mod routes;
+mod spawn;
+mod upstream;
+mod worker;
+
+pub use gateway::{Gateway, GatewayError};
+pub use listen::ListenError;
+pub use options::{External, ExternalAddr, GatewayOptions, Limits, ListenAddr, RouteCache, RouteSpec, ServiceTarget};
+pub use pilotlight_cache::CacheOptions;

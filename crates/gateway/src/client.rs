@@ -1,0 +1,272 @@
+//! A client's connection as hyper sees it: the socket, with the times that a slow client may take and with writes gathered.
+//!
+//! ```text
+//!            bytes of a head        head whole            answer given
+//!   Idle ───────────────────▶ Head ────────────▶ Busy ──────────────────▶ Idle
+//!    │ keepalive_timeout        │ header_timeout    │ (body_timeout while a write is blocked)
+//!    ▼                          ▼                   ▼
+//!   closed                   408, closed         closed
+//! ```
+//!
+//! hyper flushes after every answer. Here a flush waits for the end of the turn ([`Client::poll_flush_out`]), so that the answers
+//! to pipelined requests go out in one write. hyper's own option for that (`pipeline_flush`) takes from a body without end
+//! when the client does not read, and holds back a stream while another request waits behind it.
+//!
+//! hyper answers heads that it cannot parse by itself, with an empty body; what it writes then is replaced by a problem
+//! document, so that the client learns which setting to change.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::deadline::Deadline;
+use crate::net::Socket;
+use crate::problem;
+use crate::upstream::Upgraded;
+
+/// Bytes gathered before they are written in the middle of a turn. Larger pieces are not copied at all.
+const MAX_GATHERED: usize = 64 * 1024;
+/// Pieces of at least this size are written from where they are.
+const DIRECT_WRITE: usize = 16 * 1024;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Idle,
+    Head,
+    Busy,
+    /// Upgraded: bytes pass through, no limits of HTTP apply.
+    Tunnel,
+}
+
+/// The times that apply to a client's connection.
+#[derive(Clone, Copy)]
+pub(crate) struct ClientTimes {
+    pub(crate) header: Duration,
+    pub(crate) write: Duration,
+    pub(crate) idle: Duration,
+    /// Only for the text of 431.
+    pub(crate) header_size: usize,
+}
+
+/// What the parts of the gateway that serve one connection share.
+pub(crate) struct Client {
+    /// `address:port`, or empty on a Unix socket.
+    pub(crate) peer: String,
+    phase: Cell<Phase>,
+    deadline: Deadline,
+    times: ClientTimes,
+    io: RefCell<Io>,
+    /// Set by an exchange that ended in 101; the connection becomes a tunnel when hyper lets go of it.
+    upgraded: RefCell<Option<Upgraded>>,
+}
+
+struct Io {
+    socket: Socket,
+    out: BytesMut,
+    write_blocked: bool,
+}
+
+impl Client {
+    pub(crate) fn new(socket: Socket, peer: String, deadline: Deadline, times: ClientTimes) -> Rc<Self> {
+        deadline.set(times.idle.min(times.header)); // a connection that never sends anything is not kept for long
+        let io = RefCell::new(Io { socket, out: BytesMut::new(), write_blocked: false });
+        let upgraded = RefCell::new(None);
+        Rc::new(Self { peer, phase: Cell::new(Phase::Idle), deadline, times, io, upgraded })
+    }
+
+    /// Writes what was gathered; to be called at the end of every turn of the connection's task.
+    pub(crate) fn poll_flush_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut io = self.io.borrow_mut();
+        if io.out.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let Io { socket, out, .. } = &mut *io;
+        let written = socket.poll_write_all(cx, out);
+        self.watch_write(&mut io, cx, written)
+    }
+
+    /// A client that takes nothing for too long is cut.
+    fn watch_write<T>(&self, io: &mut Io, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &written {
+            Poll::Pending if !io.write_blocked => {
+                io.write_blocked = true;
+                self.deadline.set(self.times.write);
+                // Registered, so that the end of the wait wakes the task.
+                let _ = self.deadline.poll(cx);
+            }
+            Poll::Pending => {
+                if let Some(e) = self.timed_out(io, cx) {
+                    return Poll::Ready(Err(e));
+                }
+            }
+            Poll::Ready(_) if io.write_blocked => {
+                io.write_blocked = false;
+                match self.phase.get() {
+                    Phase::Idle => self.deadline.set(self.times.idle),
+                    _ => self.deadline.clear(),
+                }
+            }
+            Poll::Ready(_) => {}
+        }
+        written
+    }
+
+    fn timed_out(&self, io: &mut Io, cx: &mut Context<'_>) -> Option<io::Error> {
+        if self.deadline.poll(cx).is_pending() {
+            return None;
+        }
+        let setting = match self.phase.get() {
+            _ if io.write_blocked => "body_timeout",
+            Phase::Head => {
+                let mut text = problem::header_timeout(self.times.header);
+                // Nothing else is being written while a head is awaited; a client that cannot take even this is not told.
+                let _ = io.socket.poll_write_all(cx, &mut text);
+                "header_timeout"
+            }
+            Phase::Idle => "keepalive_timeout",
+            Phase::Busy | Phase::Tunnel => return None,
+        };
+        Some(io::Error::new(io::ErrorKind::TimedOut, setting))
+    }
+
+    /// The head of a request is whole.
+    pub(crate) fn request_began(&self) {
+        self.phase.set(Phase::Busy);
+        self.deadline.clear();
+    }
+
+    /// The answer has been handed over, body and all.
+    pub(crate) fn request_ended(&self) {
+        if self.phase.get() == Phase::Busy {
+            self.phase.set(Phase::Idle);
+            self.deadline.set(self.times.idle);
+        }
+    }
+
+    /// A request was answered the moment that its head was whole.
+    pub(crate) fn answered_at_once(&self) {
+        self.phase.set(Phase::Idle);
+        self.deadline.set(self.times.idle);
+    }
+
+    pub(crate) fn upgrade_to(&self, upgraded: Upgraded) {
+        *self.upgraded.borrow_mut() = Some(upgraded);
+    }
+
+    pub(crate) fn take_upgraded(&self) -> Option<Upgraded> {
+        let upgraded = self.upgraded.borrow_mut().take();
+        if upgraded.is_some() {
+            self.phase.set(Phase::Tunnel);
+            self.deadline.clear();
+        }
+        upgraded
+    }
+
+    fn on_read(&self) {
+        if self.phase.get() == Phase::Idle {
+            self.phase.set(Phase::Head);
+            self.deadline.set(self.times.header);
+        }
+    }
+}
+
+/// Marks the end of a request when the answer's body is done or dropped.
+pub(crate) struct RequestGuard(Rc<Client>);
+
+impl RequestGuard {
+    pub(crate) fn new(client: &Rc<Client>) -> Self {
+        client.request_began();
+        Self(Rc::clone(client))
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        self.0.request_ended();
+    }
+}
+
+/// The connection as hyper reads and writes it.
+pub(crate) struct ClientIo(pub(crate) Rc<Client>);
+
+impl ClientIo {
+    /// Whether `buf` is an answer that hyper made up itself to a head it could not parse.
+    fn is_rejection(&self, buf: &[u8]) -> bool {
+        self.0.phase.get() == Phase::Head && buf.starts_with(b"HTTP/1.1 4")
+    }
+
+    /// Makes room for more to be gathered.
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.0.io.borrow().out.len() < MAX_GATHERED { Poll::Ready(Ok(())) } else { self.0.poll_flush_out(cx) }
+    }
+}
+
+impl AsyncRead for ClientIo {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let client = &self.0;
+        let mut io = client.io.borrow_mut();
+        let before = buf.filled().len();
+        match Pin::new(&mut io.socket).poll_read(cx, buf) {
+            Poll::Ready(Ok(())) => {
+                if buf.filled().len() > before {
+                    client.on_read();
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            Poll::Pending => client.timed_out(&mut io, cx).map_or(Poll::Pending, |e| Poll::Ready(Err(e))),
+        }
+    }
+}
+
+impl AsyncWrite for ClientIo {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(buf)])
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.0.phase.get() {
+            Phase::Tunnel => self.0.poll_flush_out(cx),
+            _ => Poll::Ready(Ok(())), // at the end of the turn
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.0.poll_flush_out(cx))?;
+        Pin::new(&mut self.0.io.borrow_mut().socket).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_room(cx))?;
+        let client = &self.0;
+        let mut io = client.io.borrow_mut();
+        let size = bufs.iter().map(|b| b.len()).sum();
+        if size >= DIRECT_WRITE && io.out.is_empty() {
+            let written = Pin::new(&mut io.socket).poll_write_vectored(cx, bufs);
+            return client.watch_write(&mut io, cx, written);
+        }
+        if bufs.iter().find(|b| !b.is_empty()).is_some_and(|first| self.is_rejection(first)) {
+            let rejected = bufs.iter().find(|b| !b.is_empty()).map_or(&[][..], |b| b);
+            let replacement = problem::rejection(rejected, client.times.header_size);
+            io.out.extend_from_slice(&replacement);
+            client.phase.set(Phase::Busy); // nothing of this connection is read any more
+            return Poll::Ready(Ok(size));
+        }
+        bufs.iter().for_each(|b| io.out.extend_from_slice(b));
+        Poll::Ready(Ok(size))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+}

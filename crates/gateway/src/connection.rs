@@ -1,0 +1,85 @@
+//! One client connection from accept to close.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::client::{Client, ClientIo};
+use crate::exchange::Handler;
+use crate::net::Socket;
+use crate::upstream::Upgraded;
+use crate::worker::Worker;
+
+/// How long a client may go on sending after the last answer: closing with unread bytes would reset the connection, and
+/// the client might never see that answer.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Serves requests until the connection ends.
+pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
+    let client = Client::new(socket, peer, worker.deadlines.deadline(), worker.times);
+    let io = TokioIo::new(ClientIo(Rc::clone(&client)));
+    let handler = Handler { worker: Rc::clone(worker), client: Rc::clone(&client) };
+    let mut connection = http1::Builder::new()
+        .max_buf_size(worker.common.limits.header_size.max(8192))
+        .max_headers(worker.common.limits.header_count)
+        .serve_connection(io, handler);
+    let mut told = false;
+    let mut served = Poll::Pending;
+    let flushed = poll_fn(|cx| {
+        if worker.is_stopping() && !std::mem::replace(&mut told, true) {
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        if served.is_pending() {
+            served = connection.poll_without_shutdown(cx);
+        }
+        match client.poll_flush_out(cx) {
+            Poll::Ready(Ok(())) if served.is_pending() => Poll::Pending,
+            flushed => flushed,
+        }
+    })
+    .await;
+    if let Poll::Ready(Err(e)) = served {
+        tracing::debug!(peer = %client.peer, "a client's connection ended: {e}");
+    }
+    if let Err(e) = flushed {
+        tracing::debug!(peer = %client.peer, "a client took no more: {e}");
+        return;
+    }
+    let parts = connection.into_parts();
+    let io = parts.io.into_inner();
+    match client.take_upgraded() {
+        Some(upgraded) => tunnel(io, &parts.read_buf, upgraded).await,
+        None => linger(io).await,
+    }
+}
+
+/// Passes bytes both ways until both sides have ended.
+async fn tunnel(mut client: ClientIo, read_ahead: &[u8], upgraded: Upgraded) {
+    let Upgraded { mut socket, read_ahead: answered, lease } = upgraded;
+    let result = async {
+        client.write_all(&answered).await?;
+        socket.write_all(read_ahead).await?;
+        tokio::io::copy_bidirectional(&mut client, &mut socket).await
+    };
+    if let Err(e) = result.await {
+        tracing::debug!("an upgraded connection ended: {e}");
+    }
+    drop(lease);
+}
+
+async fn linger(mut io: ClientIo) {
+    let closing = async {
+        io.shutdown().await?;
+        let mut sink = [0; 4096];
+        while io.read(&mut sink).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // Whatever goes wrong here, the connection is closed next.
+    let _ = tokio::time::timeout(LINGER, closing).await;
+}

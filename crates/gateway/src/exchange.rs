@@ -1,0 +1,351 @@
+//! A request from its head to its answer: route, cache, service.
+//!
+//! What is in memory is answered without a future: [`Handler::call`] returns the response itself. Everything else goes
+//! through [`forward`].
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, UPGRADE};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored};
+use pilotlight_cache::{Recorder, Timestamp, Turn, Validated};
+
+use crate::body::{Outgoing, ResponseBody};
+use crate::client::{Client, RequestGuard};
+use crate::fields::{FieldList, strip_hop_by_hop};
+use crate::options::{RouteCache, RouteSpec};
+use crate::outbound::Outbound;
+use crate::problem::Failure;
+use crate::request_body::{BodyLimit, RequestBody};
+use crate::request_id::RequestId;
+use crate::upstream::Answer;
+use crate::worker::{Upstream, Worker};
+
+mod fetch;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// Answers the requests of one connection.
+pub(crate) struct Handler {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) client: Rc<Client>,
+}
+
+/// An answer, now or later.
+pub(crate) enum Reply {
+    Now(Option<Response<Outgoing>>),
+    Later(Pin<Box<dyn Future<Output = Response<Outgoing>>>>),
+}
+
+impl Future for Reply {
+    type Output = Result<Response<Outgoing>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Now(response) => response.take().map_or(Poll::Pending, |r| Poll::Ready(Ok(r))),
+            Self::Later(future) => future.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
+
+impl Service<Request<Incoming>> for Handler {
+    type Response = Response<Outgoing>;
+    type Error = Infallible;
+    type Future = Reply;
+
+    fn call(&self, request: Request<Incoming>) -> Reply {
+        let worker = &self.worker;
+        let found = authority(&request).and_then(|authority| {
+            let table = worker.common.table.load();
+            let path = request.uri().path();
+            if !path.starts_with('/') {
+                return Err(Failure::BadTarget);
+            }
+            let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
+            let lookup = look_up(worker, route, authority, &request);
+            Ok((Arc::clone(route), lookup))
+        });
+        match found {
+            Ok((_, Some(Lookup::Hit(stored)))) => {
+                self.client.answered_at_once();
+                let answer = stored.answer(request.method(), request.headers(), now());
+                Reply::Now(Some(answer.map(|body| Outgoing::new(ResponseBody::full(body), None, None))))
+            }
+            found => {
+                let (worker, client) = (Rc::clone(worker), Rc::clone(&self.client));
+                Reply::Later(Box::pin(forward(worker, client, request, found)))
+            }
+        }
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_system(SystemTime::now())
+}
+
+/// `None` where the route does not use the cache.
+fn look_up(worker: &Worker, route: &RouteSpec, authority: &str, request: &Request<Incoming>) -> Option<Lookup> {
+    let cache = worker.common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
+    let authority = key_authority(authority);
+    let key = key(&authority, request.uri());
+    Some(cache.lookup(&key, request.method(), request.headers(), now()))
+}
+
+fn key<'a>(authority: &'a str, uri: &'a http::Uri) -> Key<'a> {
+    Key { scheme: "http", authority, target: uri.path_and_query().map_or("/", |t| t.as_str()) }
+}
+
+/// Lower case, without the default port (RFC 9110 §4.2.3).
+fn key_authority(authority: &str) -> Cow<'_, str> {
+    let authority = authority.strip_suffix(":80").unwrap_or(authority);
+    if authority.bytes().any(|b| b.is_ascii_uppercase()) {
+        Cow::Owned(authority.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(authority)
+    }
+}
+
+/// RFC 9112 §3.2: the authority of an absolute target, else the one `Host`; HTTP/1.0 may have none.
+fn authority(request: &Request<Incoming>) -> Result<&str, Failure> {
+    if *request.method() == Method::CONNECT {
+        return Err(Failure::Connect);
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().map_err(|_| Failure::BadHost)?,
+        (None, None) if request.version() == Version::HTTP_10 => "",
+        _ => return Err(Failure::BadHost),
+    };
+    if let Some(authority) = request.uri().authority() {
+        return Ok(authority.as_str());
+    }
+    let sane = |b: u8| b.is_ascii_graphic() && !br#"/?#@\"<>{}|^`,"#.contains(&b);
+    if host.bytes().all(sane) { Ok(host) } else { Err(Failure::BadHost) }
+}
+
+/// Everything that is not answered at once.
+async fn forward(
+    worker: Rc<Worker>,
+    client: Rc<Client>,
+    request: Request<Incoming>,
+    found: Result<(Arc<RouteSpec>, Option<Lookup>), Failure>,
+) -> Response<Outgoing> {
+    let guard = RequestGuard::new(&client);
+    let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
+    let timeout = found.as_ref().ok().and_then(|(route, _)| route.timeout);
+    let deadline = timeout.map(|after| {
+        let deadline = worker.deadlines.deadline();
+        deadline.set(after);
+        deadline
+    });
+    let result = match found {
+        Ok((route, lookup)) => Inbound::new(&worker, &client, route, request, id.clone()).respond(lookup).await,
+        Err(failure) => Err(failure),
+    };
+    let (mut response, body, recorder) = result.unwrap_or_else(|failure| {
+        let status = failure.status();
+        if status.is_server_error() {
+            tracing::warn!(request_id = id.as_str(), "{status}: {}", failure.log_text());
+        }
+        let (parts, body) = failure.response(id.as_str(), worker.common.dev).into_parts();
+        let mut response = Response::from_parts(parts, ());
+        CacheStatus::refused("gateway").append_to(response.headers_mut());
+        (response, ResponseBody::full(body), None)
+    });
+    if let Some(id) = id.header() {
+        response.headers_mut().insert(X_REQUEST_ID, id);
+    }
+    response.map(|()| Outgoing::new(body, recorder, Some(guard)).until(deadline))
+}
+
+/// A response without its body, the body, and who records it.
+type Parted = (Response<()>, ResponseBody, Option<Box<Recorder>>);
+
+/// A request on its way through the gateway.
+struct Inbound<'a> {
+    worker: &'a Worker,
+    client: &'a Rc<Client>,
+    route: Arc<RouteSpec>,
+    outbound: Outbound,
+    incoming: Option<Incoming>,
+}
+
+impl<'a> Inbound<'a> {
+    fn new(
+        worker: &'a Worker,
+        client: &'a Rc<Client>,
+        route: Arc<RouteSpec>,
+        request: Request<Incoming>,
+        id: RequestId,
+    ) -> Self {
+        // Checked by `authority` before; an HTTP/1.0 request without `Host` has none.
+        let authority = authority(&request).unwrap_or_default().to_owned();
+        let (parts, incoming) = request.into_parts();
+        let connection = FieldList::connection(&parts.headers);
+        let speaks_http = !matches!(worker.upstreams.get(route.service), Some(Upstream::Pipe(..)));
+        let upgrade = parts.headers.get(UPGRADE).filter(|_| speaks_http && connection.contains("upgrade")).cloned();
+        let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
+        let outbound = Outbound {
+            parts,
+            id,
+            authority,
+            peer: client.peer.clone(),
+            stripped,
+            trust_forwarded: worker.common.trust_forwarded,
+            validators: None,
+            upgrade,
+            connection,
+        };
+        Self { worker, client, route, outbound, incoming: Some(incoming) }
+    }
+
+    fn parts(&self) -> &Parts {
+        &self.outbound.parts
+    }
+
+    async fn respond(mut self, lookup: Option<Lookup>) -> Result<Parted, Failure> {
+        let cache = self.worker.common.cache.clone();
+        let (why, stale) = match lookup {
+            None => return self.pass(None, Forward::Disabled).await,
+            Some(Lookup::OnlyIfCached) => return Err(Failure::OnlyIfCached),
+            Some(Lookup::Bypass(why)) => return self.pass(cache.as_ref(), why).await,
+            Some(Lookup::Miss(why)) => (why, None),
+            Some(Lookup::Stale(stored, why)) => (why, Some(stored)),
+            Some(Lookup::Hit(stored)) => return Ok(self.answer_from(&stored, None)),
+        };
+        let Some(cache) = cache else { return self.pass(None, Forward::Disabled).await };
+        match self.turn(&cache).await? {
+            Ok(stored) => Ok(self.answer_from(&stored, Some(CacheStatus::forwarded(why).collapsed()))),
+            Err(fill) => self.fill(fill, why, stale).await,
+        }
+    }
+
+    /// RFC 9111 §4: waits while another request asks for the same, then uses its answer or asks.
+    async fn turn(&self, cache: &Cache) -> Result<Result<Arc<Stored>, Fill>, Failure> {
+        let authority = key_authority(&self.outbound.authority);
+        let key = key(&authority, &self.parts().uri);
+        let headers = &self.parts().headers;
+        let mut turn = cache.begin(&key, &self.parts().method, headers, now());
+        loop {
+            turn = match turn {
+                Turn::Hit(stored) => return Ok(Ok(stored)),
+                Turn::Leader(fill) => return Ok(Err(fill)),
+                // Bounded: the leader's own exchange has limits, and its end, whatever it is, ends the wait.
+                Turn::Follower(wait) => wait.landed().await.turn(&key, headers, now()),
+            };
+        }
+    }
+
+    /// To the service and back, past the cache, which only learns what has become invalid.
+    async fn pass(&mut self, cache: Option<&Cache>, why: Forward) -> Result<Parted, Failure> {
+        let mut body = self.body()?;
+        let (answer, _) = self.fetch(&mut body).await?;
+        if let Some(cache) = cache {
+            let authority = key_authority(&self.outbound.authority);
+            let key = key(&authority, &self.parts().uri);
+            cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers);
+        }
+        let status = CacheStatus::forwarded(why).answered(answer.status);
+        Ok(self.deliver(answer, status, None))
+    }
+
+    /// To the service, and its answer into the cache if it may be stored.
+    async fn fill(&mut self, fill: Fill, why: Forward, stale: Option<Arc<Stored>>) -> Result<Parted, Failure> {
+        let mut body = self.body()?;
+        let rules = self.rules();
+        let mut fill = fill;
+        if let Some(stored) = &stale {
+            let mut validators = HeaderMap::new();
+            stored.make_conditional(&mut validators);
+            self.outbound.validators = Some(validators).filter(|v| !v.is_empty());
+        }
+        let (mut answer, mut timing) = self.fetch(&mut body).await?;
+        if let (Some(stored), true, StatusCode::NOT_MODIFIED) = (&stale, self.outbound.validators.is_some(), answer.status)
+        {
+            strip_hop_by_hop(&mut answer.headers);
+            match fill.not_modified(stored, &self.parts().headers, &answer.headers, timing, rules) {
+                Validated::Answer { stored, unstored } => {
+                    let status = CacheStatus::forwarded(why).answered(answer.status).ttl(stored.ttl_s(now()));
+                    let status = unstored.map_or_else(|| status.stored(), |why| status.unstored(why));
+                    let mut parted = self.answer_from(&stored, Some(status));
+                    for cookie in answer.headers.get_all(http::header::SET_COOKIE) {
+                        parted.0.headers_mut().append(http::header::SET_COOKIE, cookie.clone());
+                    }
+                    return Ok(parted);
+                }
+                Validated::Mismatch(again) => {
+                    fill = again;
+                    self.outbound.validators = None;
+                    (answer, timing) = self.fetch(&mut body).await?;
+                }
+            }
+        }
+        strip_hop_by_hop(&mut answer.headers);
+        let status = CacheStatus::forwarded(why).answered(answer.status);
+        Ok(match fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules) {
+            Decision::Store(recorder) => {
+                let status = status.stored().ttl(recorder.ttl_s(timing.received));
+                self.deliver(answer, status, Some(recorder))
+            }
+            Decision::Pass(why) => self.deliver(answer, status.unstored(why), None),
+        })
+    }
+
+    fn rules(&self) -> RouteRules {
+        match self.route.cache {
+            RouteCache::On { default_ttl } => RouteRules { default_ttl },
+            RouteCache::Off => RouteRules { default_ttl: None },
+        }
+    }
+
+    fn body(&mut self) -> Result<Option<RequestBody>, Failure> {
+        let limits = &self.worker.common.limits;
+        let limit = match self.route.body_size {
+            Some(bytes) => BodyLimit { bytes: Some(bytes), setting: "the route's body_size" },
+            None => BodyLimit { bytes: limits.body_size, setting: "limits.body_size" },
+        };
+        let Some(incoming) = self.incoming.take() else { return Ok(None) };
+        RequestBody::new(incoming, limit, limits.body_timeout, || self.worker.deadlines.deadline())
+            .map_err(Failure::Body)
+    }
+
+    /// An answer from a stored response.
+    fn answer_from(&self, stored: &Stored, status: Option<CacheStatus>) -> Parted {
+        let (method, headers) = (&self.parts().method, &self.parts().headers);
+        let answer = match status {
+            Some(status) => stored.answer_as(status, method, headers, now()),
+            None => stored.answer(method, headers, now()),
+        };
+        let (parts, body) = answer.into_parts();
+        (Response::from_parts(parts, ()), ResponseBody::full(body), None)
+    }
+
+    /// An answer of the service on its way to the client.
+    fn deliver(&self, answer: Answer, status: CacheStatus, recorder: Option<Box<Recorder>>) -> Parted {
+        let Answer { status: code, mut headers, body, upgraded } = answer;
+        let protocol = headers.get(UPGRADE).cloned();
+        strip_hop_by_hop(&mut headers);
+        headers.append(CACHE_STATUS, status.value());
+        if let Some(upgraded) = upgraded {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            if let Some(protocol) = protocol {
+                headers.insert(UPGRADE, protocol);
+            }
+            self.client.upgrade_to(upgraded);
+        }
+        let mut response = Response::new(());
+        *response.status_mut() = code;
+        *response.headers_mut() = headers;
+        (response, body, recorder)
+    }
+}

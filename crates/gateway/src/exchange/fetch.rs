@@ -1,0 +1,80 @@
+//! A request to its service: the lease on an instance, the try, and when to try again.
+
+use pilotlight_cache::Timing;
+
+use super::{Inbound, now};
+use crate::problem::Failure;
+use crate::request_body::RequestBody;
+use crate::upstream::http::{FirstByte, Target};
+use crate::upstream::{Answer, BodyLeft, Failed, SendError, http, pipe};
+use crate::worker::Upstream;
+
+/// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new instance.
+const MAX_TRIES: u32 = 3;
+
+impl Inbound<'_> {
+    /// Sends the request and waits for the head of the answer. A body that is still whole afterwards stays in `body`.
+    pub(super) async fn fetch(&self, body: &mut Option<RequestBody>) -> Result<(Answer, Timing), Failure> {
+        let mut tries = 1;
+        loop {
+            let lease = match self.upstream() {
+                Upstream::Pipe(service, _) | Upstream::Http(service, _) => match service.enter(self.worker.index) {
+                    Some(lease) => Some(lease),
+                    None => Some(service.ready(self.worker.index).await.map_err(Failure::Start)?),
+                },
+                Upstream::External(..) => None,
+            };
+            let sent = now(); // the start of a service is not part of the answer's age
+            let failed = match (self.upstream(), lease) {
+                (Upstream::Pipe(_, link), Some(lease)) => {
+                    pipe::send(link, lease, &self.outbound, body.take(), self.first_byte()).await
+                }
+                (Upstream::Http(_, pool), Some(lease)) => {
+                    http::send(pool, Target::Managed(lease), &self.outbound, body.take(), self.first_byte()).await
+                }
+                (Upstream::External(addr, pool), _) => {
+                    http::send(pool, Target::External(addr), &self.outbound, body.take(), self.first_byte()).await
+                }
+                (Upstream::Pipe(..) | Upstream::Http(..), None) => return Err(Failure::ShuttingDown),
+            };
+            let Failed { error, body: left } = match failed {
+                Ok(answer) => return Ok((answer, Timing { sent, received: now() })),
+                Err(failed) => failed,
+            };
+            match (error, left) {
+                (SendError::Upstream(e), BodyLeft::Whole(whole))
+                    if tries < MAX_TRIES && e.may_retry(self.outbound.is_idempotent()) =>
+                {
+                    tracing::debug!(request_id = self.outbound.id.as_str(), "sent again: {e}");
+                    *body = whole;
+                    tries += 1;
+                }
+                (SendError::Upstream(e), _) => return Err(Failure::Upstream(e)),
+                (SendError::Client(e), _) => return Err(Failure::Body(e)),
+                (SendError::Start(e), _) => return Err(Failure::Start(e)),
+                (SendError::QueueFull { limit }, _) => {
+                    return Err(Failure::QueueFull { service: self.service_name(), limit });
+                }
+            }
+        }
+    }
+
+    fn upstream(&self) -> &Upstream {
+        &self.worker.upstreams[self.route.service]
+    }
+
+    fn service_name(&self) -> String {
+        match self.upstream() {
+            Upstream::Pipe(service, _) | Upstream::Http(service, _) => service.name().to_string(),
+            Upstream::External(_, pool) => pool.service.clone(),
+        }
+    }
+
+    fn first_byte(&self) -> FirstByte {
+        let whole = self.route.timeout.map(|after| (after, "the route's timeout"));
+        let route = self.route.response_timeout.map(|after| (after, "the route's response_timeout"));
+        let general = self.worker.common.limits.response_timeout.map(|after| (after, "limits.response_timeout"));
+        let limit = [whole, route.or(general)].into_iter().flatten().min_by_key(|(after, _)| *after);
+        FirstByte { deadline: self.worker.deadlines.deadline(), limit, told: self.route.timeout }
+    }
+}

@@ -1,0 +1,210 @@
+//! A request as a service gets it: the client's, less what belongs to the connection, plus what the gateway knows.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use http::header::{HeaderMap, HeaderName};
+use http::request::Parts;
+use http::{Method, Version};
+
+use crate::fields::{FieldList, is_hop_by_hop};
+use crate::request_id::RequestId;
+
+/// A request that is on its way to a service.
+pub(crate) struct Outbound {
+    pub(crate) parts: Parts,
+    pub(crate) id: RequestId,
+    /// `Host`, or the authority of an absolute target.
+    pub(crate) authority: String,
+    /// `address:port` of the client, or empty.
+    pub(crate) peer: String,
+    /// What `strip_prefix` cut off the target.
+    pub(crate) stripped: Option<String>,
+    pub(crate) trust_forwarded: bool,
+    /// `If-None-Match`/`If-Modified-Since` of the cache, in place of the client's.
+    pub(crate) validators: Option<HeaderMap>,
+    /// The protocol to switch to (`websocket`), if the client asks for one and the service speaks HTTP.
+    pub(crate) upgrade: Option<http::HeaderValue>,
+    pub(crate) connection: FieldList,
+}
+
+impl Outbound {
+    /// Path and query as received, less the stripped prefix.
+    pub(crate) fn target(&self) -> Cow<'_, str> {
+        let whole = self.parts.uri.path_and_query().map_or("/", |t| t.as_str());
+        match self.stripped.as_deref().map(|prefix| whole.get(prefix.len()..).unwrap_or("")) {
+            None => Cow::Borrowed(whole),
+            Some(rest) if rest.starts_with('/') => Cow::Borrowed(rest),
+            Some(rest) => Cow::Owned(format!("/{rest}")),
+        }
+    }
+
+    /// The version as text, for services that want to know.
+    pub(crate) fn protocol(&self) -> &'static str {
+        if self.parts.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" }
+    }
+
+    /// Whether the method may be sent twice (RFC 9110 §9.2.2).
+    pub(crate) fn is_idempotent(&self) -> bool {
+        matches!(
+            self.parts.method,
+            Method::GET | Method::HEAD | Method::PUT | Method::DELETE | Method::OPTIONS | Method::TRACE
+        )
+    }
+
+    /// Calls `field` with each field that the service gets, but `host` and `transfer-encoding`.
+    pub(crate) fn fields(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
+        for (name, value) in &self.parts.headers {
+            if self.crosses(name) {
+                field(name.as_str().as_bytes(), value.as_bytes());
+            }
+        }
+        for (name, value) in self.validators.iter().flatten() {
+            field(name.as_str().as_bytes(), value.as_bytes());
+        }
+        field(b"x-request-id", self.id.as_bytes());
+        self.forwarded(field);
+        // RFC 9110 §7.6.3: every intermediary adds itself.
+        let version = if self.parts.version == Version::HTTP_10 { "1.0" } else { "1.1" };
+        match self.parts.headers.get(http::header::VIA).map(http::HeaderValue::as_bytes) {
+            Some(before) => field(b"via", &[before, b", ", version.as_bytes(), b" pilotlight"].concat()),
+            None if version == "1.1" => field(b"via", b"1.1 pilotlight"),
+            None => field(b"via", b"1.0 pilotlight"),
+        }
+        if let Some(protocol) = &self.upgrade {
+            field(b"connection", b"upgrade");
+            field(b"upgrade", protocol.as_bytes());
+        }
+    }
+
+    fn crosses(&self, name: &HeaderName) -> bool {
+        match name.as_str() {
+            "host" | "expect" | "x-request-id" | "via" => false,
+            "forwarded" | "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-prefix" => false,
+            "if-none-match" | "if-modified-since" if self.validators.is_some() => false,
+            _ => !is_hop_by_hop(name, &self.connection),
+        }
+    }
+
+    /// RFC 7239 and its older spellings. What a client says of itself counts only when it is trusted.
+    fn forwarded(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
+        let ip = self.peer.rsplit_once(':').map_or(self.peer.as_str(), |(ip, _)| ip);
+        let bare = ip.trim_start_matches('[').trim_end_matches(']');
+        let before = |name: &str| {
+            let trusted = self.trust_forwarded.then(|| self.parts.headers.get(name)).flatten();
+            trusted.and_then(|v| v.to_str().ok()).filter(|v| !v.is_empty())
+        };
+        let mut text = String::with_capacity(128);
+        if let Some(before) = before("forwarded") {
+            let _ = write!(text, "{before}, ");
+        }
+        match bare {
+            "" => text.push_str("for=unknown"),
+            v6 if v6.contains(':') => _ = write!(text, "for=\"[{v6}]\""),
+            v4 => _ = write!(text, "for={v4}"),
+        }
+        let quotable = self.authority.bytes().all(|b| b != b'"' && b != b'\\');
+        if quotable && !self.authority.is_empty() {
+            let _ = write!(text, ";host=\"{}\"", self.authority);
+        }
+        text.push_str(";proto=http");
+        field(b"forwarded", text.as_bytes());
+        if !bare.is_empty() {
+            text.clear();
+            if let Some(before) = before("x-forwarded-for") {
+                let _ = write!(text, "{before}, ");
+            }
+            text.push_str(bare);
+            field(b"x-forwarded-for", text.as_bytes());
+        }
+        field(b"x-forwarded-proto", before("x-forwarded-proto").unwrap_or("http").as_bytes());
+        let host = before("x-forwarded-host").unwrap_or(&self.authority);
+        if !host.is_empty() {
+            field(b"x-forwarded-host", host.as_bytes());
+        }
+        if let Some(prefix) = self.stripped.as_deref().filter(|p| !p.is_empty()) {
+            field(b"x-forwarded-prefix", prefix.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn outbound(request: Request<()>, peer: &str) -> Outbound {
+        let (parts, ()) = request.into_parts();
+        let connection = FieldList::connection(&parts.headers);
+        Outbound {
+            parts,
+            id: crate::request_id::RequestIds::new().id(None),
+            authority: "example.org".into(),
+            peer: peer.into(),
+            stripped: None,
+            trust_forwarded: false,
+            validators: None,
+            upgrade: None,
+            connection,
+        }
+    }
+
+    fn fields(outbound: &Outbound) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        outbound.fields(&mut |n, v| {
+            all.push((String::from_utf8_lossy(n).into(), String::from_utf8_lossy(v).into()));
+        });
+        all
+    }
+
+    fn value<'a>(fields: &'a [(String, String)], name: &str) -> Vec<&'a str> {
+        fields.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_str()).collect()
+    }
+
+    #[test]
+    fn what_a_client_claims_is_replaced() {
+        let request = Request::builder()
+            .header("x-forwarded-for", "6.6.6.6")
+            .header("forwarded", "for=6.6.6.6")
+            .header("connection", "x-secret, keep-alive")
+            .header("x-secret", "1")
+            .header("x-kept", "1")
+            .header("x-kept", "2")
+            .header("te", "trailers")
+            .body(())
+            .unwrap();
+        let all = fields(&outbound(request, "10.1.2.3:555"));
+        assert_eq!(value(&all, "x-forwarded-for"), ["10.1.2.3"]);
+        assert_eq!(value(&all, "forwarded"), ["for=10.1.2.3;host=\"example.org\";proto=http"]);
+        assert_eq!(value(&all, "x-kept"), ["1", "2"]);
+        assert_eq!(value(&all, "via"), ["1.1 pilotlight"]);
+        assert!(value(&all, "x-secret").is_empty() && value(&all, "te").is_empty());
+    }
+
+    #[test]
+    fn trusted_claims_are_extended() {
+        let request = Request::builder()
+            .header("x-forwarded-for", "6.6.6.6")
+            .header("x-forwarded-proto", "https")
+            .header("via", "1.0 other")
+            .body(())
+            .unwrap();
+        let mut out = outbound(request, "[::1]:555");
+        out.trust_forwarded = true;
+        let all = fields(&out);
+        assert_eq!(value(&all, "x-forwarded-for"), ["6.6.6.6, ::1"]);
+        assert_eq!(value(&all, "x-forwarded-proto"), ["https"]);
+        assert_eq!(value(&all, "via"), ["1.0 other, 1.1 pilotlight"]);
+        assert_eq!(value(&all, "forwarded"), ["for=\"[::1]\";host=\"example.org\";proto=http"]);
+    }
+
+    #[test]
+    fn a_stripped_prefix_leaves_a_path() {
+        let mut out = outbound(Request::builder().uri("/api/x?q=%2F").body(()).unwrap(), "");
+        assert_eq!(out.target(), "/api/x?q=%2F");
+        out.stripped = Some("/api".into());
+        assert_eq!(out.target(), "/x?q=%2F");
+        out.parts.uri = "/api?x=1".parse().unwrap();
+        assert_eq!(out.target(), "/?x=1");
+    }
+}

@@ -1,0 +1,173 @@
+//! Every answer that the gateway gives by itself: which status, which text. One document format (RFC 9457).
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use pilotlight_supervisor::StartError;
+use serde_json::{Value, json};
+
+use crate::request_body::BodyError;
+use crate::upstream::UpstreamError;
+
+/// Why a request could not be answered by a service.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// RFC 9112 §3.2: not exactly one valid `Host`.
+    BadHost,
+    /// A target that is not a path.
+    BadTarget,
+    /// CONNECT.
+    Connect,
+    NoRoute { path: String },
+    /// `only-if-cached` and nothing stored (RFC 9111 §5.2.1.7).
+    OnlyIfCached,
+    /// The client's body.
+    Body(BodyError),
+    Start(StartError),
+    Upstream(UpstreamError),
+    QueueFull { service: String, limit: usize },
+    ShuttingDown,
+}
+
+impl Failure {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::BadHost | Self::BadTarget => StatusCode::BAD_REQUEST,
+            Self::Connect => StatusCode::NOT_IMPLEMENTED,
+            Self::NoRoute { .. } => StatusCode::NOT_FOUND,
+            Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
+            Self::Body(BodyError::TooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Body(BodyError::Timeout { .. }) => StatusCode::REQUEST_TIMEOUT,
+            Self::Body(BodyError::Client(_)) => StatusCode::BAD_REQUEST,
+            Self::Start(_) | Self::QueueFull { .. } | Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Upstream(e) => match e {
+                UpstreamError::Refused { .. } | UpstreamError::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
+                UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+                UpstreamError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+                UpstreamError::Connect { .. }
+                | UpstreamError::Closed { .. }
+                | UpstreamError::Internal { .. }
+                | UpstreamError::Protocol { .. } => StatusCode::BAD_GATEWAY,
+            },
+        }
+    }
+
+    fn detail(&self) -> String {
+        match self {
+            Self::BadHost => "the request needs exactly one valid Host field (RFC 9112 section 3.2)".into(),
+            Self::BadTarget => "the request target must be a path that begins with /".into(),
+            Self::Connect => "this gateway is not a forward proxy: CONNECT is not supported".into(),
+            Self::NoRoute { path } => {
+                format!("no route matches {path}; `pilotlight check` lists the routes that are configured")
+            }
+            Self::OnlyIfCached => "the request says only-if-cached, and no fresh answer is stored".into(),
+            Self::Body(e) => e.to_string(),
+            Self::Start(e) => e.to_string(),
+            Self::Upstream(e) => e.to_string(),
+            Self::QueueFull { service, limit } => {
+                format!("{limit} requests are already waiting for service {service} (limits.queue); try again later")
+            }
+            Self::ShuttingDown => "the gateway is shutting down".into(),
+        }
+    }
+
+    /// One line for the log.
+    pub(crate) fn log_text(&self) -> String {
+        match self {
+            Self::Start(e) => format!("{e} (phase {})", e.phase.name()),
+            other => other.detail(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Start(e) => Some(e.retry_after),
+            Self::Upstream(UpstreamError::Refused { .. }) | Self::QueueFull { .. } | Self::ShuttingDown => {
+                Some(Duration::from_secs(1))
+            }
+            Self::Upstream(UpstreamError::Overloaded { retry_after, .. }) => Some(*retry_after),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection has to be closed because the rest of the request is still on it.
+    pub(crate) fn closes(&self) -> bool {
+        matches!(self, Self::Body(_))
+    }
+
+    /// The answer. `dev` shows clients what a service that failed to start printed.
+    pub(crate) fn response(&self, request_id: &str, dev: bool) -> Response<Bytes> {
+        let status = self.status();
+        let mut document = json!({
+            "type": "about:blank",
+            "title": status.canonical_reason().unwrap_or("Error"),
+            "status": status.as_u16(),
+            "detail": self.detail(),
+            "request_id": request_id,
+        });
+        if let (Some(document), Self::Start(e)) = (document.as_object_mut(), self) {
+            document.insert("service".into(), Value::from(&*e.service));
+            document.insert("phase".into(), Value::from(e.phase.name()));
+            document.insert("elapsed_ms".into(), Value::from(e.elapsed.as_millis() as u64));
+            if let Some(exit) = &e.exit {
+                document.insert("exit".into(), Value::from(exit.to_string()));
+            }
+            if dev {
+                document.insert("output".into(), Value::from(e.output_tail.to_vec()));
+            }
+        }
+        let mut response = Response::new(Bytes::from(document.to_string()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(after) = self.retry_after() {
+            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if self.closes() {
+            headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// What takes the place of an empty answer that hyper gave to a head it could not take; `written` is that answer.
+pub(crate) fn rejection(written: &[u8], header_size: usize) -> BytesMut {
+    let status = written.get(9..12).and_then(|s| StatusCode::from_bytes(s).ok()).unwrap_or(StatusCode::BAD_REQUEST);
+    let detail = match status {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => format!(
+            "the request line and header fields are larger than limits.header_size ({header_size} bytes) or there are too many of them"
+        ),
+        StatusCode::URI_TOO_LONG => "the request target is too long".to_owned(),
+        _ => "the request could not be parsed as HTTP/1.1".to_owned(),
+    };
+    raw(status, &detail)
+}
+
+/// The whole answer to a client whose head did not come in time.
+pub(crate) fn header_timeout(limit: Duration) -> BytesMut {
+    raw(
+        StatusCode::REQUEST_TIMEOUT,
+        &format!("the request's header fields did not arrive within limits.header_timeout ({} s)", limit.as_secs_f32()),
+    )
+}
+
+fn raw(status: StatusCode, detail: &str) -> BytesMut {
+    let title = status.canonical_reason().unwrap_or("Error");
+    let id = crate::request_id::RequestId::random();
+    let document =
+        json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail, "request_id": id.as_str() })
+            .to_string();
+    let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+    let head = format!(
+        "HTTP/1.1 {} {title}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\ncache-control: no-store\r\n\
+         x-request-id: {}\r\nconnection: close\r\ndate: {date}\r\n\r\n{document}",
+        status.as_u16(),
+        document.len(),
+        id.as_str(),
+    );
+    BytesMut::from(head.as_str())
+}

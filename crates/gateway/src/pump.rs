@@ -1,0 +1,131 @@
+//! Carries a request's body from the client to a service's socket, in whichever framing the service speaks.
+//!
+//! At most one piece of the body is held while the socket takes no more (P-22): then the client is not read either,
+//! and the kernel's buffers are the flow control from end to end.
+
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use http::HeaderMap;
+use pilotlight_pipe::frame::{FrameType, MAX_FRAME, encode_frame, flags};
+
+use crate::net::Socket;
+use crate::request_body::{BodyError, Piece, RequestBody};
+use crate::upstream::{BodyLeft, http1};
+
+/// How a service is told where the body ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BodyFraming {
+    /// `Content-Length` was sent with the head.
+    Length,
+    Chunked,
+    /// DATA frames of this exchange.
+    Frames(u16),
+}
+
+#[derive(Debug)]
+pub(crate) enum PumpError {
+    Body(BodyError),
+    /// The service takes no more; what it answers, if it does, says more than the socket's error.
+    Socket,
+}
+
+/// The write side of an exchange.
+pub(crate) struct Pump {
+    pub(crate) out: BytesMut,
+    body: Option<RequestBody>,
+    had_body: bool,
+    framing: BodyFraming,
+}
+
+impl Pump {
+    pub(crate) fn new(out: BytesMut, body: Option<RequestBody>, framing: BodyFraming) -> Self {
+        Self { out, had_body: body.is_some(), body, framing }
+    }
+
+
+    /// Whether everything has been written.
+    pub(crate) fn is_done(&self) -> bool {
+        self.body.is_none() && self.out.is_empty()
+    }
+
+    /// The body back, if nothing of it has been taken.
+    pub(crate) fn reclaim(&mut self) -> BodyLeft {
+        match self.body.take_if(|b| b.is_whole()) {
+            Some(mut body) => {
+                body.rewind();
+                BodyLeft::Whole(Some(body))
+            }
+            None if self.had_body => BodyLeft::Spent,
+            None => BodyLeft::Whole(None),
+        }
+    }
+
+    /// Whether the end of the body has not been put out yet.
+    pub(crate) fn has_body_left(&self) -> bool {
+        self.body.is_some()
+    }
+
+    /// Forgets the rest of the body without ending the direction (a RESET follows).
+    pub(crate) fn abandon(&mut self) {
+        self.body = None;
+    }
+
+    /// The service wants no more of the body: ends the direction (P-21).
+    pub(crate) fn stop(&mut self) {
+        if self.body.take().is_some() {
+            self.end(None);
+        }
+    }
+
+    /// Writes what can be written. `Pending` when the client or the socket has to be waited for.
+    pub(crate) fn poll(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
+        loop {
+            if socket.poll_write_all(cx, &mut self.out).map_err(|_| PumpError::Socket)?.is_pending() {
+                return Poll::Pending;
+            }
+            let Some(body) = &mut self.body else { return Poll::Ready(Ok(())) };
+            match std::task::ready!(body.poll_piece(cx)).map_err(PumpError::Body)? {
+                Piece::Data(data) => match self.framing {
+                    BodyFraming::Length => self.out.extend_from_slice(&data),
+                    BodyFraming::Chunked => http1::encode_chunk(&mut self.out, &data),
+                    BodyFraming::Frames(exchange) => {
+                        for part in data.chunks(MAX_FRAME) {
+                            encode_frame(&mut self.out, FrameType::DATA, flags::NONE, exchange, part);
+                        }
+                    }
+                },
+                Piece::Trailers(trailers) => {
+                    self.body = None;
+                    self.end(Some(&trailers));
+                }
+                Piece::End => {
+                    self.body = None;
+                    self.end(None);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, trailers: Option<&HeaderMap>) {
+        match (self.framing, trailers) {
+            (BodyFraming::Length, _) => {}
+            (BodyFraming::Chunked, trailers) => http1::encode_last_chunk(&mut self.out, trailers),
+            (BodyFraming::Frames(exchange), None) => {
+                encode_frame(&mut self.out, FrameType::DATA, flags::END, exchange, b"");
+            }
+            (BodyFraming::Frames(exchange), Some(trailers)) => {
+                let mut fields = BytesMut::new();
+                for (name, value) in trailers {
+                    for part in [name.as_str().as_bytes(), b"\0", value.as_bytes(), b"\0"] {
+                        fields.extend_from_slice(part);
+                    }
+                }
+                if fields.len() > MAX_FRAME {
+                    fields.clear(); // hyper's own limit on trailers is lower
+                }
+                encode_frame(&mut self.out, FrameType::TRAILERS, flags::END, exchange, &fields);
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A client's request body on its way to a service: counted, timed, taken piece by piece.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::Body;
+use hyper::body::Incoming;
+
+use crate::deadline::Deadline;
+
+/// What can go wrong with a client's body.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error("the request body is larger than {setting} ({limit} bytes)")]
+    TooLarge { limit: u64, setting: &'static str },
+    #[error("no more of the request body came within limits.body_timeout ({} s)", .after.as_secs_f32())]
+    Timeout { after: Duration },
+    #[error("the request body could not be read: {0}")]
+    Client(hyper::Error),
+}
+
+/// A limit with the name of its setting.
+#[derive(Clone, Copy)]
+pub(crate) struct BodyLimit {
+    pub(crate) bytes: Option<u64>,
+    pub(crate) setting: &'static str,
+}
+
+impl BodyLimit {
+    pub(crate) fn check(&self, bytes: u64) -> Result<(), BodyError> {
+        match self.bytes {
+            Some(limit) if bytes > limit => Err(BodyError::TooLarge { limit, setting: self.setting }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One piece of a body.
+pub(crate) enum Piece {
+    Data(Bytes),
+    Trailers(HeaderMap),
+    End,
+}
+
+/// The body with its limits.
+pub(crate) struct RequestBody {
+    incoming: Incoming,
+    received: u64,
+    limit: BodyLimit,
+    timeout: Duration,
+    deadline: Deadline,
+    waiting: bool,
+    touched: bool,
+    /// The whole body, once [`RequestBody::hold`] has it.
+    held: Option<Bytes>,
+    held_sent: bool,
+}
+
+impl RequestBody {
+    /// `None` when the request has no body.
+    pub(crate) fn new(
+        incoming: Incoming,
+        limit: BodyLimit,
+        timeout: Duration,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<Option<Self>, BodyError> {
+        if incoming.is_end_stream() {
+            return Ok(None);
+        }
+        limit.check(incoming.size_hint().lower())?;
+        Ok(Some(Self {
+            incoming,
+            received: 0,
+            limit,
+            timeout,
+            deadline: deadline(),
+            waiting: false,
+            touched: false,
+            held: None,
+            held_sent: false,
+        }))
+    }
+
+    /// Whether nothing of it has been taken, so that the request can still be sent elsewhere.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.touched || self.held.is_some()
+    }
+
+    /// Reads the whole body into memory if the client said that it is at most `max` bytes, so that it can be sent in one
+    /// piece, and again. `None` if it is larger, or of unknown length.
+    ///
+    /// # Cancel safety
+    /// Not safe: what was read is lost with the future, and the body with it.
+    pub(crate) async fn hold(&mut self, max: u64) -> Result<Option<Bytes>, BodyError> {
+        if self.held.is_none() {
+            if self.touched || self.length().is_none_or(|length| length > max) {
+                return Ok(None);
+            }
+            let mut whole = BytesMut::new();
+            loop {
+                match std::future::poll_fn(|cx| self.poll_piece(cx)).await? {
+                    Piece::Data(data) if whole.is_empty() => whole = BytesMut::from(data),
+                    Piece::Data(data) => whole.extend_from_slice(&data),
+                    Piece::Trailers(_) => {} // a body of known length has none
+                    Piece::End => break,
+                }
+            }
+            self.held = Some(whole.freeze());
+        }
+        Ok(self.held.clone())
+    }
+
+    /// Begins anew with a held body.
+    pub(crate) fn rewind(&mut self) {
+        self.held_sent = false;
+    }
+
+    /// The length, if the client gave it.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.incoming.size_hint().exact()
+    }
+
+    /// The next piece.
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, BodyError>> {
+        if let Some(held) = &self.held {
+            let first = !std::mem::replace(&mut self.held_sent, true);
+            return Poll::Ready(Ok(if first && !held.is_empty() { Piece::Data(held.clone()) } else { Piece::End }));
+        }
+        loop {
+            match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Pending => {
+                    if !self.waiting {
+                        self.waiting = true;
+                        self.deadline.set(self.timeout);
+                    }
+                    return match self.deadline.poll(cx) {
+                        Poll::Ready(()) => Poll::Ready(Err(BodyError::Timeout { after: self.timeout })),
+                        Poll::Pending => Poll::Pending,
+                    };
+                }
+                Poll::Ready(None) => return Poll::Ready(Ok(Piece::End)),
+                Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(BodyError::Client(e))),
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.waiting = false;
+                    self.touched = true;
+                    let frame = match frame.into_data() {
+                        Ok(data) if data.is_empty() => continue,
+                        Ok(data) => {
+                            self.received += data.len() as u64;
+                            self.limit.check(self.received)?;
+                            return Poll::Ready(Ok(Piece::Data(data)));
+                        }
+                        Err(frame) => frame,
+                    };
+                    if let Ok(trailers) = frame.into_trailers() {
+                        return Poll::Ready(Ok(Piece::Trailers(trailers)));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Request ids: 32 hexadecimal digits, or what the client sent if that is sane.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::HeaderValue;
+
+/// Longest id taken from a client.
+const MAX_CLIENT_ID: usize = 128;
+
+/// An id as text.
+#[derive(Clone)]
+pub(crate) enum RequestId {
+    Ours([u8; 32]),
+    Client(HeaderValue),
+}
+
+impl RequestId {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Ours(hex) => hex,
+            Self::Client(value) => value.as_bytes(),
+        }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(self.as_bytes()).unwrap_or("")
+    }
+
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        match self {
+            Self::Ours(hex) => HeaderValue::from_bytes(hex).ok(),
+            Self::Client(value) => Some(value.clone()),
+        }
+    }
+
+    /// An id outside any worker, for answers to what was no request.
+    pub(crate) fn random() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let seed = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
+        Self::Ours(hex(seed, COUNT.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+/// Makes ids for one worker.
+pub(crate) struct RequestIds {
+    seed: u64,
+    count: Cell<u64>,
+}
+
+impl RequestIds {
+    pub(crate) fn new() -> Self {
+        let random = || getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
+        Self { seed: random(), count: Cell::new(random()) }
+    }
+
+    /// The client's id if it is 1 to 128 visible ASCII characters, else a new one.
+    pub(crate) fn id(&self, given: Option<&HeaderValue>) -> RequestId {
+        if let Some(value) = given {
+            let bytes = value.as_bytes();
+            if (1..=MAX_CLIENT_ID).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic) {
+                return RequestId::Client(value.clone());
+            }
+        }
+        let count = self.count.get().wrapping_add(1);
+        self.count.set(count);
+        RequestId::Ours(hex(self.seed, count))
+    }
+}
+
+fn hex(high: u64, low: u64) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let value = (u128::from(high) << 64) | u128::from(mix(low));
+    std::array::from_fn(|i| DIGITS[((value >> (124 - 4 * i)) & 15) as usize])
+}
+
+/// splitmix64's finalizer: a bijection, so that ids differ as long as counts do and do not look alike.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ_and_clients_ids_are_kept_if_sane() {
+        let ids = RequestIds::new();
+        let (a, b) = (ids.id(None), ids.id(None));
+        assert_ne!(a.as_str(), b.as_str());
+        assert!(a.as_str().len() == 32 && a.as_str().bytes().all(|c| c.is_ascii_hexdigit()));
+        let client = HeaderValue::from_static("abc-123");
+        assert_eq!(ids.id(Some(&client)).as_str(), "abc-123");
+        assert_ne!(ids.id(Some(&HeaderValue::from_static("with space"))).as_str(), "with space");
+    }
+}

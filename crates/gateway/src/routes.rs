@@ -1,0 +1,208 @@
+//! From host and path to a route.
+//!
+//! Precedence, whatever the order in the file: an exact host before the longest wildcard host before no host; within
+//! one, an exact path before the longest prefix. A prefix matches on segment boundaries only: `/api` takes `/api` and
+//! `/api/x`, never `/apifoo`. A host whose routes do not match the path leaves it to the next less specific host.
+//!
+//! Matching looks at the path with dot segments removed (RFC 3986 §5.2.4) and `%2e` decoded, so that `/public/../admin`
+//! is a request for `/admin`; the service gets the target as the client sent it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::options::RouteSpec;
+
+/// All routes.
+pub(crate) struct Table {
+    routes: Vec<Arc<RouteSpec>>,
+    hosts: FxHashMap<Box<str>, Paths>,
+    /// Suffixes with their dot (`.example.org`), longest first.
+    wildcards: Vec<(Box<str>, Paths)>,
+    any: Paths,
+}
+
+#[derive(Default)]
+struct Paths {
+    exact: FxHashMap<Box<str>, usize>,
+    prefix: FxHashMap<Box<str>, usize>,
+}
+
+impl Table {
+    pub(crate) fn new(routes: Vec<RouteSpec>) -> Self {
+        let mut table =
+            Self { routes: Vec::new(), hosts: FxHashMap::default(), wildcards: Vec::new(), any: Paths::default() };
+        for (index, route) in routes.iter().enumerate() {
+            let paths = table.paths_of(route.host.as_deref());
+            let path = if route.exact { route.path.as_str() } else { route.path.trim_end_matches('/') };
+            let map = if route.exact { &mut paths.exact } else { &mut paths.prefix };
+            map.entry(path.into()).or_insert(index);
+        }
+        table.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        table.routes = routes.into_iter().map(Arc::new).collect();
+        table
+    }
+
+    fn paths_of(&mut self, host: Option<&str>) -> &mut Paths {
+        let Some(host) = host.map(str::to_ascii_lowercase) else { return &mut self.any };
+        match host.strip_prefix('*') {
+            None => self.hosts.entry(host.into()).or_default(),
+            Some(suffix) => {
+                let at = self.wildcards.iter().position(|(s, _)| **s == *suffix).unwrap_or_else(|| {
+                    self.wildcards.push((suffix.into(), Paths::default()));
+                    self.wildcards.len() - 1
+                });
+                &mut self.wildcards[at].1
+            }
+        }
+    }
+
+    /// The route for `authority` (as in the request, with or without a port) and `path` (without the query).
+    pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<RouteSpec>> {
+        let path = normalized(path);
+        if !self.hosts.is_empty() || !self.wildcards.is_empty() {
+            let host = host_of(authority).to_ascii_lowercase();
+            let exact = self.hosts.get(host.as_str()).and_then(|p| p.find(&path));
+            let found = exact.or_else(|| {
+                let mut fitting = self.wildcards.iter().filter(|(s, _)| host.len() > s.len() && host.ends_with(&**s));
+                fitting.find_map(|(_, p)| p.find(&path))
+            });
+            if let Some(index) = found {
+                return self.routes.get(index);
+            }
+        }
+        self.any.find(&path).and_then(|index| self.routes.get(index))
+    }
+}
+
+impl Paths {
+    fn find(&self, path: &str) -> Option<usize> {
+        if !self.exact.is_empty()
+            && let Some(index) = self.exact.get(path)
+        {
+            return Some(*index);
+        }
+        let mut end = path.trim_end_matches('/').len();
+        loop {
+            if let Some(index) = self.prefix.get(&path[..end]) {
+                return Some(*index);
+            }
+            end = path[..end].rfind('/')?;
+        }
+    }
+}
+
+fn host_of(authority: &str) -> &str {
+    let host = authority.rsplit_once('@').map_or(authority, |(_, h)| h);
+    if host.starts_with('[') {
+        return host.split_inclusive(']').next().unwrap_or(host); // an IPv6 literal
+    }
+    host.split(':').next().unwrap_or(host).trim_end_matches('.')
+}
+
+/// The path without dot segments; borrowed when there are none.
+fn normalized(path: &str) -> Cow<'_, str> {
+    let suspicious = path.as_bytes().windows(2).any(|w| w == b"/." || (w[0] == b'%' && w[1] == b'2'));
+    if !suspicious {
+        return Cow::Borrowed(path);
+    }
+    let decoded = path.replace("%2e", ".").replace("%2E", ".");
+    let mut out: Vec<&str> = Vec::new();
+    let mut segments = decoded.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    out.pop();
+                }
+                if last {
+                    out.push("");
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    Cow::Owned(format!("/{}", out.join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::RouteCache;
+
+    fn table(routes: &[(&str, &str, bool)]) -> Table {
+        let spec = |(service, &(host, path, exact)): (usize, &(&str, &str, bool))| RouteSpec {
+            host: (!host.is_empty()).then(|| host.to_owned()),
+            path: path.to_owned(),
+            exact,
+            service,
+            strip_prefix: false,
+            cache: RouteCache::Off,
+            timeout: None,
+            response_timeout: None,
+            body_size: None,
+        };
+        Table::new(routes.iter().enumerate().map(spec).collect())
+    }
+
+    #[track_caller]
+    fn check(table: &Table, host: &str, path: &str, want: Option<usize>) {
+        assert_eq!(table.find(host, path).map(|r| r.service), want, "{host} {path}");
+    }
+
+    #[test]
+    fn prefixes_end_at_segments() {
+        let t = table(&[("", "/api", false), ("", "/api/v2/", false)]);
+        check(&t, "h", "/api", Some(0));
+        check(&t, "h", "/api/", Some(0));
+        check(&t, "h", "/api/x/y", Some(0));
+        check(&t, "h", "/apifoo", None);
+        check(&t, "h", "/api/v2", Some(1));
+        check(&t, "h", "/api/v2/x", Some(1));
+        check(&t, "h", "/api/v22", Some(0));
+        check(&t, "h", "/", None);
+        check(&t, "h", "", None);
+    }
+
+    #[test]
+    fn exact_before_prefix_and_longest_prefix_first() {
+        let t = table(&[("", "/", false), ("", "/a", true), ("", "/a", false), ("", "/a/b", false)]);
+        check(&t, "h", "/a", Some(1));
+        check(&t, "h", "/a/", Some(2));
+        check(&t, "h", "/a/b/c", Some(3));
+        check(&t, "h", "/zzz", Some(0));
+        check(&t, "h", "//a", Some(0));
+    }
+
+    #[test]
+    fn hosts_by_how_much_they_say() {
+        let t = table(&[
+            ("", "/", false),
+            ("example.org", "/x", false),
+            ("*.example.org", "/", false),
+            ("*.deep.example.org", "/", false),
+        ]);
+        check(&t, "example.org", "/x", Some(1));
+        check(&t, "EXAMPLE.org:8080", "/x/y", Some(1));
+        check(&t, "example.org.", "/x/y", Some(1));
+        check(&t, "example.org", "/y", Some(0));
+        check(&t, "a.example.org", "/x", Some(2));
+        check(&t, "a.deep.example.org", "/x", Some(3));
+        check(&t, "badexample.org", "/x", Some(0));
+        check(&t, "[::1]:80", "/x", Some(0));
+    }
+
+    #[test]
+    fn dot_segments_do_not_dodge_a_route() {
+        let t = table(&[("", "/public", false), ("", "/admin", false)]);
+        check(&t, "h", "/public/../admin", Some(1));
+        check(&t, "h", "/public/%2e%2E/admin/x", Some(1));
+        check(&t, "h", "/public/./a", Some(0));
+        check(&t, "h", "/../../admin", Some(1));
+        check(&t, "h", "/public/a/..", Some(0));
+        check(&t, "h", "/public/..", None);
+        check(&t, "h", "/public/a%20b", Some(0));
+    }
+}

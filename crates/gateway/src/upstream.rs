@@ -1,0 +1,112 @@
+//! Services as the gateway reaches them: over HTTP/1.1 or over the pipe.
+
+use std::time::Duration;
+
+use ::http::{HeaderMap, StatusCode};
+
+use pilotlight_supervisor::{Lease, StartError};
+
+use crate::body::ResponseBody;
+use crate::net::Socket;
+use crate::request_body::{BodyError, RequestBody};
+
+pub(crate) mod http1;
+pub(crate) mod http;
+pub(crate) mod pipe;
+
+/// A service's answer; the body may still be coming.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: ResponseBody,
+    /// The connection of a 101.
+    pub(crate) upgraded: Option<Upgraded>,
+}
+
+/// A connection to a service that no longer speaks HTTP.
+pub(crate) struct Upgraded {
+    pub(crate) socket: Socket,
+    /// What the service sent after its 101.
+    pub(crate) read_ahead: bytes::BytesMut,
+    /// Keeps the instance from being stopped as idle.
+    pub(crate) lease: Option<Lease>,
+}
+
+/// Why a service gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpstreamError {
+    #[error("service {service} cannot be reached: {cause}")]
+    Connect { service: String, cause: String },
+    /// The connection or the instance ended.
+    #[error("service {service} {what} before it answered")]
+    Closed { service: String, what: String, ran: Ran },
+    #[error("service {service} gave no answer within {setting} ({} s)", .after.as_secs_f32())]
+    Timeout { service: String, after: Duration, setting: &'static str },
+    #[error("service {service} broke the protocol: {what}")]
+    Protocol { service: String, what: String },
+    #[error("service {service} did not take the request: {text}")]
+    Refused { service: String, text: String },
+    #[error("service {service} has too much to do: {text}")]
+    Overloaded { service: String, text: String, retry_after: Duration },
+    #[error("service {service} gave up at its deadline: {text}")]
+    Deadline { service: String, text: String },
+    #[error("service {service} failed: {text}")]
+    Internal { service: String, text: String },
+    #[error("the request body is larger than service {service} takes: {text}")]
+    TooLarge { service: String, text: String },
+}
+
+/// Whether a request that failed may have been carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ran {
+    No,
+    Maybe,
+}
+
+impl UpstreamError {
+    /// P-29 and RFC 9110 §9.2.2: whether the same request may be sent again.
+    pub(crate) fn may_retry(&self, idempotent: bool) -> bool {
+        match self {
+            Self::Refused { .. } => true,
+            Self::Closed { ran, .. } => *ran == Ran::No || idempotent,
+            // An instance that has too much to do is not helped by more.
+            Self::Overloaded { .. }
+            | Self::Connect { .. }
+            | Self::Timeout { .. }
+            | Self::Protocol { .. }
+            | Self::Deadline { .. }
+            | Self::Internal { .. }
+            | Self::TooLarge { .. } => false,
+        }
+    }
+}
+
+/// What failed, with the request's body if it can still be sent.
+pub(crate) struct Failed {
+    pub(crate) error: SendError,
+    pub(crate) body: BodyLeft,
+}
+
+/// Which side failed.
+#[derive(Debug)]
+pub(crate) enum SendError {
+    Upstream(UpstreamError),
+    Client(BodyError),
+    /// The instance ended before its first answer.
+    Start(StartError),
+    QueueFull { limit: usize },
+}
+
+impl From<UpstreamError> for SendError {
+    fn from(error: UpstreamError) -> Self {
+        Self::Upstream(error)
+    }
+}
+
+/// The request's body after a failed try.
+pub(crate) enum BodyLeft {
+    /// There was none, or it is untouched.
+    Whole(Option<RequestBody>),
+    /// Part of it is gone.
+    Spent,
+}

@@ -1,0 +1,404 @@
+//! HTTP/1.1 to a service: a pool of kept connections per worker, and one exchange at a time on each.
+//!
+//! The task that serves the client also reads and writes the service's socket: no task, queue or wake-up lies between
+//! the two connections, so an exchange costs one write and one read more than an answer from memory.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, UPGRADE};
+use http::{Method, StatusCode};
+use http_body::Frame;
+use pilotlight_supervisor::{Endpoint, Ended, Instance, Lease};
+
+use super::http1::{self, Decoded, Decoder, Framing, ParseError};
+use super::{Answer, BodyLeft, Failed, Ran, SendError, Upgraded, UpstreamError};
+use crate::body::{CutError, ResponseBody};
+use crate::deadline::Deadline;
+use crate::net::{Place, Socket};
+use crate::options::ExternalAddr;
+use crate::outbound::Outbound;
+use crate::pump::{BodyFraming, Pump, PumpError};
+use crate::request_body::RequestBody;
+
+/// Connections kept open to one service by one worker.
+const MAX_IDLE: usize = 256;
+/// How long a connection is kept without use: below the 5 s after which Node's server closes its side, so that a request
+/// is rarely sent into a closing connection.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(4);
+const READ_SIZE: usize = 16 * 1024;
+
+/// One worker's kept connections to one service.
+pub(crate) struct Pool {
+    pub(crate) service: String,
+    idle: RefCell<Vec<(Connection, Instant)>>,
+}
+
+/// A connection between two exchanges.
+struct Connection {
+    socket: Socket,
+    read: BytesMut,
+    /// The instance it leads to, 0 for a server of somebody else's.
+    instance: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(service: String) -> Rc<Self> {
+        Rc::new(Self { service, idle: RefCell::new(Vec::new()) })
+    }
+
+    /// The most recently used connection that is still open.
+    fn take(&self, instance: u64) -> Option<Connection> {
+        let mut idle = self.idle.borrow_mut();
+        while let Some((connection, since)) = idle.pop() {
+            if connection.instance != instance || since.elapsed() > MAX_IDLE_TIME {
+                continue;
+            }
+            // Bytes or an end that came in between make the connection unusable.
+            let quiet = connection.socket.try_read(&mut [0; 1]);
+            if matches!(quiet, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock) {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn give_back(&self, connection: Connection) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < MAX_IDLE {
+            idle.push((connection, Instant::now()));
+        }
+    }
+
+    /// Closes what has not been used for long.
+    pub(crate) fn close_idle(&self) {
+        self.idle.borrow_mut().retain(|(_, since)| since.elapsed() <= MAX_IDLE_TIME);
+    }
+}
+
+/// Where an exchange goes.
+pub(crate) enum Target<'a> {
+    /// An instance that the lease keeps from being stopped.
+    Managed(Lease),
+    /// A server of somebody else's.
+    External(&'a ExternalAddr),
+}
+
+/// How long the first byte of an answer may take.
+pub(crate) struct FirstByte {
+    pub(crate) deadline: Deadline,
+    pub(crate) limit: Option<(Duration, &'static str)>,
+    /// The whole exchange's deadline, for services that can be told.
+    pub(crate) told: Option<Duration>,
+}
+
+/// Sends a request and waits for the head of the answer.
+///
+/// # Cancel safety
+/// Dropping it closes the connection, which is how HTTP/1.1 tells a service that the client has gone.
+pub(crate) async fn send(
+    pool: &Rc<Pool>,
+    target: Target<'_>,
+    outbound: &Outbound,
+    mut body: Option<RequestBody>,
+    first_byte: FirstByte,
+) -> Result<Answer, Failed> {
+    let (lease, external) = match target {
+        Target::Managed(lease) => (Some(lease), None),
+        Target::External(addr) => (None, Some(addr)),
+    };
+    let instance = lease.as_ref().map(|l| Arc::clone(l.instance()));
+    let number = instance.as_ref().map_or(0, |i| i.number());
+    let place = match (instance.as_ref().map(|i| i.endpoint()), external) {
+        (Some(Endpoint::Http(address)), _) => Place::Instance(address),
+        (_, Some(addr)) => Place::External(addr),
+        (Some(Endpoint::Pipe) | None, None) => {
+            let cause = "it speaks the pipe, not HTTP".to_owned(); // not reachable: the upstream's kind is the transport
+            let error = UpstreamError::Connect { service: pool.service.clone(), cause };
+            return Err(Failed { error: error.into(), body: BodyLeft::Whole(body) });
+        }
+    };
+    loop {
+        let (connection, reused) = match pool.take(number) {
+            Some(connection) => (connection, true),
+            None => match connect(pool, place, number).await {
+                Ok(connection) => (connection, false),
+                Err(error) => return Err(Failed { error: error.into(), body: BodyLeft::Whole(body) }),
+            },
+        };
+        let mut exchange = Exchange::new(connection, outbound, body.take());
+        match exchange.answer(pool, instance.as_deref(), &outbound.parts.method, &first_byte).await {
+            Ok(head) => return Ok(exchange.into_answer(pool, head, outbound, lease)),
+            Err(error) => {
+                body = match exchange.pump.reclaim() {
+                    BodyLeft::Spent => return Err(Failed { error, body: BodyLeft::Spent }),
+                    BodyLeft::Whole(body) => body,
+                };
+                // RFC 9112 §9.3.1: a kept connection may have been closed just as the request was sent.
+                let closed = matches!(&error, SendError::Upstream(UpstreamError::Closed { ran, .. })
+                    if *ran == Ran::No || outbound.is_idempotent());
+                if !(reused && closed) {
+                    return Err(Failed { error, body: BodyLeft::Whole(body) });
+                }
+            }
+        }
+    }
+}
+
+async fn connect(pool: &Pool, place: Place<'_>, instance: u64) -> Result<Connection, UpstreamError> {
+    let socket = Socket::connect(place).await.map_err(|e| UpstreamError::Connect {
+        service: pool.service.clone(),
+        cause: format!("{place}: {e}"),
+    })?;
+    Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance })
+}
+
+struct Exchange {
+    connection: Connection,
+    pump: Pump,
+    /// Set when the service closed its reading side; it may still answer.
+    write_failed: bool,
+    any_byte: bool,
+}
+
+impl Exchange {
+    fn new(connection: Connection, outbound: &Outbound, body: Option<RequestBody>) -> Self {
+        let known = outbound.parts.headers.contains_key(CONTENT_LENGTH);
+        let chunked = body.is_some() && !known;
+        let framing = if chunked { BodyFraming::Chunked } else { BodyFraming::Length };
+        let mut out = BytesMut::with_capacity(1024);
+        let authority = if outbound.authority.is_empty() { "localhost" } else { &outbound.authority };
+        http1::encode_request_head(&mut out, &outbound.parts.method, &outbound.target(), authority, chunked, |field| {
+            outbound.fields(field);
+        });
+        Self { connection, pump: Pump::new(out, body, framing), write_failed: false, any_byte: false }
+    }
+
+    /// Sends and waits for a final response head; `None` fields of the first byte's limit mean no limit.
+    async fn answer(
+        &mut self,
+        pool: &Pool,
+        instance: Option<&Instance>,
+        method: &Method,
+        first_byte: &FirstByte,
+    ) -> Result<http1::ResponseHead, SendError> {
+        first_byte.deadline.set_or_clear(first_byte.limit.map(|(after, _)| after));
+        // Until its first answer an instance is starting, and its end is a failed start.
+        let mut ended = instance.filter(|i| !i.answered()).map(|i| Box::pin(i.ended()));
+        let service = &pool.service;
+        poll_fn(|cx| {
+            if let Poll::Ready(head) = self.poll_head(cx, service, method) {
+                return Poll::Ready(head);
+            }
+            // A process that dies with the connection still in its socket's queue closes nothing.
+            if let Some(exit) = &mut ended
+                && let Poll::Ready(end) = exit.as_mut().poll(cx)
+            {
+                return Poll::Ready(Err(start_failed(service, end)));
+            }
+            if let Some((after, setting)) = first_byte.limit
+                && first_byte.deadline.poll(cx).is_ready()
+            {
+                let service = service.clone();
+                return Poll::Ready(Err(UpstreamError::Timeout { service, after, setting }.into()));
+            }
+            Poll::Pending
+        })
+        .await
+        .inspect(|_| first_byte.deadline.clear())
+    }
+
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        service: &str,
+        method: &Method,
+    ) -> Poll<Result<http1::ResponseHead, SendError>> {
+        self.poll_pump(cx).map_err(SendError::Client)?;
+        loop {
+            if !self.connection.read.is_empty() {
+                self.any_byte = true;
+                match http1::parse_response_head(&mut self.connection.read, method) {
+                    // RFC 9110 §15.2: interim answers come before the final one. hyper cannot send them on, so they end here.
+                    Ok(Some(head)) if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS => {
+                        continue;
+                    }
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Ok(None) => {}
+                    Err(e) => return Poll::Ready(Err(protocol(service, &e).into())),
+                }
+            }
+            match ready!(self.poll_fill(cx)) {
+                Ok(0) => {
+                    let ran = if self.write_failed && !self.any_byte { Ran::No } else { Ran::Maybe };
+                    return Poll::Ready(Err(closed(service, "closed the connection", ran).into()));
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    return Poll::Ready(Err(closed(service, &format!("broke the connection ({e})"), Ran::Maybe).into()));
+                }
+            }
+        }
+    }
+
+    /// Moves the request on. A service that stops reading may still answer, so its error is kept for later.
+    fn poll_pump(&mut self, cx: &mut Context<'_>) -> Result<(), crate::request_body::BodyError> {
+        if self.write_failed || self.pump.is_done() {
+            return Ok(());
+        }
+        match self.pump.poll(&mut self.connection.socket, cx) {
+            Poll::Ready(Err(PumpError::Body(e))) => Err(e),
+            Poll::Ready(Err(PumpError::Socket)) => {
+                self.write_failed = true;
+                Ok(())
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
+        let Connection { socket, read, .. } = &mut self.connection;
+        if read.capacity() - read.len() < READ_SIZE / 4 {
+            read.reserve(READ_SIZE);
+        }
+        socket.poll_read_buf(cx, read)
+    }
+
+    fn into_answer(
+        mut self,
+        pool: &Rc<Pool>,
+        head: http1::ResponseHead,
+        outbound: &Outbound,
+        lease: Option<Lease>,
+    ) -> Answer {
+        let http1::ResponseHead { status, headers, framing, keep_alive } = head;
+        if let Some(lease) = &lease {
+            lease.instance().mark_answered();
+        }
+        if status == StatusCode::SWITCHING_PROTOCOLS && outbound.upgrade.is_some() && headers.contains_key(UPGRADE) {
+            let Connection { socket, read, .. } = self.connection;
+            let upgraded = Some(Upgraded { socket, read_ahead: read, lease });
+            return Answer { status, headers, body: ResponseBody::Empty, upgraded };
+        }
+        let mut decoder = Decoder::new(framing);
+        // The common small answer is in the buffer whole.
+        let whole = match framing {
+            Framing::None => Some(Bytes::new()),
+            Framing::Length(n) if n <= self.connection.read.len() as u64 => {
+                decoder = Decoder::Ended;
+                Some(self.connection.read.split_to(n as usize).freeze())
+            }
+            _ => None,
+        };
+        if let Some(data) = whole
+            && self.pump.is_done()
+        {
+            self.recycle(pool, keep_alive);
+            return Answer { status, headers, body: ResponseBody::full(data), upgraded: None };
+        }
+        let body = HttpBody { exchange: Some(self), decoder, keep_alive, pool: Rc::clone(pool), lease };
+        Answer { status, headers, body: ResponseBody::Http(Box::new(body)), upgraded: None }
+    }
+
+    /// Keeps the connection for the next exchange if both sides are done with this one.
+    fn recycle(self, pool: &Rc<Pool>, keep_alive: bool) {
+        if keep_alive && self.pump.is_done() && !self.write_failed && self.connection.read.is_empty() {
+            pool.give_back(self.connection);
+        }
+    }
+}
+
+fn start_failed(service: &str, end: Ended) -> SendError {
+    match (end.start_error, end.exit) {
+        (Some(error), _) => SendError::Start(error),
+        (None, Some(exit)) => closed(service, &exit.to_string(), Ran::Maybe).into(),
+        (None, None) => closed(service, "was killed", Ran::Maybe).into(),
+    }
+}
+
+fn closed(service: &str, what: &str, ran: Ran) -> UpstreamError {
+    UpstreamError::Closed { service: service.to_owned(), what: what.to_owned(), ran }
+}
+
+fn protocol(service: &str, error: &ParseError) -> UpstreamError {
+    UpstreamError::Protocol { service: service.to_owned(), what: error.to_string() }
+}
+
+/// The rest of an answer, read as the client takes it.
+pub(crate) struct HttpBody {
+    exchange: Option<Exchange>,
+    decoder: Decoder,
+    keep_alive: bool,
+    pool: Rc<Pool>,
+    lease: Option<Lease>,
+}
+
+impl HttpBody {
+    pub(crate) fn is_ended(&self) -> bool {
+        self.decoder.is_ended()
+    }
+
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.decoder {
+            Decoder::Length(left) => Some(left),
+            Decoder::Ended => Some(0),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
+        loop {
+            let Some(exchange) = &mut self.exchange else { return Poll::Ready(None) };
+            // The service may answer before it has read everything: both directions go on together.
+            if let Err(e) = exchange.poll_pump(cx) {
+                return self.cut(&e.to_string());
+            }
+            match self.decoder.decode(&mut exchange.connection.read) {
+                Ok(Decoded::Data(data)) => {
+                    if self.decoder.is_ended() {
+                        self.end();
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Ok(Decoded::Trailers(trailers)) => {
+                    self.end();
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+                Ok(Decoded::End) => {
+                    self.end();
+                    return Poll::Ready(None);
+                }
+                Ok(Decoded::More) => {}
+                Err(e) => return self.cut(&e.to_string()),
+            }
+            match ready!(exchange.poll_fill(cx)) {
+                Ok(0) if matches!(self.decoder, Decoder::UntilClose) => {
+                    self.decoder = Decoder::Ended;
+                    self.end();
+                    return Poll::Ready(None);
+                }
+                Ok(0) => return self.cut("it closed the connection"),
+                Ok(_) => {}
+                Err(e) => return self.cut(&e.to_string()),
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            exchange.recycle(&self.pool, self.keep_alive);
+        }
+        self.lease = None;
+    }
+
+    fn cut(&mut self, what: &str) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
+        self.exchange = None;
+        self.lease = None;
+        Poll::Ready(Some(Err(CutError { service: self.pool.service.clone(), what: what.to_owned() })))
+    }
+}

@@ -1,0 +1,320 @@
+//! HTTP/1.1 messages to and from services, as bytes (RFC 9112); no I/O.
+//!
+//! Strict where laxness lets two readers disagree about where a message ends (RFC 9112 §6.3, §11.2): a response with
+//! both `Content-Length` and `Transfer-Encoding`, with different lengths, or with a coding other than `chunked` is an
+//! error, never a guess.
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+
+use crate::fields::{self, FieldList};
+
+/// Largest response head taken from a service.
+pub(crate) const MAX_RESPONSE_HEAD: usize = 128 * 1024;
+/// Most header fields taken from a service.
+pub(crate) const MAX_RESPONSE_FIELDS: usize = 256;
+/// Longest line of a chunk's size with its extensions.
+const MAX_CHUNK_LINE: usize = 1024;
+/// Largest trailer section.
+const MAX_TRAILERS: usize = 16 * 1024;
+
+/// What is wrong with a service's bytes.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum ParseError {
+    #[error("the answer does not begin as an HTTP/1 response: {0}")]
+    Head(httparse::Error),
+    #[error("the answer's header fields are larger than {MAX_RESPONSE_HEAD} bytes")]
+    HeadTooLarge,
+    #[error("the answer's length is ambiguous: {0}")]
+    Length(&'static str),
+    #[error("the answer's chunked body is malformed: {0}")]
+    Chunk(&'static str),
+}
+
+/// How the end of a response body is known (RFC 9112 §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    None,
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+/// A parsed response head.
+#[derive(Debug)]
+pub(crate) struct ResponseHead {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) framing: Framing,
+    pub(crate) keep_alive: bool,
+}
+
+/// Takes one response head off the front of `buf`, or `None` when it is not whole yet.
+pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result<Option<ResponseHead>, ParseError> {
+    // Names and values are found as ranges, so that the fields can share the buffer instead of being copied.
+    let mut ranges: Vec<(usize, usize, usize, usize)> = Vec::new();
+    let base = buf.as_ptr() as usize;
+    let (length, status, minor) = {
+        let mut fields = [httparse::EMPTY_HEADER; MAX_RESPONSE_FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        match response.parse(buf) {
+            Ok(httparse::Status::Complete(length)) => {
+                let start = |s: &[u8]| s.as_ptr() as usize - base;
+                ranges.extend(response.headers.iter().map(|h| {
+                    (start(h.name.as_bytes()), h.name.len(), start(h.value), h.value.len())
+                }));
+                (length, response.code.unwrap_or(0), response.version.unwrap_or(1))
+            }
+            Ok(httparse::Status::Partial) if buf.len() > MAX_RESPONSE_HEAD => return Err(ParseError::HeadTooLarge),
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(e) => return Err(ParseError::Head(e)),
+        }
+    };
+    let status = StatusCode::from_u16(status).map_err(|_| ParseError::Head(httparse::Error::Status))?;
+    let head = buf.split_to(length).freeze();
+    let mut headers = HeaderMap::with_capacity(ranges.len() + 2);
+    for (name, name_len, value, value_len) in ranges {
+        let name = HeaderName::from_bytes(&head[name..name + name_len])
+            .map_err(|_| ParseError::Head(httparse::Error::HeaderName))?;
+        let value = HeaderValue::from_maybe_shared(if value_len == 0 { Bytes::new() } else { head.slice(value..value + value_len) })
+            .map_err(|_| ParseError::Head(httparse::Error::HeaderValue))?;
+        headers.append(name, value);
+    }
+    let framing = framing_of(method, status, &headers)?;
+    let persistent = match fields::FieldList::connection(&headers) {
+        list if list.contains("close") => false,
+        list => minor == 1 || list.contains("keep-alive"),
+    };
+    let keep_alive = persistent && framing != Framing::UntilClose;
+    Ok(Some(ResponseHead { status, headers, framing, keep_alive }))
+}
+
+/// RFC 9112 §6.3, in its order.
+fn framing_of(method: &Method, status: StatusCode, headers: &HeaderMap) -> Result<Framing, ParseError> {
+    if *method == Method::HEAD
+        || status.is_informational()
+        || status == StatusCode::NO_CONTENT
+        || status == StatusCode::NOT_MODIFIED
+    {
+        return Ok(Framing::None);
+    }
+    let length = content_length(headers)?;
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    if let Some(coding) = codings.next() {
+        if length.is_some() {
+            return Err(ParseError::Length("both Content-Length and Transfer-Encoding"));
+        }
+        if codings.next().is_some() || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            return Err(ParseError::Length("a Transfer-Encoding other than chunked"));
+        }
+        return Ok(Framing::Chunked);
+    }
+    Ok(length.map_or(Framing::UntilClose, Framing::Length))
+}
+
+fn content_length(headers: &HeaderMap) -> Result<Option<u64>, ParseError> {
+    let mut found: Option<u64> = None;
+    for value in headers.get_all(CONTENT_LENGTH) {
+        // RFC 9110 §8.6: a list of identical numbers counts as one.
+        for part in value.as_bytes().split(|b| *b == b',') {
+            let part = part.trim_ascii();
+            let digits = !part.is_empty() && part.len() <= 19 && part.iter().all(u8::is_ascii_digit);
+            let number = digits.then(|| part.iter().fold(0u64, |n, d| n * 10 + u64::from(d - b'0')));
+            match (number, found) {
+                (None, _) => return Err(ParseError::Length("Content-Length is not a number")),
+                (Some(n), Some(before)) if n != before => {
+                    return Err(ParseError::Length("several different values of Content-Length"));
+                }
+                (number, _) => found = number,
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Writes a request head. `chunked` adds `Transfer-Encoding`; a known length is among the fields already.
+pub(crate) fn encode_request_head(
+    out: &mut BytesMut,
+    method: &Method,
+    target: &str,
+    authority: &str,
+    chunked: bool,
+    fields: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])),
+) {
+    out.reserve(512);
+    out.extend_from_slice(method.as_str().as_bytes());
+    out.extend_from_slice(b" ");
+    out.extend_from_slice(target.as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
+    out.extend_from_slice(authority.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    fields(&mut |name, value| {
+        out.extend_from_slice(name);
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    });
+    if chunked {
+        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes one chunk (RFC 9112 §7.1); an empty one would end the body and is not written.
+pub(crate) fn encode_chunk(out: &mut BytesMut, data: &[u8]) {
+    if !data.is_empty() {
+        out.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
+        out.extend_from_slice(data);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Writes the last chunk and the trailers.
+pub(crate) fn encode_last_chunk(out: &mut BytesMut, trailers: Option<&HeaderMap>) {
+    out.extend_from_slice(b"0\r\n");
+    let hop = FieldList::default();
+    for (name, value) in trailers.into_iter().flatten() {
+        if !fields::is_hop_by_hop(name, &hop) {
+            out.extend_from_slice(name.as_str().as_bytes());
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What [`Decoder::decode`] found at the front of a buffer.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Decoded {
+    Data(Bytes),
+    Trailers(HeaderMap),
+    /// The body is complete.
+    End,
+    /// More bytes are needed.
+    More,
+}
+
+/// Takes a body apart by its framing; resumable at any byte.
+#[derive(Debug)]
+pub(crate) enum Decoder {
+    Length(u64),
+    UntilClose,
+    Chunked(Chunk),
+    Ended,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Chunk {
+    Size,
+    Data(u64),
+    DataEnd,
+    Trailers,
+}
+
+impl Decoder {
+    pub(crate) fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::None | Framing::Length(0) => Self::Ended,
+            Framing::Length(n) => Self::Length(n),
+            Framing::Chunked => Self::Chunked(Chunk::Size),
+            Framing::UntilClose => Self::UntilClose,
+        }
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        matches!(self, Self::Ended)
+    }
+
+    /// Takes the next piece off the front of `buf`.
+    pub(crate) fn decode(&mut self, buf: &mut BytesMut) -> Result<Decoded, ParseError> {
+        match self {
+            Self::Ended => Ok(Decoded::End),
+            _ if buf.is_empty() => Ok(Decoded::More),
+            Self::UntilClose => Ok(Decoded::Data(buf.split().freeze())),
+            Self::Length(left) => {
+                let data = take(buf, left);
+                if *left == 0 {
+                    *self = Self::Ended;
+                }
+                Ok(Decoded::Data(data))
+            }
+            Self::Chunked(_) => self.decode_chunked(buf),
+        }
+    }
+
+    fn decode_chunked(&mut self, buf: &mut BytesMut) -> Result<Decoded, ParseError> {
+        loop {
+            let Self::Chunked(state) = self else { return Ok(Decoded::End) };
+            match state {
+                Chunk::Size => match httparse::parse_chunk_size(buf) {
+                    Ok(httparse::Status::Complete((used, size))) => {
+                        buf.advance(used);
+                        *state = if size == 0 { Chunk::Trailers } else { Chunk::Data(size) };
+                    }
+                    Ok(httparse::Status::Partial) if buf.len() > MAX_CHUNK_LINE => {
+                        return Err(ParseError::Chunk("the line with a chunk's size is too long"));
+                    }
+                    Ok(httparse::Status::Partial) => return Ok(Decoded::More),
+                    Err(_) => return Err(ParseError::Chunk("a chunk's size is not a hexadecimal number")),
+                },
+                Chunk::Data(left) => {
+                    if buf.is_empty() {
+                        return Ok(Decoded::More);
+                    }
+                    let data = take(buf, left);
+                    if *left == 0 {
+                        *state = Chunk::DataEnd;
+                    }
+                    return Ok(Decoded::Data(data));
+                }
+                Chunk::DataEnd => match buf.get(..2) {
+                    None => return Ok(Decoded::More),
+                    Some(b"\r\n") => {
+                        buf.advance(2);
+                        *state = Chunk::Size;
+                    }
+                    Some(_) => return Err(ParseError::Chunk("a chunk is longer than its size says")),
+                },
+                Chunk::Trailers => {
+                    let trailers = parse_trailers(buf)?;
+                    let Some(trailers) = trailers else { return Ok(Decoded::More) };
+                    *self = Self::Ended;
+                    return Ok(if trailers.is_empty() { Decoded::End } else { Decoded::Trailers(trailers) });
+                }
+            }
+        }
+    }
+}
+
+fn take(buf: &mut BytesMut, left: &mut u64) -> Bytes {
+    let n = usize::try_from(*left).unwrap_or(usize::MAX).min(buf.len());
+    *left -= n as u64;
+    buf.split_to(n).freeze()
+}
+
+fn parse_trailers(buf: &mut BytesMut) -> Result<Option<HeaderMap>, ParseError> {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    match httparse::parse_headers(buf, &mut fields) {
+        Ok(httparse::Status::Complete((used, found))) => {
+            let mut map = HeaderMap::new();
+            for field in found {
+                let name = HeaderName::from_bytes(field.name.as_bytes());
+                let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(field.value)) else {
+                    return Err(ParseError::Chunk("a trailer field is malformed"));
+                };
+                map.append(name, value);
+            }
+            buf.advance(used);
+            Ok(Some(map))
+        }
+        Ok(httparse::Status::Partial) if buf.len() > MAX_TRAILERS => Err(ParseError::Chunk("the trailers are too long")),
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(_) => Err(ParseError::Chunk("the trailers are malformed")),
+    }
+}
+
+#[cfg(test)]
+#[path = "http1/tests.rs"]
+mod tests;

@@ -1,0 +1,95 @@
+use super::*;
+
+fn head(text: &str) -> Result<Option<ResponseHead>, ParseError> {
+    parse_response_head(&mut BytesMut::from(text), &Method::GET)
+}
+
+#[track_caller]
+fn check_framing(text: &str, want: Result<Framing, ParseError>) {
+    let got = head(text).map(|h| h.expect("whole head").framing);
+    assert_eq!(got, want, "{text:?}");
+}
+
+#[test]
+fn framing_by_rfc_9112_6_3() {
+    check_framing("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", Ok(Framing::Length(5)));
+    check_framing("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n", Ok(Framing::Length(5)));
+    check_framing("HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n", Ok(Framing::Chunked));
+    check_framing("HTTP/1.1 200 OK\r\n\r\n", Ok(Framing::UntilClose));
+    check_framing("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", Ok(Framing::None));
+    check_framing("HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", Ok(Framing::None));
+}
+
+#[test]
+fn ambiguous_lengths_are_errors() {
+    let ambiguous = |text: &str| assert!(matches!(head(text), Err(ParseError::Length(_))), "{text:?}");
+    ambiguous("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n");
+    ambiguous("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n");
+    ambiguous("HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\n");
+    ambiguous("HTTP/1.1 200 OK\r\ncontent-length: \r\n\r\n");
+    ambiguous("HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\n");
+    ambiguous("HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n");
+    ambiguous("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n");
+}
+
+#[test]
+fn keep_alive_by_version_and_connection() {
+    let keeps = |text: &str| head(text).unwrap().unwrap().keep_alive;
+    assert!(keeps("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
+    assert!(!keeps("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: Close\r\n\r\n"));
+    assert!(!keeps("HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n"));
+    assert!(keeps("HTTP/1.0 200 OK\r\ncontent-length: 0\r\nconnection: keep-alive\r\n\r\n"));
+    assert!(!keeps("HTTP/1.1 200 OK\r\n\r\n"));
+}
+
+#[test]
+fn heads_are_whole_or_not_there() {
+    let text = "HTTP/1.1 200 OK\r\nset-cookie: a=1\r\nset-cookie: b=2\r\ncontent-length: 2\r\n\r\nhi";
+    for cut in 0..text.len() - 2 {
+        assert!(head(&text[..cut]).unwrap().is_none(), "cut at {cut}");
+    }
+    let parsed = head(text).unwrap().unwrap();
+    let cookies: Vec<_> = parsed.headers.get_all("set-cookie").iter().collect();
+    assert_eq!(cookies, ["a=1", "b=2"]);
+    assert!(head("NOPE").is_err());
+}
+
+fn decode(framing: Framing, pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<HeaderMap>, bool), ParseError> {
+    let mut decoder = Decoder::new(framing);
+    let (mut buf, mut data, mut trailers) = (BytesMut::new(), Vec::new(), None);
+    for piece in pieces {
+        buf.extend_from_slice(piece);
+        loop {
+            match decoder.decode(&mut buf)? {
+                Decoded::Data(d) => data.extend_from_slice(&d),
+                Decoded::Trailers(t) => trailers = Some(t),
+                Decoded::End => return Ok((data, trailers, true)),
+                Decoded::More => break,
+            }
+        }
+    }
+    Ok((data, trailers, decoder.is_ended()))
+}
+
+#[test]
+fn chunked_bodies_at_every_split() {
+    let text = b"5\r\nhello\r\n7;ext=\"v\"\r\n, world\r\n0\r\nx-sum: 12\r\n\r\n";
+    for cut in 0..=text.len() {
+        let (data, trailers, ended) = decode(Framing::Chunked, &[&text[..cut], &text[cut..]]).unwrap();
+        assert_eq!((data.as_slice(), ended), (&b"hello, world"[..], true), "cut at {cut}");
+        assert_eq!(trailers.unwrap()["x-sum"], "12");
+    }
+}
+
+#[test]
+fn bad_chunks_are_errors() {
+    for bad in [&b"xyz\r\n"[..], b"5\r\nhelloo\r\n", b"-1\r\n", b"fffffffffffffffff\r\n"] {
+        assert!(matches!(decode(Framing::Chunked, &[bad]), Err(ParseError::Chunk(_))), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_length_takes_no_more_than_it_says() {
+    let (data, _, ended) = decode(Framing::Length(5), &[b"he", b"llo, next"]).unwrap();
+    assert_eq!((data.as_slice(), ended), (&b"hello"[..], true));
+}

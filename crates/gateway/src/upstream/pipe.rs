@@ -1,0 +1,526 @@
+//! Pipe/1 to the services of one worker: which connection carries a request, and what becomes of its answer.
+//!
+//! A request that is complete and fits one frame goes on the *shared* connection; any other on an *own* connection,
+//! asked for with MORE when none is idle. The answer comes back where the request went, or on an *answer* connection.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Method, StatusCode};
+use pilotlight_pipe::control::{Drain, More, MoreKind};
+use pilotlight_pipe::frame::flags;
+use pilotlight_pipe::head::{HeadError, decode_response};
+use pilotlight_pipe::hello::{ConnectionKind, Hello};
+use pilotlight_pipe::reset::{Reset, ResetCode};
+use pilotlight_pipe::session::{AnswerPart, Part, ProtocolError};
+use pilotlight_supervisor::{Instance, Lease, Service, SharedLink};
+use tokio::net::UnixStream;
+use tokio::sync::Notify;
+
+use super::http::FirstByte;
+use super::{Answer, BodyLeft, Failed, Ran, SendError, UpstreamError};
+use crate::body::ResponseBody;
+use crate::net::Socket;
+use crate::outbound::Outbound;
+use crate::request_body::RequestBody;
+use crate::spawn::Spawner;
+
+mod frames;
+mod shared;
+mod stream;
+
+use shared::{BeginError, Outcome, Shared};
+pub(crate) use stream::PipeBody;
+use stream::{Stream, StreamError};
+
+/// The largest body that is read whole so that it can share a connection.
+const MAX_SHARED_BODY: u64 = 32 * 1024;
+
+/// One worker's connections to one service.
+pub(crate) struct Link {
+    service: Arc<Service>,
+    worker: u32,
+    workers: u16,
+    spawner: Spawner,
+    max_queue: usize,
+    current: RefCell<Option<Rc<Peer>>>,
+    changed: Notify,
+}
+
+/// The connections to one instance.
+pub(crate) struct Peer {
+    pub(crate) service: String,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) spawner: Spawner,
+    worker: u32,
+    /// Own connections that this worker may have open.
+    max_own: u16,
+    own_open: Cell<u16>,
+    own_asked: Cell<u16>,
+    own_idle: RefCell<Vec<(Socket, BytesMut)>>,
+    own_changed: Notify,
+}
+
+impl Link {
+    pub(crate) fn new(service: Arc<Service>, worker: u32, workers: u16, spawner: Spawner, max_queue: usize) -> Rc<Self> {
+        let current = RefCell::new(None);
+        Rc::new(Self { service, worker, workers, spawner, max_queue, current, changed: Notify::new() })
+    }
+
+    /// A connection of an instance, after HELLO and WELCOME.
+    pub(crate) fn connected(
+        self: &Rc<Self>,
+        instance: &Arc<Instance>,
+        hello: &Hello,
+        stream: std::os::unix::net::UnixStream,
+        read_ahead: Bytes,
+        link: Option<SharedLink>,
+    ) {
+        let socket = match UnixStream::from_std(stream) {
+            Ok(stream) => Socket::Unix(stream),
+            Err(e) => return tracing::error!(service = %self.service.name(), "a connection cannot be watched: {e}"),
+        };
+        let known = self.current.borrow().as_ref().filter(|p| p.shared.instance.number() == instance.number()).cloned();
+        match (hello.kind, known) {
+            (ConnectionKind::Shared, known) => {
+                let shared = Shared::new(self.service.name().to_string(), Arc::clone(instance), hello.exchanges);
+                if known.is_none_or(|p| p.shared.is_ended()) {
+                    *self.current.borrow_mut() = Some(self.peer(Rc::clone(&shared), hello));
+                    self.changed.notify_waiters();
+                }
+                let this = Rc::clone(self);
+                self.spawner.spawn(async move {
+                    let why = shared.drive(socket, read_ahead).await;
+                    tracing::debug!(service = %this.service.name(), "a shared connection ended: the service {why}");
+                    drop(link); // P-33: the supervisor counts them
+                    this.changed.notify_waiters();
+                });
+            }
+            (ConnectionKind::Own, Some(peer)) => peer.own_arrived(socket, BytesMut::from(&read_ahead[..])),
+            (ConnectionKind::Answer, Some(peer)) => {
+                let stream = Stream::answers(socket, BytesMut::from(&read_ahead[..]), peer);
+                self.spawner.spawn(stream.wait_for_answers());
+            }
+            // Of an instance that has been replaced meanwhile: closing it tells the service.
+            (ConnectionKind::Own | ConnectionKind::Answer, None) => {}
+        }
+    }
+
+    fn peer(&self, shared: Rc<Shared>, hello: &Hello) -> Rc<Peer> {
+        Rc::new(Peer {
+            service: self.service.name().to_string(),
+            shared,
+            spawner: self.spawner.clone(),
+            worker: self.worker,
+            max_own: if hello.max_own == 0 { 0 } else { (hello.max_own / self.workers).max(1) },
+            own_open: Cell::new(0),
+            own_asked: Cell::new(0),
+            own_idle: RefCell::default(),
+            own_changed: Notify::new(),
+        })
+    }
+
+    /// Asks an instance for connections in the name of another worker.
+    pub(crate) fn send_more(&self, instance: &Instance, kind: ConnectionKind, count: u16, for_worker: u32) {
+        let kind = match kind {
+            ConnectionKind::Own => MoreKind::Own,
+            ConnectionKind::Shared | ConnectionKind::Answer => MoreKind::Shared,
+        };
+        if let Some(peer) = self.peer_of(instance) {
+            peer.shared.control(|out| More { kind, count, worker: for_worker }.encode(out));
+        }
+    }
+
+    /// Tells an instance to finish and exit (P-31).
+    pub(crate) fn drain(&self, instance: &Instance, grace: Duration) {
+        let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
+        if let Some(peer) = self.peer_of(instance) {
+            peer.shared.control(|out| Drain { grace_ms }.encode(out));
+            peer.own_idle.borrow_mut().clear();
+        }
+    }
+
+    /// Forgets an instance that has ended.
+    pub(crate) fn gone(&self, instance: &Instance) {
+        if self.peer_of(instance).is_some() {
+            *self.current.borrow_mut() = None;
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn peer_of(&self, instance: &Instance) -> Option<Rc<Peer>> {
+        self.current.borrow().as_ref().filter(|p| p.shared.instance.number() == instance.number()).cloned()
+    }
+
+    /// This worker's connections to the instance; asks for the first one if there is none.
+    async fn reach(&self, instance: &Instance) -> Result<Rc<Peer>, UpstreamError> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable(); // before the look, so that a change between the two is not missed
+            if let Some(peer) = self.peer_of(instance)
+                && !peer.shared.is_ended()
+            {
+                return Ok(peer);
+            }
+            if instance.ended_now().is_some() || instance.drain_requested() {
+                return Err(closed(self.service.name(), "stopped", Ran::No));
+            }
+            self.service.want_shared(self.worker as usize);
+            changed.await;
+        }
+    }
+}
+
+impl Peer {
+    /// An own connection that was asked for has come.
+    fn own_arrived(&self, socket: Socket, read: BytesMut) {
+        self.own_asked.set(self.own_asked.get().saturating_sub(1));
+        self.own_open.set(self.own_open.get() + 1);
+        self.own_is_idle(socket, read);
+    }
+
+    /// An own connection is at rest.
+    fn own_is_idle(&self, socket: Socket, read: BytesMut) {
+        self.own_idle.borrow_mut().push((socket, read));
+        self.own_changed.notify_one();
+    }
+
+    /// An own connection is closed.
+    fn own_is_closed(&self) {
+        self.own_open.set(self.own_open.get().saturating_sub(1));
+        self.own_changed.notify_one();
+    }
+
+    /// An own connection at rest, asked for if there is none.
+    async fn own(&self) -> Result<(Socket, BytesMut), UpstreamError> {
+        if self.max_own == 0 {
+            let what = "takes no own connections (max_own = 0), so it cannot take this request".to_owned();
+            return Err(UpstreamError::Protocol { service: self.service.clone(), what });
+        }
+        let mut asked = false;
+        loop {
+            while let Some((socket, read)) = self.own_idle.borrow_mut().pop() {
+                // P-23: the service may have closed it.
+                if matches!(socket.try_read(&mut [0; 1]), Err(e) if e.kind() == std::io::ErrorKind::WouldBlock) {
+                    return Ok((socket, read));
+                }
+                self.own_open.set(self.own_open.get().saturating_sub(1));
+            }
+            if self.shared.is_ended() {
+                return Err(closed(&self.service, "ended", Ran::No));
+            }
+            if !asked && self.own_open.get() + self.own_asked.get() < self.max_own {
+                asked = true;
+                self.own_asked.set(self.own_asked.get() + 1);
+                let more = More { kind: MoreKind::Own, count: 1, worker: self.worker };
+                self.shared.control(|out| more.encode(out));
+            }
+            self.own_changed.notified().await;
+        }
+    }
+}
+
+/// Sends a request and waits for the head of the answer.
+///
+/// # Cancel safety
+/// Dropping it cancels the exchange: the service gets RESET(CANCELLED).
+pub(crate) async fn send(
+    link: &Link,
+    lease: Lease,
+    outbound: &Outbound,
+    mut body: Option<RequestBody>,
+    first_byte: FirstByte,
+) -> Result<Answer, Failed> {
+    first_byte.deadline.set_or_clear(first_byte.limit.map(|(after, _)| after));
+    let held = match &mut body {
+        None => Some(Bytes::new()),
+        Some(body) => match body.hold(MAX_SHARED_BODY).await {
+            Ok(held) => held,
+            Err(e) => return Err(Failed { error: SendError::Client(e), body: BodyLeft::Spent }),
+        },
+    };
+    let deadline_ms = first_byte.told.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX).max(1));
+    let service = link.service.name();
+    let result = first_byte
+        .limit_wait(service, async {
+            let peer = link.reach(lease.instance()).await?;
+            let whole = held.as_ref().and_then(|held| frames::request_frame(outbound, deadline_ms, flags::END, held));
+            match whole {
+                Some(frame) if peer.shared.takes_exchanges() => send_shared(link, &peer, frame, outbound, &first_byte).await,
+                _ => send_own(&peer, outbound, deadline_ms, body.take(), &first_byte).await,
+            }
+        })
+        .await;
+    match result {
+        Ok(reply) => Ok(reply.into_answer(lease, service)),
+        Err(Unsent { error, body: left }) => {
+            let body = match (left, body) {
+                (Some(left), _) => left,
+                (None, body) => {
+                    BodyLeft::Whole(body.map(|mut body| {
+                        body.rewind();
+                        body
+                    }))
+                }
+            };
+            Err(Failed { error, body })
+        }
+    }
+}
+
+struct Unsent {
+    error: SendError,
+    /// `None`: the caller still has it.
+    body: Option<BodyLeft>,
+}
+
+impl From<UpstreamError> for Unsent {
+    fn from(error: UpstreamError) -> Self {
+        Self { error: error.into(), body: None }
+    }
+}
+
+/// The head of an answer and where the rest of it is.
+struct Reply {
+    status: StatusCode,
+    headers: HeaderMap,
+    first: Bytes,
+    rest: Option<Box<Stream>>,
+    left: Option<u64>,
+}
+
+impl Reply {
+    fn into_answer(self, lease: Lease, service: &str) -> Answer {
+        let Self { status, headers, first, rest, left } = self;
+        let body = match rest {
+            None => ResponseBody::full(first),
+            Some(stream) => {
+                ResponseBody::Pipe(Box::new(PipeBody::new(stream, lease, first, left, service.to_owned())))
+            }
+        };
+        Answer { status, headers, body, upgraded: None }
+    }
+}
+
+async fn send_shared(
+    link: &Link,
+    peer: &Rc<Peer>,
+    mut frame: BytesMut,
+    outbound: &Outbound,
+    first_byte: &FirstByte,
+) -> Result<Reply, Unsent> {
+    let service = &peer.service;
+    let mut waiting = match peer.shared.begin(link.max_queue, &mut frame).await {
+        Ok(waiting) => waiting,
+        Err(BeginError::QueueFull) => {
+            return Err(Unsent { error: SendError::QueueFull { limit: link.max_queue }, body: None });
+        }
+        Err(BeginError::Ended(why)) => return Err(closed(service, &why, Ran::No).into()),
+    };
+    let outcome = poll_fn(|cx| match waiting.poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => first_byte.poll_over(cx).map(|()| None),
+    })
+    .await;
+    match outcome {
+        Some(Outcome::Response(payload)) => match decode_response(payload) {
+            Ok((status, headers, body)) => {
+                if !frames::length_fits(&outbound.parts.method, status, &headers, &body) {
+                    return Err(wrong_length(service).into());
+                }
+                Ok(Reply { status, headers, first: body, rest: None, left: None })
+            }
+            Err(e) => Err(bad_head(peer, e).into()),
+        },
+        Some(Outcome::Reset(reset)) => Err(frames::reset_error(service, reset).into()),
+        Some(Outcome::Answer(stream)) => {
+            // The request was sent whole, so the caller still has its body.
+            let head = read_head(peer, stream, outbound, first_byte).await;
+            head.map_err(|(error, _)| Unsent { error, body: None })
+        }
+        Some(Outcome::Lost(why)) => Err(closed(service, &why, Ran::Maybe).into()),
+        None => {
+            waiting.cancel(ResetCode::Deadline); // P-28
+            Err(first_byte.over(service).into())
+        }
+    }
+}
+
+async fn send_own(
+    peer: &Rc<Peer>,
+    outbound: &Outbound,
+    deadline_ms: u32,
+    body: Option<RequestBody>,
+    first_byte: &FirstByte,
+) -> Result<Reply, Unsent> {
+    let end = if body.is_some() { flags::NONE } else { flags::END };
+    let Some(frame) = frames::request_frame(outbound, deadline_ms, end, b"") else {
+        let what = "cannot be told of this request: its fields do not fit a frame of 65,536 bytes; lower limits.header_size";
+        let error = UpstreamError::Protocol { service: peer.service.clone(), what: what.to_owned() };
+        return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
+    };
+    let (socket, read) = match peer.own().await {
+        Ok(own) => own,
+        Err(error) => return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) }),
+    };
+    let Some(exchange) = peer.shared.begin_own() else {
+        let error = UpstreamError::Protocol { service: peer.service.clone(), what: "has no exchange id left".into() };
+        return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
+    };
+    let stream = Box::new(Stream::own(socket, read, Rc::clone(peer), exchange, frame, body));
+    read_head(peer, stream, outbound, first_byte)
+        .await
+        .map_err(|(error, left)| Unsent { error, body: Some(left) })
+}
+
+/// Waits for RESPONSE on a stream.
+async fn read_head(
+    peer: &Rc<Peer>,
+    stream: Box<Stream>,
+    outbound: &Outbound,
+    first_byte: &FirstByte,
+) -> Result<Reply, (SendError, BodyLeft)> {
+    let service = &peer.service;
+    let mut stream = CancelOnDrop(Some(stream));
+    loop {
+        let part = poll_fn(|cx| match stream.poll_part(cx) {
+            Poll::Ready(part) => Poll::Ready(Some(part)),
+            Poll::Pending => first_byte.poll_over(cx).map(|()| None),
+        })
+        .await;
+        let (part, payload) = match part {
+            None => {
+                stream.cancel(ResetCode::Deadline);
+                return Err((first_byte.over(service).into(), BodyLeft::Spent));
+            }
+            Some(Ok(Some(part))) => part,
+            Some(Ok(None)) => return Err((closed(service, "cancelled", Ran::Maybe).into(), BodyLeft::Spent)),
+            Some(Err(error)) => return Err(stream.failed(service, error)),
+        };
+        match part {
+            AnswerPart::Info => {} // hyper cannot send interim answers on
+            AnswerPart::Response(part) => {
+                let (status, headers, first) = match decode_response(payload) {
+                    Ok(head) => head,
+                    Err(e) => {
+                        let error = ProtocolError::from(e);
+                        return Err(stream.failed(service, StreamError::Protocol(error)));
+                    }
+                };
+                return Ok(stream.reply(status, headers, first, part, &outbound.parts.method));
+            }
+            AnswerPart::Reset => {
+                let reset = Reset::parse(&payload).unwrap_or_else(|e| Reset::new(ResetCode::Internal, e.to_string()));
+                return Err(stream.refused(frames::reset_error(service, reset)));
+            }
+            AnswerPart::Data(_) | AnswerPart::Trailers => {
+                // Not reachable: the session lets nothing of the kind come before RESPONSE.
+                return Err((closed(service, "sent a body without a head", Ran::Maybe).into(), BodyLeft::Spent));
+            }
+        }
+    }
+}
+
+/// A stream whose exchange is cancelled if nobody takes it.
+struct CancelOnDrop(Option<Box<Stream>>);
+
+impl CancelOnDrop {
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<(AnswerPart, Bytes)>, StreamError>> {
+        match &mut self.0 {
+            Some(stream) => stream.poll_part(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn cancel(&mut self, code: ResetCode) {
+        if let Some(stream) = self.0.take() {
+            stream.cancel(code);
+        }
+    }
+
+    fn failed(&mut self, service: &str, error: StreamError) -> (SendError, BodyLeft) {
+        let Some(mut stream) = self.0.take() else { return (closed(service, "is gone", Ran::Maybe).into(), BodyLeft::Spent) };
+        let left = stream.reclaim();
+        match error {
+            StreamError::Client(e) => {
+                stream.cancel(ResetCode::Cancelled);
+                (SendError::Client(e), BodyLeft::Spent)
+            }
+            StreamError::Closed(why, ran) => (closed(service, &why, ran).into(), left),
+            StreamError::Protocol(e) => {
+                let what = e.to_string();
+                stream.fault(&e);
+                (UpstreamError::Protocol { service: service.to_owned(), what }.into(), BodyLeft::Spent)
+            }
+        }
+    }
+
+    /// RESET is a final frame: the stream comes to rest, the body may be sent elsewhere if none of it has gone.
+    fn refused(&mut self, error: UpstreamError) -> (SendError, BodyLeft) {
+        let Some(mut stream) = self.0.take() else { return (error.into(), BodyLeft::Spent) };
+        let left = stream.reclaim();
+        stream.finish();
+        (error.into(), left)
+    }
+
+    fn reply(mut self, status: StatusCode, headers: HeaderMap, first: Bytes, part: Part, method: &Method) -> Reply {
+        let bodyless = *method == Method::HEAD || status == StatusCode::NOT_MODIFIED;
+        let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+        let left = if bodyless { None } else { length };
+        let mut rest = self.0.take();
+        if part == Part::Last
+            && let Some(stream) = rest.take()
+        {
+            stream.finish();
+        }
+        Reply { status, headers, first, rest, left }
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.cancel(ResetCode::Cancelled);
+    }
+}
+
+impl FirstByte {
+    fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.limit.is_some() { self.deadline.poll(cx) } else { Poll::Pending }
+    }
+
+    fn over(&self, service: &str) -> UpstreamError {
+        let (after, setting) = self.limit.unwrap_or((Duration::ZERO, "its deadline"));
+        UpstreamError::Timeout { service: service.to_owned(), after, setting }
+    }
+
+    /// Ends the waiting for connections, too, when the time is over.
+    async fn limit_wait<T>(&self, service: &str, work: impl Future<Output = Result<T, Unsent>>) -> Result<T, Unsent> {
+        let mut work = std::pin::pin!(work);
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(done),
+            Poll::Pending => self.poll_over(cx).map(|()| Err(Unsent { error: self.over(service).into(), body: Some(BodyLeft::Spent) })),
+        })
+        .await
+    }
+}
+
+fn closed(service: &str, what: &str, ran: Ran) -> UpstreamError {
+    UpstreamError::Closed { service: service.to_owned(), what: what.to_owned(), ran }
+}
+
+fn wrong_length(service: &str) -> UpstreamError {
+    let what = "the answer's content-length is not the length of its body".to_owned();
+    UpstreamError::Protocol { service: service.to_owned(), what }
+}
+
+fn bad_head(peer: &Peer, error: HeadError) -> UpstreamError {
+    let what = error.to_string();
+    peer.shared.fault(&ProtocolError::from(error));
+    UpstreamError::Protocol { service: peer.service.clone(), what }
+}

@@ -1,0 +1,81 @@
+//! Requests as frames, and RESET as errors.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Method, StatusCode};
+use pilotlight_pipe::frame::{FrameHeader, FrameType, HEADER_LEN, MAX_FRAME};
+use pilotlight_pipe::reset::{Reset, ResetCode};
+
+use crate::outbound::Outbound;
+use crate::upstream::{Ran, UpstreamError};
+
+/// A REQUEST frame for exchange 0, or `None` if it is larger than a frame may be.
+pub(crate) fn request_frame(outbound: &Outbound, deadline_ms: u32, flags: u8, body: &[u8]) -> Option<BytesMut> {
+    let mut frame = BytesMut::with_capacity(1024 + body.len());
+    frame.put_bytes(0, HEADER_LEN + 4);
+    frame.put_u32_le(deadline_ms);
+    let head_start = frame.len();
+    let target = outbound.target();
+    let method = outbound.parts.method.as_str();
+    for text in [method, "http", &outbound.authority, &target, outbound.protocol(), &outbound.peer] {
+        frame.put_slice(text.as_bytes());
+        frame.put_u8(0);
+    }
+    frame.put_slice(outbound.id.as_bytes());
+    frame.put_u8(0);
+    outbound.fields(&mut |name, value| {
+        frame.put_slice(name);
+        frame.put_u8(0);
+        frame.put_slice(value);
+        frame.put_u8(0);
+    });
+    let head_length = frame.len() - head_start;
+    frame.put_slice(body);
+    let length = frame.len() - HEADER_LEN;
+    if length > MAX_FRAME {
+        return None;
+    }
+    let header = FrameHeader { length: length as u32, kind: FrameType::REQUEST, flags, exchange: 0 };
+    frame[..HEADER_LEN].copy_from_slice(&header.encode());
+    frame[HEADER_LEN..HEADER_LEN + 4].copy_from_slice(&(head_length as u32).to_le_bytes());
+    Some(frame)
+}
+
+/// Writes the id into a frame made by [`request_frame`].
+pub(crate) fn set_exchange(frame: &mut [u8], exchange: u16) {
+    if let Some(place) = frame.get_mut(6..8) {
+        place.copy_from_slice(&exchange.to_le_bytes());
+    }
+}
+
+/// What a RESET means for the request (spec §8, §11).
+pub(crate) fn reset_error(service: &str, reset: Reset) -> UpstreamError {
+    let (service, text) = (service.to_owned(), reset.text);
+    match reset.code {
+        ResetCode::Refused => UpstreamError::Refused { service, text },
+        ResetCode::Overloaded => UpstreamError::Overloaded {
+            service,
+            text,
+            retry_after: Duration::from_millis(u64::from(reset.retry_after_ms)),
+        },
+        ResetCode::Deadline => UpstreamError::Deadline { service, text },
+        ResetCode::TooLarge => UpstreamError::TooLarge { service, text },
+        ResetCode::Internal => UpstreamError::Internal { service, text },
+        ResetCode::Protocol => UpstreamError::Protocol { service, what: text },
+        ResetCode::Cancelled => {
+            UpstreamError::Closed { service, what: "cancelled the exchange".into(), ran: Ran::Maybe }
+        }
+    }
+}
+
+/// Whether the fields tell the truth about a body that is known whole.
+pub(crate) fn length_fits(method: &Method, status: StatusCode, headers: &HeaderMap, body: &Bytes) -> bool {
+    if *method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
+        return true;
+    }
+    headers.get_all(CONTENT_LENGTH).iter().all(|value| {
+        std::str::from_utf8(value.as_bytes()).ok().and_then(|v| v.parse::<usize>().ok()) == Some(body.len())
+    })
+}

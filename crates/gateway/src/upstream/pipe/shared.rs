@@ -1,0 +1,472 @@
+//! A shared connection: many one-frame exchanges at once, one read and one write for a whole batch.
+//!
+//! ```text
+//!  exchange ──encode──▶ out ─┐                        ┌─▶ place 7: frame, wake
+//!  exchange ──encode──▶ out ─┼─▶ driver ══ socket ══▶ driver ─┼─▶ place 3: frame, wake
+//!  exchange ──encode──▶ out ─┘   one write            one read └─▶ place 9: …
+//! ```
+//!
+//! An exchange writes its REQUEST into `out` and wakes the driver once. The driver runs after every task that was already
+//! due, so what they add goes out in the same write; it reads in every turn whether or not it could write.
+//!
+//! Invariant: a place is freed only with the final frame of its exchange (or the end of the connection), never because
+//! a waiting task went away: that cancels the exchange, and its answer is thrown away when it comes (P-26).
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use pilotlight_pipe::control::{Log, LogLevel, encode_pong, parse_ping};
+use pilotlight_pipe::frame::{FrameHeader, MAX_FRAME, split_frame};
+use pilotlight_pipe::reset::{Reset, ResetCode};
+use pilotlight_pipe::session::{AnswerGateway, CancelOn, GatewayExchanges, ProtocolError, SharedEvent, SharedId};
+use pilotlight_supervisor::Instance;
+
+use super::stream::AnswerStream;
+use crate::net::Socket;
+
+const READ_SIZE: usize = 64 * 1024;
+/// Reads in one turn before other tasks get theirs.
+const MAX_READS_PER_TURN: usize = 4;
+
+/// How an exchange on a shared connection ended.
+pub(crate) enum Outcome {
+    /// The payload of RESPONSE.
+    Response(Bytes),
+    Reset(Reset),
+    /// The answer comes on a connection of its own.
+    Answer(Box<AnswerStream>),
+    /// The connection ended; why.
+    Lost(Arc<str>),
+}
+
+enum Place {
+    Empty,
+    Waiting(Option<Waker>),
+    Done(Outcome),
+}
+
+/// One shared connection of a worker to an instance.
+pub(crate) struct Shared {
+    pub(crate) instance: Arc<Instance>,
+    service: String,
+    /// From HELLO; 0 is for control frames only.
+    limit: u16,
+    state: RefCell<State>,
+}
+
+struct State {
+    exchanges: GatewayExchanges,
+    id: SharedId,
+    out: BytesMut,
+    places: Vec<Place>,
+    /// Exchanges that wait for room (P-14), first come first served.
+    queue: VecDeque<(u64, Waker)>,
+    tickets: u64,
+    driver: Option<Waker>,
+    fault: Option<ProtocolError>,
+    ended: Option<Arc<str>>,
+}
+
+impl Shared {
+    pub(crate) fn new(service: String, instance: Arc<Instance>, limit: u16) -> Rc<Self> {
+        let mut exchanges = GatewayExchanges::default();
+        let id = exchanges.add_shared(limit);
+        let state = State {
+            exchanges,
+            id,
+            out: BytesMut::with_capacity(4096),
+            places: Vec::new(),
+            queue: VecDeque::new(),
+            tickets: 0,
+            driver: None,
+            fault: None,
+            ended: None,
+        };
+        Rc::new(Self { instance, service, limit, state: RefCell::new(state) })
+    }
+
+    /// Whether requests may share this connection.
+    pub(crate) fn takes_exchanges(&self) -> bool {
+        self.limit > 0
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.state.borrow().ended.is_some()
+    }
+
+    /// Writes frames that belong to the connection (MORE, DRAIN).
+    pub(crate) fn control(&self, write: impl FnOnce(&mut BytesMut)) {
+        let mut state = self.state.borrow_mut();
+        write(&mut state.out);
+        state.wake_driver();
+    }
+
+    /// Sends a REQUEST frame under an id that is written into it. Waits for room if the connection is full, among at most
+    /// `max_queue` others.
+    ///
+    /// # Cancel safety
+    /// Dropping the future, or the [`Waiting`] it returns, cancels the exchange.
+    pub(crate) async fn begin(
+        self: &Rc<Self>,
+        max_queue: usize,
+        frame: &mut [u8],
+    ) -> Result<Waiting, BeginError> {
+        let mut ticket = Ticket { shared: self, number: None };
+        let exchange = poll_fn(|cx| ticket.poll(cx, max_queue)).await?;
+        super::frames::set_exchange(frame, exchange);
+        let mut state = self.state.borrow_mut();
+        state.out.extend_from_slice(frame);
+        state.wake_driver();
+        Ok(Waiting { shared: Rc::clone(self), exchange, ended: false })
+    }
+
+    /// An id for an exchange on an own connection.
+    pub(crate) fn begin_own(&self) -> Option<u16> {
+        self.state.borrow_mut().exchanges.begin_own()
+    }
+
+    pub(crate) fn end_own(&self, exchange: u16) {
+        self.state.borrow_mut().exchanges.end_own(exchange);
+    }
+
+    /// The first frame of an answer came on an answer connection.
+    pub(crate) fn receive_answer(
+        &self,
+        session: &mut AnswerGateway,
+        header: &FrameHeader,
+    ) -> Result<pilotlight_pipe::session::AnswerEvent, pilotlight_pipe::session::Violation> {
+        session.receive(header, &mut self.state.borrow_mut().exchanges)
+    }
+
+    /// The answer connection ended in the middle of an answer.
+    pub(crate) fn answer_lost(&self, session: &mut AnswerGateway) {
+        session.close(&mut self.state.borrow_mut().exchanges);
+        self.state.borrow_mut().wake_queue();
+    }
+
+    /// Hands an answer over to the exchange that waits for it; gives it back if nobody does.
+    pub(crate) fn deliver(&self, exchange: u16, answer: Box<AnswerStream>) -> Option<Box<AnswerStream>> {
+        let mut state = self.state.borrow_mut();
+        match state.places.get_mut(usize::from(exchange)) {
+            Some(place @ Place::Waiting(_)) => {
+                place.finish(Outcome::Answer(answer));
+                None
+            }
+            _ => Some(answer),
+        }
+    }
+
+    /// Marks an answer in progress as unwanted (the caller sends RESET on its connection).
+    pub(crate) fn cancel_answer(&self, exchange: u16) {
+        self.state.borrow_mut().exchanges.cancel(exchange);
+    }
+
+    /// Reads and writes until the connection ends; returns why it ended.
+    ///
+    /// # Cancel safety
+    /// Dropping it ends every open exchange as lost.
+    pub(crate) async fn drive(self: Rc<Self>, mut socket: Socket, read_ahead: Bytes) -> Arc<str> {
+        let mut guard = EndGuard { shared: &self, why: "was left by the gateway".into() };
+        let mut io = DriverIo { read: BytesMut::from(&read_ahead[..]), write: BytesMut::new() };
+        guard.why = poll_fn(|cx| self.turn(cx, &mut socket, &mut io)).await.into();
+        Arc::clone(&guard.why)
+    }
+
+    /// The service broke the protocol in a payload: the connection ends with RESET(PROTOCOL) (P-10).
+    pub(crate) fn fault(&self, error: &ProtocolError) {
+        let mut state = self.state.borrow_mut();
+        state.fault = Some(error.clone());
+        state.wake_driver();
+    }
+
+    fn turn(&self, cx: &mut Context<'_>, socket: &mut Socket, io: &mut DriverIo) -> Poll<String> {
+        self.state.borrow_mut().driver = None; // set again below, so that a frame written meanwhile wakes nobody
+        for _ in 0..MAX_READS_PER_TURN {
+            let fault = self.state.borrow_mut().fault.take();
+            if let Err(e) = fault.map_or_else(|| self.parse(&mut io.read), Err) {
+                return Poll::Ready(self.protocol_error(cx, socket, io, &e));
+            }
+            if let Err(e) = self.write(cx, socket, io) {
+                return Poll::Ready(format!("broke the connection ({e})"));
+            }
+            if io.read.capacity() - io.read.len() < READ_SIZE / 4 {
+                io.read.reserve(READ_SIZE);
+            }
+            match socket.poll_read_buf(cx, &mut io.read) {
+                Poll::Pending => {
+                    self.state.borrow_mut().driver = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(0)) => return Poll::Ready("closed the connection".into()),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(e)) => return Poll::Ready(format!("broke the connection ({e})")),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn write(&self, cx: &mut Context<'_>, socket: &mut Socket, io: &mut DriverIo) -> std::io::Result<()> {
+        loop {
+            if io.write.is_empty() {
+                let mut state = self.state.borrow_mut();
+                if state.out.is_empty() {
+                    return Ok(());
+                }
+                std::mem::swap(&mut io.write, &mut state.out);
+            }
+            match socket.poll_write_all(cx, &mut io.write) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(written) => written?,
+            }
+        }
+    }
+
+    /// P-10: says which rule was broken, as far as the socket takes it, and ends.
+    fn protocol_error(&self, cx: &mut Context<'_>, socket: &mut Socket, io: &mut DriverIo, e: &ProtocolError) -> String {
+        e.to_reset().encode(&mut io.write, 0);
+        let _ = socket.poll_write_all(cx, &mut io.write);
+        format!("broke the protocol ({e})")
+    }
+
+    fn parse(&self, read: &mut BytesMut) -> Result<(), ProtocolError> {
+        let mut state = self.state.borrow_mut();
+        while let Some((header, payload)) = split_frame(read, MAX_FRAME)? {
+            let id = state.id;
+            let exchange = usize::from(header.exchange);
+            match state.exchanges.receive(id, &header)? {
+                SharedEvent::Answer(_) => state.finish(exchange, Outcome::Response(payload)),
+                SharedEvent::Reset(_) => {
+                    let reset = Reset::parse(&payload)?;
+                    state.finish(exchange, Outcome::Reset(reset));
+                }
+                SharedEvent::Thrown(_) => {
+                    if let Some(place) = state.places.get_mut(exchange) {
+                        *place = Place::Empty;
+                    }
+                }
+                SharedEvent::ConnectionReset => self.reported(&payload)?,
+                SharedEvent::Ping => encode_pong(&mut state.out, parse_ping(&payload)?),
+                SharedEvent::Drain => self.instance.announce_drain(),
+                SharedEvent::Log => self.log(&payload)?,
+                SharedEvent::Ignored | SharedEvent::Pong | SharedEvent::Skipped => {}
+            }
+        }
+        state.wake_queue();
+        Ok(())
+    }
+
+    /// The service reports a fault of ours on exchange 0.
+    pub(crate) fn reported(&self, payload: &[u8]) -> Result<(), ProtocolError> {
+        let reset = Reset::parse(payload)?;
+        tracing::error!(service = %self.service, "the service reports: {}", reset.text);
+        Ok(())
+    }
+
+    /// An exchange ended elsewhere: another may have its place.
+    pub(crate) fn room_changed(&self) {
+        self.state.borrow_mut().wake_queue();
+    }
+
+    pub(crate) fn log(&self, payload: &[u8]) -> Result<(), ProtocolError> {
+        let log = Log::parse(payload)?;
+        let (service, text) = (&self.service, &log.text);
+        match log.level {
+            LogLevel::Error => tracing::error!(%service, "{text}"),
+            LogLevel::Warn => tracing::warn!(%service, "{text}"),
+            LogLevel::Info => tracing::info!(%service, "{text}"),
+            LogLevel::Debug => tracing::debug!(%service, "{text}"),
+            LogLevel::Trace => tracing::trace!(%service, "{text}"),
+        }
+        Ok(())
+    }
+
+    fn end(&self, why: &Arc<str>) {
+        let mut state = self.state.borrow_mut();
+        state.ended = Some(Arc::clone(why));
+        let (mut lost, id) = (Vec::new(), state.id);
+        state.exchanges.remove_shared(id, &mut lost);
+        for exchange in lost {
+            state.finish(usize::from(exchange), Outcome::Lost(Arc::clone(why)));
+        }
+        state.queue.drain(..).for_each(|(_, waker)| waker.wake());
+    }
+}
+
+struct DriverIo {
+    read: BytesMut,
+    write: BytesMut,
+}
+
+/// Ends the exchanges when the driver ends, also if it is dropped (the worker stops).
+struct EndGuard<'a> {
+    shared: &'a Shared,
+    why: Arc<str>,
+}
+
+impl Drop for EndGuard<'_> {
+    fn drop(&mut self) {
+        self.shared.end(&self.why);
+    }
+}
+
+impl State {
+    fn wake_driver(&mut self) {
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+
+    fn finish(&mut self, exchange: usize, outcome: Outcome) {
+        if let Some(place) = self.places.get_mut(exchange) {
+            place.finish(outcome);
+        }
+    }
+
+    /// Wakes as many queued exchanges as there is room for.
+    fn wake_queue(&mut self) {
+        let mut room = self.exchanges.room(self.id);
+        for (_, waker) in &self.queue {
+            if room == 0 {
+                break;
+            }
+            waker.wake_by_ref();
+            room -= 1;
+        }
+    }
+}
+
+impl Place {
+    fn finish(&mut self, outcome: Outcome) {
+        if let Self::Waiting(Some(waker)) = std::mem::replace(self, Self::Done(outcome)) {
+            waker.wake();
+        }
+    }
+}
+
+/// Why an exchange could not begin.
+pub(crate) enum BeginError {
+    QueueFull,
+    Ended(Arc<str>),
+}
+
+/// A place in the queue for room.
+struct Ticket<'a> {
+    shared: &'a Rc<Shared>,
+    number: Option<u64>,
+}
+
+impl Ticket<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>, max_queue: usize) -> Poll<Result<u16, BeginError>> {
+        let mut state = self.shared.state.borrow_mut();
+        if let Some(why) = &state.ended {
+            return Poll::Ready(Err(BeginError::Ended(Arc::clone(why))));
+        }
+        let id = state.id;
+        let first = state.queue.front().is_none_or(|(number, _)| Some(*number) == self.number);
+        if first && let Some(exchange) = state.exchanges.begin_shared(id) {
+            if self.number.take().is_some() {
+                state.queue.pop_front();
+                state.wake_queue();
+            }
+            let index = usize::from(exchange);
+            while state.places.len() <= index {
+                state.places.push(Place::Empty);
+            }
+            state.places[index] = Place::Waiting(None);
+            return Poll::Ready(Ok(exchange));
+        }
+        match self.number {
+            Some(number) => {
+                if let Some((_, waker)) = state.queue.iter_mut().find(|(n, _)| *n == number) {
+                    waker.clone_from(cx.waker());
+                }
+            }
+            None if state.queue.len() >= max_queue => return Poll::Ready(Err(BeginError::QueueFull)),
+            None => {
+                state.tickets += 1;
+                let number = state.tickets;
+                self.number = Some(number);
+                state.queue.push_back((number, cx.waker().clone()));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let mut state = self.shared.state.borrow_mut();
+            state.queue.retain(|(n, _)| *n != number);
+            state.wake_queue();
+        }
+    }
+}
+
+/// An exchange that waits for its answer; dropping it cancels the exchange.
+pub(crate) struct Waiting {
+    shared: Rc<Shared>,
+    exchange: u16,
+    ended: bool,
+}
+
+impl Waiting {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let mut state = self.shared.state.borrow_mut();
+        let Some(place) = state.places.get_mut(usize::from(self.exchange)) else { return Poll::Pending };
+        match place {
+            Place::Waiting(waker) => {
+                match waker {
+                    Some(waker) if waker.will_wake(cx.waker()) => {}
+                    _ => *waker = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+            Place::Done(_) | Place::Empty => {
+                self.ended = true;
+                match std::mem::replace(place, Place::Empty) {
+                    Place::Done(outcome) => Poll::Ready(outcome),
+                    // Not reachable: a place is emptied only here and for cancelled exchanges.
+                    _ => Poll::Ready(Outcome::Lost("lost its place".into())),
+                }
+            }
+        }
+    }
+
+    /// Ends the exchange for another reason than the client's leaving.
+    pub(crate) fn cancel(mut self, code: ResetCode) {
+        self.send_cancel(code);
+    }
+
+    fn send_cancel(&mut self, code: ResetCode) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let mut state = self.shared.state.borrow_mut();
+        if let Some(place) = state.places.get_mut(usize::from(self.exchange)) {
+            // An answer that was delivered but not taken: its stream sends the RESET when it is dropped.
+            let left = std::mem::replace(place, Place::Empty);
+            if let Place::Done(outcome) = left {
+                drop(state);
+                drop(outcome);
+                return;
+            }
+        }
+        if let CancelOn::Shared(_) = state.exchanges.cancel(self.exchange) {
+            Reset::new(code, "").encode(&mut state.out, self.exchange);
+            state.wake_driver();
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.send_cancel(ResetCode::Cancelled);
+    }
+}

@@ -1,0 +1,480 @@
+//! An exchange with a connection to itself: an *own* connection, or the *answer* connection that the service opened for it.
+//!
+//! Both directions are moved by the task that serves the client. When an exchange is over, or its client has gone, the
+//! stream goes to a task of the worker that brings the connection back to rest: it waits for what is still due within
+//! `cancel_grace`, and then keeps or closes it.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::Frame;
+use pilotlight_pipe::control::{encode_pong, parse_ping};
+use pilotlight_pipe::frame::{MAX_FRAME, split_frame};
+use pilotlight_pipe::head::decode_fields;
+use pilotlight_pipe::reset::{Reset, ResetCode};
+use pilotlight_pipe::session::{AnswerEvent, AnswerGateway, AnswerPart, OwnEvent, OwnGateway, Part, ProtocolError};
+use pilotlight_supervisor::Lease;
+
+use super::Peer;
+use crate::body::CutError;
+use crate::net::Socket;
+use crate::pump::{BodyFraming, Pump, PumpError};
+use crate::request_body::{BodyError, RequestBody};
+use crate::upstream::{BodyLeft, Ran};
+
+const READ_SIZE: usize = 64 * 1024;
+/// How long a cancelled exchange may take to its final frame (P-27).
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
+
+enum Session {
+    Own(OwnGateway),
+    Answer(AnswerGateway),
+}
+
+/// Why a stream gives no further part.
+pub(crate) enum StreamError {
+    Client(BodyError),
+    /// The connection ended; whether the request may have been carried out.
+    Closed(String, Ran),
+    Protocol(ProtocolError),
+}
+
+/// A connection with an exchange on it.
+pub(crate) struct Stream {
+    socket: Socket,
+    read: BytesMut,
+    pump: Pump,
+    session: Session,
+    exchange: u16,
+    peer: Rc<Peer>,
+    /// A part that was read before the exchange was known to wait for it.
+    pending: Option<(AnswerPart, Bytes)>,
+    /// Whether the final frame has come.
+    ended: bool,
+    write_failed: bool,
+}
+
+/// An answer connection whose answer somebody waits for.
+pub(crate) type AnswerStream = Stream;
+
+impl Stream {
+    /// Begins an exchange on an own connection with a REQUEST frame.
+    pub(crate) fn own(
+        socket: Socket,
+        read: BytesMut,
+        peer: Rc<Peer>,
+        exchange: u16,
+        mut request: BytesMut,
+        body: Option<RequestBody>,
+    ) -> Self {
+        super::frames::set_exchange(&mut request, exchange);
+        let mut session = OwnGateway::default();
+        let fresh = session.begin(exchange, if body.is_some() { Part::More } else { Part::Last });
+        debug_assert!(fresh, "a new session is idle");
+        let pump = Pump::new(request, body, BodyFraming::Frames(exchange));
+        let session = Session::Own(session);
+        Self { socket, read, pump, session, exchange, peer, pending: None, ended: false, write_failed: false }
+    }
+
+    /// An answer connection between answers.
+    pub(crate) fn answers(socket: Socket, read: BytesMut, peer: Rc<Peer>) -> Self {
+        let pump = Pump::new(BytesMut::new(), None, BodyFraming::Frames(0));
+        let session = Session::Answer(AnswerGateway::default());
+        Self { socket, read, pump, session, exchange: 0, peer, pending: None, ended: true, write_failed: false }
+    }
+
+    /// The request's body if nothing of it has gone.
+    pub(crate) fn reclaim(&mut self) -> BodyLeft {
+        self.pump.reclaim()
+    }
+
+    /// The next part of the answer with its payload; parts of cancelled exchanges are thrown away up to the final one,
+    /// which is given as `None`.
+    pub(crate) fn poll_part(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<(AnswerPart, Bytes)>, StreamError>> {
+        if let Some(part) = self.pending.take() {
+            return Poll::Ready(Ok(Some(part)));
+        }
+        loop {
+            if let Some(part) = self.next_part().map_err(StreamError::Protocol)? {
+                return Poll::Ready(Ok(part));
+            }
+            self.poll_pump(cx).map_err(StreamError::Client)?;
+            if self.read.capacity() - self.read.len() < READ_SIZE / 4 {
+                self.read.reserve(READ_SIZE);
+            }
+            let ran = if self.has_received() { Ran::Maybe } else { self.ran_if_closed() };
+            match ready!(self.socket.poll_read_buf(cx, &mut self.read)) {
+                Ok(0) => return Poll::Ready(Err(StreamError::Closed("closed the connection".into(), ran))),
+                Ok(_) => {}
+                Err(e) => {
+                    return Poll::Ready(Err(StreamError::Closed(format!("broke the connection ({e})"), ran)));
+                }
+            }
+        }
+    }
+
+    fn has_received(&self) -> bool {
+        match &self.session {
+            Session::Own(own) => own.has_received(),
+            Session::Answer(_) => true,
+        }
+    }
+
+    /// P-23: an idle own connection may be closed at any time, so a request that met the close has not begun. It has if
+    /// more than the kernel's buffer of it was taken, which the service's process must have read.
+    fn ran_if_closed(&self) -> Ran {
+        if self.write_failed { Ran::No } else { Ran::Maybe }
+    }
+
+    /// One frame from the buffer. `Some(None)` is the final part of a cancelled exchange.
+    #[expect(clippy::option_option, reason = "no part yet, a part to throw away, or a part")]
+    fn next_part(&mut self) -> Result<Option<Option<(AnswerPart, Bytes)>>, ProtocolError> {
+        while let Some((header, payload)) = split_frame(&mut self.read, MAX_FRAME)? {
+            let (part, thrown) = match &mut self.session {
+                Session::Own(own) => match own.receive(&header)? {
+                    OwnEvent::Part(part) => (part, false),
+                    OwnEvent::Thrown(part) => (part, true),
+                    OwnEvent::Stop => {
+                        self.pump.stop(); // P-21
+                        own.request_ended();
+                        continue;
+                    }
+                    OwnEvent::Ping => {
+                        encode_pong(&mut self.pump.out, parse_ping(&payload)?);
+                        continue;
+                    }
+                    OwnEvent::Drain => {
+                        self.peer.shared.instance.announce_drain();
+                        continue;
+                    }
+                    OwnEvent::Log => {
+                        self.peer.shared.log(&payload)?;
+                        continue;
+                    }
+                    OwnEvent::ConnectionReset => {
+                        self.peer.shared.reported(&payload)?;
+                        continue;
+                    }
+                    OwnEvent::Ignored | OwnEvent::Pong | OwnEvent::Skipped => continue,
+                },
+                Session::Answer(session) => match self.peer.shared.receive_answer(session, &header)? {
+                    AnswerEvent::Part(exchange, part) => {
+                        self.exchange = exchange;
+                        (part, false)
+                    }
+                    AnswerEvent::Thrown(exchange, part) => {
+                        self.exchange = exchange;
+                        (part, true)
+                    }
+                    AnswerEvent::Log => {
+                        self.peer.shared.log(&payload)?;
+                        continue;
+                    }
+                    AnswerEvent::ConnectionReset => {
+                        self.peer.shared.reported(&payload)?;
+                        continue;
+                    }
+                    AnswerEvent::Ignored | AnswerEvent::Skipped => continue,
+                },
+            };
+            self.ended = part.is_final();
+            if self.ended {
+                self.response_ended();
+            }
+            if !thrown {
+                return Ok(Some(Some((part, payload))));
+            }
+            if self.ended {
+                return Ok(Some(None));
+            }
+        }
+        Ok(None)
+    }
+
+    fn response_ended(&mut self) {
+        match &mut self.session {
+            Session::Own(own) => {
+                if own.must_end_request() {
+                    self.pump.stop(); // P-21: whatever is left of the body
+                    own.request_ended();
+                }
+            }
+            Session::Answer(_) => self.peer.shared.room_changed(),
+        }
+    }
+
+    fn poll_pump(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
+        if self.write_failed || self.pump.is_done() {
+            return Ok(());
+        }
+        let moved = self.pump.poll(&mut self.socket, cx);
+        if let Session::Own(own) = &mut self.session
+            && own.is_sending()
+            && !self.pump.has_body_left()
+        {
+            own.request_ended();
+        }
+        match moved {
+            Poll::Ready(Err(PumpError::Body(e))) => Err(e),
+            Poll::Ready(Err(PumpError::Socket)) => {
+                self.write_failed = true; // an answer may still be there to be read
+                Ok(())
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        match &self.session {
+            Session::Own(own) => own.is_idle() && self.pump.is_done() && !self.write_failed,
+            Session::Answer(answer) => answer.exchange().is_none(),
+        }
+    }
+
+    /// The exchange is over: the connection is kept, at once or after what is still due.
+    pub(crate) fn finish(self) {
+        if matches!(self.session, Session::Own(_)) && self.is_at_rest() {
+            self.into_idle();
+        } else {
+            let peer = Rc::clone(&self.peer);
+            peer.spawner.spawn(self.settle());
+        }
+    }
+
+    /// The answer is no longer wanted: says so to the service, and waits for its final frame elsewhere.
+    pub(crate) fn cancel(mut self, code: ResetCode) {
+        if !self.ended {
+            let send = match &mut self.session {
+                Session::Own(own) => own.cancel(),
+                Session::Answer(_) => {
+                    self.peer.shared.cancel_answer(self.exchange);
+                    true
+                }
+            };
+            self.pump.abandon();
+            if send {
+                Reset::new(code, "").encode(&mut self.pump.out, self.exchange);
+            }
+        }
+        self.finish();
+    }
+
+    /// Brings the connection to rest within `cancel_grace`, then keeps it; closes it otherwise.
+    async fn settle(mut self) {
+        let rest = poll_fn(|cx| {
+            loop {
+                // Own: until both directions have ended. Answer: until the final frame, then at once.
+                if self.ended && self.is_at_rest() {
+                    return Poll::Ready(true);
+                }
+                if self.poll_pump(cx).is_err() {
+                    return Poll::Ready(false);
+                }
+                if self.ended && self.is_at_rest() {
+                    return Poll::Ready(true);
+                }
+                match self.poll_part(cx) {
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Err(_)) => return Poll::Ready(false),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        });
+        let rested = tokio::time::timeout(CANCEL_GRACE, rest).await.unwrap_or(false);
+        let peer = Rc::clone(&self.peer);
+        match (&mut self.session, rested) {
+            (Session::Own(_), true) => self.into_idle(),
+            (Session::Answer(_), true) => peer.spawner.spawn(self.wait_for_answers()),
+            (Session::Own(_), false) => {}
+            (Session::Answer(session), false) => peer.shared.answer_lost(session),
+        }
+    }
+
+    /// Waits for answers on an answer connection and hands each to the exchange that waits for it.
+    pub(crate) async fn wait_for_answers(mut self) {
+        loop {
+            match poll_fn(|cx| self.poll_part(cx)).await {
+                Ok(Some(part)) => {
+                    self.pending = Some(part);
+                    let shared = Rc::clone(&self.peer.shared);
+                    let exchange = self.exchange;
+                    match shared.deliver(exchange, Box::new(self)) {
+                        None => return,
+                        // Its client left in this very moment.
+                        Some(stream) => return stream.cancel(ResetCode::Cancelled),
+                    }
+                }
+                Ok(None) => {} // the end of an answer that nobody wanted
+                Err(StreamError::Protocol(e)) => return self.fault(&e),
+                Err(_) => {
+                    if let Session::Answer(session) = &mut self.session {
+                        self.peer.shared.answer_lost(session);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// P-10: names the broken rule on exchange 0 and closes.
+    pub(crate) fn fault(mut self, error: &ProtocolError) {
+        tracing::error!(service = %self.peer.service, "the service broke the protocol ({error})");
+        self.pump.abandon();
+        error.to_reset().encode(&mut self.pump.out, 0);
+        let peer = Rc::clone(&self.peer);
+        peer.spawner.spawn(async move {
+            let written = poll_fn(|cx| self.socket.poll_write_all(cx, &mut self.pump.out));
+            // The peer that broke the rules may not read either.
+            let _ = tokio::time::timeout(CANCEL_GRACE, written).await;
+            if let Session::Answer(session) = &mut self.session {
+                self.peer.shared.answer_lost(session);
+            }
+        });
+    }
+
+    fn into_idle(mut self) {
+        self.ended = true;
+        let peer = Rc::clone(&self.peer);
+        let socket = std::mem::replace(&mut self.socket, Socket::Closed);
+        peer.own_is_idle(socket, std::mem::take(&mut self.read));
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Session::Own(_) = &self.session {
+            self.peer.shared.end_own(self.exchange);
+            if !matches!(self.socket, Socket::Closed) {
+                self.peer.own_is_closed();
+            }
+        }
+    }
+}
+
+/// The rest of an answer, read as the client takes it; dropped before its end, it cancels the exchange.
+pub(crate) struct PipeBody {
+    stream: Option<Box<Stream>>,
+    lease: Option<Lease>,
+    /// What came with RESPONSE.
+    first: Bytes,
+    /// From `content-length`, if the service gave it.
+    left: Option<u64>,
+    service: String,
+}
+
+impl PipeBody {
+    pub(crate) fn new(stream: Box<Stream>, lease: Lease, first: Bytes, left: Option<u64>, service: String) -> Self {
+        Self { stream: Some(stream), lease: Some(lease), first, left, service }
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.stream.is_none() && self.first.is_empty()
+    }
+
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.left
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
+        if !self.first.is_empty() {
+            let first = std::mem::take(&mut self.first);
+            return Poll::Ready(Some(self.take(first)));
+        }
+        loop {
+            let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+            match ready!(stream.poll_part(cx)) {
+                Ok(Some((AnswerPart::Data(part), data))) => {
+                    if part == Part::Last {
+                        self.end();
+                    }
+                    if data.is_empty() {
+                        if self.stream.is_none() {
+                            return Poll::Ready(self.check_end());
+                        }
+                        continue;
+                    }
+                    return Poll::Ready(Some(self.take(data)));
+                }
+                Ok(Some((AnswerPart::Trailers, fields))) => {
+                    self.end();
+                    return Poll::Ready(match decode_fields(&fields) {
+                        Ok(trailers) => Some(Ok(Frame::trailers(filtered(trailers)))),
+                        Err(e) => Some(Err(self.cut(e.to_string()))),
+                    });
+                }
+                Ok(Some((AnswerPart::Reset, payload))) => {
+                    let what = Reset::parse(&payload).map_or_else(|e| e.to_string(), |r| format!("{}: {}", r.code.name(), r.text));
+                    return Poll::Ready(Some(Err(self.cut(what))));
+                }
+                Ok(Some((AnswerPart::Info | AnswerPart::Response(_), _)) | None) => {
+                    return Poll::Ready(Some(Err(self.cut("its parts are out of order".into()))));
+                }
+                Err(StreamError::Protocol(e)) => {
+                    if let Some(stream) = self.stream.take() {
+                        stream.fault(&e);
+                    }
+                    return Poll::Ready(Some(Err(self.cut(e.to_string()))));
+                }
+                Err(StreamError::Closed(what, _)) => {
+                    self.stream = None; // nothing to cancel on a closed connection
+                    return Poll::Ready(Some(Err(self.cut(what))));
+                }
+                Err(StreamError::Client(e)) => return Poll::Ready(Some(Err(self.cut(e.to_string())))),
+            }
+        }
+    }
+
+    /// Counts against `content-length`, so that a lying service is cut and not believed.
+    fn take(&mut self, data: Bytes) -> Result<Frame<Bytes>, CutError> {
+        if let Some(left) = &mut self.left {
+            match left.checked_sub(data.len() as u64) {
+                Some(rest) => *left = rest,
+                None => return Err(self.cut("it is longer than its content-length".into())),
+            }
+        }
+        Ok(Frame::data(data))
+    }
+
+    fn check_end(&mut self) -> Option<Result<Frame<Bytes>, CutError>> {
+        match self.left {
+            Some(left) if left > 0 => Some(Err(self.cut("it is shorter than its content-length".into()))),
+            _ => None,
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            stream.finish();
+        }
+        self.lease = None;
+    }
+
+    fn cut(&mut self, what: String) -> CutError {
+        self.first = Bytes::new();
+        if let Some(stream) = self.stream.take() {
+            stream.cancel(ResetCode::Cancelled);
+        }
+        self.lease = None;
+        CutError { service: self.service.clone(), what }
+    }
+}
+
+impl Drop for PipeBody {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            stream.cancel(ResetCode::Cancelled);
+        }
+    }
+}
+
+fn filtered(mut trailers: HeaderMap) -> HeaderMap {
+    crate::fields::strip_hop_by_hop(&mut trailers);
+    trailers
+}
