@@ -1,0 +1,76 @@
+//! A new database: the table and 10,000 users, the same each time.
+
+use rusqlite::{Connection, TransactionBehavior, params};
+
+/// Users in a new database.
+pub(crate) const ROWS: i64 = 10_000;
+const CREATED_AT: &str = "2024-01-01 00:00:00";
+/// `PRAGMA user_version` of a filled database.
+const VERSION: i64 = 1;
+
+const FIRST: [&str; 20] = [
+    "Ada",
+    "Alan",
+    "Barbara",
+    "Claude",
+    "Dennis",
+    "Donald",
+    "Edsger",
+    "Frances",
+    "Grace",
+    "Hedy",
+    "John",
+    "Katherine",
+    "Ken",
+    "Leslie",
+    "Linus",
+    "Margaret",
+    "Niklaus",
+    "Radia",
+    "Sophie",
+    "Tim",
+];
+const LAST: [&str; 25] = [
+    "Allen", "Backus", "Cerf", "Dijkstra", "Easley", "Floyd", "Goldberg", "Hamilton", "Hopper", "Iverson", "Johnson",
+    "Kay", "Knuth", "Lamport", "Liskov", "Lovelace", "McCarthy", "Naur", "Perlman", "Ritchie", "Shannon", "Thompson",
+    "Turing", "Wilson", "Wirth",
+];
+
+/// Creates and fills the table unless that is done. It is one transaction with its own mark in it, so a process that is
+/// killed half-way leaves nothing behind, and two at once do it once.
+pub(crate) fn seed(connection: &mut Connection) -> rusqlite::Result<()> {
+    if version(connection)? == VERSION {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if version(&transaction)? == VERSION {
+        return Ok(());
+    }
+    transaction.execute_batch(
+        "CREATE TABLE users (
+            id INTEGER PRIMARY KEY,
+            name TEXT NOT NULL,
+            email TEXT NOT NULL UNIQUE,
+            bio TEXT,
+            created_at TEXT DEFAULT CURRENT_TIMESTAMP
+        )",
+    )?;
+    {
+        let mut insert =
+            transaction.prepare("INSERT INTO users (id, name, email, bio, created_at) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        for id in 1..=ROWS {
+            let index = id as usize - 1;
+            let (first, last) = (FIRST[index % FIRST.len()], LAST[index / FIRST.len() % LAST.len()]);
+            let email = format!("{}.{}.{id}@example.org", first.to_lowercase(), last.to_lowercase());
+            // Every third has none.
+            let bio = (id % 3 != 0).then(|| format!("{first} is number {id} and likes small, fast services."));
+            insert.execute(params![id, format!("{first} {last}"), email, bio, CREATED_AT])?;
+        }
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
