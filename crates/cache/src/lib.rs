@@ -1,1 +1,43 @@
-//! HTTP response cache by RFC 9111: policy, memory tier, collapsing.
+//! HTTP response cache by RFC 9111, for a *shared* cache: what one user was answered is never another user's answer.
+//!
+//! The crate keeps whole responses in memory, bounded in bytes, decides by the RFC's rules when one may be stored, reused,
+//! validated or must go, and lets concurrent misses wait for one upstream request. It opens no socket and reads no clock:
+//! every call that depends on time is told the time ([`Timestamp`], [`Timing`]).
+//!
+//! ```text
+//!  lookup ──▶ Hit ───────────────────────────────▶ Stored::answer
+//!    │  └───▶ Bypass, OnlyIfCached                    ▲
+//!    ▼                                                │ Landed::turn
+//!  Miss, Stale ──▶ begin ──▶ Follower(Wait) ── landed ┤
+//!                    │                                ▼
+//!                    └─────▶ Leader(Fill) ── response ──▶ Store(Recorder) ── push… finish
+//!                                        └── not_modified (304)          └▶ Pass(why)
+//! ```
+//!
+//! Where this cache is stricter than the RFC allows (each is cited at its line):
+//! a response with `Set-Cookie` or `Vary: Cookie` is never stored; `private` and `no-cache` with a list of fields count for
+//! the whole response; there is no heuristic freshness, only a route's default lifetime, which never applies between
+//! requests with `Cookie` or `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod collapse;
+mod fill;
+mod key;
+mod policy;
+mod status;
+mod stored;
+mod tier;
+
+pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
+pub use collapse::{Landed, Wait};
+pub use fill::{Decision, Fill, Recorder, Validated};
+pub use key::Key;
+pub use policy::{
+    Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
+    Unstored,
+};
+pub use status::CacheStatus;
+pub use stored::Stored;
+pub use tier::MAX_VARIANTS;

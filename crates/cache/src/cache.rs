@@ -1,0 +1,322 @@
+//! The cache as the gateway sees it: one handle, shared by all its workers.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::header::{AUTHORIZATION, CONTENT_LOCATION, LOCATION, RANGE};
+use http::{HeaderMap, Method, StatusCode};
+
+use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
+use crate::fill::Fill;
+use crate::key::Key;
+use crate::policy::storing::has_body;
+use crate::policy::{Forward, RequestDirectives, Timestamp, reference};
+use crate::stored::{Refusal, Stored};
+use crate::tier::memory::{Found, Memory};
+
+/// A request waits for others at most so many times, then goes alone.
+pub const MAX_WAITS: u32 = 3;
+
+/// The smallest useful cache.
+const MIN_BYTES: u64 = 64 * 1024;
+
+/// Limits of a [`Cache`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Memory of all stored responses, keys and fields included; 64 MiB by default, at least 64 KiB. Answers that are
+    /// being recorded take up to a quarter more.
+    pub max_bytes: u64,
+    /// The longest body that is stored, 1 MiB by default, at most half of `max_bytes`.
+    pub max_object_bytes: u64,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self {
+            max_bytes: 64 << 20,
+            max_object_bytes: 1 << 20,
+        }
+    }
+}
+
+/// Limits that cannot be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// `max_bytes` is below the minimum.
+    #[error(
+        "a cache of {max_bytes} bytes is too small to be of use; give it at least {MIN_BYTES} bytes, or switch it off"
+    )]
+    TooSmall {
+        /// The value given.
+        max_bytes: u64,
+    },
+    /// An object may fill more than half of the cache.
+    #[error(
+        "the largest object ({max_object_bytes} bytes) must be at most half of the cache ({max_bytes} bytes); \
+         lower the one or raise the other"
+    )]
+    ObjectTooLarge {
+        /// The value given.
+        max_object_bytes: u64,
+        /// The value given.
+        max_bytes: u64,
+    },
+    /// The store refused its options, which is a bug of ours.
+    #[error("the store refused its options")]
+    Store,
+}
+
+/// What the cache has for a request.
+#[derive(Debug)]
+pub enum Lookup {
+    /// Answer from this response ([`Stored::answer`]). It is fresh, or as stale as the request accepts.
+    Hit(Arc<Stored>),
+    /// Nothing usable: [`Cache::begin`], then ask the service.
+    Miss(Forward),
+    /// Usable after validation: [`Cache::begin`], then ask the service conditionally ([`Stored::make_conditional`]).
+    Stale(Arc<Stored>, Forward),
+    /// Ask the service; the answer will not be stored.
+    Bypass(Forward),
+    /// The request wants a stored response or none: answer 504 (RFC 9111 §5.2.1.7).
+    OnlyIfCached,
+}
+
+/// What a request that needs an upstream answer does.
+#[derive(Debug)]
+pub enum Turn {
+    /// An answer was stored a moment ago: use it.
+    Hit(Arc<Stored>),
+    /// Ask the service.
+    Leader(Fill),
+    /// Another request is asking: wait for it, then take [`crate::Landed::turn`].
+    Follower(Wait),
+}
+
+impl Turn {
+    pub(crate) fn lead(landing: Landing, method: &Method) -> Self {
+        Self::Leader(Fill::new(landing, method.clone()))
+    }
+}
+
+/// How full a cache is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that stored responses count for, never more than [`CacheOptions::max_bytes`].
+    pub bytes: u64,
+    /// Targets with at least one stored response.
+    pub resources: usize,
+}
+
+/// A response cache in memory. A clone is another handle to the same cache.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: CacheOptions,
+    memory: Memory,
+    flights: Flights,
+    recording: Budget,
+    hasher: RandomState,
+}
+
+impl Cache {
+    /// Makes an empty cache.
+    ///
+    /// # Errors
+    /// The limits contradict each other.
+    pub fn new(options: CacheOptions) -> Result<Self, OptionsError> {
+        let CacheOptions {
+            max_bytes,
+            max_object_bytes,
+        } = options;
+        if max_bytes < MIN_BYTES {
+            return Err(OptionsError::TooSmall { max_bytes });
+        }
+        if max_object_bytes > max_bytes / 2 {
+            return Err(OptionsError::ObjectTooLarge {
+                max_object_bytes,
+                max_bytes,
+            });
+        }
+        let memory = Memory::new(max_bytes, max_object_bytes)?;
+        let recording = Budget {
+            used: AtomicU64::new(0),
+            max: (max_bytes / 4).max(max_object_bytes),
+        };
+        let inner = Inner {
+            options,
+            memory,
+            flights: Flights::new(),
+            recording,
+            hasher: RandomState::new(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Looks for a stored response that may answer the request.
+    pub fn lookup(&self, key: &Key<'_>, method: &Method, request: &HeaderMap, now: Timestamp) -> Lookup {
+        if method != Method::GET && method != Method::HEAD {
+            return Lookup::Bypass(Forward::Method);
+        }
+        let directives = RequestDirectives::parse(request);
+        let found = match unkeyed(request) {
+            Some(why) => Err(why),
+            None => Ok(self.inner.memory.find(key, request, &directives, now)),
+        };
+        match found {
+            Ok(Found::Usable(stored)) => Lookup::Hit(stored),
+            // RFC 9111 §5.2.1.7
+            _ if directives.only_if_cached => Lookup::OnlyIfCached,
+            Err(why) => Lookup::Bypass(why),
+            // RFC 9111 §5.2.1.5: a stored response may answer it, but nothing of it may be stored.
+            _ if directives.no_store => Lookup::Bypass(Forward::Request),
+            Ok(Found::Nothing) => Lookup::Miss(Forward::UriMiss),
+            Ok(Found::OtherVariants | Found::Refused(_, Refusal::OtherVariant)) => Lookup::Miss(Forward::VaryMiss),
+            Ok(Found::Refused(_, Refusal::NotFor(why))) => Lookup::Miss(why),
+            Ok(Found::Refused(stored, Refusal::Validate(why))) => Lookup::Stale(stored, why),
+        }
+    }
+
+    /// Gives a request that [`Cache::lookup`] found nothing usable for its turn: to ask the service, or to wait for
+    /// another request that does.
+    ///
+    /// Requests whose answers are unlikely to be shared never wait: with `Authorization`, with a wish for validation or
+    /// for no storing, HEAD, and those for a target whose last answer could not be shared.
+    pub fn begin(&self, key: &Key<'_>, method: &Method, request: &HeaderMap, now: Timestamp) -> Turn {
+        let directives = RequestDirectives::parse(request);
+        let alone = method != Method::GET
+            || directives.no_store
+            || directives.wants_validation()
+            || request.contains_key(AUTHORIZATION)
+            || unkeyed(request).is_some()
+            || self.inner.flights.is_solo(self.hash(key), now);
+        let company = if alone {
+            Company::None
+        } else {
+            Company::Any { waits: 0 }
+        };
+        collapse::start(self, key, method, request, now, company)
+    }
+
+    /// Takes note of an answer to an unsafe request (RFC 9111 §4.4) and returns how many targets lost stored responses.
+    ///
+    /// If the answer is 2xx or 3xx, the request's target goes, and what `Location` and `Content-Location` name if it has
+    /// the same origin. Answers that are on their way at this moment will not be stored. Safe methods change nothing.
+    pub fn invalidate(&self, key: &Key<'_>, method: &Method, status: StatusCode, response: &HeaderMap) -> usize {
+        // RFC 9111 §4.4: a non-error status code.
+        if is_safe(method) || !(status.is_success() || status.is_redirection()) {
+            return 0;
+        }
+        let references = [LOCATION, CONTENT_LOCATION]
+            .into_iter()
+            .filter_map(|name| response.get(name));
+        let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
+        let own = usize::from(self.remove(key));
+        own + named.filter(|target| self.remove(&Key { target, ..*key })).count()
+    }
+
+    /// Removes every response stored for a target and says whether there was one. Answers on their way are not stored.
+    pub fn remove(&self, key: &Key<'_>) -> bool {
+        let mut locked = self.inner.flights.lock(self.hash(key));
+        locked.next_epoch();
+        self.inner.memory.remove(key)
+    }
+
+    /// How full it is.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            bytes: self.inner.memory.weight(),
+            resources: self.inner.memory.len(),
+        }
+    }
+
+    /// The limits it was made with.
+    pub fn options(&self) -> &CacheOptions {
+        &self.inner.options
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.inner.memory
+    }
+
+    pub(crate) fn flights(&self) -> &Flights {
+        &self.inner.flights
+    }
+
+    pub(crate) fn recording(&self) -> &Budget {
+        &self.inner.recording
+    }
+
+    pub(crate) fn hash(&self, key: &Key<'_>) -> KeyHash {
+        KeyHash(self.inner.hasher.hash_one(key))
+    }
+
+    /// A hash of what the request selects, as far as it is known what the resource varies on.
+    pub(crate) fn selection(&self, key: &Key<'_>, request: &HeaderMap) -> u64 {
+        self.inner
+            .memory
+            .newest(key)
+            .filter(|stored| !stored.vary().is_empty())
+            .map_or(0, |stored| {
+                let mut state = self.inner.hasher.build_hasher();
+                stored.vary().hash_selection(request, &mut state);
+                state.finish()
+            })
+    }
+
+    /// The response that answers the request right now.
+    pub(crate) fn usable(
+        &self,
+        key: &Key<'_>,
+        method: &Method,
+        request: &HeaderMap,
+        now: Timestamp,
+    ) -> Option<Arc<Stored>> {
+        match self.lookup(key, method, request, now) {
+            Lookup::Hit(stored) => Some(stored),
+            Lookup::Miss(_) | Lookup::Stale(..) | Lookup::Bypass(_) | Lookup::OnlyIfCached => None,
+        }
+    }
+}
+
+/// Something in the request that changes its answer and is not in the key.
+fn unkeyed(request: &HeaderMap) -> Option<Forward> {
+    // A GET with a body could otherwise put its own answer under everybody's key.
+    if has_body(request) {
+        return Some(Forward::RequestBody);
+    }
+    request.contains_key(RANGE).then_some(Forward::Range)
+}
+
+/// The safe methods of the IANA registry; any other, and any unknown one, may change its target (RFC 9111 §4.4).
+fn is_safe(method: &Method) -> bool {
+    matches!(
+        method.as_str(),
+        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PROPFIND" | "REPORT" | "SEARCH" | "QUERY"
+    )
+}
+
+/// Bytes that all recordings together may take.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    used: AtomicU64,
+    max: u64,
+}
+
+impl Budget {
+    /// Takes bytes if they are left.
+    pub(crate) fn take(&self, bytes: u64) -> bool {
+        let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.max);
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .is_ok()
+    }
+
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}

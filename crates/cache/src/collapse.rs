@@ -1,0 +1,366 @@
+//! Collapsing: concurrent requests for what one upstream request can answer wait for it (RFC 9111 §4).
+//!
+//! The first request without a usable stored response *leads*; the others *follow*. A flight is known by its key and by
+//! what the request selects as far as `Vary` of the resource is known already, so variants do not wait for each other.
+//!
+//! Invariant: each flight lands exactly once, whatever becomes of its leader (its [`Landing`] lands it when dropped), and a
+//! landed flight is in no table.
+//! Invariant: a response is stored before its flight leaves the table, and a leader looks into the store after it entered
+//! the table, both under the key's lock; so no request can miss both.
+//!
+//! Invalidation is a count (epoch) for each of some thousand groups of keys: a response that was on its way when its group
+//! was counted up is not stored, and requests that come later do not follow its flight.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use http::{HeaderMap, Method};
+use tokio::sync::Notify;
+
+use crate::cache::{Cache, MAX_WAITS, Turn};
+use crate::key::{Key, StoredKey};
+use crate::policy::{RequestDirectives, Timestamp};
+use crate::stored::{Refusal, Stored};
+
+const STRIPES: usize = 64;
+const EPOCHS_PER_STRIPE: usize = 64;
+/// Keys known not to be worth waiting for; an older one gives its place to a newer one of the same hash bits.
+const SOLO_SLOTS: usize = 4096;
+/// How long such a key is remembered.
+const SOLO_MS: u64 = 10_000;
+
+/// The hash of a key, by the cache's own hasher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyHash(pub(crate) u64);
+
+impl KeyHash {
+    fn bits(self, from: u32, count: usize) -> usize {
+        // The mask leaves fewer than 16 bits.
+        (self.0 >> from) as usize & (count - 1)
+    }
+}
+
+/// How a flight ended.
+#[derive(Debug, Clone)]
+enum Outcome {
+    /// With a response that was stored, or could not be kept for lack of room but is as good.
+    Stored(Arc<Stored>),
+    /// With an answer that is not to be shared: everybody asks alone, at the same time.
+    Passed,
+    /// The leader went away: someone else leads.
+    Abandoned,
+}
+
+#[derive(Debug)]
+struct Flight {
+    epoch: u32,
+    outcome: OnceLock<Outcome>,
+    landed: Notify,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct FlightKey {
+    key: StoredKey,
+    selection: u64,
+}
+
+#[derive(Debug)]
+struct Stripe {
+    /// As many as there are requests on their way upstream, which the gateway limits.
+    flights: HashMap<FlightKey, Arc<Flight>>,
+    epochs: [u32; EPOCHS_PER_STRIPE],
+}
+
+/// The flights of a cache, and the locks of its writers.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    stripes: Box<[Mutex<Stripe>]>,
+    solo: Box<[AtomicU64]>,
+}
+
+impl Flights {
+    pub(crate) fn new() -> Self {
+        let stripe = || {
+            Mutex::new(Stripe {
+                flights: HashMap::new(),
+                epochs: [0; EPOCHS_PER_STRIPE],
+            })
+        };
+        Self {
+            stripes: (0..STRIPES).map(|_| stripe()).collect(),
+            solo: (0..SOLO_SLOTS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Locks a key, and its neighbours, for writing.
+    pub(crate) fn lock(&self, hash: KeyHash) -> Locked<'_> {
+        // There is a stripe for every index, as their number is a power of two.
+        let stripe = &self.stripes[hash.bits(0, STRIPES)];
+        // The state is consistent between any two statements, so a panic elsewhere does not spoil it.
+        Locked {
+            stripe: stripe.lock().unwrap_or_else(PoisonError::into_inner),
+            hash,
+        }
+    }
+
+    /// Remembers that answers under this key are not worth waiting for.
+    pub(crate) fn remember_solo(&self, hash: KeyHash, now: Timestamp) {
+        self.solo_slot(hash)
+            .store(solo_entry(hash, now.0.saturating_add(SOLO_MS)), Ordering::Relaxed);
+    }
+
+    /// Forgets it.
+    pub(crate) fn forget_solo(&self, hash: KeyHash) {
+        let slot = self.solo_slot(hash);
+        if solo_tag(slot.load(Ordering::Relaxed)) == solo_tag(solo_entry(hash, 0)) {
+            slot.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether answers under this key are known not to be worth waiting for.
+    pub(crate) fn is_solo(&self, hash: KeyHash, now: Timestamp) -> bool {
+        let entry = self.solo_slot(hash).load(Ordering::Relaxed);
+        solo_tag(entry) == solo_tag(solo_entry(hash, 0)) && entry & SOLO_TIME > now.0 & SOLO_TIME
+    }
+
+    fn solo_slot(&self, hash: KeyHash) -> &AtomicU64 {
+        &self.solo[hash.bits(12, SOLO_SLOTS)]
+    }
+}
+
+/// The low 42 bits hold a time in milliseconds (until the year 2109), the others a tag from the hash.
+const SOLO_TIME: u64 = (1 << 42) - 1;
+
+fn solo_entry(hash: KeyHash, until_ms: u64) -> u64 {
+    (hash.0 & !SOLO_TIME) | until_ms & SOLO_TIME
+}
+
+fn solo_tag(entry: u64) -> u64 {
+    entry & !SOLO_TIME
+}
+
+/// A key under lock.
+pub(crate) struct Locked<'a> {
+    stripe: MutexGuard<'a, Stripe>,
+    hash: KeyHash,
+}
+
+impl Locked<'_> {
+    pub(crate) fn epoch(&self) -> u32 {
+        self.stripe.epochs[self.epoch_at()]
+    }
+
+    /// Makes every response under way for this key one that is not stored.
+    pub(crate) fn next_epoch(&mut self) {
+        let at = self.epoch_at();
+        self.stripe.epochs[at] = self.stripe.epochs[at].wrapping_add(1);
+    }
+
+    fn epoch_at(&self) -> usize {
+        self.hash.bits(6, EPOCHS_PER_STRIPE)
+    }
+
+    /// Joins the flight of a key and selection, or begins it.
+    fn join(&mut self, key: StoredKey, selection: u64) -> Joined {
+        let epoch = self.epoch();
+        let flight_key = FlightKey { key, selection };
+        if let Some(flight) = self
+            .stripe
+            .flights
+            .get(&flight_key)
+            .filter(|flight| flight.epoch == epoch)
+        {
+            return Joined::Follower(Arc::clone(flight));
+        }
+        // A flight from before an invalidation leaves the table here; it still lands for those who follow it.
+        let flight = Arc::new(Flight {
+            epoch,
+            outcome: OnceLock::new(),
+            landed: Notify::new(),
+        });
+        self.stripe.flights.insert(flight_key.clone(), Arc::clone(&flight));
+        Joined::Leader(flight_key, flight)
+    }
+
+    fn leave(&mut self, flight_key: &FlightKey, flight: &Arc<Flight>) {
+        if self
+            .stripe
+            .flights
+            .get(flight_key)
+            .is_some_and(|current| Arc::ptr_eq(current, flight))
+        {
+            self.stripe.flights.remove(flight_key);
+        }
+    }
+}
+
+enum Joined {
+    Leader(FlightKey, Arc<Flight>),
+    Follower(Arc<Flight>),
+}
+
+/// The leader's side of a flight, or of a request that goes alone. Lands as abandoned when dropped.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    cache: Cache,
+    hash: KeyHash,
+    key: StoredKey,
+    epoch: u32,
+    flight: Option<(FlightKey, Arc<Flight>)>,
+}
+
+impl Landing {
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub(crate) fn key(&self) -> &StoredKey {
+        &self.key
+    }
+
+    pub(crate) fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    /// Runs `write` under the key's lock unless the key was invalidated since the request began.
+    pub(crate) fn write<T>(&self, write: impl FnOnce(&Cache) -> T) -> Option<T> {
+        let locked = self.cache.flights().lock(self.hash);
+        (locked.epoch() == self.epoch).then(|| write(&self.cache))
+    }
+
+    /// Gives followers this response.
+    pub(crate) fn stored(mut self, stored: Arc<Stored>) {
+        self.land(Outcome::Stored(stored));
+    }
+
+    /// Lets followers go on, each alone.
+    pub(crate) fn passed(mut self) {
+        self.land(Outcome::Passed);
+    }
+
+    fn land(&mut self, outcome: Outcome) {
+        if let Some((flight_key, flight)) = self.flight.take() {
+            self.cache.flights().lock(self.hash).leave(&flight_key, &flight);
+            // Only this landing sets it, once, as it took the flight.
+            let _ = flight.outcome.set(outcome);
+            flight.landed.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        self.land(Outcome::Abandoned);
+    }
+}
+
+/// A place behind another request that is on its way upstream.
+///
+/// It has no time limit of its own: the leader lands at the latest when its own exchange ends. The caller bounds the wait
+/// by its request's deadline.
+#[derive(Debug)]
+pub struct Wait {
+    cache: Cache,
+    method: Method,
+    flight: Arc<Flight>,
+    waits: u32,
+}
+
+impl Wait {
+    /// Waits until the other request has an answer, or has none to share.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the flight; the leader and other followers do not notice.
+    pub async fn landed(self) -> Landed {
+        let outcome = loop {
+            // Made before the look at the outcome: it is then told of any landing after it.
+            let notified = self.flight.landed.notified();
+            if let Some(outcome) = self.flight.outcome.get() {
+                break outcome.clone();
+            }
+            notified.await;
+        };
+        Landed {
+            cache: self.cache,
+            method: self.method,
+            outcome,
+            waits: self.waits,
+        }
+    }
+}
+
+/// The end of a [`Wait`].
+#[derive(Debug)]
+pub struct Landed {
+    cache: Cache,
+    method: Method,
+    outcome: Outcome,
+    waits: u32,
+}
+
+impl Landed {
+    /// What to do now. Takes what `begin` was given, at the present time.
+    pub fn turn(self, key: &Key<'_>, request: &HeaderMap, now: Timestamp) -> Turn {
+        let company = match self.outcome {
+            Outcome::Stored(stored) => match stored.refusal(request, &RequestDirectives::parse(request), now) {
+                None => return Turn::Hit(stored),
+                // Its variant has a flight of its own, now that it is known what the resource varies on.
+                Some(Refusal::OtherVariant) => Company::Any { waits: self.waits + 1 },
+                Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
+            },
+            Outcome::Abandoned => Company::Any { waits: self.waits + 1 },
+            // All at the same time, not one behind the other.
+            Outcome::Passed => Company::None,
+        };
+        start(&self.cache, key, &self.method, request, now, company)
+    }
+}
+
+/// Whether a request may share the answer of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    Any {
+        /// How often the request has waited already.
+        waits: u32,
+    },
+    None,
+}
+
+/// Gives a request that needs an upstream answer its turn.
+pub(crate) fn start(
+    cache: &Cache,
+    key: &Key<'_>,
+    method: &Method,
+    request: &HeaderMap,
+    now: Timestamp,
+    company: Company,
+) -> Turn {
+    let hash = cache.hash(key);
+    let selection = cache.selection(key, request);
+    let mut locked = cache.flights().lock(hash);
+    // Between the caller's lookup and this lock a leader may have stored an answer and left.
+    if let Some(stored) = cache.usable(key, method, request, now) {
+        return Turn::Hit(stored);
+    }
+    let landing = |epoch, flight| Landing {
+        cache: cache.clone(),
+        hash,
+        key: key.to_stored(),
+        epoch,
+        flight,
+    };
+    let waits = match company {
+        Company::Any { waits } if waits < MAX_WAITS => waits,
+        Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),
+    };
+    match locked.join(key.to_stored(), selection) {
+        Joined::Follower(flight) => Turn::Follower(Wait {
+            cache: cache.clone(),
+            method: method.clone(),
+            flight,
+            waits,
+        }),
+        Joined::Leader(flight_key, flight) => Turn::lead(landing(flight.epoch, Some((flight_key, flight))), method),
+    }
+}

@@ -1,0 +1,99 @@
+//! The primary cache key (RFC 9111 §2): the target URI. GET and HEAD share it; no other method is stored.
+
+use std::hash::{Hash, Hasher};
+
+use quick_cache::Equivalent;
+
+/// The target URI of a request, borrowed, so that looking it up allocates nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key<'a> {
+    /// `http` or `https`, lower case.
+    pub scheme: &'a str,
+    /// Host and port, lower case, without the scheme's default port.
+    pub authority: &'a str,
+    /// Path and query exactly as received.
+    pub target: &'a str,
+}
+
+impl Key<'_> {
+    pub(crate) fn to_stored(self) -> StoredKey {
+        let mut text = String::with_capacity(self.scheme.len() + self.authority.len() + self.target.len());
+        text.push_str(self.scheme);
+        text.push_str(self.authority);
+        let target_at = text.len();
+        text.push_str(self.target);
+        StoredKey {
+            text: text.into_boxed_str(),
+            authority_at: self.scheme.len(),
+            target_at,
+        }
+    }
+}
+
+/// Invariant: hashes like the stored key that it is equivalent to.
+impl Hash for Key<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.scheme.hash(state);
+        self.authority.hash(state);
+        self.target.hash(state);
+    }
+}
+
+impl Equivalent<StoredKey> for Key<'_> {
+    fn equivalent(&self, key: &StoredKey) -> bool {
+        *self == key.as_key()
+    }
+}
+
+/// A key that owns its text, in one piece.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredKey {
+    text: Box<str>,
+    authority_at: usize,
+    target_at: usize,
+}
+
+impl StoredKey {
+    pub(crate) fn as_key(&self) -> Key<'_> {
+        let part = |from, to| self.text.get(from..to).unwrap_or_default();
+        Key {
+            scheme: part(0, self.authority_at),
+            authority: part(self.authority_at, self.target_at),
+            target: part(self.target_at, self.text.len()),
+        }
+    }
+
+    /// Bytes of text held.
+    pub(crate) fn weight(&self) -> usize {
+        self.text.len()
+    }
+}
+
+impl Hash for StoredKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_key().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher, RandomState};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn borrowed_and_stored_keys_agree(a in "[ab/:é]{0,4}", b in "[ab/:é]{0,4}", c in "[ab/:é]{0,4}") {
+            let key = Key { scheme: &a, authority: &b, target: &c };
+            let stored = key.to_stored();
+            let hasher = RandomState::new();
+            prop_assert_eq!(stored.as_key(), key);
+            prop_assert_eq!(hasher.hash_one(key), hasher.hash_one(&stored));
+            prop_assert!(key.equivalent(&stored));
+            let moved = Key { scheme: &b, authority: &a, target: &c };
+            prop_assert_eq!(moved.equivalent(&stored), moved == key);
+        }
+    }
+}

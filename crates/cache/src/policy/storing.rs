@@ -1,0 +1,234 @@
+//! Whether a response may be stored (RFC 9111 §3).
+
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, COOKIE, LAST_MODIFIED, SET_COOKIE, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, StatusCode};
+
+use super::RequestDirectives;
+use super::directives::{ResponseDirectives, Seconds};
+use super::fields::{self, Length};
+use super::freshness::{Freshness, Source};
+use super::time::Timing;
+use super::validate::ENTITY_TAG;
+use super::vary::Vary;
+
+/// What a route adds to the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RouteRules {
+    /// The freshness lifetime of responses that do not give one, none by default.
+    ///
+    /// It applies to statuses that are heuristically cacheable and not server errors (200, 203, 204, 300, 301, 308, 404,
+    /// 410), and never between requests with `Cookie` or `Authorization`: a service that says nothing about caching has
+    /// not said either that its answer is for everybody.
+    pub default_ttl: Option<Duration>,
+}
+
+/// Why an answer was not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("not stored: {}", self.as_str())]
+pub enum Unstored {
+    /// Not the answer to a GET.
+    Method,
+    /// The request had a body, which the cache key does not cover.
+    RequestBody,
+    /// Informational, 206 or 304.
+    Status,
+    /// The request says `no-store`.
+    RequestNoStore,
+    /// The response says `no-store`.
+    NoStore,
+    /// The response says `private`.
+    Private,
+    /// The request has `Authorization` and the response does not say that it may be shared.
+    Authorization,
+    /// The response sets a cookie.
+    SetCookie,
+    /// `Vary: *`
+    VaryAny,
+    /// `Vary: Cookie`
+    VaryCookie,
+    /// More than [`super::MAX_VARY_FIELDS`] fields in `Vary`.
+    VaryTooLong,
+    /// `Cache-Control`, `Vary` or `Content-Length` cannot be understood.
+    Malformed,
+    /// Neither the response nor the route gives a freshness lifetime.
+    NoFreshness,
+    /// Only the route gives a freshness lifetime, and the request has `Cookie` or `Authorization`.
+    Credentials,
+    /// Stale on arrival and without a validator, so of no use.
+    Stale,
+    /// Larger than `max_object_bytes`.
+    TooLarge,
+    /// Too many answers are being recorded at the same time.
+    Busy,
+    /// The body ended early, or has not the length that was announced.
+    Incomplete,
+    /// The target was changed by an unsafe request while the response was on its way.
+    Invalidated,
+    /// The stored response was replaced or evicted while it was being validated.
+    Superseded,
+}
+
+impl Unstored {
+    /// A token for `Cache-Status`'s `detail` and for metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::RequestBody => "request-body",
+            Self::Status => "status",
+            Self::RequestNoStore => "request-no-store",
+            Self::NoStore => "no-store",
+            Self::Private => "private",
+            Self::Authorization => "authorization",
+            Self::SetCookie => "set-cookie",
+            Self::VaryAny => "vary-any",
+            Self::VaryCookie => "vary-cookie",
+            Self::VaryTooLong => "vary-too-long",
+            Self::Malformed => "malformed",
+            Self::NoFreshness => "no-freshness",
+            Self::Credentials => "credentials",
+            Self::Stale => "stale-on-arrival",
+            Self::TooLarge => "too-large",
+            Self::Busy => "busy",
+            Self::Incomplete => "incomplete",
+            Self::Invalidated => "invalidated",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
+/// What was learned about a response that may be stored, once, so that no later request parses it again.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) freshness: Freshness,
+    pub(crate) vary: Vary,
+    /// The announced length of the body.
+    pub(crate) length: Option<u64>,
+}
+
+/// A request and its response, as far as storing is concerned.
+pub(crate) struct Candidate<'a> {
+    pub(crate) method: &'a Method,
+    /// As received from the client.
+    pub(crate) request: &'a HeaderMap,
+    pub(crate) status: StatusCode,
+    /// As received from the service.
+    pub(crate) response: &'a HeaderMap,
+    pub(crate) timing: Timing,
+    pub(crate) rules: RouteRules,
+}
+
+impl Candidate<'_> {
+    /// Whether the response may be stored, before its body is known.
+    pub(crate) fn plan(&self) -> Result<Plan, Unstored> {
+        self.request_allows()?;
+        let directives = ResponseDirectives::parse(self.response);
+        self.response_allows(&directives)?;
+        let vary = Vary::capture(self.response, self.request)?;
+        let length = match fields::content_length(self.response) {
+            Length::Unknown => None,
+            Length::Known(length) => Some(length),
+            Length::Invalid => return Err(Unstored::Malformed),
+        };
+        let freshness = self.freshness(&directives)?;
+        Ok(Plan {
+            freshness,
+            vary,
+            length,
+        })
+    }
+
+    fn request_allows(&self) -> Result<(), Unstored> {
+        // RFC 9111 §3: the request method is understood by the cache; only GET is.
+        if self.method != Method::GET {
+            return Err(Unstored::Method);
+        }
+        if has_body(self.request) {
+            return Err(Unstored::RequestBody);
+        }
+        // RFC 9111 §5.2.1.5: no part of this request or of any response to it.
+        if RequestDirectives::parse(self.request).no_store {
+            return Err(Unstored::RequestNoStore);
+        }
+        Ok(())
+    }
+
+    fn response_allows(&self, directives: &ResponseDirectives) -> Result<(), Unstored> {
+        // RFC 9111 §3: a final status; 206 and 304 only by caches that understand them: ranges are not stored, and 304
+        // goes to `freshen`.
+        if self.status.is_informational() || matches!(self.status.as_u16(), 206 | 304) {
+            return Err(Unstored::Status);
+        }
+        // Stricter than RFC 9111 §7.3 asks: a response with Set-Cookie was made for one user.
+        if self.response.contains_key(SET_COOKIE) {
+            return Err(Unstored::SetCookie);
+        }
+        if directives.malformed {
+            return Err(Unstored::Malformed);
+        }
+        // RFC 9111 §5.2.2.3: must-understand overrides no-store where the status is understood, and forbids storing
+        // where it is not.
+        let understood = is_understood(self.status);
+        if directives.must_understand && !understood {
+            return Err(Unstored::Status);
+        }
+        if directives.no_store && !directives.must_understand {
+            return Err(Unstored::NoStore);
+        }
+        // RFC 9111 §5.2.2.7: a shared cache must not store it.
+        if directives.private {
+            return Err(Unstored::Private);
+        }
+        // RFC 9111 §3.5: only with must-revalidate, public or s-maxage.
+        let shareable =
+            directives.must_revalidate || directives.public || matches!(directives.s_maxage, Seconds::Valid(_));
+        if self.request.contains_key(AUTHORIZATION) && !shareable {
+            return Err(Unstored::Authorization);
+        }
+        Ok(())
+    }
+
+    fn freshness(&self, directives: &ResponseDirectives) -> Result<Freshness, Unstored> {
+        let default_ttl = self.rules.default_ttl.filter(|_| takes_default(self.status));
+        let freshness =
+            Freshness::of(self.response, directives, self.timing, default_ttl).ok_or(Unstored::NoFreshness)?;
+        if freshness.source == Source::Route && has_credentials(self.request) {
+            return Err(Unstored::Credentials);
+        }
+        // Stored but never reusable is worth it only if validation can spare the body.
+        let validator = self.response.contains_key(ENTITY_TAG) || self.response.contains_key(LAST_MODIFIED);
+        if !freshness.is_reusable(self.timing.received) && !validator {
+            return Err(Unstored::Stale);
+        }
+        Ok(freshness)
+    }
+}
+
+/// The request carries something that tells one user from another.
+pub(crate) fn has_credentials(request: &HeaderMap) -> bool {
+    request.contains_key(COOKIE) || request.contains_key(AUTHORIZATION)
+}
+
+/// The request has content (RFC 9110 §6.4, RFC 9112 §6.3).
+pub(crate) fn has_body(request: &HeaderMap) -> bool {
+    request.contains_key(TRANSFER_ENCODING)
+        || request
+            .get(http::header::CONTENT_LENGTH)
+            .is_some_and(|length| length.as_bytes() != b"0")
+}
+
+/// Statuses whose caching this crate conforms to (RFC 9111 §5.2.2.3): those of RFC 9110 §15 that need no more than the
+/// general rules.
+fn is_understood(status: StatusCode) -> bool {
+    matches!(status.as_u16(),
+        200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
+}
+
+/// The heuristically cacheable statuses of RFC 9110 §15.1 without those that report a failing request or service.
+fn takes_default(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 410)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! `Vary`: which request a stored response belongs to (RFC 9111 §4.1).
+
+use std::hash::{Hash, Hasher};
+
+use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, VARY};
+use http::{HeaderMap, HeaderName};
+
+use super::fields;
+use super::storing::Unstored;
+
+/// A response that varies on more fields than this is not stored.
+pub const MAX_VARY_FIELDS: usize = 16;
+
+/// The fields a response varies on and the values they had in the request it was made for.
+///
+/// Invariant: sorted by name, each name once, so that equal selections compare equal.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Vary {
+    fields: Box<[Selecting]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Selecting {
+    name: HeaderName,
+    /// The normalised value; `None` if the request had no such field.
+    value: Option<Box<[u8]>>,
+}
+
+impl Vary {
+    /// Reads `Vary` of `response` and what it selects in `request`.
+    pub(crate) fn capture(response: &HeaderMap, request: &HeaderMap) -> Result<Self, Unstored> {
+        let mut fields: Vec<Selecting> = Vec::new();
+        for member in fields::members(response, &VARY) {
+            // RFC 9111 §4.1: a stored response with "*" among its members always fails to match.
+            if member == b"*" {
+                return Err(Unstored::VaryAny);
+            }
+            let Ok(name) = HeaderName::from_bytes(member) else {
+                return Err(Unstored::Malformed);
+            };
+            // Stricter than the RFC: a store of one response per cookie is never useful and always a risk.
+            if name == COOKIE {
+                return Err(Unstored::VaryCookie);
+            }
+            if fields.iter().any(|field| field.name == name) {
+                continue;
+            }
+            if fields.len() == MAX_VARY_FIELDS {
+                return Err(Unstored::VaryTooLong);
+            }
+            let value = request
+                .contains_key(&name)
+                .then(|| normalised(request, &name).collect());
+            fields.push(Selecting { name, value });
+        }
+        fields.sort_unstable_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+        Ok(Self {
+            fields: fields.into_boxed_slice(),
+        })
+    }
+
+    /// Whether the selecting fields of `request` have the values they had when the response was stored.
+    pub(crate) fn matches(&self, request: &HeaderMap) -> bool {
+        self.fields.iter().all(|field| match &field.value {
+            // RFC 9111 §4.1: a field that was absent must be absent.
+            None => !request.contains_key(&field.name),
+            Some(value) => {
+                request.contains_key(&field.name) && normalised(request, &field.name).eq(value.iter().copied())
+            }
+        })
+    }
+
+    /// Selects what both select. The body of an updated response (§4.3.4) stays tied to the requests it was made for, even if
+    /// the update names fewer fields.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let mut fields = self.fields.to_vec();
+        fields.extend(
+            other
+                .fields
+                .iter()
+                .filter(|new| self.fields.iter().all(|old| old.name != new.name))
+                .cloned(),
+        );
+        fields.sort_unstable_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+        Self {
+            fields: fields.into_boxed_slice(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Feeds what this `Vary` selects in `request` to a hasher, so that requests which select the same collapse.
+    pub(crate) fn hash_selection(&self, request: &HeaderMap, state: &mut impl Hasher) {
+        for field in &self.fields {
+            field.name.hash(state);
+            request.contains_key(&field.name).hash(state);
+            normalised(request, &field.name).for_each(|byte| state.write_u8(byte));
+        }
+    }
+
+    /// Bytes held, for the store's budget.
+    pub(crate) fn weight(&self) -> usize {
+        let one = |field: &Selecting| field.name.as_str().len() + field.value.as_deref().map_or(0, <[u8]>::len);
+        self.fields
+            .iter()
+            .map(|field| size_of::<Selecting>() + one(field))
+            .sum()
+    }
+}
+
+/// RFC 9111 §4.1: values match if one can be turned into the other by adding or removing whitespace where the field's
+/// syntax allows it, by combining lines, and by folding the case of fields that are case-insensitive.
+///
+/// Whitespace is dropped around commas only and never inside quotes, so values that differ otherwise stay different.
+fn normalised<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = u8> + 'a {
+    let folds = [&ACCEPT, &ACCEPT_CHARSET, &ACCEPT_ENCODING, &ACCEPT_LANGUAGE].contains(&name);
+    let lines = request.get_all(name).iter().map(|line| line.as_bytes());
+    lines.enumerate().flat_map(move |(index, line)| {
+        let separator = (index > 0).then_some(b',');
+        separator
+            .into_iter()
+            .chain(Trimmed {
+                rest: line.trim_ascii(),
+                quoted: false,
+                escaped: false,
+            })
+            .map(move |byte| if folds { byte.to_ascii_lowercase() } else { byte })
+    })
+}
+
+/// The bytes of a line without the whitespace beside its commas.
+struct Trimmed<'a> {
+    rest: &'a [u8],
+    quoted: bool,
+    escaped: bool,
+}
+
+impl Iterator for Trimmed<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        if self.quoted {
+            self.quoted = byte != b'"' || self.escaped;
+            self.escaped = byte == b'\\' && !self.escaped;
+            return Some(byte);
+        }
+        match byte {
+            b'"' => self.quoted = true,
+            b',' => self.rest = self.rest.trim_ascii_start(),
+            b' ' | b'\t' if self.comma_follows() => return self.next_comma(),
+            _ => {}
+        }
+        Some(byte)
+    }
+}
+
+impl Trimmed<'_> {
+    fn comma_follows(&self) -> bool {
+        // Longer runs are left as they are: that keeps this linear, and equal values still compare equal.
+        const MAX_RUN: usize = 16;
+        let run = self
+            .rest
+            .iter()
+            .take(MAX_RUN)
+            .take_while(|byte| matches!(byte, b' ' | b'\t'))
+            .count();
+        self.rest.get(run) == Some(&b',')
+    }
+
+    fn next_comma(&mut self) -> Option<u8> {
+        self.rest = self.rest.trim_ascii_start();
+        self.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn request(fields: &[(&'static str, &str)]) -> HeaderMap {
+        fields
+            .iter()
+            .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_str(v).unwrap()))
+            .collect()
+    }
+
+    fn vary(value: &'static str, for_request: &HeaderMap) -> Result<Vary, Unstored> {
+        Vary::capture(&request(&[("vary", value)]), for_request)
+    }
+
+    #[track_caller]
+    fn check(value: &'static str, stored: &[(&'static str, &str)], asked: &[(&'static str, &str)], expected: bool) {
+        let vary = vary(value, &request(stored)).unwrap();
+        assert_eq!(
+            vary.matches(&request(asked)),
+            expected,
+            "{value}: {stored:?} against {asked:?}"
+        );
+    }
+
+    #[test]
+    fn matching() {
+        check("", &[], &[("accept", "x")], true);
+        check("x-a", &[("x-a", "1")], &[("x-a", "1"), ("x-b", "2")], true);
+        check("x-a", &[("x-a", "1")], &[("x-a", "2")], false);
+        check("x-a", &[("x-a", "a")], &[("x-a", "A")], false);
+        check("x-a", &[], &[], true);
+        check("x-a", &[], &[("x-a", "")], false);
+        check("x-a", &[("x-a", "")], &[], false);
+        check(
+            "X-A, x-b",
+            &[("x-a", "1"), ("x-b", "2")],
+            &[("x-b", "2"), ("x-a", "1")],
+            true,
+        );
+        check("x-a, x-b", &[("x-a", "1"), ("x-b", "2")], &[("x-a", "1")], false);
+    }
+
+    #[test]
+    fn normalisation() {
+        check("x-a", &[("x-a", "1, 2")], &[("x-a", "1"), ("x-a", "2")], true);
+        check("x-a", &[("x-a", "1 ,\t2")], &[("x-a", "1,2")], true);
+        check("x-a", &[("x-a", "1 2")], &[("x-a", "12")], false);
+        check("x-a", &[("x-a", "1,2")], &[("x-a", "2,1")], false);
+        check("x-a", &[("x-a", "\"1, 2\"")], &[("x-a", "\"1,2\"")], false);
+        check("x-a", &[("x-a", "\"a\\\"b, c\"")], &[("x-a", "\"a\\\"b,c\"")], false);
+        check(
+            "accept-language",
+            &[("accept-language", "en-GB, de")],
+            &[("accept-language", "EN-gb,DE")],
+            true,
+        );
+    }
+
+    #[test]
+    fn refused() {
+        let none = HeaderMap::new();
+        assert_eq!(vary("*", &none), Err(Unstored::VaryAny));
+        assert_eq!(vary("x-a, *", &none), Err(Unstored::VaryAny));
+        assert_eq!(vary("Cookie", &none), Err(Unstored::VaryCookie));
+        assert_eq!(vary("x a", &none), Err(Unstored::Malformed));
+        let names: Vec<String> = (0..=MAX_VARY_FIELDS).map(|n| format!("x-{n}")).collect();
+        let response = request(&[("vary", &names.join(","))]);
+        assert_eq!(Vary::capture(&response, &none), Err(Unstored::VaryTooLong));
+        let response = request(&[("vary", &names.get(1..).unwrap().join(","))]);
+        assert!(Vary::capture(&response, &none).is_ok());
+    }
+
+    #[test]
+    fn order_and_repetition_of_names_do_not_matter() {
+        let asked = request(&[("x-a", "1")]);
+        assert_eq!(vary("x-b, X-A, x-a", &asked), vary("x-a, x-b", &asked));
+    }
+
+    #[test]
+    fn both_selections() {
+        let asked = request(&[("x-a", "1"), ("x-b", "2")]);
+        let both = vary("x-b", &asked).unwrap().and(&vary("x-a, x-b", &asked).unwrap());
+        assert_eq!(Ok(both), vary("x-a, x-b", &asked));
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_matches_itself_and_others_only_if_equal_without_whitespace(
+            a in "[ab,\" \\\\]{0,12}", b in "[ab,\" \\\\]{0,12}",
+        ) {
+            let (first, second) = (request(&[("x-a", &a)]), request(&[("x-a", &b)]));
+            let vary = vary("x-a", &first).unwrap();
+            prop_assert!(vary.matches(&first));
+            let bare = |text: &str| text.replace(' ', "");
+            if vary.matches(&second) {
+                prop_assert_eq!(bare(&a), bare(&b));
+            }
+        }
+    }
+}

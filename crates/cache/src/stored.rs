@@ -1,0 +1,256 @@
+//! A stored response: what was kept, and the answers that are made from it.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+
+use crate::policy::freshness::{Freshness, Source};
+use crate::policy::storing::{Plan, has_credentials};
+use crate::policy::validate::Validators;
+use crate::policy::vary::Vary;
+use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
+use crate::status::CacheStatus;
+
+/// Fixed memory of one stored response: this structure, its allocations' headers, and the prepared map.
+const OVERHEAD_BYTES: usize = 768;
+/// Memory of one field besides its name and value: entries in two maps (the stored and the prepared one).
+const FIELD_OVERHEAD_BYTES: usize = 256;
+
+/// A stored response. Immutable: validation makes a new one that replaces it.
+#[derive(Debug)]
+pub struct Stored {
+    status: StatusCode,
+    /// Without `Age`; with `Date`, and with `Content-Length` where the status allows one.
+    headers: HeaderMap,
+    body: Bytes,
+    freshness: Freshness,
+    vary: Vary,
+    validators: Validators,
+    weight: usize,
+    /// The fields as they are sent, for one second of age: nearly every hit is then one clone of this map.
+    prepared: ArcSwapOption<Prepared>,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    age_s: u64,
+    headers: HeaderMap,
+}
+
+/// Why a stored response does not answer a request, for the choice among the responses of one resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Made for other values of the fields in `Vary`.
+    OtherVariant,
+    /// Must be validated first.
+    Validate(Forward),
+    /// Not for this request at all.
+    NotFor(Forward),
+}
+
+impl Stored {
+    /// Keeps a response whose body is complete. `kept` comes from [`fields::to_store`], `body` has its exact size.
+    pub(crate) fn new(status: StatusCode, mut kept: HeaderMap, body: Bytes, plan: Plan, timing: Timing) -> Self {
+        ensure_date(&mut kept, timing.received);
+        // RFC 9110 §8.6: no Content-Length with 204. Elsewhere it replaces the framing that was not stored.
+        if status == StatusCode::NO_CONTENT {
+            kept.remove(CONTENT_LENGTH);
+        } else if !kept.contains_key(CONTENT_LENGTH) {
+            kept.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        }
+        Self::assemble(status, kept, body, plan.freshness, plan.vary)
+    }
+
+    fn assemble(status: StatusCode, headers: HeaderMap, body: Bytes, freshness: Freshness, vary: Vary) -> Self {
+        let one = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + FIELD_OVERHEAD_BYTES;
+        let weight = OVERHEAD_BYTES + body.len() + vary.weight() + headers.iter().map(one).sum::<usize>();
+        let validators = Validators::of(&headers);
+        Self {
+            status,
+            headers,
+            body,
+            freshness,
+            vary,
+            validators,
+            weight,
+            prepared: ArcSwapOption::empty(),
+        }
+    }
+
+    /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
+    ///
+    /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), and has no body for HEAD.
+    pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<Bytes> {
+        let age_s = self.freshness.age_s(now);
+        let prepared = self.prepared.load();
+        let headers = match &*prepared {
+            Some(prepared) if prepared.age_s == age_s => prepared.headers.clone(),
+            _ => self.prepare(age_s),
+        };
+        drop(prepared);
+        self.finish(headers, method, request)
+    }
+
+    /// The same with another `Cache-Status`, for answers that were validated or shared (collapsed).
+    pub fn answer_as(
+        &self,
+        status: CacheStatus,
+        method: &Method,
+        request: &HeaderMap,
+        now: Timestamp,
+    ) -> Response<Bytes> {
+        let headers = self.headers_at(self.freshness.age_s(now), status);
+        self.finish(headers, method, request)
+    }
+
+    /// Whether this response may answer the request without validation.
+    pub fn serves(&self, request: &HeaderMap, now: Timestamp) -> bool {
+        self.refusal(request, &RequestDirectives::parse(request), now).is_none()
+    }
+
+    /// Makes an upstream request conditional on this response (RFC 9111 §4.3.1): the client's `If-None-Match` and
+    /// `If-Modified-Since` give way to the stored validators.
+    pub fn make_conditional(&self, request: &mut HeaderMap) {
+        self.validators.apply(request);
+    }
+
+    /// The remaining freshness lifetime in seconds, negative when stale.
+    pub fn ttl_s(&self, now: Timestamp) -> i64 {
+        self.freshness.ttl_s(self.freshness.age_s(now))
+    }
+
+    /// The stored status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The stored body.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Bytes of memory this response counts for.
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
+
+    pub(crate) fn vary(&self) -> &Vary {
+        &self.vary
+    }
+
+    pub(crate) fn validators(&self) -> &Validators {
+        &self.validators
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// Reusable right now by a request without wishes, so worth waiting for.
+    pub(crate) fn is_reusable(&self, now: Timestamp) -> bool {
+        self.freshness.is_reusable(now)
+    }
+
+    pub(crate) fn refusal(
+        &self,
+        request: &HeaderMap,
+        directives: &RequestDirectives,
+        now: Timestamp,
+    ) -> Option<Refusal> {
+        if !self.vary.matches(request) {
+            return Some(Refusal::OtherVariant);
+        }
+        if self.freshness.source == Source::Route && has_credentials(request) {
+            return Some(Refusal::NotFor(Forward::Credentials));
+        }
+        reuse::refusal(&self.freshness, directives, now).map(Refusal::Validate)
+    }
+
+    /// What this response becomes when `fresh`, the fields of a 304 or of an answer to HEAD, update it (RFC 9111 §3.2).
+    pub(crate) fn merged_headers(&self, fresh: &HeaderMap, timing: Timing) -> HeaderMap {
+        let mut merged = fields::updated(&self.headers, fresh);
+        // The stored Date is that of the old exchange: an update without one happened on receipt.
+        if !fresh.contains_key(DATE) {
+            merged.insert(DATE, timing.received.http_date());
+        }
+        ensure_date(&mut merged, timing.received);
+        merged
+    }
+
+    /// This response with updated fields; the body and what it was selected by stay.
+    pub(crate) fn with_headers(&self, headers: HeaderMap, freshness: Freshness, vary: Vary) -> Self {
+        Self::assemble(self.status, headers, self.body.clone(), freshness, vary)
+    }
+
+    fn headers_at(&self, age_s: u64, status: CacheStatus) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        // RFC 9111 §5.1: a response from a store has an Age.
+        headers.insert(AGE, HeaderValue::from(age_s));
+        status.append_to(&mut headers);
+        headers
+    }
+
+    #[cold]
+    fn prepare(&self, age_s: u64) -> HeaderMap {
+        let headers = self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s)));
+        self.prepared.store(Some(Arc::new(Prepared {
+            age_s,
+            headers: headers.clone(),
+        })));
+        headers
+    }
+
+    fn finish(&self, headers: HeaderMap, method: &Method, request: &HeaderMap) -> Response<Bytes> {
+        // RFC 9110 §13.2.1: conditions are ignored where the answer without them would not be 2xx.
+        if self.status.is_success() && self.validators.not_modified(request) {
+            return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), Bytes::new());
+        }
+        // RFC 9110 §9.3.2: HEAD has the fields of GET, Content-Length included, and no content.
+        let body = if method == Method::HEAD {
+            Bytes::new()
+        } else {
+            self.body.clone()
+        };
+        respond(self.status, headers, body)
+    }
+}
+
+fn respond(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// RFC 9110 §15.4.5: the fields a 304 must have, and those that tell how caching went.
+fn for_not_modified(headers: &HeaderMap) -> HeaderMap {
+    const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+    let kept = [
+        &CACHE_CONTROL,
+        &CONTENT_LOCATION,
+        &DATE,
+        &ETAG,
+        &EXPIRES,
+        &VARY,
+        &LAST_MODIFIED,
+        &AGE,
+        &CACHE_STATUS,
+    ];
+    let mut answer = HeaderMap::with_capacity(kept.len());
+    for name in kept {
+        for value in headers.get_all(name) {
+            answer.append(name.clone(), value.clone());
+        }
+    }
+    answer
+}
+
+/// RFC 9110 §6.6.1: a recipient with a clock gives a response without a valid Date one before it caches it.
+fn ensure_date(headers: &mut HeaderMap, received: Timestamp) {
+    if headers.get(DATE).and_then(Timestamp::from_http_date).is_none() {
+        headers.insert(DATE, received.http_date());
+    }
+}

@@ -1,0 +1,16 @@
+//! The cache as the gateway uses it, with the service played by the test.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy.toml allows them in test functions; here they are in what test functions share"
+)]
+
+mod collapse;
+mod invalidation;
+mod memory;
+mod serving;
+mod support;
+mod two_users;
+mod validation;
