@@ -1,0 +1,44 @@
+//! The configuration file, `pilotlight.toml`.
+//!
+//! Owns the file's keys, their defaults and limits, and the report of everything that is wrong with a file: each mistake
+//! with its place, the reason and what to write instead, all of them in one go. Refuses to know how the values are used.
+//!
+//! ```text
+//! text ──toml──▶ tree with spans ──section, value──▶ Config ──relations──▶ Config
+//!   │                 │                               │                      │
+//!   └─ syntax         └─ unknown keys, types          └─ values, ranges      └─ duplicates, unknown or unused services
+//! ```
+//!
+//! [`parse`] is pure: it looks at the text only. [`load`] reads the file and then looks at the machine too (executables,
+//! folders, ports; see [`environment`]).
+//!
+//! Invariant: a [`Config`] given out by `parse` or `load` has no error in its report; every number in it is within the
+//! limits of [`schema`], every path in it is joined to the folder of the file.
+
+mod address;
+pub mod commands;
+mod diagnostic;
+pub mod environment;
+mod listeners;
+mod load;
+mod model;
+mod pattern;
+mod relations;
+mod render;
+mod root;
+mod route;
+pub mod schema;
+mod section;
+mod service;
+mod syntax;
+mod value;
+mod words;
+
+pub use diagnostic::{Code, Diagnostic, Report, Severity, Span};
+pub use listeners::Ports;
+pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse};
+pub use model::{
+    CacheLimits, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed, PathMatch, Route,
+    RouteCache, Service, ServiceKind, Transport, Upstream, Workers,
+};
+pub use render::Style;

@@ -1,0 +1,306 @@
+//! Addresses to listen on, and addresses of services that somebody else starts. Pure: no name is looked up.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use super::model::{ListenerAddress, Upstream, joined};
+use super::pattern::host_name;
+use super::render::shown;
+use super::schema::MAX_SOCKET_PATH;
+use super::value::Rejected;
+
+/// Reads an address to listen on: `IP:PORT`, `[IPv6]:PORT`, `localhost:PORT` or `unix:PATH`.
+pub(super) fn listener(text: &str, folder: &Path) -> Result<ListenerAddress, Rejected> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return socket_path(path, folder).map(ListenerAddress::Unix);
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(ListenerAddress::Tcp(address));
+    }
+    Err(match text.rsplit_once(':') {
+        Some(("localhost", port)) => return Ok(ListenerAddress::Tcp((Ipv4Addr::LOCALHOST, parse_port(port)?).into())),
+        Some(("" | "*", port)) => Rejected::help(
+            format!("{} does not say on which address", shown(text)),
+            format!(
+                "write \"127.0.0.1:{port}\" for this machine only, or \"0.0.0.0:{port}\" for everybody who can reach it"
+            ),
+        ),
+        _ if text.contains("://") => Rejected::help(
+            format!("{} is a URL, not an address", shown(text)),
+            "write the IP address and the port alone, for example \"127.0.0.1:8080\"",
+        ),
+        _ if text.parse::<u16>().is_ok() => Rejected::help(
+            format!("{} is a port without an address", shown(text)),
+            format!("write \"127.0.0.1:{text}\""),
+        ),
+        _ if text.parse::<IpAddr>().is_ok() => {
+            let address = if text.contains(':') {
+                format!("[{text}]")
+            } else {
+                text.to_owned()
+            };
+            Rejected::help(
+                format!("{} has no port", shown(text)),
+                format!("write \"{address}:8080\""),
+            )
+        }
+        Some((host, port)) if is_ip(host) => parse_port(port).err().unwrap_or_else(|| malformed(text)),
+        Some((host, _)) if host_name(host).is_ok() && host.contains(|c: char| c.is_ascii_alphabetic()) => {
+            Rejected::help(
+                format!(
+                    "{} has a host name; only an IP address of this machine can be listened on",
+                    shown(text)
+                ),
+                "write \"127.0.0.1:8080\", \"[::1]:8080\" or \"unix:pilotlight.sock\"",
+            )
+        }
+        _ if text.starts_with('/') || text.starts_with("./") => Rejected::help(
+            format!("{} is a path", shown(text)),
+            format!("for a Unix socket write \"unix:{text}\""),
+        ),
+        _ => malformed(text),
+    })
+}
+
+/// Reads the address of a service that somebody else starts: `http://HOST[:PORT]` or `unix:PATH`.
+pub(super) fn upstream(text: &str, folder: &Path) -> Result<Upstream, Rejected> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let path = path
+            .strip_prefix("//")
+            .filter(|path| path.starts_with('/'))
+            .unwrap_or(path);
+        return socket_path(path, folder).map(Upstream::Unix);
+    }
+    let Some(rest) = strip_scheme(text, "http://") else {
+        return Err(unknown_scheme(text));
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if !matches!(path, "" | "/") {
+        return Err(Rejected::help(
+            format!("{} has more than a host and a port", shown(text)),
+            format!(
+                "write \"http://{authority}\"; the request's own path is sent, and `strip_prefix` in the route shortens it"
+            ),
+        ));
+    }
+    if authority.contains('@') {
+        return Err(Rejected::help(
+            format!("{} carries a user name", shown("http://…@…")),
+            "take it away; a service's credentials do not belong here",
+        ));
+    }
+    let (host, port) = host_and_port(authority)?;
+    if port == 0 {
+        return Err(Rejected::help(
+            format!("{} has port 0", shown(text)),
+            "write the port that the service listens on",
+        ));
+    }
+    Ok(Upstream::Tcp { host, port })
+}
+
+fn host_and_port(authority: &str) -> Result<(String, u16), Rejected> {
+    const DEFAULT_PORT: u16 = 80;
+    if let Some(rest) = authority.strip_prefix('[') {
+        let Some((address, after)) = rest.split_once(']') else {
+            return Err(Rejected::help(
+                format!("{} has no `]`", shown(authority)),
+                "write \"http://[::1]:9000\"",
+            ));
+        };
+        let Ok(address) = address.parse::<Ipv6Addr>() else {
+            return Err(Rejected::help(
+                format!("{} is not an IPv6 address", shown(address)),
+                "write \"http://[::1]:9000\"",
+            ));
+        };
+        let port = match after.strip_prefix(':') {
+            Some(port) => parse_port(port)?,
+            None if after.is_empty() => DEFAULT_PORT,
+            None => {
+                return Err(Rejected::help(
+                    format!("{} follows the `]`", shown(after)),
+                    "write \"http://[::1]:9000\"",
+                ));
+            }
+        };
+        return Ok((address.to_string(), port));
+    }
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, parse_port(port)?),
+        None => (authority, DEFAULT_PORT),
+    };
+    host_name(host).map(|host| (host, port))
+}
+
+fn socket_path(path: &str, folder: &Path) -> Result<PathBuf, Rejected> {
+    const EXAMPLE: &str = "write \"unix:/run/app.sock\" or \"unix:app.sock\" (beside this file)";
+    if path.is_empty() || path.ends_with('/') {
+        return Err(Rejected::help("`unix:` needs the path of a socket", EXAMPLE));
+    }
+    if path.contains('\0') {
+        return Err(Rejected::help("the path of the socket has a zero byte in it", EXAMPLE));
+    }
+    let path = joined(folder, path);
+    let length = path.as_os_str().len();
+    if length > MAX_SOCKET_PATH {
+        return Err(Rejected::help(
+            format!(
+                "the socket's path has {length} bytes; the system takes at most {MAX_SOCKET_PATH}: {}",
+                path.display()
+            ),
+            "use a shorter path, for example below /run or /tmp",
+        ));
+    }
+    Ok(path)
+}
+
+fn parse_port(text: &str) -> Result<u16, Rejected> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(port) if digits => Ok(port),
+        _ if digits => Err(Rejected::help(
+            format!("{} is not a port", shown(text)),
+            "a port is a number up to 65535",
+        )),
+        _ => Err(Rejected::help(
+            format!("{} is not a port", shown(text)),
+            "write a number after the `:`, for example 8080",
+        )),
+    }
+}
+
+fn is_ip(host: &str) -> bool {
+    host.parse::<Ipv4Addr>().is_ok()
+        || host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .is_some_and(|host| host.parse::<Ipv6Addr>().is_ok())
+}
+
+/// The rest after a scheme, whose case has no meaning (RFC 3986 §3.1).
+fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
+    let (head, rest) = text.split_at_checked(scheme.len())?;
+    head.eq_ignore_ascii_case(scheme).then_some(rest)
+}
+
+fn unknown_scheme(text: &str) -> Rejected {
+    const EXAMPLE: &str = "write \"http://127.0.0.1:9000\" or \"unix:/run/app.sock\"";
+    match text.split_once("://") {
+        Some(("https", rest)) => Rejected::help(
+            format!(
+                "{} asks for TLS, which Pilotlight does not speak to services",
+                shown(text)
+            ),
+            format!("use \"http://{rest}\" if the service is on this machine"),
+        ),
+        Some((scheme, _)) => Rejected::help(
+            format!("{} is not a scheme that Pilotlight knows", shown(scheme)),
+            EXAMPLE,
+        ),
+        None if text.starts_with('/') => Rejected::help(
+            format!("{} is a path", shown(text)),
+            format!("for a Unix socket write \"unix:{text}\""),
+        ),
+        None if host_and_port(text).is_ok() => Rejected::help(
+            format!("{} has no scheme", shown(text)),
+            format!("write \"http://{text}\""),
+        ),
+        None => Rejected::help(format!("{} is not a URL", shown(text)), EXAMPLE),
+    }
+}
+
+fn malformed(text: &str) -> Rejected {
+    Rejected::help(
+        format!("{} is not an address", shown(text)),
+        "write \"127.0.0.1:8080\", \"[::1]:8080\" or \"unix:pilotlight.sock\"",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_listener(text: &str, expected: &str) {
+        let got = match listener(text, Path::new("/etc/p")) {
+            Ok(address) => address.to_string(),
+            Err(wrong) => format!("! {} ({})", wrong.reason, wrong.help.unwrap_or_default()),
+        };
+        assert!(got.contains(expected), "{text:?}: {got}");
+    }
+
+    #[track_caller]
+    fn check_upstream(text: &str, expected: &str) {
+        let got = match upstream(text, Path::new("/etc/p")) {
+            Ok(Upstream::Tcp { host, port }) => format!("{host} {port}"),
+            Ok(Upstream::Unix(path)) => format!("unix {}", path.display()),
+            Err(wrong) => format!("! {} ({})", wrong.reason, wrong.help.unwrap_or_default()),
+        };
+        assert!(got.contains(expected), "{text:?}: {got}");
+    }
+
+    #[test]
+    fn listeners() {
+        check_listener("127.0.0.1:8080", "127.0.0.1:8080");
+        check_listener("[::1]:80", "[::1]:80");
+        check_listener("localhost:0", "127.0.0.1:0");
+        check_listener("unix:/run/p.sock", "unix:/run/p.sock");
+        check_listener("unix:./p.sock", "unix:/etc/p/p.sock");
+        check_listener(":8080", "\"0.0.0.0:8080\" for everybody");
+        check_listener("8080", "write \"127.0.0.1:8080\"");
+        check_listener("::1", "write \"[::1]:8080\"");
+        check_listener("10.0.0.1", "write \"10.0.0.1:8080\"");
+        check_listener("127.0.0.1:99999", "up to 65535");
+        check_listener("127.0.0.1:http", "`http` is not a port");
+        check_listener("localhost:x", "`x` is not a port");
+        check_listener("localhost:+1", "`+1` is not a port");
+        check_listener("example.org:80", "only an IP address");
+        check_listener("http://127.0.0.1:80", "is a URL");
+        check_listener("/run/p.sock", "\"unix:/run/p.sock\"");
+        check_listener("unix:", "needs the path");
+        check_listener("", "is not an address");
+        check_listener(&format!("unix:/{}", "x".repeat(200)), "has 201 bytes");
+    }
+
+    #[test]
+    fn upstreams() {
+        check_upstream("http://127.0.0.1:9000", "127.0.0.1 9000");
+        check_upstream("HTTP://Example.ORG/", "example.org 80");
+        check_upstream("http://[::1]:9000", "::1 9000");
+        check_upstream("http://[::1]", "::1 80");
+        check_upstream("http://my_app:1", "my_app 1");
+        check_upstream("unix:/run/a.sock", "unix /run/a.sock");
+        check_upstream("unix:///run/a.sock", "unix /run/a.sock");
+        check_upstream("unix:a.sock", "unix /etc/p/a.sock");
+        check_upstream("http://127.0.0.1:9000/api", "write \"http://127.0.0.1:9000\"");
+        check_upstream("http://u:secret@h", "carries a user name");
+        check_upstream("http://h:0", "port 0");
+        check_upstream("http://", "is empty");
+        check_upstream("http://[::1", "has no `]`");
+        check_upstream("http://[x]", "not an IPv6 address");
+        check_upstream("http://[::1]x", "follows the `]`");
+        check_upstream("https://127.0.0.1:9000", "use \"http://127.0.0.1:9000\"");
+        check_upstream("127.0.0.1:9000", "write \"http://127.0.0.1:9000\"");
+        check_upstream("ftp://x", "`ftp` is not a scheme");
+        check_upstream("/run/a.sock", "\"unix:/run/a.sock\"");
+        check_upstream("http://h\u{e9}", "ASCII");
+    }
+
+    #[test]
+    fn a_secret_in_a_url_is_not_repeated() {
+        let wrong = upstream("http://u:secret@h", Path::new("/")).unwrap_err();
+        assert!(!format!("{wrong:?}").contains("secret"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_odd(text in any::<String>(), scheme in "(http://|unix:|\\[|)") {
+            let text = format!("{scheme}{text}");
+            let _ = (listener(&text, Path::new("/")), upstream(&text, Path::new("/")));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What is wrong with a file, as data.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::render::{self, Style};
+
+/// A range of bytes in the file's text.
+pub type Span = Range<usize>;
+
+/// Whether a finding stops the gateway from starting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The file cannot be used.
+    Error,
+    /// The file can be used, but probably does not say what was meant.
+    Warning,
+}
+
+impl Severity {
+    /// The word used in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+/// The kind of a finding, for programs that read `pilotlight check --json`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// The file cannot be read at all.
+    File,
+    /// Not TOML.
+    Syntax,
+    /// A key that Pilotlight does not know in this section.
+    UnknownKey,
+    /// A value of another type than the key takes.
+    WrongType,
+    /// A value of the right type that says nothing meaningful.
+    BadValue,
+    /// A value beyond the key's limits.
+    OutOfRange,
+    /// A key that must be there is not.
+    MissingKey,
+    /// Two keys that contradict each other.
+    Conflict,
+    /// The same thing is said twice.
+    Duplicate,
+    /// A route to a service that the file does not have.
+    UnknownService,
+    /// Something that no request can reach.
+    Unused,
+    /// A key that changes nothing where it stands.
+    NoEffect,
+    /// Allowed, but dangerous.
+    Unsafe,
+    /// A program, script or folder that the machine does not have, or may not use.
+    Missing,
+    /// An address that cannot be listened on now.
+    Listen,
+}
+
+impl Code {
+    /// Every code, in the order of the documentation.
+    pub const ALL: [Code; 15] = [
+        Code::File,
+        Code::Syntax,
+        Code::UnknownKey,
+        Code::WrongType,
+        Code::BadValue,
+        Code::OutOfRange,
+        Code::MissingKey,
+        Code::Conflict,
+        Code::Duplicate,
+        Code::UnknownService,
+        Code::Unused,
+        Code::NoEffect,
+        Code::Unsafe,
+        Code::Missing,
+        Code::Listen,
+    ];
+
+    /// The stable name used in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::File => "file",
+            Code::Syntax => "syntax",
+            Code::UnknownKey => "unknown-key",
+            Code::WrongType => "wrong-type",
+            Code::BadValue => "bad-value",
+            Code::OutOfRange => "out-of-range",
+            Code::MissingKey => "missing-key",
+            Code::Conflict => "conflict",
+            Code::Duplicate => "duplicate",
+            Code::UnknownService => "unknown-service",
+            Code::Unused => "unused",
+            Code::NoEffect => "no-effect",
+            Code::Unsafe => "unsafe",
+            Code::Missing => "missing",
+            Code::Listen => "listen",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Whether it stops the gateway from starting.
+    pub severity: Severity,
+    /// Its kind.
+    pub code: Code,
+    /// Where it is; none if it concerns the file as a whole.
+    pub span: Option<Span>,
+    /// What is wrong, and why.
+    pub message: String,
+    /// What to write or do instead.
+    pub help: Option<String>,
+    /// Another place that takes part in it, with what is there.
+    pub related: Option<(Span, &'static str)>,
+}
+
+impl Diagnostic {
+    pub(super) fn error(code: Code, span: Span, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, Some(span), message.into())
+    }
+
+    pub(super) fn warning(code: Code, span: Span, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, Some(span), message.into())
+    }
+
+    pub(super) fn whole_file(severity: Severity, code: Code, message: impl Into<String>) -> Self {
+        Self::new(severity, code, None, message.into())
+    }
+
+    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(super) fn maybe_help(mut self, help: Option<String>) -> Self {
+        self.help = help.or(self.help);
+        self
+    }
+
+    pub(super) fn related(mut self, span: Span, what: &'static str) -> Self {
+        self.related = Some((span, what));
+        self
+    }
+
+    fn new(severity: Severity, code: Code, span: Option<Span>, message: String) -> Self {
+        Diagnostic {
+            severity,
+            code,
+            span,
+            message,
+            help: None,
+            related: None,
+        }
+    }
+}
+
+/// Most findings that a report keeps; the rest is counted. A file with more is not a file for Pilotlight.
+pub(super) const MAX_KEPT: usize = 1000;
+
+/// All findings of one file, in the order of the file, with the text that they point into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub(super) file: String,
+    pub(super) text: String,
+    diagnostics: Vec<Diagnostic>,
+    errors: usize,
+    warnings: usize,
+    /// The syntax hid a part of the file from the later steps.
+    pub(super) partial: bool,
+}
+
+impl Report {
+    pub(super) fn new(file: String, text: String, mut diagnostics: Vec<Diagnostic>) -> Self {
+        diagnostics.sort_by_key(|found| {
+            let start = found.span.as_ref().map(|span| span.start);
+            (start.is_none(), start, found.severity)
+        });
+        let errors = diagnostics
+            .iter()
+            .filter(|found| found.severity == Severity::Error)
+            .count();
+        let warnings = diagnostics.len() - errors;
+        diagnostics.truncate(MAX_KEPT);
+        Report {
+            file,
+            text,
+            diagnostics,
+            errors,
+            warnings,
+            partial: false,
+        }
+    }
+
+    /// The file's name as it was given.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The first 1,000 findings, in the order of the file; those without a place come last.
+    #[must_use]
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// How many findings are errors, whether kept or not.
+    #[must_use]
+    pub fn error_count(&self) -> usize {
+        self.errors
+    }
+
+    /// How many findings are warnings, whether kept or not.
+    #[must_use]
+    pub fn warning_count(&self) -> usize {
+        self.warnings
+    }
+
+    /// The report for people.
+    #[must_use]
+    pub fn render(&self, style: Style) -> String {
+        render::text(self, style)
+    }
+
+    /// The report for programs: one JSON object, described in `docs/configuration.md`.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        render::json(self)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.render(Style::Plain))
+    }
+}
+
+impl std::error::Error for Report {}

@@ -1,0 +1,123 @@
+//! Whether the addresses in `listen` are free.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use super::diagnostic::{Code, Diagnostic, Severity};
+use super::model::{Config, ListenerAddress};
+
+/// What to do about addresses that cannot be listened on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// Do not look: the caller has them itself.
+    Skip,
+    /// Warn: perhaps it is this gateway that has them.
+    Warn,
+    /// Report errors: this process is about to use them.
+    ///
+    /// The gateway's own listeners share their ports (`SO_REUSEPORT`), so that without this look a second gateway of the same
+    /// user would silently take half of the first one's connections.
+    Require,
+}
+
+pub(super) fn check(config: &Config, ports: Ports, found: &mut Vec<Diagnostic>) {
+    let severity = match ports {
+        Ports::Skip => return,
+        Ports::Warn => Severity::Warning,
+        Ports::Require => Severity::Error,
+    };
+    for listener in &config.listen {
+        let problem = match &listener.address {
+            ListenerAddress::Tcp(address) => tcp(*address),
+            ListenerAddress::Unix(path) => unix(path),
+        };
+        if let Some(Problem { message, help }) = problem {
+            let message = format!("{} {message}", listener.address);
+            let mut diagnostic = Diagnostic::whole_file(severity, Code::Listen, message).help(help);
+            // The default address stands nowhere in the file.
+            diagnostic.span = Some(listener.at.clone()).filter(|at| !at.is_empty());
+            found.push(diagnostic);
+        }
+    }
+}
+
+struct Problem {
+    message: String,
+    help: String,
+}
+
+fn problem(message: impl Into<String>, help: impl Into<String>) -> Problem {
+    Problem {
+        message: message.into(),
+        help: help.into(),
+    }
+}
+
+fn tcp(address: SocketAddr) -> Option<Problem> {
+    let error = TcpListener::bind(address).err()?;
+    let port = address.port();
+    Some(match error.kind() {
+        ErrorKind::AddrInUse => problem(
+            "is in use by another program",
+            format!("stop that program (`ss -ltnp 'sport = :{port}'` shows it), or choose another port in `listen`"),
+        ),
+        ErrorKind::PermissionDenied => problem(
+            "may not be used by this user",
+            "choose a port from 1024 up, or give the program the right: setcap cap_net_bind_service=+ep",
+        ),
+        ErrorKind::AddrNotAvailable => problem(
+            "is not an address of this machine",
+            "use 127.0.0.1, an address that `ip address` shows, or 0.0.0.0 for all",
+        ),
+        _ => problem(
+            format!("cannot be listened on: {error}"),
+            "choose another address in `listen`",
+        ),
+    })
+}
+
+fn unix(path: &Path) -> Option<Problem> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if !folder.is_dir() {
+        return Some(problem(
+            "cannot be made: its folder does not exist",
+            format!("mkdir -p {}", folder.display()),
+        ));
+    }
+    if !super::environment::may(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
+        return Some(problem(
+            "cannot be made: this user may not write to its folder",
+            "choose another folder in `listen`",
+        ));
+    }
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => Some(problem(
+            format!("cannot be looked at: {error}"),
+            "choose another path in `listen`",
+        )),
+        Ok(metadata) if !metadata.file_type().is_socket() => Some(problem(
+            "is there already and is not a socket",
+            "take it away, or choose another path in `listen`",
+        )),
+        Ok(_) => is_answered(path).then(|| {
+            problem(
+                "is in use by another program",
+                "stop that program, or choose another path in `listen`",
+            )
+        }),
+    }
+}
+
+/// Whether somebody listens on the socket. A socket that nobody listens on was left behind and can be replaced.
+fn is_answered(path: &Path) -> bool {
+    let refused = |error: &io::Error| error.kind() == ErrorKind::ConnectionRefused;
+    match UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => !refused(&error),
+    }
+}

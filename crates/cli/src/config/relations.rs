@@ -1,0 +1,245 @@
+//! What the parts of a file have to do with each other: addresses that clash, routes that can never match, services that nobody
+//! can reach.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+
+use super::diagnostic::{Code, Diagnostic, Severity, Span};
+use super::model::{Config, HostPattern, ListenerAddress, PathMatch, Route, ServiceKind, Upstream};
+use super::render::shown;
+use super::root::is_local;
+use super::route::Draft;
+use super::value::nearest;
+
+/// Checks the addresses against each other, against `dev`, and against the services.
+pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<Diagnostic>) {
+    for (index, listener) in config.listen.iter().enumerate() {
+        let earlier = config.listen[..index].iter();
+        if let Some(first) = earlier
+            .clone()
+            .find(|first| first.address == listener.address && !any_port(&first.address))
+        {
+            found.push(
+                Diagnostic::error(
+                    Code::Duplicate,
+                    listener.at.clone(),
+                    format!("{} is there twice", listener.address),
+                )
+                .related(first.at.clone(), "the first is")
+                .help("take one of the two away"),
+            );
+        } else if let Some(other) = config
+            .listen
+            .iter()
+            .find(|other| covers(&other.address, &listener.address))
+        {
+            found.push(
+                Diagnostic::error(
+                    Code::Duplicate,
+                    listener.at.clone(),
+                    format!("{} is already covered by {}", listener.address, other.address),
+                )
+                .related(other.at.clone(), "that is")
+                .help("take one of the two away"),
+            );
+        }
+    }
+    let exposed = config.listen.iter().find(|listener| !is_local(&listener.address));
+    if let (true, Some(at), Some(exposed)) = (config.dev, dev_at, exposed) {
+        let message = format!(
+            "`dev` shows the output of failing services to everybody who can reach {}",
+            exposed.address
+        );
+        found.push(Diagnostic::warning(Code::Unsafe, at, message).help("take `dev` away, or listen on 127.0.0.1 only"));
+    }
+    for service in &config.services {
+        let ServiceKind::External(upstream) = &service.kind else {
+            continue;
+        };
+        if let Some(own) = config
+            .listen
+            .iter()
+            .find(|listener| leads_to(upstream, &listener.address))
+        {
+            let message = format!(
+                "the service {} has the address that Pilotlight itself listens on, so a request would go round in circles",
+                shown(&service.name)
+            );
+            found.push(
+                Diagnostic::error(Code::Conflict, service.at.clone(), message)
+                    .related(own.at.clone(), "`listen` is")
+                    .help("give the address of the service"),
+            );
+        }
+    }
+}
+
+/// What the file says about services and routes, right or wrong.
+pub(super) struct Said<'a> {
+    /// The names of all services, with the place of each.
+    pub(super) services: &'a [(String, Span)],
+    /// There may be further services under a misspelt heading.
+    pub(super) services_elsewhere: bool,
+    /// There is something about routes, perhaps misspelt or of a wrong type.
+    pub(super) routes: bool,
+}
+
+/// Resolves the services of the routes and reports routes that can never match, and services without a route.
+pub(super) fn routes(drafts: Vec<Draft>, config: &Config, said: &Said<'_>, found: &mut Vec<Diagnostic>) -> Vec<Route> {
+    let indexes: HashMap<&str, usize> = config
+        .services
+        .iter()
+        .enumerate()
+        .map(|(index, service)| (service.name.as_str(), index))
+        .collect();
+    let names: HashSet<&str> = said.services.iter().map(|(name, _)| name.as_str()).collect();
+    let mut seen: HashMap<(Option<HostPattern>, String, PathMatch), Span> = HashMap::new();
+    let mut used = HashSet::new();
+    let mut has_unknown = false;
+    let is_empty = drafts.is_empty();
+    let mut routes = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        match &draft.service {
+            Some((name, _)) if names.contains(name.as_str()) => {
+                used.insert(name.clone());
+            }
+            Some((name, at)) => {
+                has_unknown = true;
+                if !said.services_elsewhere {
+                    found.push(unknown_service(name, at, said.services));
+                }
+            }
+            None => has_unknown = true,
+        }
+        if config.cache.is_none()
+            && let Some(at) = draft.cache_at.clone()
+        {
+            let message = "`cache` has no effect here: the file says cache = false";
+            found.push(Diagnostic::warning(Code::NoEffect, at, message).help("take one of the two away"));
+        }
+        note_duplicate(&draft, &mut seen, found);
+        routes.extend(complete(draft, &indexes));
+    }
+    if is_empty && !said.routes {
+        let message = "there is no route, so every request is answered with 404";
+        found.push(
+            Diagnostic::whole_file(Severity::Warning, Code::Unused, message)
+                .help("add [[routes]] with path = \"/\" and service = \"NAME\""),
+        );
+    }
+    // A route whose service is misspelt or missing may be the one that uses a service.
+    for (name, at) in said
+        .services
+        .iter()
+        .filter(|(name, _)| !used.contains(name.as_str()) && !has_unknown && !is_empty)
+    {
+        found.push(
+            Diagnostic::warning(
+                Code::Unused,
+                at.clone(),
+                format!("no route leads to the service {}", shown(name)),
+            )
+            .help("add [[routes]] with its name, or take the service away"),
+        );
+    }
+    routes
+}
+
+fn complete(draft: Draft, indexes: &HashMap<&str, usize>) -> Option<Route> {
+    let (service, _) = draft.service?;
+    let host = match draft.host {
+        None => None,
+        Some(host) => Some(host?),
+    };
+    Some(Route {
+        host,
+        path: draft.path?.0,
+        path_match: draft.path_match,
+        service: *indexes.get(service.as_str())?,
+        strip_prefix: draft.strip_prefix,
+        cache: draft.cache,
+        timeout: draft.timeout,
+        response_timeout: draft.response_timeout,
+        body_size: draft.body_size,
+    })
+}
+
+/// Order has no meaning and the most specific route wins, so a route is hidden only by an equal one.
+fn note_duplicate(
+    draft: &Draft,
+    seen: &mut HashMap<(Option<HostPattern>, String, PathMatch), Span>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let (Some((path, at)), false) = (&draft.path, matches!(draft.host, Some(None))) else {
+        return;
+    };
+    let host = draft.host.clone().flatten();
+    let name = host.as_ref().map_or_else(String::new, |host| {
+        format!(" for the host {}", shown(&host.to_string()))
+    });
+    if let Some(first) = seen.get(&(host.clone(), path.clone(), draft.path_match)) {
+        found.push(
+            Diagnostic::error(
+                Code::Duplicate,
+                at.clone(),
+                format!("this route can never match: {} has a route already{name}", shown(path)),
+            )
+            .related(first.clone(), "the other is")
+            .help("take one of the two away, or change its path or its host"),
+        );
+    } else {
+        seen.insert((host, path.clone(), draft.path_match), at.clone());
+    }
+}
+
+fn unknown_service(name: &str, at: &Span, declared: &[(String, Span)]) -> Diagnostic {
+    let diagnostic = Diagnostic::error(
+        Code::UnknownService,
+        at.clone(),
+        format!("there is no service {}", shown(name)),
+    );
+    match nearest(name, declared.iter().map(|(name, _)| name.as_str())) {
+        Some(near) => diagnostic.help(format!("did you mean {}?", shown(near))),
+        None if declared.is_empty() => diagnostic.help(format!("add [services.{name}] with its `command` or `url`")),
+        None => {
+            const MAX_NAMES: usize = 8;
+            let names: Vec<String> = declared.iter().take(MAX_NAMES).map(|(name, _)| shown(name)).collect();
+            let rest = if declared.len() > MAX_NAMES { ", …" } else { "" };
+            diagnostic.help(format!("the services of this file are {}{rest}", names.join(", ")))
+        }
+    }
+}
+
+fn any_port(address: &ListenerAddress) -> bool {
+    matches!(address, ListenerAddress::Tcp(address) if address.port() == 0)
+}
+
+/// Whether `one` is the unspecified address of the same family and port as `other`.
+fn covers(one: &ListenerAddress, other: &ListenerAddress) -> bool {
+    let (ListenerAddress::Tcp(one), ListenerAddress::Tcp(other)) = (one, other) else {
+        return false;
+    };
+    one.port() != 0
+        && one.port() == other.port()
+        && one.ip().is_unspecified()
+        && !other.ip().is_unspecified()
+        && one.is_ipv4() == other.is_ipv4()
+}
+
+fn leads_to(upstream: &Upstream, own: &ListenerAddress) -> bool {
+    match (upstream, own) {
+        (Upstream::Unix(path), ListenerAddress::Unix(own)) => path == own,
+        (Upstream::Tcp { host, port }, ListenerAddress::Tcp(own)) => {
+            let ip = if host == "localhost" {
+                Some(IpAddr::from([127, 0, 0, 1]))
+            } else {
+                host.parse().ok()
+            };
+            ip.is_some_and(|ip: IpAddr| {
+                let wildcard = SocketAddr::new(own.ip(), *port).ip().is_unspecified() && ip.is_loopback();
+                *port == own.port() && (ip == own.ip() || (wildcard && ip.is_ipv4() == own.is_ipv4()))
+            })
+        }
+        _ => false,
+    }
+}

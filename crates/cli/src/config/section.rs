@@ -1,0 +1,318 @@
+//! One section of the file: its known keys, each read as what the schema says it takes. Everything else is reported.
+
+use std::time::Duration;
+
+use toml::de::{DeTable, DeValue};
+
+use super::diagnostic::{Code, Diagnostic, Span};
+use super::render::shown;
+use super::schema::{Bounds, Key, Part};
+use super::value::{self, HumanSize, HumanTime, Rejected, nearest};
+
+/// A section whose unknown keys have been reported.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    fields: Vec<Field<'a>>,
+    /// Keys that unknown ones were probably meant to be.
+    meant: Vec<&'static str>,
+    /// Its heading, or its braces.
+    pub(super) at: Span,
+}
+
+/// A known key of a section, with its value.
+#[derive(Clone, Debug)]
+pub(super) struct Field<'a> {
+    pub(super) key: &'static Key,
+    pub(super) key_at: Span,
+    pub(super) at: Span,
+    pub(super) value: &'a DeValue<'a>,
+}
+
+impl<'a> Section<'a> {
+    /// Reads a section; `place` says where it is ("in [limits]").
+    pub(super) fn read(part: Part, place: &str, at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> Self {
+        let mut section = Section {
+            fields: Vec::with_capacity(table.len()),
+            meant: Vec::new(),
+            at,
+        };
+        for (name, value) in table {
+            let word = name.get_ref().as_ref();
+            if let Some(key) = part.keys().iter().find(|key| key.name == word) {
+                section.fields.push(Field {
+                    key,
+                    key_at: name.span(),
+                    at: value.span(),
+                    value: value.get_ref(),
+                });
+                continue;
+            }
+            let (meant, help) = suggestion(word, value.get_ref(), part);
+            section.meant.extend(meant);
+            let message = format!("unknown key {} {place}", shown(word));
+            found.push(Diagnostic::error(Code::UnknownKey, name.span(), message).help(help));
+        }
+        section
+    }
+
+    /// Whether an unknown key was probably meant to be this one.
+    pub(super) fn meant(&self, name: &str) -> bool {
+        self.meant.contains(&name)
+    }
+
+    /// Whether the key is there, if only misspelt.
+    pub(super) fn mentions(&self, name: &str) -> bool {
+        self.meant(name) || self.fields.iter().any(|field| field.key.name == name)
+    }
+
+    pub(super) fn field(&self, name: &str) -> Option<Field<'a>> {
+        self.fields.iter().find(|field| field.key.name == name).cloned()
+    }
+
+    pub(super) fn boolean(&self, name: &str, default: bool, found: &mut Vec<Diagnostic>) -> bool {
+        self.field(name)
+            .and_then(|field| noted(field.boolean(), found))
+            .unwrap_or(default)
+    }
+
+    pub(super) fn number(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> u64 {
+        self.field(name)
+            .and_then(|field| noted(field.number(bounds), found))
+            .unwrap_or(bounds.default)
+    }
+
+    pub(super) fn time(&self, name: &str, bounds: &Bounds<Duration>, found: &mut Vec<Diagnostic>) -> Duration {
+        self.field(name)
+            .and_then(|field| noted(field.time(bounds), found))
+            .unwrap_or(bounds.default)
+    }
+
+    pub(super) fn size(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> u64 {
+        self.field(name)
+            .and_then(|field| noted(field.size(bounds), found))
+            .unwrap_or(bounds.default)
+    }
+
+    /// As `time`, but the file may say "none".
+    pub(super) fn time_or_none(
+        &self,
+        name: &str,
+        bounds: &Bounds<Duration>,
+        default: Option<Duration>,
+        found: &mut Vec<Diagnostic>,
+    ) -> Option<Duration> {
+        let Some(field) = self.field(name) else { return default };
+        if field.is_none() {
+            None
+        } else {
+            noted(field.time(bounds), found).or(default)
+        }
+    }
+
+    /// As `size`, but the file may say "none".
+    pub(super) fn size_or_none(
+        &self,
+        name: &str,
+        bounds: &Bounds<u64>,
+        default: Option<u64>,
+        found: &mut Vec<Diagnostic>,
+    ) -> Option<u64> {
+        let Some(field) = self.field(name) else { return default };
+        if field.is_none() {
+            None
+        } else {
+            noted(field.size(bounds), found).or(default)
+        }
+    }
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn string(&self) -> Result<&'a str, Diagnostic> {
+        self.value.as_str().ok_or_else(|| self.wrong_type())
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, Diagnostic> {
+        self.value.as_bool().ok_or_else(|| match self.value.as_str() {
+            Some(text @ ("true" | "false")) => self
+                .wrong_type()
+                .help(format!("write it without quotes: {} = {text}", self.key.name)),
+            _ => self.wrong_type(),
+        })
+    }
+
+    pub(super) fn number(&self, bounds: &Bounds<u64>) -> Result<u64, Diagnostic> {
+        let Some(number) = self.value.as_integer() else {
+            let quoted = self.value.as_str().filter(|text| text.parse::<u64>().is_ok());
+            let help = quoted.map(|text| format!("write it without quotes: {} = {text}", self.key.name));
+            return Err(self.wrong_type().maybe_help(help));
+        };
+        let parsed = i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX);
+        match u64::try_from(parsed) {
+            Ok(number) if (bounds.min..=bounds.max).contains(&number) => Ok(number),
+            _ => Err(self.out_of_range(number.as_str(), parsed < i128::from(bounds.min), bounds)),
+        }
+    }
+
+    pub(super) fn time(&self, bounds: &Bounds<Duration>) -> Result<Duration, Diagnostic> {
+        let text = self.text_with_unit(|text| value::time(text).err())?;
+        self.must_have_limit(text, &HumanTime(bounds.max))?;
+        let time = value::time(text).map_err(|wrong| self.rejected(wrong))?;
+        if (bounds.min..=bounds.max).contains(&time) {
+            return Ok(time);
+        }
+        let shown = Bounds {
+            default: HumanTime(bounds.default),
+            min: HumanTime(bounds.min),
+            max: HumanTime(bounds.max),
+        };
+        Err(self
+            .out_of_range(text, time < bounds.min, &shown)
+            .maybe_help(self.none_for_zero(time.is_zero())))
+    }
+
+    pub(super) fn size(&self, bounds: &Bounds<u64>) -> Result<u64, Diagnostic> {
+        let text = self.text_with_unit(|text| value::size(text).err())?;
+        self.must_have_limit(text, &HumanSize(bounds.max))?;
+        let size = value::size(text).map_err(|wrong| self.rejected(wrong))?;
+        if (bounds.min..=bounds.max).contains(&size) {
+            return Ok(size);
+        }
+        let shown = Bounds {
+            default: HumanSize(bounds.default),
+            min: HumanSize(bounds.min),
+            max: HumanSize(bounds.max),
+        };
+        Err(self
+            .out_of_range(text, size < bounds.min, &shown)
+            .maybe_help(self.none_for_zero(size == 0)))
+    }
+
+    /// Whether the file says that there is no limit.
+    fn is_none(&self) -> bool {
+        self.value.as_str() == Some("none")
+    }
+
+    /// The text of a time or a size; a number without quotes is reported with what `reject` says about it.
+    fn text_with_unit(&self, reject: impl Fn(&str) -> Option<Rejected>) -> Result<&'a str, Diagnostic> {
+        let bare = match self.value {
+            DeValue::Integer(number) if number.as_str().starts_with('-') => None,
+            DeValue::Integer(number) if number.radix() == 10 && number.as_str() != "0" => Some(number.as_str()),
+            DeValue::Float(number) => Some(number.as_str()),
+            DeValue::Integer(_) => return Err(self.wrong_type().maybe_help(self.none_for_zero(true))),
+            _ => None,
+        };
+        let help = bare.and_then(reject).and_then(|wrong| wrong.help);
+        self.value.as_str().ok_or_else(|| self.wrong_type().maybe_help(help))
+    }
+
+    fn must_have_limit(&self, text: &str, max: &dyn std::fmt::Display) -> Result<(), Diagnostic> {
+        if text != "none" {
+            return Ok(());
+        }
+        let message = format!("`{}` cannot be without a limit", self.key.name);
+        Err(Diagnostic::error(Code::BadValue, self.at.clone(), message).help(format!("write {max} or less")))
+    }
+
+    fn none_for_zero(&self, is_zero: bool) -> Option<String> {
+        (is_zero && self.key.takes.contains("\"none\""))
+            .then(|| format!("for no limit write {} = \"none\"", self.key.name))
+    }
+
+    pub(super) fn wrong_type(&self) -> Diagnostic {
+        let message = format!(
+            "`{}` must be {}, not {}",
+            self.key.name,
+            self.key.takes,
+            type_name(self.value)
+        );
+        Diagnostic::error(Code::WrongType, self.at.clone(), message).help(self.example())
+    }
+
+    pub(super) fn rejected(&self, wrong: Rejected) -> Diagnostic {
+        let message = format!("`{}`: {}", self.key.name, wrong.reason);
+        Diagnostic::error(Code::BadValue, self.at.clone(), message)
+            .help(self.example())
+            .maybe_help(wrong.help)
+    }
+
+    fn out_of_range<T: std::fmt::Display>(&self, value: &str, is_below: bool, bounds: &Bounds<T>) -> Diagnostic {
+        let Bounds { min, max, .. } = bounds;
+        let message = format!("`{}` is {value}; it must be from {min} to {max}", self.key.name);
+        let help = if is_below {
+            format!("write {min} or more")
+        } else {
+            format!("write {max} or less")
+        };
+        Diagnostic::error(Code::OutOfRange, self.at.clone(), message).help(help)
+    }
+
+    fn example(&self) -> String {
+        if self.key.example.starts_with('[') && self.key.takes.contains("section") {
+            format!("for example: {}", self.key.example)
+        } else {
+            format!("for example: {} = {}", self.key.name, self.key.example)
+        }
+    }
+}
+
+/// Takes the value, or notes what is wrong.
+pub(super) fn noted<T>(result: Result<T, Diagnostic>, found: &mut Vec<Diagnostic>) -> Option<T> {
+    result.map_err(|diagnostic| found.push(diagnostic)).ok()
+}
+
+/// The name of a value's type with its article.
+pub(super) fn type_name(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a decimal number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(array) if !array.is_empty() && array.iter().all(|item| item.get_ref().is_table()) => {
+            "a list of sections"
+        }
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a section",
+    }
+}
+
+/// The key of this part that an unknown one was probably meant to be, and what to say about it.
+fn suggestion(word: &str, value: &DeValue<'_>, part: Part) -> (Option<&'static str>, String) {
+    let did_you_mean = |name: &'static str| (Some(name), format!("did you mean `{name}`?"));
+    if let Some(key) = part.keys().iter().find(|key| is_alias(key, word)) {
+        return did_you_mean(key.name);
+    }
+    let others = || Part::ALL.into_iter().filter(|other| *other != part);
+    let elsewhere: Vec<&str> = others()
+        .filter(|other| other.keys().iter().any(|key| key.name == word))
+        .map(Part::place)
+        .collect();
+    if !elsewhere.is_empty() {
+        return (None, format!("`{word}` belongs {}", elsewhere.join(" or ")));
+    }
+    if let Some(key) = nearest(word, part.keys().iter().map(|key| key.name))
+        .and_then(|name| part.keys().iter().find(|key| key.name == name))
+    {
+        return did_you_mean(key.name);
+    }
+    if part == Part::Top
+        && value
+            .as_table()
+            .is_some_and(|table| table.contains_key("command") || table.contains_key("url"))
+    {
+        return (Some("services"), format!("did you mean [services.{word}]?"));
+    }
+    let foreign = others().find_map(|other| Some((other, other.keys().iter().find(|key| is_alias(key, word))?)));
+    if let Some((other, key)) = foreign {
+        return (
+            None,
+            format!("did you mean `{}`? It belongs {}", key.name, other.place()),
+        );
+    }
+    let names: Vec<&str> = part.keys().iter().map(|key| key.name).collect();
+    (None, format!("the keys here are {}", names.join(", ")))
+}
+
+fn is_alias(key: &Key, word: &str) -> bool {
+    key.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(word))
+}

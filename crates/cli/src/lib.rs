@@ -1,0 +1,8 @@
+//! The library half of the `pilotlight` binary: what tests and fuzz targets need to reach.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod run;
+mod service_log;
+mod settings;

@@ -1,0 +1,147 @@
+//! From the configuration file's words to the settings of the supervisor and the gateway.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pilotlight_gateway::{
+    CacheOptions, External, ExternalAddr, GatewayOptions, Limits, ListenAddr, RouteCache, RouteSpec, ServiceTarget,
+};
+use pilotlight_supervisor::{HttpSocket, MinInstances, Service, ServiceSpec, Transport};
+
+use crate::config::{self, Config, Managed, PathMatch, ServiceKind, Upstream, Workers};
+
+/// Worker threads.
+pub(crate) fn workers(config: &Config) -> usize {
+    match config.workers {
+        Workers::Exactly(count) => count,
+        Workers::PerCore => std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}
+
+/// The services that Pilotlight starts, in the order of the file.
+pub(crate) fn specs(config: &Config) -> Vec<ServiceSpec> {
+    let managed = config.services.iter().filter_map(|service| match &service.kind {
+        ServiceKind::Managed(managed) => Some((service.name.as_str(), managed)),
+        ServiceKind::External(_) => None,
+    });
+    managed.map(|(name, managed)| spec(name, managed)).collect()
+}
+
+fn spec(name: &str, managed: &Managed) -> ServiceSpec {
+    let program = managed.program.clone().into_os_string();
+    let argv = std::iter::once(program)
+        .chain(managed.args.iter().map(Into::into))
+        .collect();
+    ServiceSpec {
+        dir: Some(managed.dir.clone()),
+        env: managed.env.clone(),
+        min_instances: if managed.min_instances == 0 {
+            MinInstances::Zero
+        } else {
+            MinInstances::One
+        },
+        start_timeout: managed.start_timeout,
+        idle_timeout: managed.idle_timeout,
+        drain_timeout: managed.drain_timeout,
+        stop_grace: managed.stop_grace,
+        ..ServiceSpec::new(name, argv, transport(managed.transport))
+    }
+}
+
+fn transport(transport: config::Transport) -> Transport {
+    match transport {
+        config::Transport::Pipe => Transport::Pipe,
+        config::Transport::Http(config::HttpSocket::Unix) => Transport::Http(HttpSocket::Unix),
+        config::Transport::Http(config::HttpSocket::Tcp) => Transport::Http(HttpSocket::Tcp),
+        config::Transport::Http(config::HttpSocket::Port) => Transport::Http(HttpSocket::Port),
+    }
+}
+
+/// Every service as the gateway reaches it; `started` are those of [`specs`].
+pub(crate) fn targets(config: &Config, started: &[Arc<Service>]) -> Vec<ServiceTarget> {
+    let mut started = started.iter();
+    let target = |service: &config::Service| match &service.kind {
+        ServiceKind::Managed(managed) => started
+            .next()
+            .map(|s| ServiceTarget::Managed(Arc::clone(s), transport(managed.transport))),
+        ServiceKind::External(upstream) => {
+            let addr = match upstream {
+                Upstream::Tcp { host, port } => ExternalAddr::Tcp(host.clone(), *port),
+                Upstream::Unix(path) => ExternalAddr::Unix(path.clone()),
+            };
+            Some(ServiceTarget::External(External {
+                name: service.name.clone(),
+                addr,
+            }))
+        }
+    };
+    config.services.iter().filter_map(target).collect()
+}
+
+/// The gateway's settings.
+pub(crate) fn gateway(config: &Config, workers: usize, services: Vec<ServiceTarget>) -> GatewayOptions {
+    let listen = config.listen.iter().map(|listener| match &listener.address {
+        config::ListenerAddress::Tcp(addr) => ListenAddr::Tcp(*addr),
+        config::ListenerAddress::Unix(path) => ListenAddr::Unix(path.clone()),
+    });
+    GatewayOptions {
+        listen: listen.collect(),
+        workers,
+        limits: limits(&config.limits),
+        cache: config.cache.as_ref().map(|cache| CacheOptions {
+            max_bytes: cache.memory,
+            max_object_bytes: cache.max_object,
+        }),
+        services,
+        routes: config
+            .routes
+            .iter()
+            .map(|route| self::route(route, &config.limits))
+            .collect(),
+        dev: config.dev,
+        trust_forwarded: false,
+    }
+}
+
+fn limits(limits: &config::Limits) -> Limits {
+    Limits {
+        header_size: usize::try_from(limits.header_size).unwrap_or(usize::MAX),
+        header_count: limits.header_count,
+        body_size: limits.body_size,
+        header_timeout: limits.header_timeout,
+        body_timeout: limits.body_timeout,
+        keepalive_timeout: limits.keepalive_timeout,
+        response_timeout: Some(limits.response_timeout),
+        connections: limits.connections,
+        queue: 1024,
+        shutdown_timeout: limits.shutdown_timeout,
+    }
+}
+
+fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec {
+    RouteSpec {
+        host: route.host.as_ref().map(ToString::to_string),
+        path: route.path.clone(),
+        exact: route.path_match == PathMatch::Exact,
+        service: route.service,
+        strip_prefix: route.strip_prefix,
+        cache: match route.cache {
+            config::RouteCache::Off => RouteCache::Off,
+            config::RouteCache::Explicit => RouteCache::On { default_ttl: None },
+            config::RouteCache::Lifetime(ttl) => RouteCache::On { default_ttl: Some(ttl) },
+        },
+        timeout: route.timeout,
+        // The file's values have the general ones as defaults; errors are to name the setting that applied.
+        response_timeout: Some(route.response_timeout).filter(|t| *t != limits.response_timeout),
+        body_size: route.body_size.filter(|_| route.body_size != limits.body_size),
+    }
+}
+
+/// How long services may take to end: the longest that any of them was promised, and a little more.
+pub(crate) fn patience(config: &Config) -> Duration {
+    let promised = config.services.iter().filter_map(|service| match &service.kind {
+        ServiceKind::Managed(managed) => Some(managed.drain_timeout + managed.stop_grace),
+        ServiceKind::External(_) => None,
+    });
+    promised.max().unwrap_or_default() + Duration::from_secs(1)
+}

@@ -1,0 +1,116 @@
+//! The reference for people and the schema of the program say the same.
+
+use std::fs;
+use std::path::Path;
+
+use pilotlight_cli::config::schema::Part;
+use pilotlight_cli::config::{Code, parse};
+
+fn reference() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// The part of the reference below the heading of a part of the file.
+fn chapter(reference: &str, part: Part) -> &str {
+    let heading = match part {
+        Part::Top => "## The top of the file",
+        Part::Limits => "## `[limits]`",
+        Part::Cache => "## `[cache]`",
+        Part::Service => "## `[services.NAME]`",
+        Part::Route => "## `[[routes]]`",
+    };
+    let (_, rest) = reference
+        .split_once(heading)
+        .unwrap_or_else(|| panic!("{heading} is missing"));
+    rest.split("\n## ").next().unwrap()
+}
+
+#[test]
+fn every_key_and_no_other_is_in_the_reference() {
+    let reference = reference();
+    for part in Part::ALL {
+        let documented: Vec<&str> = chapter(&reference, part)
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .collect();
+        let known: Vec<&str> = part.keys().iter().map(|key| key.name).collect();
+        assert_eq!(documented, known, "{part:?}");
+    }
+}
+
+#[test]
+fn every_code_is_in_the_reference() {
+    let reference = reference();
+    for code in Code::ALL {
+        assert!(
+            reference.contains(&format!("| `{}` |", code.as_str())),
+            "{}",
+            code.as_str()
+        );
+    }
+}
+
+#[test]
+fn every_example_of_the_reference_is_valid() {
+    let reference = reference();
+    let examples: Vec<&str> = reference
+        .split("```toml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(examples.len() >= 2);
+    for example in examples {
+        if let Err(report) = parse(example, Path::new("example.toml")) {
+            panic!("{report}\n{example}");
+        }
+    }
+}
+
+#[test]
+fn every_limit_of_the_schema_is_in_the_reference() {
+    // The parser's own words for a range are compared with the table's, so that neither can change alone.
+    let reference = reference();
+    for (part, text) in [
+        (Part::Top, "workers = 0"),
+        (
+            Part::Limits,
+            "[limits]\nheader_size = \"1B\"\nheader_count = 0\nbody_size = \"0B\"\nheader_timeout = \"0s\"\nbody_timeout = \"0s\"",
+        ),
+        (
+            Part::Limits,
+            "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
+        ),
+        (Part::Cache, "[cache]\nmemory = \"1B\"\nmax_object = \"1B\""),
+        (
+            Part::Service,
+            "[services.a]\ncommand=\"a\"\nstart_timeout = \"0s\"\nidle_timeout = \"0s\"\ndrain_timeout = \"900d\"\nstop_grace = \"900d\"\nmin_instances = 9",
+        ),
+        (
+            Part::Route,
+            "[[routes]]\npath=\"/\"\nservice=\"a\"\ncache = \"0s\"\ntimeout = \"0s\"\nresponse_timeout = \"0s\"\nbody_size = \"0B\"",
+        ),
+    ] {
+        let report = parse(text, Path::new("p.toml")).unwrap_err();
+        let ranges: Vec<&str> = report
+            .diagnostics()
+            .iter()
+            .filter(|found| found.code == Code::OutOfRange)
+            .map(|found| found.message.as_str())
+            .collect();
+        assert_eq!(
+            ranges.len(),
+            text.lines().filter(|line| line.contains(" = ")).count(),
+            "{report}"
+        );
+        for message in ranges {
+            let name = message.split('`').nth(1).unwrap();
+            let range = message.split("from ").nth(1).unwrap().replace(" to ", " – ");
+            let row = chapter(&reference, part)
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{name}`")))
+                .unwrap();
+            assert!(row.contains(&range), "{name}: {range} is not in\n{row}");
+        }
+    }
+}
