@@ -1,0 +1,125 @@
+'use strict';
+// What Node documents about req and res holds behind the pipe.
+const assert = require('node:assert');
+const path = require('path');
+const test = require('node:test');
+const { Gateway, T, END, frame, request, reset } = require('./harness.js');
+
+const SERVICE = path.join(__dirname, 'fixtures', 'service.js');
+
+async function once(t, target, options, start) {
+  const gateway = await Gateway.start(t, SERVICE, start);
+  gateway.shared.send(request(1, target, options));
+  const answer = await gateway.shared.answer(target);
+  return { gateway, answer, value: answer.text.startsWith('{') || answer.text.startsWith('[') ? JSON.parse(answer.text) : null };
+}
+
+async function seen(gateway) {
+  gateway.shared.send(request(900, '/seen'));
+  return JSON.parse((await gateway.shared.answer('/seen')).text);
+}
+
+test('the request', async t => {
+  const headers = ['accept', 'a', 'accept', 'b', 'cookie', 'x=1', 'cookie', 'y=2', 'x-latin', '\xe9'];
+  const { value } = await once(t, '/request', { method: 'PUT', headers, body: 'abc', peer: '[::1]:4711', scheme: 'https' });
+  assert.deepStrictEqual(value, {
+    real: true, method: 'PUT', url: '/request', version: ['1.1', 1, 1],
+    headers: { host: 'test.local', accept: 'a, b', cookie: 'x=1; y=2', 'x-latin': '\xe9', 'content-length': '3' }, distinct: ['a', 'b'],
+    raw: ['host', 'test.local', ...headers, 'content-length', '3'], complete: true, aborted: false,
+    address: '::1', port: 4711, encrypted: true, id: 'req-1',
+  });
+});
+
+test('the response: header methods, and P-9 on the way out', async t => {
+  const { gateway, value, answer } = await once(t, '/response');
+  assert.deepStrictEqual(value, { names: ['x-one', 'x-two'], one: ['a', 'b'], has: true, sent: false, ended: false });
+  assert.deepStrictEqual(answer.response.fields, ['x-one', 'a', 'x-one', 'b', 'x-two', '2']);
+  assert.deepStrictEqual(await seen(gateway), ['headersSent true writableEnded true finished true']);
+});
+
+test('misuse is answered by the errors of Node', async t => {
+  const { value } = await once(t, '/misuse');
+  assert.deepStrictEqual(value.before, ['ERR_HTTP_INVALID_STATUS_CODE', 'ERR_INVALID_HTTP_TOKEN', 'ERR_INVALID_CHAR', 'ERR_INVALID_ARG_TYPE']);
+  assert.deepStrictEqual(value.after.slice(0, 2), ['ERR_HTTP_HEADERS_SENT', 'ERR_HTTP_HEADERS_SENT']);
+  assert.match(value.after[2], /too late/);
+});
+
+test('strictContentLength', async t => {
+  const { answer } = await once(t, '/strict');
+  assert.strictEqual(answer.text, 'ERR_HTTP_CONTENT_LENGTH_MISMATCH');
+});
+
+test('events of an answered exchange, in order', async t => {
+  const { gateway } = await once(t, '/events', { method: 'POST', body: 'not read' });
+  await new Promise(resolve => setImmediate(resolve));
+  const events = await seen(gateway);
+  assert.deepStrictEqual(events.filter(event => !event.startsWith('req')), ['res finish', 'callback', 'res close', 'finished well']);
+  assert.ok(!events.includes('req aborted'));
+});
+
+test('INFO goes to an answer connection (P-17)', async t => {
+  const gateway = await Gateway.start(t, SERVICE);
+  gateway.shared.send(request(1, '/hints'));
+  const { frames, text } = await (await gateway.accept()).answer();
+  assert.deepStrictEqual(frames.map(f => [f.type, f.status]), [['INFO', 102], ['INFO', 103], ['RESPONSE', 200]]);
+  assert.deepStrictEqual(frames[1].fields, ['link', '</a.css>; rel=preload, </b.js>; rel=preload', 'x-trace', '1']);
+  assert.strictEqual(text, 'hinted');
+});
+
+test('trailers both ways', async t => {
+  const gateway = await Gateway.start(t, SERVICE);
+  const own = await gateway.own();
+  own.send(request(2, '/trailers', { method: 'POST', body: 'x', end: false }), frame(T.TRAILERS, 2, 'x-sum\0abc\0'));
+  const { last, text } = await own.answer();
+  assert.deepStrictEqual([text, last.type, last.fields], ['body', 'TRAILERS', ['x-sum', 'abc']]);
+});
+
+test('a handler that fails: RESET(INTERNAL), and its stack on stderr', async t => {
+  const { gateway, answer } = await once(t, '/reject');
+  assert.deepStrictEqual([answer.last.type, answer.last.code], ['RESET', 5]);
+  assert.match(gateway.stderr, /GET \/reject: the handler failed: Error: rejected by the handler\n\s+at /);
+  gateway.shared.send(request(2, '/two-writes'));
+  assert.strictEqual((await gateway.shared.answer()).text, 'one two three'); // and in one frame, for it ended in the same turn
+});
+
+test('destroy cuts the answer', async t => {
+  const { answer, gateway } = await once(t, '/destroy');
+  assert.deepStrictEqual([answer.last.type, answer.last.code], ['RESET', 5]);
+  gateway.shared.send(request(2, '/cut'));
+  const cut = await (await gateway.accept()).answer();
+  assert.deepStrictEqual(cut.frames.map(f => f.type), ['RESPONSE', 'RESET']);
+});
+
+test('res.setTimeout', async t => {
+  const { answer } = await once(t, '/timeout');
+  assert.strictEqual(answer.text, 'timed out');
+});
+
+test('tooLarge', async t => {
+  const { answer } = await once(t, '/too-large', { method: 'POST', body: 'x' });
+  assert.deepStrictEqual([answer.last.type, answer.last.code], ['RESET', 7]);
+});
+
+test('an http.Server that does not listen may be given instead of a handler', async t => {
+  const { answer } = await once(t, '/two-writes', {}, { env: { AS_SERVER: '1' } });
+  assert.strictEqual(answer.text, 'one two three');
+});
+
+test('AsyncLocalStorage.enterWith in one exchange is not seen by the next of the same read', async t => {
+  const gateway = await Gateway.start(t, SERVICE);
+  gateway.shared.send(request(1, '/context'), request(2, '/context'));
+  assert.deepStrictEqual([(await gateway.shared.answer()).text, (await gateway.shared.answer()).text], ['undefined', 'undefined']);
+});
+
+test('a cancelled upload: aborted, close, signal; LOG names the exchange', async t => {
+  const gateway = await Gateway.start(t, SERVICE);
+  const own = await gateway.own();
+  own.send(request(9, '/never-reads', { method: 'POST', body: 'part', end: false }));
+  const log = await own.next();
+  assert.deepStrictEqual([log.type, log.id, log.payload[0], log.payload.toString('utf8', 1)], ['LOG', 9, 2, 'waiting']);
+  own.send(reset(9, 1), frame(T.DATA, 9, 'crossed'), frame(T.DATA, 9, '', END)); // P-26
+  assert.deepStrictEqual([(await own.next()).code], [1]);
+  assert.deepStrictEqual((await seen(gateway)).sort(), ['req aborted', 'req close', 'signal']);
+  own.send(request(10, '/two-writes'));
+  assert.strictEqual((await own.answer()).text, 'one two three');
+});
