@@ -85,6 +85,7 @@ async function flood(req, res, query) {
 }
 
 async function trailers(req, res) {
+  res.setHeader('trailer', 'x-trailer');
   res.write('body');
   res.addTrailers({ 'x-trailer': 'yes' });
   res.end();

@@ -61,6 +61,8 @@ pub(crate) enum UpstreamError {
 pub(crate) enum Ran {
     No,
     Maybe,
+    /// The instance ended with nothing else in progress: sent again, it might end the next one, too.
+    Suspect,
 }
 
 impl UpstreamError {
@@ -68,7 +70,7 @@ impl UpstreamError {
     pub(crate) fn may_retry(&self, idempotent: bool) -> bool {
         match self {
             Self::Refused { .. } => true,
-            Self::Closed { ran, .. } => *ran == Ran::No || idempotent,
+            Self::Closed { ran, .. } => *ran == Ran::No || (*ran == Ran::Maybe && idempotent),
             // An instance that has too much to do is not helped by more.
             Self::Overloaded { .. }
             | Self::Connect { .. }

@@ -1,7 +1,7 @@
 //! The demo service that every SDK has: the conformance scripts know its routes by heart.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use pilotlight_pipe::{Body, Exchange, Failure, Incoming, ServeError, serve};
 use sha2::{Digest, Sha256};
@@ -195,7 +195,9 @@ fn trailers() -> Response<Body> {
         fields.insert(HeaderName::from_static("x-trailer"), HeaderValue::from_static("yes"));
         sender.trailers(fields).await
     });
-    Response::new(body)
+    let mut response = Response::new(body);
+    response.headers_mut().insert(TRAILER, HeaderValue::from_static("x-trailer"));
+    response
 }
 
 fn refuse(demo: &Demo, headers: &HeaderMap) -> Result<Response<Body>, Failure> {

@@ -49,7 +49,8 @@ pub(crate) struct Link {
     workers: u16,
     spawner: Spawner,
     max_queue: usize,
-    current: RefCell<Option<Rc<Peer>>>,
+    /// Of every instance that has a connection here: the current one, and those that are still ending.
+    peers: RefCell<Vec<Rc<Peer>>>,
     changed: Notify,
 }
 
@@ -69,8 +70,8 @@ pub(crate) struct Peer {
 
 impl Link {
     pub(crate) fn new(service: Arc<Service>, worker: u32, workers: u16, spawner: Spawner, max_queue: usize) -> Rc<Self> {
-        let current = RefCell::new(None);
-        Rc::new(Self { service, worker, workers, spawner, max_queue, current, changed: Notify::new() })
+        let peers = RefCell::default();
+        Rc::new(Self { service, worker, workers, spawner, max_queue, peers, changed: Notify::new() })
     }
 
     /// A connection of an instance, after HELLO and WELCOME.
@@ -86,12 +87,13 @@ impl Link {
             Ok(stream) => Socket::Unix(stream),
             Err(e) => return tracing::error!(service = %self.service.name(), "a connection cannot be watched: {e}"),
         };
-        let known = self.current.borrow().as_ref().filter(|p| p.shared.instance.number() == instance.number()).cloned();
+        let known = self.peer_of(instance);
         match (hello.kind, known) {
             (ConnectionKind::Shared, known) => {
                 let shared = Shared::new(self.service.name().to_string(), Arc::clone(instance), hello.exchanges);
                 if known.is_none_or(|p| p.shared.is_ended()) {
-                    *self.current.borrow_mut() = Some(self.peer(Rc::clone(&shared), hello));
+                    self.forget(instance);
+                    self.peers.borrow_mut().push(self.peer(Rc::clone(&shared), hello));
                     self.changed.notify_waiters();
                 }
                 let this = Rc::clone(self);
@@ -148,14 +150,16 @@ impl Link {
 
     /// Forgets an instance that has ended.
     pub(crate) fn gone(&self, instance: &Instance) {
-        if self.peer_of(instance).is_some() {
-            *self.current.borrow_mut() = None;
-        }
+        self.forget(instance);
         self.changed.notify_waiters();
     }
 
     fn peer_of(&self, instance: &Instance) -> Option<Rc<Peer>> {
-        self.current.borrow().as_ref().filter(|p| p.shared.instance.number() == instance.number()).cloned()
+        self.peers.borrow().iter().find(|p| p.shared.instance.number() == instance.number()).cloned()
+    }
+
+    fn forget(&self, instance: &Instance) {
+        self.peers.borrow_mut().retain(|p| p.shared.instance.number() != instance.number());
     }
 
     /// This worker's connections to the instance; asks for the first one if there is none.
@@ -344,7 +348,7 @@ async fn send_shared(
             let head = read_head(peer, stream, outbound, first_byte).await;
             head.map_err(|(error, _)| Unsent { error, body: None })
         }
-        Some(Outcome::Lost(why)) => Err(closed(service, &why, Ran::Maybe).into()),
+        Some(Outcome::Lost(why, ran)) => Err(closed(service, &why, ran).into()),
         None => {
             waiting.cancel(ResetCode::Deadline); // P-28
             Err(first_byte.over(service).into())

@@ -25,11 +25,14 @@ use pilotlight_pipe::frame::{FrameHeader, MAX_FRAME, split_frame};
 use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerGateway, CancelOn, GatewayExchanges, ProtocolError, SharedEvent, SharedId};
 use pilotlight_supervisor::Instance;
+use slab::Slab;
 
 use super::stream::AnswerStream;
 use crate::net::Socket;
+use crate::upstream::Ran;
 
 const READ_SIZE: usize = 64 * 1024;
+const NOBODY: usize = usize::MAX;
 /// Reads in one turn before other tasks get theirs.
 const MAX_READS_PER_TURN: usize = 4;
 
@@ -40,12 +43,12 @@ pub(crate) enum Outcome {
     Reset(Reset),
     /// The answer comes on a connection of its own.
     Answer(Box<AnswerStream>),
-    /// The connection ended; why.
-    Lost(Arc<str>),
+    /// The connection ended; why, and whether this was the only exchange on it, and so perhaps the reason.
+    Lost(Arc<str>, Ran),
 }
 
+/// What an exchange's task waits at. It outlives the exchange's id, which is free again as soon as the final frame came.
 enum Place {
-    Empty,
     Waiting(Option<Waker>),
     Done(Outcome),
 }
@@ -63,7 +66,9 @@ struct State {
     exchanges: GatewayExchanges,
     id: SharedId,
     out: BytesMut,
-    places: Vec<Place>,
+    places: Slab<Place>,
+    /// The place of each open exchange, by its id; `NOBODY` once its task has gone.
+    place_of: Vec<usize>,
     /// Exchanges that wait for room (P-14), first come first served.
     queue: VecDeque<(u64, Waker)>,
     tickets: u64,
@@ -80,7 +85,8 @@ impl Shared {
             exchanges,
             id,
             out: BytesMut::with_capacity(4096),
-            places: Vec::new(),
+            places: Slab::new(),
+            place_of: Vec::new(),
             queue: VecDeque::new(),
             tickets: 0,
             driver: None,
@@ -122,7 +128,13 @@ impl Shared {
         let mut state = self.state.borrow_mut();
         state.out.extend_from_slice(frame);
         state.wake_driver();
-        Ok(Waiting { shared: Rc::clone(self), exchange, ended: false })
+        let place = state.places.insert(Place::Waiting(None));
+        let index = usize::from(exchange);
+        if state.place_of.len() <= index {
+            state.place_of.resize(index + 1, NOBODY);
+        }
+        state.place_of[index] = place;
+        Ok(Waiting { shared: Rc::clone(self), exchange, place, ended: false })
     }
 
     /// An id for an exchange on an own connection.
@@ -152,12 +164,12 @@ impl Shared {
     /// Hands an answer over to the exchange that waits for it; gives it back if nobody does.
     pub(crate) fn deliver(&self, exchange: u16, answer: Box<AnswerStream>) -> Option<Box<AnswerStream>> {
         let mut state = self.state.borrow_mut();
-        match state.places.get_mut(usize::from(exchange)) {
-            Some(place @ Place::Waiting(_)) => {
+        match state.waiting_at(exchange) {
+            Some(place) => {
                 place.finish(Outcome::Answer(answer));
                 None
             }
-            _ => Some(answer),
+            None => Some(answer),
         }
     }
 
@@ -238,23 +250,18 @@ impl Shared {
         let mut state = self.state.borrow_mut();
         while let Some((header, payload)) = split_frame(read, MAX_FRAME)? {
             let id = state.id;
-            let exchange = usize::from(header.exchange);
+            let exchange = header.exchange;
             match state.exchanges.receive(id, &header)? {
                 SharedEvent::Answer(_) => state.finish(exchange, Outcome::Response(payload)),
                 SharedEvent::Reset(_) => {
                     let reset = Reset::parse(&payload)?;
                     state.finish(exchange, Outcome::Reset(reset));
                 }
-                SharedEvent::Thrown(_) => {
-                    if let Some(place) = state.places.get_mut(exchange) {
-                        *place = Place::Empty;
-                    }
-                }
                 SharedEvent::ConnectionReset => self.reported(&payload)?,
                 SharedEvent::Ping => encode_pong(&mut state.out, parse_ping(&payload)?),
                 SharedEvent::Drain => self.instance.announce_drain(),
                 SharedEvent::Log => self.log(&payload)?,
-                SharedEvent::Ignored | SharedEvent::Pong | SharedEvent::Skipped => {}
+                SharedEvent::Thrown(_) | SharedEvent::Ignored | SharedEvent::Pong | SharedEvent::Skipped => {}
             }
         }
         state.wake_queue();
@@ -291,8 +298,9 @@ impl Shared {
         state.ended = Some(Arc::clone(why));
         let (mut lost, id) = (Vec::new(), state.id);
         state.exchanges.remove_shared(id, &mut lost);
+        let ran = if lost.len() == 1 { Ran::Suspect } else { Ran::Maybe };
         for exchange in lost {
-            state.finish(usize::from(exchange), Outcome::Lost(Arc::clone(why)));
+            state.finish(exchange, Outcome::Lost(Arc::clone(why), ran));
         }
         state.queue.drain(..).for_each(|(_, waker)| waker.wake());
     }
@@ -322,10 +330,17 @@ impl State {
         }
     }
 
-    fn finish(&mut self, exchange: usize, outcome: Outcome) {
-        if let Some(place) = self.places.get_mut(exchange) {
+    /// The final frame of an exchange came: its task gets it, its id belongs to nobody.
+    fn finish(&mut self, exchange: u16, outcome: Outcome) {
+        if let Some(place) = self.waiting_at(exchange) {
             place.finish(outcome);
         }
+    }
+
+    /// Where the task of an exchange waits, if it still does; asked once for each exchange.
+    fn waiting_at(&mut self, exchange: u16) -> Option<&mut Place> {
+        let place = std::mem::replace(self.place_of.get_mut(usize::from(exchange))?, NOBODY);
+        self.places.get_mut(place).filter(|place| matches!(place, Place::Waiting(_)))
     }
 
     /// Wakes as many queued exchanges as there is room for.
@@ -374,11 +389,6 @@ impl Ticket<'_> {
                 state.queue.pop_front();
                 state.wake_queue();
             }
-            let index = usize::from(exchange);
-            while state.places.len() <= index {
-                state.places.push(Place::Empty);
-            }
-            state.places[index] = Place::Waiting(None);
             return Poll::Ready(Ok(exchange));
         }
         match self.number {
@@ -413,29 +423,25 @@ impl Drop for Ticket<'_> {
 pub(crate) struct Waiting {
     shared: Rc<Shared>,
     exchange: u16,
+    place: usize,
     ended: bool,
 }
 
 impl Waiting {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         let mut state = self.shared.state.borrow_mut();
-        let Some(place) = state.places.get_mut(usize::from(self.exchange)) else { return Poll::Pending };
-        match place {
-            Place::Waiting(waker) => {
-                match waker {
-                    Some(waker) if waker.will_wake(cx.waker()) => {}
-                    _ => *waker = Some(cx.waker().clone()),
-                }
-                Poll::Pending
+        if let Some(Place::Waiting(waker)) = state.places.get_mut(self.place) {
+            match waker {
+                Some(waker) if waker.will_wake(cx.waker()) => {}
+                _ => *waker = Some(cx.waker().clone()),
             }
-            Place::Done(_) | Place::Empty => {
-                self.ended = true;
-                match std::mem::replace(place, Place::Empty) {
-                    Place::Done(outcome) => Poll::Ready(outcome),
-                    // Not reachable: a place is emptied only here and for cancelled exchanges.
-                    _ => Poll::Ready(Outcome::Lost("lost its place".into())),
-                }
-            }
+            return Poll::Pending;
+        }
+        self.ended = true;
+        match state.places.try_remove(self.place) {
+            Some(Place::Done(outcome)) => Poll::Ready(outcome),
+            // Not reachable: only this future removes its place.
+            Some(Place::Waiting(_)) | None => Poll::Ready(Outcome::Lost("lost its place".into(), Ran::Maybe)),
         }
     }
 
@@ -449,14 +455,16 @@ impl Waiting {
             return;
         }
         let mut state = self.shared.state.borrow_mut();
-        if let Some(place) = state.places.get_mut(usize::from(self.exchange)) {
-            // An answer that was delivered but not taken: its stream sends the RESET when it is dropped.
-            let left = std::mem::replace(place, Place::Empty);
-            if let Place::Done(outcome) = left {
+        match state.places.try_remove(self.place) {
+            // It had ended already. An answer that was not taken sends its own RESET when it is dropped.
+            Some(Place::Done(outcome)) => {
                 drop(state);
-                drop(outcome);
-                return;
+                return drop(outcome);
             }
+            Some(Place::Waiting(_)) | None => {}
+        }
+        if let Some(place) = state.place_of.get_mut(usize::from(self.exchange)) {
+            *place = NOBODY;
         }
         if let CancelOn::Shared(_) = state.exchanges.cancel(self.exchange) {
             Reset::new(code, "").encode(&mut state.out, self.exchange);

@@ -1,0 +1,301 @@
+"""Runs an unmodified WSGI application (PEP 3333) as a service: `python -m pilotlight.wsgi package.module:app`.
+
+An answer whose content-length is at most SMALL_BYTES, or that is a list or a tuple, goes out whole; any other is streamed
+as the application yields it. The application's iterable is always closed.
+"""
+
+import sys
+
+from . import serve
+from ._exchange import fields, response_head
+
+SMALL_BYTES = 60_000  # with its head, an answer of this size still fits one frame
+FILE_BLOCK_BYTES = 65_536
+MAX_NAMES = 1_024  # header names whose environ key is remembered
+FORBIDDEN = {"connection", "keep-alive", "proxy-authenticate", "te", "trailers", "transfer-encoding", "upgrade"}
+USAGE = """usage: python -m pilotlight.wsgi MODULE:APP [--threads N] [--mount PREFIX]
+
+MODULE:APP       where the application is; APP may be a dotted name, and is `application` if left out
+--threads N      handlers at once on a shared connection (default 8); 1: one request at a time
+--mount PREFIX   the path below which the application lives: its SCRIPT_NAME
+"""
+
+
+class Input:
+    """wsgi.input: the request's body as a file, read as it arrives."""
+
+    def __init__(self, request):
+        self._request, self._ahead = request, b""
+
+    def read(self, size=-1):
+        if size is None or size < 0:
+            data, self._ahead = self._ahead + self._request.read(), b""
+        elif len(self._ahead) >= size:
+            data, self._ahead = self._ahead[:size], self._ahead[size:]
+        else:
+            data, self._ahead = self._ahead + self._request.read(size - len(self._ahead)), b""
+        return data
+
+    def readline(self, size=-1):
+        limit = sys.maxsize if size is None or size < 0 else size
+        pieces, length = [], 0
+        while length < limit:
+            piece = self._ahead or next(self._request.stream(), b"")
+            if not piece:
+                self._ahead = b""
+                break
+            cut = piece.find(b"\n", 0, limit - length) + 1 or min(len(piece), limit - length)
+            line, self._ahead = piece[:cut], piece[cut:]
+            pieces.append(line)
+            length += len(line)
+            if line.endswith(b"\n"):
+                break
+        return b"".join(pieces)
+
+    def readlines(self, hint=-1):
+        lines, total = [], 0
+        for line in self:
+            lines.append(line)
+            total += len(line)
+            if hint is not None and 0 < hint <= total:
+                break
+        return lines
+
+    def __iter__(self):
+        while line := self.readline():
+            yield line
+
+
+class FileWrapper:
+    """wsgi.file_wrapper: a file as blocks."""
+
+    def __init__(self, file, block_bytes=FILE_BLOCK_BYTES):
+        self._file, self._block_bytes = file, block_bytes
+        if hasattr(file, "close"):
+            self.close = file.close
+
+    def __iter__(self):
+        while block := self._file.read(self._block_bytes):
+            yield block
+
+
+class Call:
+    """One call of the application: what `start_response` was told, and the body."""
+
+    def __init__(self, request):
+        self.request, self.status, self.headers = request, 0, None
+
+    def start_response(self, status, headers, exc_info=None):
+        if exc_info:
+            try:
+                if self.request._responded:
+                    raise exc_info[1].with_traceback(exc_info[2])
+            finally:
+                exc_info = None  # no cycle through the traceback
+        elif self.headers is not None:
+            raise AssertionError("start_response was called before; a second call needs exc_info")
+        if not isinstance(status, str) or not status[:3].isdigit() or status[3:4] not in ("", " "):
+            raise ValueError(f"the status is {status!r:.80}, it must be like '200 OK'")
+        for name, value in headers:
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise TypeError(f"the header {name!r:.80} and its value must be str")
+            if name.lower() in FORBIDDEN:
+                raise ValueError(f"the header {name} belongs to the connection, not to an application (PEP 3333)")
+        self.status, self.headers = int(status[:3]), list(headers)
+        return self.write
+
+    def write(self, data):
+        """What start_response returns: sends at once."""
+        if data:
+            self.request._write(response_head(self.status, fields(self.headers)), data)
+
+    def body(self, result):
+        """The body as bytes if it is short and its length known, else as something to stream."""
+        if isinstance(result, (list, tuple)):
+            self.started()
+            return b"".join(result)
+        pieces = iter(result)
+        first = next((piece for piece in pieces if piece), b"")  # PEP 3333: the head waits for the first piece
+        self.started()
+        if self.request.method == "HEAD" or self.status in (204, 304):
+            return b""
+        length = next((int(value) for name, value in self.headers if name.lower() == "content-length"), None)
+        body = Body(first, pieces, length, result)
+        if self.request._responded or length is None or length > SMALL_BYTES:
+            return body
+        return b"".join(body)
+
+    def started(self):
+        if self.headers is None:
+            raise AssertionError("the application sent a body, or none, before it called start_response")
+
+
+class Body:
+    """The rest of the application's iterable; watches that it is as long as content-length says."""
+
+    def __init__(self, first, pieces, length, result):
+        self._first, self._pieces, self._length, self._result = first, pieces, length, result
+
+    def __iter__(self):
+        total, piece = 0, self._first
+        while piece is not None:
+            total += len(piece)
+            if self._length is not None and total > self._length:
+                break
+            yield piece
+            piece = next(self._pieces, None)
+        if self._length is not None and total != self._length:
+            raise ValueError(f"the body has {total} bytes or more, its content-length says {self._length}")
+
+    def close(self):
+        close(self._result)
+
+
+def close(result):
+    """Calls the iterable's close; an error there comes too late for the client, so it is only shown."""
+    try:
+        if hasattr(result, "close"):
+            result.close()
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+
+
+def handler(app, mount="", multithread=True):
+    """The function for `pilotlight.serve` that calls `app`."""
+    mount = mount.rstrip("/")
+    names = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
+    base = {
+        "SCRIPT_NAME": mount,
+        "REMOTE_ADDR": "",
+        "wsgi.version": (1, 0),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": multithread,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "wsgi.file_wrapper": FileWrapper,
+        "wsgi.input_terminated": True,
+    }
+
+    def handle(request):
+        path = unquote(request.path)
+        if not path.startswith("/"):  # OPTIONS *
+            path = ""
+        elif mount:
+            if path != mount and not path.startswith(mount + "/"):
+                return 404, [("content-type", "text/plain")], f"nothing is mounted here, only at {mount}\n"
+            path = path[len(mount) :]
+        environ = base.copy()
+        environ["PATH_INFO"] = path
+        describe(request, environ)
+        add_headers(request, environ, names)
+        call = Call(request)
+        result = app(environ, call.start_response)
+        try:
+            body = call.body(result)
+        except BaseException:
+            close(result)
+            raise
+        if isinstance(body, bytes):
+            close(result)
+        return call.status, call.headers, body
+
+    return handle
+
+
+def describe(request, environ):
+    """The variables that are no header fields."""
+    environ["REQUEST_METHOD"] = request.method
+    environ["QUERY_STRING"] = request.query
+    environ["REQUEST_URI"] = environ["RAW_URI"] = request.target
+    environ["SERVER_PROTOCOL"] = request.protocol
+    environ["wsgi.url_scheme"] = scheme = request.scheme
+    environ["wsgi.input"] = Input(request)
+    environ["pilotlight.request"] = request
+    if request.authority:
+        environ["HTTP_HOST"] = request.authority
+    name, port = host_and_port(request.authority)
+    environ["SERVER_NAME"] = name or "localhost"
+    environ["SERVER_PORT"] = port or ("443" if scheme == "https" else "80")
+    if request.peer:
+        environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = host_and_port(request.peer)
+
+
+def add_headers(request, environ, names):
+    """CONTENT_TYPE, CONTENT_LENGTH, HTTP_*; repeated ones are joined (RFC 9110 §5.2), cookies by a semicolon."""
+    for name, value in request.headers:
+        key = names.get(name)
+        if key is None:
+            if "_" in name:
+                continue  # x_user would pass for x-user
+            key = "HTTP_" + name.upper().replace("-", "_")
+            if len(names) < MAX_NAMES:
+                names[name] = key
+        if key in environ and key != "HTTP_HOST":
+            environ[key] += ("; " if name == "cookie" else ",") + value
+        else:
+            environ[key] = value
+    if "CONTENT_LENGTH" not in environ and request._ended:
+        length = sum(map(len, request._pieces))
+        if length:
+            environ["CONTENT_LENGTH"] = str(length)
+
+
+def unquote(path):
+    """Percent-decodes to bytes, which PEP 3333 wants as latin-1; what is no escape stays as it is."""
+    if "%" not in path:
+        return path
+    first, *rest = path.split("%")
+    pieces = [first]
+    for piece in rest:
+        digits = piece[:2]
+        if len(digits) == 2 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
+            pieces.append(chr(int(digits, 16)) + piece[2:])
+        else:
+            pieces.append("%" + piece)
+    return "".join(pieces)
+
+
+def host_and_port(text):
+    """Takes `name:port` or `[address]:port` apart; the port may be missing."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit():
+        host, port = text, ""
+    return host.strip("[]"), port
+
+
+def load(name):
+    """The application named `module:attribute`."""
+    module, _, attribute = name.partition(":")
+    __import__(module)
+    target = sys.modules[module]
+    for part in (attribute or "application").split("."):
+        target = getattr(target, part)
+    if not callable(target):
+        raise TypeError(f"{name} is a {type(target).__name__}, not a WSGI application")
+    return target
+
+
+def main(arguments=None):
+    """The command line."""
+    rest, options = list(sys.argv[1:] if arguments is None else arguments), {"--threads": "8", "--mount": ""}
+    names = []
+    while rest:
+        word, equals, value = rest.pop(0).partition("=")
+        if word in ("-h", "--help"):
+            print(USAGE, end="")
+            return
+        if word in options and (equals or rest):
+            options[word] = value if equals else rest.pop(0)
+        else:
+            names.append(word + equals + value)
+    if len(names) != 1 or names[0].startswith("-") or not options["--threads"].isdigit() or options["--threads"] == "0":
+        sys.stderr.write(USAGE)
+        raise SystemExit(2)
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does: the application is found in the working directory
+    threads = int(options["--threads"])
+    serve(handler(load(names[0]), options["--mount"], threads > 1), threads=threads)
+
+
+if __name__ == "__main__":
+    main()
