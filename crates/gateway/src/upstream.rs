@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ::http::{HeaderMap, StatusCode};
 
-use pilotlight_supervisor::{Lease, StartError};
+use pilotlight_supervisor::{Instance, Lease, StartError};
 
 use crate::body::ResponseBody;
 use crate::net::Socket;
@@ -67,9 +67,10 @@ pub(crate) enum Ran {
 
 impl UpstreamError {
     /// P-29 and RFC 9110 §9.2.2: whether the same request may be sent again.
-    pub(crate) fn may_retry(&self, idempotent: bool) -> bool {
+    pub(crate) fn may_retry(&self, idempotent: bool, instance: Option<&Instance>) -> bool {
         match self {
-            Self::Refused { .. } => true,
+            // Another instance is only there if this one is going.
+            Self::Refused { .. } => instance.is_some_and(|i| i.drain_announced() || i.drain_requested()),
             Self::Closed { ran, .. } => *ran == Ran::No || (*ran == Ran::Maybe && idempotent),
             // An instance that has too much to do is not helped by more.
             Self::Overloaded { .. }

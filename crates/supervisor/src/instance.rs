@@ -175,6 +175,13 @@ impl Instance {
         }
     }
 
+    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of whoever announced it leads to
+    /// another instance.
+    #[must_use]
+    pub fn drain_announced(&self) -> bool {
+        self.drain_announced.load(SeqCst)
+    }
+
     pub(crate) fn set_state(&self, state: InstanceState) {
         self.state.0.store(state as u8, SeqCst);
     }

@@ -166,8 +166,9 @@ impl Owner {
         let wake = self.timers.next().map(tokio::time::Instant::from_std);
         let resting = self.accept_again.is_some();
         tokio::select! {
-            Some(request) = self.requested.recv() => Action::Request(request),
+            biased; // what a worker notices is acted on before what it asks for next: a drain before the request for another instance
             Some(notice) = self.noticed.recv() => Action::Notice(notice),
+            Some(request) = self.requested.recv() => Action::Request(request),
             event = next_event(&mut self.link) => Action::Guardian(event),
             accepted = self.listener.accept(), if !resting => Action::Accepted(accepted.map(|(stream, _)| stream)),
             Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),

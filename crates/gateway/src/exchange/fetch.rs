@@ -1,6 +1,9 @@
 //! A request to its service: the lease on an instance, the try, and when to try again.
 
+use std::sync::Arc;
+
 use pilotlight_cache::Timing;
+use pilotlight_supervisor::Lease;
 
 use super::{Inbound, now};
 use crate::problem::Failure;
@@ -17,13 +20,8 @@ impl Inbound<'_> {
     pub(super) async fn fetch(&self, body: &mut Option<RequestBody>) -> Result<(Answer, Timing), Failure> {
         let mut tries = 1;
         loop {
-            let lease = match self.upstream() {
-                Upstream::Pipe(service, _) | Upstream::Http(service, _) => match service.enter(self.worker.index) {
-                    Some(lease) => Some(lease),
-                    None => Some(service.ready(self.worker.index).await.map_err(Failure::Start)?),
-                },
-                Upstream::External(..) => None,
-            };
+            let lease = self.lease(tries).await?;
+            let instance = lease.as_ref().map(|lease| Arc::clone(lease.instance()));
             let sent = now(); // the start of a service is not part of the answer's age
             let failed = match (self.upstream(), lease) {
                 (Upstream::Pipe(_, link), Some(lease)) => {
@@ -43,7 +41,7 @@ impl Inbound<'_> {
             };
             match (error, left) {
                 (SendError::Upstream(e), BodyLeft::Whole(whole))
-                    if tries < MAX_TRIES && e.may_retry(self.outbound.is_idempotent()) =>
+                    if tries < MAX_TRIES && e.may_retry(self.outbound.is_idempotent(), instance.as_deref()) =>
                 {
                     tracing::debug!(request_id = self.outbound.id.as_str(), "sent again: {e}");
                     *body = whole;
@@ -56,6 +54,17 @@ impl Inbound<'_> {
                     return Err(Failure::QueueFull { service: self.service_name(), limit });
                 }
             }
+        }
+    }
+
+    /// The right to use an instance, which is started if need be; `None` for servers of somebody else's.
+    async fn lease(&self, tries: u32) -> Result<Option<Lease>, Failure> {
+        let (Upstream::Pipe(service, _) | Upstream::Http(service, _)) = self.upstream() else { return Ok(None) };
+        // A second try asks the supervisor, which knows of the first instance's drain or death by then.
+        let ready = if tries == 1 { service.enter(self.worker.index) } else { None };
+        match ready {
+            Some(lease) => Ok(Some(lease)),
+            None => service.ready(self.worker.index).await.map(Some).map_err(Failure::Start),
         }
     }
 

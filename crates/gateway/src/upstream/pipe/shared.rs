@@ -23,7 +23,7 @@ use bytes::{Bytes, BytesMut};
 use pilotlight_pipe::control::{Log, LogLevel, encode_pong, parse_ping};
 use pilotlight_pipe::frame::{FrameHeader, MAX_FRAME, split_frame};
 use pilotlight_pipe::reset::{Reset, ResetCode};
-use pilotlight_pipe::session::{AnswerGateway, CancelOn, GatewayExchanges, ProtocolError, SharedEvent, SharedId};
+use pilotlight_pipe::session::{AnswerGateway, GatewayExchanges, ProtocolError, SharedEvent, SharedId};
 use pilotlight_supervisor::Instance;
 use slab::Slab;
 
@@ -173,9 +173,13 @@ impl Shared {
         }
     }
 
-    /// Marks an answer in progress as unwanted (the caller sends RESET on its connection).
-    pub(crate) fn cancel_answer(&self, exchange: u16) {
-        self.state.borrow_mut().exchanges.cancel(exchange);
+    /// The answer is no longer wanted: RESET goes on this connection, also when the answer comes on another (P-26).
+    pub(crate) fn cancel(&self, exchange: u16, code: ResetCode) {
+        let mut state = self.state.borrow_mut();
+        if state.exchanges.cancel(exchange) {
+            Reset::new(code, "").encode(&mut state.out, exchange);
+            state.wake_driver();
+        }
     }
 
     /// Reads and writes until the connection ends; returns why it ended.
@@ -466,10 +470,8 @@ impl Waiting {
         if let Some(place) = state.place_of.get_mut(usize::from(self.exchange)) {
             *place = NOBODY;
         }
-        if let CancelOn::Shared(_) = state.exchanges.cancel(self.exchange) {
-            Reset::new(code, "").encode(&mut state.out, self.exchange);
-            state.wake_driver();
-        }
+        drop(state);
+        self.shared.cancel(self.exchange, code);
     }
 }
 

@@ -251,16 +251,11 @@ impl Stream {
     /// The answer is no longer wanted: says so to the service, and waits for its final frame elsewhere.
     pub(crate) fn cancel(mut self, code: ResetCode) {
         if !self.ended {
-            let send = match &mut self.session {
-                Session::Own(own) => own.cancel(),
-                Session::Answer(_) => {
-                    self.peer.shared.cancel_answer(self.exchange);
-                    true
-                }
-            };
             self.pump.abandon();
-            if send {
-                Reset::new(code, "").encode(&mut self.pump.out, self.exchange);
+            match &mut self.session {
+                Session::Own(own) if own.cancel() => Reset::new(code, "").encode(&mut self.pump.out, self.exchange),
+                Session::Own(_) => {}
+                Session::Answer(_) => self.peer.shared.cancel(self.exchange, code),
             }
         }
         self.finish();
@@ -469,7 +464,12 @@ impl PipeBody {
 impl Drop for PipeBody {
     fn drop(&mut self) {
         if let Some(stream) = self.stream.take() {
-            stream.cancel(ResetCode::Cancelled);
+            // hyper asks for no more once it has as many bytes as were announced; only the final frame is still to come.
+            if self.left == Some(0) && self.first.is_empty() {
+                stream.finish();
+            } else {
+                stream.cancel(ResetCode::Cancelled);
+            }
         }
     }
 }
