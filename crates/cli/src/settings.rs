@@ -99,7 +99,7 @@ pub(crate) fn gateway(config: &Config, workers: usize, services: Vec<ServiceTarg
             .map(|route| self::route(route, &config.limits))
             .collect(),
         dev: config.dev,
-        trust_forwarded: false,
+        trust_forwarded: config.trust_forwarded,
     }
 }
 
@@ -113,7 +113,7 @@ fn limits(limits: &config::Limits) -> Limits {
         keepalive_timeout: limits.keepalive_timeout,
         response_timeout: Some(limits.response_timeout),
         connections: limits.connections,
-        queue: 1024,
+        queue: limits.queue,
         shutdown_timeout: limits.shutdown_timeout,
     }
 }

@@ -10,6 +10,7 @@ use pilotlight_cache::{Recorder, Timestamp};
 
 use crate::client::RequestGuard;
 use crate::deadline::Deadline;
+use crate::relay::Relay;
 use crate::upstream::http::HttpBody;
 use crate::upstream::pipe::PipeBody;
 
@@ -27,6 +28,8 @@ pub(crate) enum ResponseBody {
     Full(Bytes),
     Http(Box<HttpBody>),
     Pipe(Box<PipeBody>),
+    /// Any of these, read ahead while it is stored.
+    Relayed(Relay),
 }
 
 impl ResponseBody {
@@ -34,7 +37,7 @@ impl ResponseBody {
         if data.is_empty() { Self::Empty } else { Self::Full(data) }
     }
 
-    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
+    pub(crate) fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
         match self {
             Self::Empty => Poll::Ready(None),
             Self::Full(data) => {
@@ -44,6 +47,7 @@ impl ResponseBody {
             }
             Self::Http(body) => body.poll_frame(cx),
             Self::Pipe(body) => body.poll_frame(cx),
+            Self::Relayed(relay) => relay.poll_frame(cx),
         }
     }
 
@@ -53,6 +57,7 @@ impl ResponseBody {
             Self::Full(_) => false,
             Self::Http(body) => body.is_ended(),
             Self::Pipe(body) => body.is_ended(),
+            Self::Relayed(relay) => relay.is_ended(),
         }
     }
 
@@ -63,48 +68,33 @@ impl ResponseBody {
             Self::Full(data) => Some(data.len() as u64),
             Self::Http(body) => body.length(),
             Self::Pipe(body) => body.length(),
+            Self::Relayed(relay) => relay.length(),
         }
     }
 }
 
-/// The body that hyper sends: the source, what the cache keeps of it, and the mark that the request is over.
+/// The body that hyper sends: the source, its deadline, and the mark that the request is over.
 pub(crate) struct Outgoing {
     source: ResponseBody,
-    recorder: Option<Box<Recorder>>,
     /// The route's `timeout`, for the whole exchange.
     deadline: Option<Deadline>,
     _request: Option<RequestGuard>,
 }
 
 impl Outgoing {
-    pub(crate) fn new(source: ResponseBody, recorder: Option<Box<Recorder>>, request: Option<RequestGuard>) -> Self {
-        let mut this = Self { source, recorder, deadline: None, _request: request };
-        if this.source.is_end() {
-            this.finish();
-        } else if let ResponseBody::Full(data) = &this.source {
-            // All of it is here: stored now, whether or not this client takes it.
-            if let Some(mut recorder) = this.recorder.take() {
-                if recorder.push(data).is_ok() {
-                    keep(recorder);
-                }
-            }
-        }
-        this
+    /// An answer that is in memory.
+    pub(crate) fn stored(data: Bytes) -> Self {
+        Self { source: ResponseBody::full(data), deadline: None, _request: None }
     }
 
-    /// Cuts the answer when the deadline is over.
-    pub(crate) fn until(self, deadline: Option<Deadline>) -> Self {
-        Self { deadline, ..self }
-    }
-
-    fn finish(&mut self) {
-        if let Some(recorder) = self.recorder.take() {
-            keep(recorder);
-        }
+    /// An answer that may still be coming, cut when the deadline is over.
+    pub(crate) fn new(source: ResponseBody, deadline: Option<Deadline>, request: RequestGuard) -> Self {
+        Self { source, deadline, _request: Some(request) }
     }
 }
 
-fn keep(recorder: Box<Recorder>) {
+/// Stores an answer that is complete.
+pub(crate) fn keep(recorder: Box<Recorder>) {
     if let Err(why) = recorder.finish(Timestamp::from_system(SystemTime::now())) {
         tracing::debug!("an answer was not stored after all: {why}");
     }
@@ -119,27 +109,12 @@ impl Body for Outgoing {
         let Poll::Ready(frame) = this.source.poll_source(cx) else {
             let Some(deadline) = &this.deadline else { return Poll::Pending };
             ready!(deadline.poll(cx));
-            this.recorder = None;
             this.source = ResponseBody::Empty;
             let what = "the route's timeout is over".to_owned();
             return Poll::Ready(Some(Err(CutError { service: "this exchange".to_owned(), what })));
         };
-        match &frame {
-            Some(Ok(frame)) => {
-                if let (Some(recorder), Some(data)) = (&mut this.recorder, frame.data_ref())
-                    && recorder.push(data).is_err()
-                {
-                    this.recorder = None; // too large to be kept: the client gets it all the same
-                }
-                if this.source.is_end() {
-                    this.finish();
-                }
-            }
-            Some(Err(cut)) => {
-                tracing::warn!(service = %cut.service, "{cut}");
-                this.recorder = None; // dropped unfinished: nothing incomplete is stored
-            }
-            None => this.finish(),
+        if let Some(Err(cut)) = &frame {
+            tracing::warn!(service = %cut.service, "{cut}");
         }
         Poll::Ready(frame)
     }

@@ -62,6 +62,8 @@ pub(crate) struct Client {
     deadline: Deadline,
     times: ClientTimes,
     io: RefCell<Io>,
+    /// Whether the client may still be sending when the connection is closed.
+    lingers: Cell<bool>,
     /// Set by an exchange that ended in 101; the connection becomes a tunnel when hyper lets go of it.
     upgraded: RefCell<Option<Upgraded>>,
 }
@@ -77,7 +79,8 @@ impl Client {
         deadline.set(times.idle.min(times.header)); // a connection that never sends anything is not kept for long
         let io = RefCell::new(Io { socket, out: BytesMut::new(), write_blocked: false });
         let upgraded = RefCell::new(None);
-        Rc::new(Self { peer, phase: Cell::new(Phase::Idle), deadline, times, io, upgraded })
+        let (phase, lingers) = (Cell::new(Phase::Idle), Cell::new(false));
+        Rc::new(Self { peer, phase, deadline, times, io, lingers, upgraded })
     }
 
     /// Writes what was gathered; to be called at the end of every turn of the connection's task.
@@ -139,6 +142,15 @@ impl Client {
     pub(crate) fn request_began(&self) {
         self.phase.set(Phase::Busy);
         self.deadline.clear();
+    }
+
+    /// The last request has a body, of which part may be unread when the connection ends.
+    pub(crate) fn set_lingers(&self, lingers: bool) {
+        self.lingers.set(lingers);
+    }
+
+    pub(crate) fn lingers(&self) -> bool {
+        self.lingers.get()
     }
 
     /// The answer has been handed over, body and all.
@@ -260,6 +272,7 @@ impl AsyncWrite for ClientIo {
             let replacement = problem::rejection(rejected, client.times.header_size);
             io.out.extend_from_slice(&replacement);
             client.phase.set(Phase::Busy); // nothing of this connection is read any more
+            client.lingers.set(true);
             return Poll::Ready(Ok(size));
         }
         bufs.iter().for_each(|b| io.out.extend_from_slice(b));

@@ -20,13 +20,17 @@ use crate::worker::Worker;
 /// the client might never see that answer.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// hyper's least read buffer.
+const MIN_BUFFER: usize = 8192;
+
 /// Serves requests until the connection ends.
 pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
     let client = Client::new(socket, peer, worker.deadlines.deadline(), worker.times);
     let io = TokioIo::new(ClientIo(Rc::clone(&client)));
     let handler = Handler { worker: Rc::clone(worker), client: Rc::clone(&client) };
     let mut connection = http1::Builder::new()
-        .max_buf_size(worker.common.limits.header_size.max(8192))
+        .max_header_size(worker.common.limits.header_size)
+        .max_buf_size(worker.common.limits.header_size.max(MIN_BUFFER))
         .max_headers(worker.common.limits.header_count)
         .serve_connection(io, handler);
     let mut told = false;
@@ -55,7 +59,8 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
     let io = parts.io.into_inner();
     match client.take_upgraded() {
         Some(upgraded) => tunnel(io, &parts.read_buf, upgraded).await,
-        None => linger(io).await,
+        None if client.lingers() && !worker.is_stopping() => linger(io).await,
+        None => {}
     }
 }
 

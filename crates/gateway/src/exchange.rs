@@ -5,25 +5,27 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
 use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored};
 use pilotlight_cache::{Recorder, Timestamp, Turn, Validated};
 
-use crate::body::{Outgoing, ResponseBody};
+use crate::body::{Outgoing, ResponseBody, keep};
 use crate::client::{Client, RequestGuard};
 use crate::fields::{FieldList, strip_hop_by_hop};
 use crate::options::{RouteCache, RouteSpec};
 use crate::outbound::Outbound;
+use crate::relay::Relay;
 use crate::problem::Failure;
 use crate::request_body::{BodyLimit, RequestBody};
 use crate::request_id::RequestId;
@@ -79,7 +81,7 @@ impl Service<Request<Incoming>> for Handler {
             Ok((_, Some(Lookup::Hit(stored)))) => {
                 self.client.answered_at_once();
                 let answer = stored.answer(request.method(), request.headers(), now());
-                Reply::Now(Some(answer.map(|body| Outgoing::new(ResponseBody::full(body), None, None))))
+                Reply::Now(Some(answer.map(Outgoing::stored)))
             }
             found => {
                 let (worker, client) = (Rc::clone(worker), Rc::clone(&self.client));
@@ -141,6 +143,7 @@ async fn forward(
     found: Result<(Arc<RouteSpec>, Option<Lookup>), Failure>,
 ) -> Response<Outgoing> {
     let guard = RequestGuard::new(&client);
+    client.set_lingers(!request.body().is_end_stream());
     let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
     let timeout = found.as_ref().ok().and_then(|(route, _)| route.timeout);
     let deadline = timeout.map(|after| {
@@ -152,7 +155,7 @@ async fn forward(
         Ok((route, lookup)) => Inbound::new(&worker, &client, route, request, id.clone()).respond(lookup).await,
         Err(failure) => Err(failure),
     };
-    let (mut response, body, recorder) = result.unwrap_or_else(|failure| {
+    let (mut response, body) = result.unwrap_or_else(|failure| {
         let status = failure.status();
         if status.is_server_error() {
             tracing::warn!(request_id = id.as_str(), "{status}: {}", failure.log_text());
@@ -160,16 +163,26 @@ async fn forward(
         let (parts, body) = failure.response(id.as_str(), worker.common.dev).into_parts();
         let mut response = Response::from_parts(parts, ());
         CacheStatus::refused("gateway").append_to(response.headers_mut());
-        (response, ResponseBody::full(body), None)
+        (response, ResponseBody::full(body))
     });
     if let Some(id) = id.header() {
         response.headers_mut().insert(X_REQUEST_ID, id);
     }
-    response.map(|()| Outgoing::new(body, recorder, Some(guard)).until(deadline))
+    response.map(|()| Outgoing::new(body, deadline, guard))
 }
 
-/// A response without its body, the body, and who records it.
-type Parted = (Response<()>, ResponseBody, Option<Box<Recorder>>);
+/// A response without its body, and the body.
+type Parted = (Response<()>, ResponseBody);
+
+/// Who asks the service.
+enum Asks {
+    /// It has been asked: its answer.
+    Nobody(Arc<Stored>),
+    /// This request, for all that wait.
+    First(Fill),
+    /// This request, for itself: it has waited for another long enough.
+    Alone,
+}
 
 /// A request on its way through the gateway.
 struct Inbound<'a> {
@@ -224,24 +237,37 @@ impl<'a> Inbound<'a> {
             Some(Lookup::Hit(stored)) => return Ok(self.answer_from(&stored, None)),
         };
         let Some(cache) = cache else { return self.pass(None, Forward::Disabled).await };
-        match self.turn(&cache).await? {
-            Ok(stored) => Ok(self.answer_from(&stored, Some(CacheStatus::forwarded(why).collapsed()))),
-            Err(fill) => self.fill(fill, why, stale).await,
+        match self.turn(&cache).await {
+            Asks::Nobody(stored) => Ok(self.answer_from(&stored, Some(CacheStatus::forwarded(why).collapsed()))),
+            Asks::First(fill) => self.fill(fill, why, stale).await,
+            Asks::Alone => self.pass(None, why).await,
         }
     }
 
     /// RFC 9111 §4: waits while another request asks for the same, then uses its answer or asks.
-    async fn turn(&self, cache: &Cache) -> Result<Result<Arc<Stored>, Fill>, Failure> {
+    async fn turn(&self, cache: &Cache) -> Asks {
+        let patience = self.first_byte();
+        patience.deadline.set_or_clear(patience.limit.map(|(after, _)| after));
         let authority = key_authority(&self.outbound.authority);
         let key = key(&authority, &self.parts().uri);
         let headers = &self.parts().headers;
         let mut turn = cache.begin(&key, &self.parts().method, headers, now());
         loop {
             turn = match turn {
-                Turn::Hit(stored) => return Ok(Ok(stored)),
-                Turn::Leader(fill) => return Ok(Err(fill)),
-                // Bounded: the leader's own exchange has limits, and its end, whatever it is, ends the wait.
-                Turn::Follower(wait) => wait.landed().await.turn(&key, headers, now()),
+                Turn::Hit(stored) => return Asks::Nobody(stored),
+                Turn::Leader(fill) => return Asks::First(fill),
+                Turn::Follower(wait) => {
+                    let mut landed = std::pin::pin!(wait.landed());
+                    let landed = poll_fn(|cx| match landed.as_mut().poll(cx) {
+                        Poll::Ready(landed) => Poll::Ready(Some(landed)),
+                        // The other request takes as long as this one may.
+                        Poll::Pending => patience.deadline.poll(cx).map(|()| None),
+                    });
+                    match landed.await {
+                        Some(landed) => landed.turn(&key, headers, now()),
+                        None => return Asks::Alone,
+                    }
+                }
             };
         }
     }
@@ -256,7 +282,7 @@ impl<'a> Inbound<'a> {
             cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers);
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
-        Ok(self.deliver(answer, status, None))
+        Ok(self.deliver(answer, status))
     }
 
     /// To the service, and its answer into the cache if it may be stored.
@@ -295,10 +321,29 @@ impl<'a> Inbound<'a> {
         Ok(match fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules) {
             Decision::Store(recorder) => {
                 let status = status.stored().ttl(recorder.ttl_s(timing.received));
-                self.deliver(answer, status, Some(recorder))
+                let body = self.record(answer.body, recorder);
+                self.deliver(Answer { body, ..answer }, status)
             }
-            Decision::Pass(why) => self.deliver(answer, status.unstored(why), None),
+            Decision::Pass(why) => self.deliver(answer, status.unstored(why)),
         })
+    }
+
+    /// Stores an answer at once if it is here, while it is read otherwise.
+    fn record(&self, body: ResponseBody, mut recorder: Box<Recorder>) -> ResponseBody {
+        match &body {
+            ResponseBody::Empty => keep(recorder),
+            ResponseBody::Full(data) => {
+                if recorder.push(data).is_ok() {
+                    keep(recorder);
+                }
+            }
+            ResponseBody::Http(_) | ResponseBody::Pipe(_) | ResponseBody::Relayed(_) => {
+                let patience = self.worker.common.limits.response_timeout.unwrap_or(Duration::from_secs(60));
+                let deadline = self.worker.deadlines.deadline();
+                return ResponseBody::Relayed(Relay::start(&self.worker.spawner, body, recorder, deadline, patience));
+            }
+        }
+        body
     }
 
     fn rules(&self) -> RouteRules {
@@ -327,11 +372,11 @@ impl<'a> Inbound<'a> {
             None => stored.answer(method, headers, now()),
         };
         let (parts, body) = answer.into_parts();
-        (Response::from_parts(parts, ()), ResponseBody::full(body), None)
+        (Response::from_parts(parts, ()), ResponseBody::full(body))
     }
 
     /// An answer of the service on its way to the client.
-    fn deliver(&self, answer: Answer, status: CacheStatus, recorder: Option<Box<Recorder>>) -> Parted {
+    fn deliver(&self, answer: Answer, status: CacheStatus) -> Parted {
         let Answer { status: code, mut headers, body, upgraded } = answer;
         let protocol = headers.get(UPGRADE).cloned();
         strip_hop_by_hop(&mut headers);
@@ -346,6 +391,6 @@ impl<'a> Inbound<'a> {
         let mut response = Response::new(());
         *response.status_mut() = code;
         *response.headers_mut() = headers;
-        (response, body, recorder)
+        (response, body)
     }
 }

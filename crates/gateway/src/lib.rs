@@ -19,6 +19,7 @@ mod options;
 mod outbound;
 mod problem;
 mod pump;
+mod relay;
 mod request_body;
 mod request_id;
 mod routes;

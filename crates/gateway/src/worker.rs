@@ -58,7 +58,7 @@ pub(crate) struct Worker {
     pub(crate) ids: RequestIds,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) times: ClientTimes,
-    spawner: Spawner,
+    pub(crate) spawner: Spawner,
     stopping: Cell<bool>,
     clients: Cell<usize>,
     max_clients: usize,

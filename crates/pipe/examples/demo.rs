@@ -46,10 +46,7 @@ async fn route(demo: Rc<Demo>, request: Request<Incoming>) -> Result<Response<Bo
         (&Method::GET, "/slow") => Ok(slow(number("chunks").unwrap_or(1), number("ms").unwrap_or(0))),
         (&Method::GET, "/wait") => Ok(wait(demo, query_value(&query, "id").unwrap_or_default())),
         (&Method::GET, "/cancelled") => {
-            let known = demo
-                .cancelled
-                .borrow()
-                .contains(&query_value(&query, "id").unwrap_or_default());
+            let known = demo.cancelled.borrow().contains(&query_value(&query, "id").unwrap_or_default());
             Ok(json(format!("{{\"cancelled\":{known}}}")))
         }
         (&Method::GET, "/crash") => std::process::exit(3),
@@ -61,9 +58,7 @@ async fn route(demo: Rc<Demo>, request: Request<Incoming>) -> Result<Response<Bo
         (&Method::GET, "/cookies") => {
             let mut response = Response::new(Body::from("cookies\n"));
             for cookie in ["a=1", "b=2"] {
-                response
-                    .headers_mut()
-                    .append(http::header::SET_COOKIE, HeaderValue::from_static(cookie));
+                response.headers_mut().append(http::header::SET_COOKIE, HeaderValue::from_static(cookie));
             }
             Ok(response)
         }
@@ -72,9 +67,7 @@ async fn route(demo: Rc<Demo>, request: Request<Incoming>) -> Result<Response<Bo
             Ok(Response::new("slept".into()))
         }
         (&Method::GET, "/deadline") => {
-            let left = exchange(&request)?
-                .deadline_ms()
-                .map_or("null".into(), |ms| ms.to_string());
+            let left = exchange(&request)?.deadline_ms().map_or("null".into(), |ms| ms.to_string());
             Ok(json(format!("{{\"deadline_ms\":{left}}}")))
         }
         (&Method::GET, "/pid") => Ok(json(format!("{{\"pid\":{}}}", std::process::id()))),
@@ -134,9 +127,7 @@ fn download(bytes: u64) -> Response<Body> {
         sender.finish().await
     });
     let mut response = Response::new(body);
-    response
-        .headers_mut()
-        .insert(http::header::CONTENT_LENGTH, bytes.into());
+    response.headers_mut().insert(http::header::CONTENT_LENGTH, bytes.into());
     response
 }
 
@@ -201,9 +192,7 @@ fn trailers() -> Response<Body> {
 }
 
 fn refuse(demo: &Demo, headers: &HeaderMap) -> Result<Response<Body>, Failure> {
-    let once = headers
-        .get("x-once")
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let once = headers.get("x-once").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     if demo.refused.borrow_mut().insert(once.unwrap_or_default()) {
         return Err(Failure::Refused("not this time".into()));
     }
@@ -211,10 +200,7 @@ fn refuse(demo: &Demo, headers: &HeaderMap) -> Result<Response<Body>, Failure> {
 }
 
 fn exchange(request: &Request<Incoming>) -> Result<&Exchange, Failure> {
-    request
-        .extensions()
-        .get()
-        .ok_or_else(|| Failure::Internal("a request without its exchange".into()))
+    request.extensions().get().ok_or_else(|| Failure::Internal("a request without its exchange".into()))
 }
 
 fn query_value(query: &str, name: &str) -> Option<String> {
@@ -227,9 +213,7 @@ fn query_value(query: &str, name: &str) -> Option<String> {
 
 fn json(text: String) -> Response<Body> {
     let mut response = Response::new(text.into());
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

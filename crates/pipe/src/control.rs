@@ -43,9 +43,7 @@ impl Drain {
     /// # Errors
     /// The payload is not 4 bytes long.
     pub fn parse(payload: &[u8]) -> Result<Self, ControlError> {
-        Ok(Self {
-            grace_ms: u32::from_le_bytes(exactly("DRAIN", payload, "4 bytes")?),
-        })
+        Ok(Self { grace_ms: u32::from_le_bytes(exactly("DRAIN", payload, "4 bytes")?) })
     }
 }
 
@@ -90,11 +88,7 @@ impl More {
             2 => MoreKind::Shared,
             kind => return Err(ControlError::MoreKind { kind }),
         };
-        Ok(Self {
-            kind,
-            count: u16::from_le_bytes([c, d]),
-            worker: u32::from_le_bytes([e, f, g, h]),
-        })
+        Ok(Self { kind, count: u16::from_le_bytes([c, d]), worker: u32::from_le_bytes([e, f, g, h]) })
     }
 }
 
@@ -129,12 +123,7 @@ impl Log {
         let text = cut(&self.text);
         let length = 1 + text.len();
         out.reserve(HEADER_LEN + length);
-        let header = FrameHeader {
-            length: length as u32,
-            kind: FrameType::LOG,
-            flags: flags::NONE,
-            exchange,
-        };
+        let header = FrameHeader { length: length as u32, kind: FrameType::LOG, flags: flags::NONE, exchange };
         out.put_slice(&header.encode());
         out.put_u8(self.level as u8);
         out.put_slice(text.as_bytes());
@@ -147,11 +136,7 @@ impl Log {
     /// The payload is empty.
     pub fn parse(payload: &[u8]) -> Result<Self, ControlError> {
         let Some((&level, text)) = payload.split_first() else {
-            return Err(ControlError::Length {
-                name: "LOG",
-                length: 0,
-                expected: "at least 1 byte",
-            });
+            return Err(ControlError::Length { name: "LOG", length: 0, expected: "at least 1 byte" });
         };
         let level = match level {
             1 => LogLevel::Error,
@@ -160,10 +145,7 @@ impl Log {
             5 => LogLevel::Trace,
             _ => LogLevel::Info,
         };
-        Ok(Self {
-            level,
-            text: cut(&String::from_utf8_lossy(text)).to_owned(),
-        })
+        Ok(Self { level, text: cut(&String::from_utf8_lossy(text)).to_owned() })
     }
 }
 
@@ -195,11 +177,7 @@ fn exactly<const N: usize>(
     payload: &[u8],
     expected: &'static str,
 ) -> Result<[u8; N], ControlError> {
-    payload.try_into().map_err(|_| ControlError::Length {
-        name,
-        length: payload.len(),
-        expected,
-    })
+    payload.try_into().map_err(|_| ControlError::Length { name, length: payload.len(), expected })
 }
 
 #[cfg(test)]
@@ -220,26 +198,16 @@ mod tests {
     fn drain_more_log_ping_round() {
         let mut out = BytesMut::new();
         Drain { grace_ms: 1500 }.encode(&mut out);
-        assert_eq!(
-            Drain::parse(&payload(FrameType::DRAIN, out)),
-            Ok(Drain { grace_ms: 1500 })
-        );
+        assert_eq!(Drain::parse(&payload(FrameType::DRAIN, out)), Ok(Drain { grace_ms: 1500 }));
 
-        let more = More {
-            kind: MoreKind::Shared,
-            count: 3,
-            worker: 0x0102_0304,
-        };
+        let more = More { kind: MoreKind::Shared, count: 3, worker: 0x0102_0304 };
         let mut out = BytesMut::new();
         more.encode(&mut out);
         let bytes = payload(FrameType::MORE, out);
         assert_eq!(&bytes[..], [2, 0, 3, 0, 4, 3, 2, 1]);
         assert_eq!(More::parse(&bytes), Ok(more));
 
-        let log = Log {
-            level: LogLevel::Warn,
-            text: "odd".into(),
-        };
+        let log = Log { level: LogLevel::Warn, text: "odd".into() };
         let mut out = BytesMut::new();
         log.encode(&mut out, 7);
         assert_eq!(Log::parse(&payload(FrameType::LOG, out)), Ok(log));
@@ -251,26 +219,11 @@ mod tests {
 
     #[test]
     fn wrong_lengths_and_kinds_are_named() {
-        assert_eq!(
-            Drain::parse(b"123").unwrap_err().to_string(),
-            "P-11: a DRAIN of 3 bytes; its payload has 4 bytes"
-        );
-        assert_eq!(
-            More::parse(&[9, 0, 1, 0, 0, 0, 0, 0]),
-            Err(ControlError::MoreKind { kind: 9 })
-        );
-        assert_eq!(
-            parse_ping(b"1").unwrap_err().to_string(),
-            "P-11: a PING of 1 bytes; its payload has 8 bytes"
-        );
+        assert_eq!(Drain::parse(b"123").unwrap_err().to_string(), "P-11: a DRAIN of 3 bytes; its payload has 4 bytes");
+        assert_eq!(More::parse(&[9, 0, 1, 0, 0, 0, 0, 0]), Err(ControlError::MoreKind { kind: 9 }));
+        assert_eq!(parse_ping(b"1").unwrap_err().to_string(), "P-11: a PING of 1 bytes; its payload has 8 bytes");
         assert!(Log::parse(b"").is_err());
-        assert_eq!(
-            Log::parse(&[77, 0xff]).unwrap(),
-            Log {
-                level: LogLevel::Info,
-                text: "\u{fffd}".into()
-            }
-        );
+        assert_eq!(Log::parse(&[77, 0xff]).unwrap(), Log { level: LogLevel::Info, text: "\u{fffd}".into() });
     }
 
     proptest! {

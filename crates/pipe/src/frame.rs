@@ -36,12 +36,7 @@ impl FrameHeader {
     #[must_use]
     pub fn decode(bytes: &[u8; HEADER_LEN]) -> Self {
         let [a, b, c, d, kind, flags, e, f] = *bytes;
-        Self {
-            length: u32::from_le_bytes([a, b, c, d]),
-            kind,
-            flags,
-            exchange: u16::from_le_bytes([e, f]),
-        }
+        Self { length: u32::from_le_bytes([a, b, c, d]), kind, flags, exchange: u16::from_le_bytes([e, f]) }
     }
 
     /// Writes a header.
@@ -181,21 +176,9 @@ pub fn missing(buf: &[u8], max_frame: usize) -> Result<usize, FrameError> {
 /// Appends a whole frame. The payload is the caller's to keep within `max_frame`.
 #[inline]
 pub fn encode_frame(out: &mut BytesMut, kind: u8, flags: u8, exchange: u16, payload: &[u8]) {
-    debug_assert!(
-        payload.len() <= MAX_FRAME,
-        "a payload of {} bytes is longer than max_frame",
-        payload.len()
-    );
+    debug_assert!(payload.len() <= MAX_FRAME, "a payload of {} bytes is longer than max_frame", payload.len());
     out.reserve(HEADER_LEN + payload.len());
-    out.put_slice(
-        &FrameHeader {
-            length: payload.len() as u32,
-            kind,
-            flags,
-            exchange,
-        }
-        .encode(),
-    );
+    out.put_slice(&FrameHeader { length: payload.len() as u32, kind, flags, exchange }.encode());
     out.put_slice(payload);
 }
 
@@ -206,10 +189,7 @@ fn peek(buf: &[u8], max_frame: usize) -> Result<Option<FrameHeader>, FrameError>
     };
     let header = FrameHeader::decode(bytes);
     if header.length as usize > max_frame {
-        return Err(FrameError::TooLong {
-            length: header.length,
-            max_frame,
-        });
+        return Err(FrameError::TooLong { length: header.length, max_frame });
     }
     Ok(Some(header))
 }
@@ -221,12 +201,7 @@ mod tests {
 
     #[test]
     fn the_header_is_little_endian() {
-        let header = FrameHeader {
-            length: 0x0102_0304,
-            kind: 6,
-            flags: 0x81,
-            exchange: 0x0506,
-        };
+        let header = FrameHeader { length: 0x0102_0304, kind: 6, flags: 0x81, exchange: 0x0506 };
         assert_eq!(header.encode(), [4, 3, 2, 1, 6, 0x81, 6, 5]);
         assert_eq!(FrameHeader::decode(&header.encode()), header);
         assert!(header.is_end() && header.is_ignorable());
@@ -234,17 +209,9 @@ mod tests {
 
     #[test]
     fn a_length_above_the_limit_is_refused_before_the_payload_comes() {
-        let header = FrameHeader {
-            length: 65_537,
-            kind: 6,
-            flags: 0,
-            exchange: 1,
-        };
+        let header = FrameHeader { length: 65_537, kind: 6, flags: 0, exchange: 1 };
         let mut buf = BytesMut::from(&header.encode()[..]);
-        let error = FrameError::TooLong {
-            length: 65_537,
-            max_frame: MAX_FRAME,
-        };
+        let error = FrameError::TooLong { length: 65_537, max_frame: MAX_FRAME };
         assert_eq!(split_frame(&mut buf, MAX_FRAME), Err(error));
         assert_eq!(missing(&buf, MAX_FRAME), Err(error));
         assert_eq!(buf.len(), HEADER_LEN);
@@ -254,9 +221,7 @@ mod tests {
     fn missing_counts_header_then_payload() {
         let mut buf = BytesMut::new();
         encode_frame(&mut buf, FrameType::DATA, 0, 1, b"hello");
-        let wanted: Vec<_> = (0..=buf.len())
-            .map(|n| missing(&buf[..n], MAX_FRAME).unwrap())
-            .collect();
+        let wanted: Vec<_> = (0..=buf.len()).map(|n| missing(&buf[..n], MAX_FRAME).unwrap()).collect();
         assert_eq!(wanted, [8, 7, 6, 5, 4, 3, 2, 1, 5, 4, 3, 2, 1, 0]);
     }
 

@@ -42,10 +42,7 @@ mod tests {
     fn fields(pairs: &[(&str, &str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (name, value) in pairs {
-            map.append(
-                HeaderName::try_from(*name).unwrap(),
-                HeaderValue::try_from(*value).unwrap(),
-            );
+            map.append(HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap());
         }
         map
     }
@@ -62,10 +59,7 @@ mod tests {
         let mut out = BytesMut::new();
         encode_request(&mut out, 7, flags::END, &head(&headers), b"hi").unwrap();
         let (header, payload) = only_frame(out);
-        assert_eq!(
-            (header.kind, header.flags, header.exchange),
-            (FrameType::REQUEST, flags::END, 7)
-        );
+        assert_eq!((header.kind, header.flags, header.exchange), (FrameType::REQUEST, flags::END, 7));
         let strings =
             b"GET\0http\0example.org\0/a?b=%20c\0HTTP/1.1\x00127.0.0.1:4711\0r-1\0accept\0*/*\0x-a\x001\0x-a\x002\0";
         let mut expected = Vec::new();
@@ -127,10 +121,7 @@ mod tests {
     fn a_zero_byte_cannot_shift_the_strings() {
         let headers = HeaderMap::new();
         let mut out = BytesMut::new();
-        let evil = RequestHead {
-            request_id: "r\0host\0evil",
-            ..head(&headers)
-        };
+        let evil = RequestHead { request_id: "r\0host\0evil", ..head(&headers) };
         encode_request(&mut out, 1, 0, &evil, b"").unwrap();
         let (request, _) = decode_request(only_frame(out).1).unwrap();
         assert_eq!((request.request_id(), request.headers.len()), ("r", 0));
@@ -150,34 +141,17 @@ mod tests {
 
     #[track_caller]
     fn refused(payload: &[u8], expected: &str) {
-        assert_eq!(
-            decode_response(Bytes::copy_from_slice(payload))
-                .unwrap_err()
-                .to_string(),
-            expected
-        );
+        assert_eq!(decode_response(Bytes::copy_from_slice(payload)).unwrap_err().to_string(), expected);
     }
 
     #[test]
     fn malformed_heads_name_the_rule() {
-        refused(
-            b"123",
-            "P-8: a payload of 3 bytes is shorter than a head's 8 fixed bytes",
-        );
-        refused(
-            b"\x09\0\0\0\xc8\0\0\0ab",
-            "P-8: head_length 9 is larger than the 2 bytes that follow",
-        );
+        refused(b"123", "P-8: a payload of 3 bytes is shorter than a head's 8 fixed bytes");
+        refused(b"\x09\0\0\0\xc8\0\0\0ab", "P-8: head_length 9 is larger than the 2 bytes that follow");
         refused(b"\x04\0\0\0\xc8\0\0\0a\0b!", "P-8: the head has no final zero byte");
-        refused(
-            b"\x02\0\0\0\xc8\0\0\0a\0",
-            "P-8: an odd number of strings: a field without a value",
-        );
+        refused(b"\x02\0\0\0\xc8\0\0\0a\0", "P-8: an odd number of strings: a field without a value");
         refused(b"\x06\0\0\0\xc8\0\0\0a b\0c\0", "P-8: \"a b\" is not a field name");
-        refused(
-            b"\x05\0\0\0\xc8\0\0\0ab\0\n\0",
-            "P-8: the value of ab has a byte that is not allowed",
-        );
+        refused(b"\x05\0\0\0\xc8\0\0\0ab\0\n\0", "P-8: the value of ab has a byte that is not allowed");
         refused(b"\0\0\0\0\x07\0\0\0", "P-11: status 7 is not allowed here");
         refused(b"\0\0\0\0\x64\0\0\0", "P-11: status 100 is not allowed here");
         let info = decode_info(Bytes::from_static(b"\0\0\0\0\xc8\0\0\0")).unwrap_err();
@@ -191,10 +165,7 @@ mod tests {
         prop::collection::vec(pair, 0..12).prop_map(|pairs| {
             let mut map = HeaderMap::new();
             for (name, value) in pairs {
-                map.append(
-                    HeaderName::try_from(name).unwrap(),
-                    HeaderValue::from_bytes(value.as_bytes()).unwrap(),
-                );
+                map.append(HeaderName::try_from(name).unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
             }
             map
         })

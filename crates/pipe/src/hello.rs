@@ -92,15 +92,10 @@ impl Hello {
             Ok(())
         })?;
         if hello.token.is_empty() {
-            return Err(HelloError::Missing {
-                frame: "HELLO",
-                key: "token",
-            });
+            return Err(HelloError::Missing { frame: "HELLO", key: "token" });
         }
         if hello.kind != ConnectionKind::Shared && hello.worker.is_none() {
-            return Err(HelloError::NoWorker {
-                kind: hello.kind.name(),
-            });
+            return Err(HelloError::NoWorker { kind: hello.kind.name() });
         }
         Ok(hello)
     }
@@ -162,16 +157,8 @@ impl Welcome {
                 expected: "65536 or more",
             });
         }
-        let worker = worker.ok_or(HelloError::Missing {
-            frame: "WELCOME",
-            key: "worker",
-        })?;
-        Ok(Self {
-            worker,
-            max_frame,
-            service,
-            instance,
-        })
+        let worker = worker.ok_or(HelloError::Missing { frame: "WELCOME", key: "worker" })?;
+        Ok(Self { worker, max_frame, service, instance })
     }
 
     /// Appends the whole frame. `service` is cut to 256 bytes and loses its control characters.
@@ -251,18 +238,13 @@ fn for_each_pair<'a>(
     mut take: impl FnMut(&'a str, &'a str) -> Result<(), HelloError>,
 ) -> Result<(), HelloError> {
     if payload.len() > MAX_HELLO {
-        return Err(HelloError::TooLong {
-            frame,
-            length: payload.len(),
-        });
+        return Err(HelloError::TooLong { frame, length: payload.len() });
     }
     let text = str::from_utf8(payload).map_err(|_| HelloError::NotText { frame })?;
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or("");
     if first.strip_suffix('\n') != Some(VERSION_LINE) {
-        return Err(HelloError::Version {
-            got: shown(first.trim_end_matches('\n')),
-        });
+        return Err(HelloError::Version { got: shown(first.trim_end_matches('\n')) });
     }
     for (index, line) in lines.enumerate() {
         let pair = line.strip_suffix('\n').and_then(|line| line.split_once('='));
@@ -282,20 +264,12 @@ fn kind(value: &str) -> Result<ConnectionKind, HelloError> {
         "shared" => Ok(ConnectionKind::Shared),
         "own" => Ok(ConnectionKind::Own),
         "answer" => Ok(ConnectionKind::Answer),
-        _ => Err(HelloError::Value {
-            key: "kind",
-            value: shown(value),
-            expected: "shared, own or answer",
-        }),
+        _ => Err(HelloError::Value { key: "kind", value: shown(value), expected: "shared, own or answer" }),
     }
 }
 
 fn number<T: std::str::FromStr>(key: &'static str, value: &str) -> Result<T, HelloError> {
-    value.parse().map_err(|_| HelloError::Value {
-        key,
-        value: shown(value),
-        expected: "a number in range",
-    })
+    value.parse().map_err(|_| HelloError::Value { key, value: shown(value), expected: "a number in range" })
 }
 
 /// Spec §10: a value above the limit is lowered to it.
@@ -322,12 +296,7 @@ fn frame(out: &mut BytesMut, kind: u8, fill: impl FnOnce(&mut BytesMut)) {
     out.put_u8(b'\n');
     fill(out);
     let length = (out.len() - start - HEADER_LEN) as u32;
-    let header = FrameHeader {
-        length,
-        kind,
-        flags: flags::NONE,
-        exchange: 0,
-    };
+    let header = FrameHeader { length, kind, flags: flags::NONE, exchange: 0 };
     out[start..start + HEADER_LEN].copy_from_slice(&header.encode());
 }
 
@@ -347,10 +316,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Result<Hello, &str>) {
-        assert_eq!(
-            Hello::parse(text.as_bytes()).map_err(|error| error.to_string()),
-            expected.map_err(String::from)
-        );
+        assert_eq!(Hello::parse(text.as_bytes()).map_err(|error| error.to_string()), expected.map_err(String::from));
     }
 
     fn hello() -> Hello {
@@ -368,94 +334,38 @@ mod tests {
     #[test]
     fn defaults_unknown_keys_and_lowered_values() {
         check(&format!("PIPE/1\ntoken={TOKEN}\n"), Ok(hello()));
-        check(
-            &format!("PIPE/1\nfuture=yes\ntoken={TOKEN}\nsdk=a=b\n"),
-            Ok(Hello {
-                sdk: "a=b".into(),
-                ..hello()
-            }),
-        );
-        check(
-            &format!("PIPE/1\ntoken={TOKEN}\nexchanges=99999\n"),
-            Ok(Hello {
-                exchanges: 4096,
-                ..hello()
-            }),
-        );
-        check(
-            &format!("PIPE/1\ntoken={TOKEN}\nexchanges=0\n"),
-            Ok(Hello {
-                exchanges: 0,
-                ..hello()
-            }),
-        );
-        let own = Hello {
-            kind: ConnectionKind::Own,
-            worker: Some(3),
-            ..hello()
-        };
+        check(&format!("PIPE/1\nfuture=yes\ntoken={TOKEN}\nsdk=a=b\n"), Ok(Hello { sdk: "a=b".into(), ..hello() }));
+        check(&format!("PIPE/1\ntoken={TOKEN}\nexchanges=99999\n"), Ok(Hello { exchanges: 4096, ..hello() }));
+        check(&format!("PIPE/1\ntoken={TOKEN}\nexchanges=0\n"), Ok(Hello { exchanges: 0, ..hello() }));
+        let own = Hello { kind: ConnectionKind::Own, worker: Some(3), ..hello() };
         check(&format!("PIPE/1\ntoken={TOKEN}\nkind=own\nworker=3\n"), Ok(own));
     }
 
     #[test]
     fn mistakes_name_the_rule() {
         check("", Err("P-12: version \"\" is not spoken here; spoken: PIPE/1"));
-        check(
-            "PIPE/2\n",
-            Err("P-12: version \"PIPE/2\" is not spoken here; spoken: PIPE/1"),
-        );
-        check(
-            "PIPE/1",
-            Err("P-12: version \"PIPE/1\" is not spoken here; spoken: PIPE/1"),
-        );
+        check("PIPE/2\n", Err("P-12: version \"PIPE/2\" is not spoken here; spoken: PIPE/1"));
+        check("PIPE/1", Err("P-12: version \"PIPE/1\" is not spoken here; spoken: PIPE/1"));
         check("PIPE/1\n", Err("P-4: HELLO has no token"));
-        check(
-            "PIPE/1\ntoken=xyz\n",
-            Err("P-4: the token is not 32 hexadecimal digits"),
-        );
-        check(
-            "PIPE/1\ntoken\n",
-            Err("P-4: line 2 of HELLO is not `key=value` ended by LF"),
-        );
-        check(
-            &format!("PIPE/1\ntoken={TOKEN}"),
-            Err("P-4: line 2 of HELLO is not `key=value` ended by LF"),
-        );
-        check(
-            &format!("PIPE/1\ntoken={TOKEN}\nkind=x\n"),
-            Err("P-4: kind=x is not shared, own or answer"),
-        );
-        check(
-            &format!("PIPE/1\ntoken={TOKEN}\nexchanges=-1\n"),
-            Err("P-4: exchanges=-1 is not a number in range"),
-        );
-        check(
-            &format!("PIPE/1\ntoken={TOKEN}\nkind=own\n"),
-            Err("P-13: a connection of kind own must name a worker"),
-        );
-        check(
-            &format!("PIPE/1\nx={}\n", "y".repeat(5000)),
-            Err("P-4: HELLO of 5010 bytes is longer than 4096"),
-        );
+        check("PIPE/1\ntoken=xyz\n", Err("P-4: the token is not 32 hexadecimal digits"));
+        check("PIPE/1\ntoken\n", Err("P-4: line 2 of HELLO is not `key=value` ended by LF"));
+        check(&format!("PIPE/1\ntoken={TOKEN}"), Err("P-4: line 2 of HELLO is not `key=value` ended by LF"));
+        check(&format!("PIPE/1\ntoken={TOKEN}\nkind=x\n"), Err("P-4: kind=x is not shared, own or answer"));
+        check(&format!("PIPE/1\ntoken={TOKEN}\nexchanges=-1\n"), Err("P-4: exchanges=-1 is not a number in range"));
+        check(&format!("PIPE/1\ntoken={TOKEN}\nkind=own\n"), Err("P-13: a connection of kind own must name a worker"));
+        check(&format!("PIPE/1\nx={}\n", "y".repeat(5000)), Err("P-4: HELLO of 5010 bytes is longer than 4096"));
     }
 
     #[test]
     fn welcome_needs_a_worker_and_a_large_enough_frame() {
-        let missing = HelloError::Missing {
-            frame: "WELCOME",
-            key: "worker",
-        };
+        let missing = HelloError::Missing { frame: "WELCOME", key: "worker" };
         assert_eq!(Welcome::parse(b"PIPE/1\n"), Err(missing));
         assert!(Welcome::parse(b"PIPE/1\nworker=1\nmax_frame=100\n").is_err());
         assert_eq!(Welcome::parse(b"PIPE/1\nworker=1\n").unwrap().max_frame, 65_536);
     }
 
     fn kinds() -> impl Strategy<Value = ConnectionKind> {
-        prop_oneof![
-            Just(ConnectionKind::Shared),
-            Just(ConnectionKind::Own),
-            Just(ConnectionKind::Answer)
-        ]
+        prop_oneof![Just(ConnectionKind::Shared), Just(ConnectionKind::Own), Just(ConnectionKind::Answer)]
     }
 
     proptest! {

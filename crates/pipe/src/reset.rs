@@ -70,11 +70,7 @@ impl Reset {
     /// A RESET without a time to wait.
     #[must_use]
     pub fn new(code: ResetCode, text: impl Into<String>) -> Self {
-        Self {
-            code,
-            retry_after_ms: 0,
-            text: text.into(),
-        }
+        Self { code, retry_after_ms: 0, text: text.into() }
     }
 
     /// Appends the whole frame.
@@ -82,12 +78,7 @@ impl Reset {
         let text = cut(&self.text);
         let length = 8 + text.len();
         out.reserve(HEADER_LEN + length);
-        let header = FrameHeader {
-            length: length as u32,
-            kind: FrameType::RESET,
-            flags: flags::NONE,
-            exchange,
-        };
+        let header = FrameHeader { length: length as u32, kind: FrameType::RESET, flags: flags::NONE, exchange };
         out.put_slice(&header.encode());
         out.put_u16_le(self.code as u16);
         out.put_u16_le(0);
@@ -110,11 +101,7 @@ impl Reset {
             text = format!("unknown code {wire}: {text}");
             ResetCode::Internal
         });
-        Ok(Self {
-            code,
-            retry_after_ms: u32::from_le_bytes([c, d, e, f]),
-            text,
-        })
+        Ok(Self { code, retry_after_ms: u32::from_le_bytes([c, d, e, f]), text })
     }
 }
 
@@ -151,10 +138,7 @@ mod tests {
         let mut out = BytesMut::new();
         reset.encode(&mut out, exchange);
         let header = FrameHeader::decode(out.first_chunk().unwrap());
-        assert_eq!(
-            (header.kind, header.flags, header.exchange),
-            (FrameType::RESET, 0, exchange)
-        );
+        assert_eq!((header.kind, header.flags, header.exchange), (FrameType::RESET, 0, exchange));
         assert_eq!(header.length as usize, out.len() - HEADER_LEN);
         Reset::parse(&out[HEADER_LEN..]).unwrap()
     }

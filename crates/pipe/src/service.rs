@@ -81,9 +81,7 @@ impl Service {
     pub fn from_env() -> Result<Self, ServeError> {
         let variable = |name| env::var_os(name).ok_or(ServeError::NotStartedByGateway { name });
         let socket = PathBuf::from(variable("PILOTLIGHT_SOCKET")?);
-        let token = variable("PILOTLIGHT_TOKEN")?
-            .into_string()
-            .map_err(|_| ServeError::Token)?;
+        let token = variable("PILOTLIGHT_TOKEN")?.into_string().map_err(|_| ServeError::Token)?;
         Self::new(socket, token)
     }
 
@@ -96,12 +94,7 @@ impl Service {
         if token.len() != TOKEN_LEN || !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(ServeError::Token);
         }
-        Ok(Self {
-            socket: socket.into(),
-            token,
-            exchanges: 64,
-            max_own: 64,
-        })
+        Ok(Self { socket: socket.into(), token, exchanges: 64, max_own: 64 })
     }
 
     /// How many small exchanges to take at once on each shared connection: 0 to 4,096 (what is above is lowered), 64 unless

@@ -22,7 +22,7 @@ mod tests;
 
 pub use answer_gateway::{AnswerEvent, AnswerGateway};
 pub use answer_service::{AnswerService, AnswerServiceEvent};
-pub use exchanges::{CancelOn, GatewayExchanges, SharedEvent, SharedId};
+pub use exchanges::{GatewayExchanges, SharedEvent, SharedId};
 pub use own_gateway::{OwnEvent, OwnGateway};
 pub use own_service::{OwnService, OwnServiceEvent};
 pub use phase::AnswerPart;
@@ -65,12 +65,7 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            rule,
-            what,
-            kind,
-            exchange,
-        } = *self;
+        let Self { rule, what, kind, exchange } = *self;
         write!(f, "{rule}: {what} (")?;
         match FrameType::name(kind) {
             Some(name) => f.write_str(name)?,
@@ -114,12 +109,7 @@ impl ProtocolError {
 }
 
 fn violation(header: &FrameHeader, rule: &'static str, what: &'static str) -> Violation {
-    Violation {
-        rule,
-        what,
-        kind: header.kind,
-        exchange: header.exchange,
-    }
+    Violation { rule, what, kind: header.kind, exchange: header.exchange }
 }
 
 /// What may come in any state, decided before the state is looked at.
@@ -153,11 +143,7 @@ fn common(header: &FrameHeader) -> Result<Option<Common>, Violation> {
         _ => return Err(violation(header, "P-7", "an unknown type without IGNORABLE")),
     };
     if header.exchange != 0 && header.kind != FrameType::LOG {
-        return Err(violation(
-            header,
-            "P-11",
-            "a frame of the connection must be on exchange 0",
-        ));
+        return Err(violation(header, "P-11", "a frame of the connection must be on exchange 0"));
     }
     Ok(Some(found))
 }

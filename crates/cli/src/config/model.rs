@@ -16,6 +16,8 @@ pub struct Config {
     pub workers: Workers,
     /// Whether a client is shown the last output of a service that fails to start.
     pub dev: bool,
+    /// Whether `Forwarded` and `X-Forwarded-*` of clients are kept and extended instead of replaced.
+    pub trust_forwarded: bool,
     /// Limits for clients.
     pub limits: Limits,
     /// The response cache; none: nothing is cached.
@@ -90,6 +92,8 @@ pub struct Limits {
     pub shutdown_timeout: Duration,
     /// Most connections from clients at once.
     pub connections: usize,
+    /// Most requests of one worker that wait for one service.
+    pub queue: usize,
 }
 
 /// The response cache.

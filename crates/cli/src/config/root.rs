@@ -25,6 +25,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         listen: listen(&root, folder, found),
         workers: workers(&root, found),
         dev: root.boolean("dev", false, found),
+        trust_forwarded: root.boolean("trust_forwarded", false, found),
         cache: cache(cache_field.as_ref(), found),
         limits,
         services: services.complete,
@@ -130,6 +131,7 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Limits {
         response_timeout: limits.time("response_timeout", &schema::RESPONSE_TIMEOUT, found),
         shutdown_timeout: limits.time("shutdown_timeout", &schema::SHUTDOWN_TIMEOUT, found),
         connections: count(limits.number("connections", &schema::CONNECTIONS, found)),
+        queue: count(limits.number("queue", &schema::QUEUE, found)),
     }
 }
 
@@ -154,15 +156,18 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
     let section = Section::read(Part::Cache, "in [cache]", at, table.unwrap_or(&empty), found);
     let memory = section.size("memory", &schema::CACHE_MEMORY, found);
     let max_object = section.size("max_object", &schema::CACHE_MAX_OBJECT, found);
-    if let Some(field) = section.field("max_object").filter(|_| max_object > memory) {
+    let Some(field) = section.field("max_object") else {
+        return Some(CacheLimits { memory, max_object: max_object.min(memory / 2) });
+    };
+    if max_object > memory / 2 {
         let message = format!(
-            "`max_object` ({}) is larger than `memory` ({})",
+            "`max_object` ({}) is more than half of `memory` ({})",
             HumanSize(max_object),
             HumanSize(memory)
         );
         found.push(
             Diagnostic::error(Code::Conflict, field.at, message)
-                .help("one answer cannot take more than the whole cache: lower `max_object` or raise `memory`"),
+                .help("one answer may take half of the cache at most: lower `max_object` or raise `memory`"),
         );
     }
     Some(CacheLimits { memory, max_object })

@@ -56,12 +56,8 @@ pub const WORKERS: Bounds<u64> = Bounds {
     min: 1,
     max: 256,
 };
-/// `limits.header_size`, bytes.
-pub const HEADER_SIZE: Bounds<u64> = Bounds {
-    default: 32 * KIB,
-    min: KIB,
-    max: MIB,
-};
+/// `limits.header_size`, bytes. With what the gateway adds, the largest still fits one frame of Pipe/1 (64 KiB).
+pub const HEADER_SIZE: Bounds<u64> = Bounds { default: 32 * KIB, min: KIB, max: 56 * KIB };
 /// `limits.header_count`.
 pub const HEADER_COUNT: Bounds<u64> = Bounds {
     default: 100,
@@ -98,6 +94,8 @@ pub const CONNECTIONS: Bounds<u64> = Bounds {
     min: 1,
     max: 1_000_000,
 };
+/// `limits.queue`.
+pub const QUEUE: Bounds<u64> = Bounds { default: 1024, min: 1, max: 1_000_000 };
 /// `cache.memory`, bytes.
 pub const CACHE_MEMORY: Bounds<u64> = Bounds {
     default: 64 * MIB,
@@ -193,6 +191,7 @@ pub const ROOT: &[Key] = &[
         &["threads", "worker_processes", "cores"],
     ),
     key("dev", TRUE_OR_FALSE, "true", &["debug", "development"]),
+    key("trust_forwarded", TRUE_OR_FALSE, "true", &["trust_proxy", "trusted_proxies", "real_ip"]),
     key("limits", A_SECTION, "[limits]", &["limit"]),
     key("cache", "a section, or true or false", "[cache]", &[]),
     key(
@@ -260,6 +259,7 @@ pub const LIMITS: &[Key] = &[
         "10000",
         &["max_connections", "worker_connections", "maxconn"],
     ),
+    key("queue", "a number", "1024", &["max_queue", "backlog"]),
 ];
 
 /// The keys of `[cache]`.

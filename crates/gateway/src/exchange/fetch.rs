@@ -79,7 +79,7 @@ impl Inbound<'_> {
         }
     }
 
-    fn first_byte(&self) -> FirstByte {
+    pub(super) fn first_byte(&self) -> FirstByte {
         let whole = self.route.timeout.map(|after| (after, "the route's timeout"));
         let route = self.route.response_timeout.map(|after| (after, "the route's response_timeout"));
         let general = self.worker.common.limits.response_timeout.map(|after| (after, "limits.response_timeout"));

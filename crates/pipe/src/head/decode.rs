@@ -69,11 +69,7 @@ impl DecodedRequest {
     }
 
     fn range(&self, index: usize) -> (usize, usize) {
-        let start = if index == 0 {
-            0
-        } else {
-            self.ends[index - 1] as usize + 1
-        };
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize + 1 };
         (start, self.ends[index] as usize)
     }
 
@@ -164,16 +160,7 @@ pub fn decode_request(payload: Bytes) -> Result<(DecodedRequest, Bytes), HeadErr
     let method = &text[..ends[0] as usize];
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| HeadError::Method { method: shown(method) })?;
     let headers = fields(&strings, first_field)?;
-    Ok((
-        DecodedRequest {
-            method,
-            deadline_ms,
-            headers,
-            strings,
-            ends,
-        },
-        body,
-    ))
+    Ok((DecodedRequest { method, deadline_ms, headers, strings, ends }, body))
 }
 
 /// Reads a RESPONSE: status, fields without those of the hop (P-9), and the first part of the body.
@@ -183,9 +170,7 @@ pub fn decode_request(payload: Bytes) -> Result<(DecodedRequest, Bytes), HeadErr
 pub fn decode_response(payload: Bytes) -> Result<(StatusCode, HeaderMap, Bytes), HeadError> {
     let (status, headers, body) = response(payload)?;
     if status.is_informational() {
-        return Err(HeadError::Status {
-            status: status.as_u16(),
-        });
+        return Err(HeadError::Status { status: status.as_u16() });
     }
     Ok((status, headers, body))
 }
@@ -197,9 +182,7 @@ pub fn decode_response(payload: Bytes) -> Result<(StatusCode, HeaderMap, Bytes),
 pub fn decode_info(payload: Bytes) -> Result<(StatusCode, HeaderMap), HeadError> {
     let (status, headers, _) = response(payload)?;
     if !status.is_informational() {
-        return Err(HeadError::Status {
-            status: status.as_u16(),
-        });
+        return Err(HeadError::Status { status: status.as_u16() });
     }
     Ok((status, headers))
 }
@@ -237,11 +220,7 @@ fn split_head(mut payload: Bytes) -> Result<(u32, Bytes, Bytes), HeadError> {
 }
 
 fn terminated(strings: &[u8]) -> Result<(), HeadError> {
-    if matches!(strings.last(), None | Some(0)) {
-        Ok(())
-    } else {
-        Err(HeadError::Unterminated)
-    }
+    if matches!(strings.last(), None | Some(0)) { Ok(()) } else { Err(HeadError::Unterminated) }
 }
 
 /// Names and values from `start` to the end of `strings`, which is empty or ends with a zero byte.
@@ -256,9 +235,7 @@ fn fields(strings: &Bytes, start: usize) -> Result<HeaderMap, HeadError> {
     let (mut zeros, mut at, mut connection) = (memchr::memchr_iter(0, area), 0, Vec::new());
     while let (Some(name_end), Some(value_end)) = (zeros.next(), zeros.next()) {
         let name = &area[at..name_end];
-        let name = HeaderName::from_bytes(name).map_err(|_| HeadError::Name {
-            name: shown_bytes(name),
-        })?;
+        let name = HeaderName::from_bytes(name).map_err(|_| HeadError::Name { name: shown_bytes(name) })?;
         let value = strings.slice(start + name_end + 1..start + value_end);
         let Ok(value) = HeaderValue::from_maybe_shared(value) else {
             return Err(HeadError::Value { name });

@@ -53,20 +53,10 @@ pub fn encode_request(
     body: &[u8],
 ) -> Result<(), TooLarge> {
     if body.len() > MAX_FRAME {
-        return Err(TooLarge {
-            size: FIXED + body.len(),
-        });
+        return Err(TooLarge { size: FIXED + body.len() });
     }
     let start = begin(out, FIXED);
-    for text in [
-        head.method,
-        head.scheme,
-        head.authority,
-        head.target,
-        head.protocol,
-        head.peer,
-        head.request_id,
-    ] {
+    for text in [head.method, head.scheme, head.authority, head.target, head.protocol, head.peer, head.request_id] {
         put_string(out, text.as_bytes());
     }
     put_fields(out, head.headers);
@@ -118,9 +108,7 @@ fn response(
     body: &[u8],
 ) -> Result<(), TooLarge> {
     if body.len() > MAX_FRAME {
-        return Err(TooLarge {
-            size: FIXED + body.len(),
-        });
+        return Err(TooLarge { size: FIXED + body.len() });
     }
     let start = begin(out, FIXED);
     put_fields(out, headers);
@@ -149,12 +137,7 @@ fn finish(out: &mut BytesMut, start: usize, kind: u8, flags: u8, exchange: u16) 
         out.truncate(start);
         return Err(TooLarge { size });
     }
-    let header = FrameHeader {
-        length: size as u32,
-        kind,
-        flags,
-        exchange,
-    };
+    let header = FrameHeader { length: size as u32, kind, flags, exchange };
     out[start..start + HEADER_LEN].copy_from_slice(&header.encode());
     Ok(())
 }

@@ -34,7 +34,5 @@ pub(super) fn without_named(headers: HeaderMap, connection: &[HeaderValue]) -> H
 
 fn names(connection: &HeaderValue, name: &HeaderName) -> bool {
     let tokens = connection.as_bytes().split(|&byte| byte == b',');
-    tokens
-        .into_iter()
-        .any(|token| token.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes()))
+    tokens.into_iter().any(|token| token.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes()))
 }

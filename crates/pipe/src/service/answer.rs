@@ -47,12 +47,7 @@ impl Answer {
             Ok(rest) => (rest, Body::empty()),
             Err(body) => (Bytes::new(), body),
         };
-        Self {
-            head: Some(head),
-            rest,
-            next: None,
-            body,
-        }
+        Self { head: Some(head), rest, next: None, body }
     }
 
     /// Puts the final frame into `out`, if the outcome fits one and is at hand without waiting. Otherwise what is to be
@@ -66,11 +61,7 @@ impl Answer {
             }
         };
         // A body of known size that is ready needs no connection of its own.
-        let small = answer
-            .body
-            .size_hint()
-            .exact()
-            .is_some_and(|size| size <= MAX_FRAME as u64);
+        let small = answer.body.size_hint().exact().is_some_and(|size| size <= MAX_FRAME as u64);
         if small && answer.rest.is_empty() && !answer.body.is_end_stream() {
             let _ready = answer.poll_ready_body(&mut Context::from_waker(Waker::noop()));
         }
@@ -148,9 +139,7 @@ impl Answer {
             return part;
         }
         if let Err(error) = encode_response(out, exchange, flags::NONE, head.status, &head.headers, &[]) {
-            Failure::Internal(format!("the response head is too large: {error}"))
-                .to_reset()
-                .encode(out, exchange);
+            Failure::Internal(format!("the response head is too large: {error}")).to_reset().encode(out, exchange);
             return Part::Last;
         }
         Part::More
@@ -176,11 +165,7 @@ impl Answer {
 
     fn part(&self, length: usize) -> (Part, u8) {
         let last = length == self.rest.len() && self.is_last(length);
-        if last {
-            (Part::Last, flags::END)
-        } else {
-            (Part::More, flags::NONE)
-        }
+        if last { (Part::Last, flags::END) } else { (Part::More, flags::NONE) }
     }
 }
 
@@ -205,8 +190,6 @@ pub(super) async fn carry(shared: &Shared, exchange: &Exchange, mut answer: Answ
         return shared.final_frame(exchange, &Reset::new(ResetCode::Cancelled, ""));
     }
     shared.moved(exchange);
-    let begun = idle.session.begin(exchange.id());
-    debug_assert!(begun, "a connection in the pool is idle");
     let result = send(shared, exchange, &mut answer, &mut idle).await;
     shared.finish(exchange);
     match result {
@@ -234,10 +217,7 @@ async fn connection(shared: &Shared) -> Result<Idle, ServeError> {
         return Ok(idle);
     }
     let wire = Wire::dial(shared.service(), ConnectionKind::Answer, shared.worker()).await?;
-    Ok(Idle {
-        wire,
-        session: AnswerService::default(),
-    })
+    Ok(Idle { wire, session: AnswerService::default() })
 }
 
 async fn send(
@@ -264,12 +244,11 @@ async fn send(
             }
             Step::Turn(Turn::Wrote) => {}
             Step::Turn(Turn::End) => return Ok(Reuse::No),
-            Step::Turn(Turn::Read) => take(exchange, wire, session)?,
+            Step::Turn(Turn::Read) => take(wire, session)?,
         }
         if part == Part::Last {
             // Before it is written: the gateway may use the id again as soon as it has read the final frame.
             shared.finish(exchange);
-            session.finish();
         }
     }
     Ok(Reuse::Yes)
@@ -281,12 +260,12 @@ enum Step {
     Turn(Turn),
 }
 
-fn take(exchange: &Exchange, wire: &mut Wire, session: &mut AnswerService) -> Result<(), ServeError> {
+/// The gateway's RESET for an exchange comes on the shared connection (P-26).
+fn take(wire: &mut Wire, session: &mut AnswerService) -> Result<(), ServeError> {
     while let Some((header, payload)) = wire.frame()? {
         match session.receive(&header).map_err(crate::session::ProtocolError::from)? {
             AnswerServiceEvent::Welcome => drop(wire.welcome(&payload)?),
-            AnswerServiceEvent::Cancel => exchange.cancel(),
-            AnswerServiceEvent::Ignored | AnswerServiceEvent::Skipped => {}
+            AnswerServiceEvent::Skipped => {}
             AnswerServiceEvent::ConnectionReset => return Err(state::refused(&payload)),
         }
     }

@@ -44,14 +44,7 @@ impl Incoming {
 
     pub(super) fn channel(first: Bytes) -> (mpsc::Sender<Message>, Self) {
         let (sender, receiver) = mpsc::channel(1);
-        (
-            sender,
-            Self(IncomingKind::Channel(Channel {
-                first,
-                receiver,
-                ended: false,
-            })),
-        )
+        (sender, Self(IncomingKind::Channel(Channel { first, receiver, ended: false })))
     }
 
     /// The next bytes, `None` at the end. Trailers are skipped; [`http_body::Body`] shows them.
@@ -164,9 +157,7 @@ impl Body {
         T: Into<Bytes>,
         E: Into<BoxError>,
     {
-        Self(BodyKind::Boxed(Box::pin(Streamed {
-            stream: Box::pin(stream),
-        })))
+        Self(BodyKind::Boxed(Box::pin(Streamed { stream: Box::pin(stream) })))
     }
 
     /// A body that is written through a [`BodySender`], which waits while the client takes no more (P-22).

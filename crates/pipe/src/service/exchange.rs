@@ -29,14 +29,7 @@ impl Exchange {
     pub(super) fn new(id: u16, head: DecodedRequest, log: mpsc::Sender<(Exchange, Log)>) -> Self {
         let allowed = (head.deadline_ms > 0).then(|| Duration::from_millis(u64::from(head.deadline_ms)));
         let deadline = allowed.map(|allowed| Instant::now() + allowed);
-        Self(Arc::new(Inner {
-            id,
-            head,
-            deadline,
-            cancelled: AtomicBool::new(false),
-            cancel: Notify::new(),
-            log,
-        }))
+        Self(Arc::new(Inner { id, head, deadline, cancelled: AtomicBool::new(false), cancel: Notify::new(), log }))
     }
 
     /// When the gateway gives up, if it has been told to (P-28).
@@ -104,16 +97,7 @@ impl Exchange {
     /// Sends a log line of this exchange to the gateway (P-36). `false` if it was dropped because [`MAX_LOG_LINES`] are
     /// waiting already, or the connection has ended.
     pub fn log(&self, level: LogLevel, text: impl Into<String>) -> bool {
-        self.0
-            .log
-            .try_send((
-                self.clone(),
-                Log {
-                    level,
-                    text: text.into(),
-                },
-            ))
-            .is_ok()
+        self.0.log.try_send((self.clone(), Log { level, text: text.into() })).is_ok()
     }
 
     pub(super) fn id(&self) -> u16 {

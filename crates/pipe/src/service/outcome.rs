@@ -38,11 +38,7 @@ impl Failure {
             Self::Internal(text) => Reset::new(ResetCode::Internal, text),
             Self::Overloaded { retry_after, text } => {
                 let retry_after_ms = u32::try_from(retry_after.as_millis()).unwrap_or(u32::MAX);
-                Reset {
-                    code: ResetCode::Overloaded,
-                    retry_after_ms,
-                    text: text.clone(),
-                }
+                Reset { code: ResetCode::Overloaded, retry_after_ms, text: text.clone() }
             }
         }
     }

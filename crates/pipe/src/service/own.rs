@@ -98,20 +98,10 @@ impl Own {
         lines: &mut mpsc::Receiver<(Exchange, Log)>,
         stage: &mut watch::Receiver<Stage>,
     ) -> Result<Action, ServeError> {
-        let reading = if self.waiting.is_some() {
-            Reading::Paused
-        } else {
-            Reading::On
-        };
+        let reading = if self.waiting.is_some() { Reading::Paused } else { Reading::On };
         let room = self.wire.room() > 0;
         // Split so that the branches can borrow their own parts.
-        let Self {
-            wire,
-            work,
-            body,
-            waiting,
-            ..
-        } = self;
+        let Self { wire, work, body, waiting, .. } = self;
         Ok(tokio::select! {
             biased;
             action = poll_fn(|cx| match work {

@@ -83,11 +83,7 @@ async fn serve(shared: &Rc<Shared>, wire: &mut Wire, mut lines: mpsc::Receiver<(
         if done && *stage.borrow() == Stage::Drained {
             return Ok(End::Closed); // P-31
         }
-        let reading = if wire.out.len() < max_out {
-            Reading::On
-        } else {
-            Reading::Paused
-        };
+        let reading = if wire.out.len() < max_out { Reading::On } else { Reading::Paused };
         // Not biased: under load none of these may wait for ever.
         tokio::select! {
             turn = wire.turn(reading) => match turn? {
@@ -164,11 +160,7 @@ impl Shared {
     fn take(self: &Rc<Self>, wire: &mut Wire) -> Result<(), ServeError> {
         while let Some((header, payload)) = wire.frame()? {
             check_reset(&header, &payload)?;
-            let event = self
-                .session
-                .borrow_mut()
-                .receive(&header)
-                .map_err(ProtocolError::from)?;
+            let event = self.session.borrow_mut().receive(&header).map_err(ProtocolError::from)?;
             match event {
                 SharedServiceEvent::Request(id) => self.request(id, payload)?,
                 SharedServiceEvent::Cancel(id) => self.cancel(id),
@@ -228,15 +220,10 @@ impl Shared {
     }
 
     fn spawn(self: &Rc<Self>, exchange: Exchange, work: Work) {
-        let place = Place {
-            exchange: exchange.clone(),
-            moved: false,
-        };
+        let place = Place { exchange: exchange.clone(), moved: false };
         self.running.borrow_mut().insert(exchange.id(), place);
         let shared = Rc::clone(self);
-        self.tasks
-            .borrow_mut()
-            .spawn_local(async move { shared.work(&exchange, work).await });
+        self.tasks.borrow_mut().spawn_local(async move { shared.work(&exchange, work).await });
     }
 
     async fn work(&self, exchange: &Exchange, work: Work) {
@@ -269,9 +256,7 @@ impl Shared {
     fn log(&self, exchange: &Exchange, mut line: Log) {
         let id = exchange.id();
         let running = self.running.borrow();
-        let here = running
-            .get(&id)
-            .is_some_and(|place| !place.moved && place.exchange.is_same(exchange));
+        let here = running.get(&id).is_some_and(|place| !place.moved && place.exchange.is_same(exchange));
         if !here {
             line.text = format!("[{}] {}", exchange.request_id(), line.text);
         }

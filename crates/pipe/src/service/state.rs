@@ -149,11 +149,7 @@ impl State {
 
     /// Whether the end of this connection is the end of the instance.
     fn ended(&self, kind: ConnectionKind, ended: Ended) -> Option<Result<(), ServeError>> {
-        let open = if kind == ConnectionKind::Shared {
-            &self.shared
-        } else {
-            &self.own
-        };
+        let open = if kind == ConnectionKind::Shared { &self.shared } else { &self.own };
         open.set(open.get() - 1);
         let last_shared = kind == ConnectionKind::Shared && open.get() == 0;
         match ended {

@@ -47,10 +47,7 @@ pub(super) enum Reading {
 impl Wire {
     /// Dials and queues HELLO; nothing is written yet.
     pub(super) async fn dial(service: &Service, kind: ConnectionKind, worker: Option<u32>) -> Result<Self, ServeError> {
-        let connect = |source| ServeError::Connect {
-            path: service.socket.clone(),
-            source,
-        };
+        let connect = |source| ServeError::Connect { path: service.socket.clone(), source };
         let stream = UnixStream::connect(&service.socket).await.map_err(connect)?;
         let mut out = BytesMut::new();
         let hello = Hello {
@@ -63,12 +60,7 @@ impl Wire {
             pid: Some(std::process::id()),
         };
         hello.encode(&mut out);
-        Ok(Self {
-            stream,
-            input: BytesMut::new(),
-            out,
-            max_frame: MAX_FRAME,
-        })
+        Ok(Self { stream, input: BytesMut::new(), out, max_frame: MAX_FRAME })
     }
 
     /// Writes what there is and reads what comes, whichever goes first. With `Reading::Paused` and nothing to write it

@@ -61,21 +61,13 @@ impl AnswerGateway {
                 return Ok(AnswerEvent::Ignored); // P-26
             }
             Some(_) => {
-                return Err(violation(
-                    header,
-                    "P-25",
-                    "an answer connection carries one answer at a time",
-                ));
+                return Err(violation(header, "P-25", "an answer connection carries one answer at a time"));
             }
             None => Phase::Waiting,
         };
         let part = phase.receive(header)?;
         if self.current.is_none() && exchanges.begin_answer(exchange).is_none() {
-            return Err(violation(
-                header,
-                "P-24",
-                "no open exchange of a shared connection waits for this answer",
-            ));
+            return Err(violation(header, "P-24", "no open exchange of a shared connection waits for this answer"));
         }
         let cancelled = exchanges.is_cancelled(exchange);
         self.current = Some((exchange, phase));
@@ -83,11 +75,7 @@ impl AnswerGateway {
             self.current = None;
             exchanges.end_answer(exchange);
         }
-        Ok(if cancelled {
-            AnswerEvent::Thrown(exchange, part)
-        } else {
-            AnswerEvent::Part(exchange, part)
-        })
+        Ok(if cancelled { AnswerEvent::Thrown(exchange, part) } else { AnswerEvent::Part(exchange, part) })
     }
 
     /// The connection has ended: the exchange whose answer is cut (P-34), unless it was cancelled.

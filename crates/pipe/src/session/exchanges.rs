@@ -6,12 +6,16 @@
 //!                            │ cancel        │ first frame on an answer connection
 //!                            ▼               ▼
 //!                        (cancelled)      (answering) ──final frame there──▶ (free)
-//!                            └──final frame, thrown away──▶ (free)
+//!                            │               │ cancel
+//!                            │               ▼
+//!                            └──────────▶ final frame, thrown away ────────▶ (free)
 //! ```
 //! Invariant: an id is free only after the final frame of the exchange that had it (P-15), or after its connection ended.
+//! RESET goes on the shared connection in every state, so there it comes before the next REQUEST with its id (P-26).
 
 use super::{Common, Violation, common, violation};
 use crate::frame::{FrameHeader, FrameType};
+use std::collections::VecDeque;
 
 /// A shared connection in [`GatewayExchanges`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,16 +46,9 @@ pub enum SharedEvent {
     Skipped,
 }
 
-/// Where RESET goes for an exchange that the gateway cancels (P-26).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CancelOn {
-    /// On this shared connection.
-    Shared(SharedId),
-    /// On the answer connection that carries the answer.
-    Answer,
-    /// Nowhere: it has ended, was cancelled before, or is on an own connection, which knows itself.
-    Nothing,
-}
+/// Free ids before the oldest of them is used again, while there are new ones: a peer's late frame then names no exchange
+/// and is found out, instead of being taken for a part of the next one.
+const MIN_RESTING: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
@@ -77,19 +74,17 @@ struct Shared {
 /// The exchange ids of one instance on one worker.
 #[derive(Debug)]
 pub struct GatewayExchanges {
-    /// By id; 0 is never used. Grows to the most exchanges that were open at once.
+    /// By id; 0 is never used. Grows to the most exchanges that were open at once and [`MIN_RESTING`].
     slots: Vec<Slot>,
-    free: Vec<u16>,
+    /// The longest free first.
+    free: VecDeque<u16>,
+    min_resting: usize,
     shared: Vec<Option<Shared>>,
 }
 
 impl Default for GatewayExchanges {
     fn default() -> Self {
-        Self {
-            slots: vec![Slot::Free],
-            free: Vec::new(),
-            shared: Vec::new(),
-        }
+        Self { slots: vec![Slot::Free], free: VecDeque::new(), min_resting: MIN_RESTING, shared: Vec::new() }
     }
 }
 
@@ -120,14 +115,8 @@ impl GatewayExchanges {
                     self.release(exchange as u16);
                 }
                 // The place will be another connection's: this answer must not count there.
-                Slot::Answering {
-                    shared: Some(shared),
-                    cancelled,
-                } if shared == id => {
-                    self.slots[exchange] = Slot::Answering {
-                        shared: None,
-                        cancelled,
-                    };
+                Slot::Answering { shared: Some(shared), cancelled } if shared == id => {
+                    self.slots[exchange] = Slot::Answering { shared: None, cancelled };
                 }
                 _ => {}
             }
@@ -140,11 +129,7 @@ impl GatewayExchanges {
     /// How many more exchanges the connection takes (P-14).
     #[must_use]
     pub fn room(&self, id: SharedId) -> u16 {
-        self.shared
-            .get(id.0 as usize)
-            .copied()
-            .flatten()
-            .map_or(0, |shared| shared.limit - shared.open)
+        self.shared.get(id.0 as usize).copied().flatten().map_or(0, |shared| shared.limit - shared.open)
     }
 
     /// An id for a REQUEST on a shared connection; `None` when the connection is full (P-14) or all ids are taken.
@@ -152,10 +137,7 @@ impl GatewayExchanges {
         if self.room(id) == 0 {
             return None;
         }
-        let exchange = self.take(Slot::Open {
-            shared: id,
-            cancelled: false,
-        })?;
+        let exchange = self.take(Slot::Open { shared: id, cancelled: false })?;
         if let Some(Some(shared)) = self.shared.get_mut(id.0 as usize) {
             shared.open += 1;
         }
@@ -174,22 +156,15 @@ impl GatewayExchanges {
         }
     }
 
-    /// The gateway no longer wants the answer: where to send RESET(CANCELLED) or RESET(DEADLINE). The id stays taken until
-    /// the final frame.
-    pub fn cancel(&mut self, exchange: u16) -> CancelOn {
-        let Some(slot) = self.slots.get_mut(usize::from(exchange)) else {
-            return CancelOn::Nothing;
-        };
-        match slot {
-            Slot::Open { shared, cancelled } if !*cancelled => {
-                *cancelled = true;
-                CancelOn::Shared(*shared)
-            }
-            Slot::Answering { cancelled, .. } if !*cancelled => {
-                *cancelled = true;
-                CancelOn::Answer
-            }
-            _ => CancelOn::Nothing,
+    /// The gateway no longer wants the answer. `true`: RESET(CANCELLED) or RESET(DEADLINE) is to be sent on the shared
+    /// connection that carried the REQUEST, also when the answer comes on an answer connection (P-26). `false`: it has
+    /// ended, was cancelled before, is on an own connection, which knows itself, or its shared connection is gone. The id
+    /// stays taken until the final frame.
+    pub fn cancel(&mut self, exchange: u16) -> bool {
+        match self.slots.get_mut(usize::from(exchange)) {
+            Some(Slot::Open { cancelled, .. }) => !std::mem::replace(cancelled, true),
+            Some(Slot::Answering { shared, cancelled }) => !std::mem::replace(cancelled, true) && shared.is_some(),
+            Some(Slot::Free | Slot::Own) | None => false,
         }
     }
 
@@ -226,11 +201,9 @@ impl GatewayExchanges {
                 })
             }
             (FrameType::RESET, _) => Ok(SharedEvent::Ignored), // P-26
-            (FrameType::RESPONSE, Slot::Answering { .. }) => Err(violation(
-                header,
-                "P-24",
-                "the exchange is answered on an answer connection",
-            )),
+            (FrameType::RESPONSE, Slot::Answering { .. }) => {
+                Err(violation(header, "P-24", "the exchange is answered on an answer connection"))
+            }
             (FrameType::RESPONSE, _) => Err(violation(header, "P-16", "no such exchange is open on this connection")),
             _ => Err(violation(header, "P-11", "not allowed on a shared connection")),
         }
@@ -242,10 +215,7 @@ impl GatewayExchanges {
         let Slot::Open { shared, cancelled } = *slot else {
             return None;
         };
-        *slot = Slot::Answering {
-            shared: Some(shared),
-            cancelled,
-        };
+        *slot = Slot::Answering { shared: Some(shared), cancelled };
         Some(cancelled)
     }
 
@@ -264,17 +234,24 @@ impl GatewayExchanges {
         self.release(exchange);
     }
 
+    #[cfg(test)]
+    pub(super) fn min_resting(&mut self, ids: usize) {
+        self.min_resting = ids;
+    }
+
     fn slot(&self, exchange: u16) -> Slot {
         self.slots.get(usize::from(exchange)).copied().unwrap_or(Slot::Free)
     }
 
     fn take(&mut self, slot: Slot) -> Option<u16> {
-        if let Some(exchange) = self.free.pop() {
-            self.slots[usize::from(exchange)] = slot;
+        if self.free.len() < self.min_resting.max(1)
+            && let Ok(exchange) = u16::try_from(self.slots.len())
+        {
+            self.slots.push(slot);
             return Some(exchange);
         }
-        let exchange = u16::try_from(self.slots.len()).ok()?;
-        self.slots.push(slot);
+        let exchange = self.free.pop_front()?;
+        self.slots[usize::from(exchange)] = slot;
         Some(exchange)
     }
 
@@ -289,6 +266,6 @@ impl GatewayExchanges {
             shared.open -= 1;
         }
         self.slots[usize::from(exchange)] = Slot::Free;
-        self.free.push(exchange);
+        self.free.push_back(exchange);
     }
 }

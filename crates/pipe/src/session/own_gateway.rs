@@ -71,14 +71,8 @@ impl OwnGateway {
             return false;
         }
         let (cancelled, stopped, received) = (false, false, false);
-        self.current = Some(Current {
-            exchange,
-            request: part,
-            response: Phase::Waiting,
-            cancelled,
-            stopped,
-            received,
-        });
+        self.current =
+            Some(Current { exchange, request: part, response: Phase::Waiting, cancelled, stopped, received });
         true
     }
 
@@ -148,11 +142,7 @@ impl OwnGateway {
         current.received = true;
         let cancelled = current.cancelled;
         self.settle();
-        Ok(if cancelled {
-            OwnEvent::Thrown(part)
-        } else {
-            OwnEvent::Part(part)
-        })
+        Ok(if cancelled { OwnEvent::Thrown(part) } else { OwnEvent::Part(part) })
     }
 
     fn settle(&mut self) {

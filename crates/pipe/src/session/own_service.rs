@@ -124,20 +124,10 @@ impl OwnService {
 
     fn request(&mut self, header: &FrameHeader) -> Result<OwnServiceEvent, Violation> {
         if self.current.is_some() {
-            return Err(violation(
-                header,
-                "P-19",
-                "the exchange before has not ended in both directions",
-            ));
+            return Err(violation(header, "P-19", "the exchange before has not ended in both directions"));
         }
         let (exchange, request) = (header.exchange, Part::of(header));
-        self.current = Some(Current {
-            exchange,
-            request,
-            answered: false,
-            cancelled: false,
-            stopped: false,
-        });
+        self.current = Some(Current { exchange, request, answered: false, cancelled: false, stopped: false });
         Ok(OwnServiceEvent::Request(exchange, request))
     }
 
@@ -151,10 +141,7 @@ impl OwnService {
         }
         let trailers = header.kind == FrameType::TRAILERS;
         current.request = if trailers { Part::Last } else { Part::of(header) };
-        let (request, unwanted) = (
-            current.request,
-            current.answered || current.stopped || current.cancelled,
-        );
+        let (request, unwanted) = (current.request, current.answered || current.stopped || current.cancelled);
         self.settle();
         Ok(match (unwanted, trailers) {
             (true, _) => OwnServiceEvent::Thrown,
@@ -174,10 +161,7 @@ impl OwnService {
     }
 
     fn settle(&mut self) {
-        if self
-            .current
-            .is_some_and(|current| current.answered && current.request == Part::Last)
-        {
+        if self.current.is_some_and(|current| current.answered && current.request == Part::Last) {
             self.current = None;
         }
     }

@@ -22,10 +22,7 @@ impl AnswerPart {
     /// Whether it is the final frame.
     #[must_use]
     pub fn is_final(self) -> bool {
-        matches!(
-            self,
-            Self::Response(Part::Last) | Self::Data(Part::Last) | Self::Trailers | Self::Reset
-        )
+        matches!(self, Self::Response(Part::Last) | Self::Data(Part::Last) | Self::Trailers | Self::Reset)
     }
 }
 

@@ -1,4 +1,7 @@
 //! The service's side of a shared connection (P-14 … P-18, P-24).
+//!
+//! Invariant: an exchange is open here from its REQUEST to its final frame, also while it is answered on an answer
+//! connection, so that RESET finds the exchange it is meant for and no later one with the same id (P-26).
 
 use super::{Common, Violation, common, violation};
 use crate::frame::{FrameHeader, FrameType};
@@ -10,7 +13,7 @@ pub enum SharedServiceEvent {
     Welcome,
     /// A whole request. The exchange is open until [`SharedService::finish`].
     Request(u16),
-    /// RESET for an open exchange: stop working on it; a final frame is still owed (P-26).
+    /// RESET for an open exchange, wherever it is being answered: stop working on it; a final frame is still owed (P-26).
     Cancel(u16),
     /// RESET for an exchange that has ended (P-26).
     Ignored,
@@ -49,12 +52,7 @@ impl SharedService {
     /// A connection whose HELLO said `exchanges`.
     #[must_use]
     pub fn new(exchanges: u16) -> Self {
-        Self {
-            limit: exchanges,
-            welcomed: false,
-            open: 0,
-            slots: Vec::new(),
-        }
+        Self { limit: exchanges, welcomed: false, open: 0, slots: Vec::new() }
     }
 
     /// How many final frames are owed.
@@ -63,7 +61,9 @@ impl SharedService {
         self.open
     }
 
-    /// The final frame of an exchange is sent, here or on an answer connection. `false` if none was owed.
+    /// The final frame of an exchange is about to be sent, here or on an answer connection. Not earlier: until then RESET
+    /// comes here (P-26); and not later: as soon as the gateway has it, the id may come back here (P-15). `false` if none
+    /// was owed.
     pub fn finish(&mut self, exchange: u16) -> bool {
         match self.slots.get_mut(usize::from(exchange)) {
             Some(slot) if *slot != Slot::Free => {

@@ -49,17 +49,10 @@ impl Gateway {
         let service = configure(Service::new(path, TOKEN).unwrap());
         let (done, result) = mpsc::channel();
         thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let _ = done.send(runtime.block_on(service.serve(handler)));
         });
-        Self {
-            listener,
-            result,
-            _folder: folder,
-        }
+        Self { listener, result, _folder: folder }
     }
 
     /// The next connection and its HELLO; not welcomed yet.
@@ -106,11 +99,7 @@ impl Gateway {
     #[track_caller]
     pub(crate) fn own(&self, shared: &mut Wire) -> Wire {
         shared.send(|out| {
-            let more = More {
-                kind: MoreKind::Own,
-                count: 1,
-                worker: WORKER,
-            };
+            let more = More { kind: MoreKind::Own, count: 1, worker: WORKER };
             more.encode(out);
         });
         self.welcome(ConnectionKind::Own)
@@ -123,12 +112,7 @@ impl Gateway {
 }
 
 pub(crate) fn welcome_frame() -> Welcome {
-    Welcome {
-        worker: WORKER,
-        max_frame: MAX_FRAME as u32,
-        service: "test".into(),
-        instance: 1,
-    }
+    Welcome { worker: WORKER, max_frame: MAX_FRAME as u32, service: "test".into(), instance: 1 }
 }
 
 /// One accepted connection.

@@ -42,10 +42,7 @@ fn trailers_pass_in_both_directions() {
         encode_fields(out, 1, &fields).unwrap();
     });
     own.expect(FrameType::RESPONSE, 0, 1);
-    assert_eq!(
-        decode_fields(&own.expect(FrameType::TRAILERS, flags::END, 1)).unwrap(),
-        fields
-    );
+    assert_eq!(decode_fields(&own.expect(FrameType::TRAILERS, flags::END, 1)).unwrap(), fields);
     own.get(2, "/"); // P-19: both directions have ended.
     own.answer(2);
 }

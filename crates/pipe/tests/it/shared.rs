@@ -21,10 +21,7 @@ async fn echo_path(request: Request<Incoming>) -> Response<String> {
 fn the_first_connection_is_shared_without_a_worker_and_need_not_wait_for_welcome() {
     let gateway = Gateway::start(echo_path);
     let (mut wire, hello) = gateway.accept();
-    assert_eq!(
-        (hello.kind, hello.worker, hello.exchanges, hello.max_own),
-        (ConnectionKind::Shared, None, 64, 64)
-    ); // P-2
+    assert_eq!((hello.kind, hello.worker, hello.exchanges, hello.max_own), (ConnectionKind::Shared, None, 64, 64)); // P-2
     assert!(hello.sdk.starts_with("pilotlight-pipe/") && hello.pid == Some(std::process::id()));
     wire.send(|out| {
         welcome_frame().encode(out);
@@ -83,10 +80,7 @@ fn large_and_streamed_answers_go_on_an_answer_connection_that_is_used_again() {
     assert_eq!(first.len() + answer.rest(9).len(), 200_000);
     shared.get(9, "/stream"); // P-25
     let (status, _, first) = decode_response(answer.expect(FrameType::RESPONSE, 0, 9)).unwrap();
-    assert_eq!(
-        (status.as_u16(), [first.to_vec(), answer.rest(9)].concat()),
-        (200, b"onetwo".to_vec())
-    );
+    assert_eq!((status.as_u16(), [first.to_vec(), answer.rest(9)].concat()), (200, b"onetwo".to_vec()));
 }
 
 #[test]
@@ -132,7 +126,7 @@ fn a_cancelled_handler_is_dropped_and_still_gets_its_final_frame() {
 }
 
 #[test]
-fn cancel_of_a_streamed_answer_comes_on_its_connection() {
+fn cancel_of_a_streamed_answer_comes_where_its_request_came() {
     let (said, hears) = mpsc::channel();
     let gateway = Gateway::start(move |_| {
         let (sender, body) = Body::channel();
@@ -147,7 +141,7 @@ fn cancel_of_a_streamed_answer_comes_on_its_connection() {
     shared.get(4, "/");
     let mut answer = gateway.welcome(ConnectionKind::Answer);
     answer.expect(FrameType::RESPONSE, 0, 4);
-    answer.cancel(4);
+    shared.cancel(4); // P-26
     loop {
         let (header, payload) = answer.frame();
         if header.kind == FrameType::RESET {
@@ -158,16 +152,120 @@ fn cancel_of_a_streamed_answer_comes_on_its_connection() {
     hears.recv_timeout(LIMIT).unwrap();
 }
 
+/// A streamed answer of `one` and, after a permit, `two`; whether it was cancelled is told at its end.
+async fn two_pieces(
+    request: Request<Incoming>,
+    gate: &'static Semaphore,
+    said: mpsc::Sender<(String, bool)>,
+) -> Response<Body> {
+    let (sender, body) = Body::channel();
+    let exchange = request.extensions().get::<Exchange>().cloned().unwrap();
+    tokio::task::spawn_local(async move {
+        let _ = sender.send("one").await;
+        tokio::select! {
+            permit = gate.acquire() => permit.expect("never closed").forget(),
+            () = exchange.cancelled() => {}
+        }
+        let _ = sender.send("two").await;
+        let _ = sender.finish().await;
+        let _ = said.send((request.uri().path().into(), exchange.is_cancelled()));
+    });
+    Response::new(body)
+}
+
+#[test]
+fn a_late_cancel_does_not_touch_the_next_answer_with_the_same_id() {
+    let gate: &'static Semaphore = Box::leak(Box::new(Semaphore::new(0)));
+    let (said, hears) = mpsc::channel();
+    let gateway = Gateway::start(move |request| two_pieces(request, gate, said.clone()));
+    let mut shared = gateway.shared();
+    shared.get(4, "/first");
+    let mut answer = gateway.welcome(ConnectionKind::Answer);
+    gate.add_permits(1);
+    let (_, _, first) = decode_response(answer.expect(FrameType::RESPONSE, 0, 4)).unwrap();
+    assert_eq!([first.to_vec(), answer.rest(4)].concat(), b"onetwo");
+    // The client left when the final frame had just been sent; the id comes back at once.
+    shared.send(|out| {
+        Reset::new(ResetCode::Cancelled, "").encode(out, 4);
+        request(out, 4, flags::END, "/second", b"");
+    });
+    let (_, _, first) = decode_response(answer.expect(FrameType::RESPONSE, 0, 4)).unwrap();
+    gate.add_permits(1);
+    assert_eq!([first.to_vec(), answer.rest(4)].concat(), b"onetwo"); // P-26
+    for path in ["/first", "/second"] {
+        assert_eq!(hears.recv_timeout(LIMIT).unwrap(), (path.into(), false));
+    }
+}
+
+#[test]
+fn a_cancel_that_crosses_the_final_frame_is_late_or_in_time() {
+    let gateway = Gateway::start(|request: Request<Incoming>| async move {
+        let (sender, body) = Body::channel();
+        tokio::task::spawn_local(async move {
+            sender.send("one").await?;
+            sender.finish().await
+        });
+        drop(request);
+        Response::new(body)
+    });
+    let mut shared = gateway.shared();
+    shared.get(4, "/");
+    let mut answer = gateway.welcome(ConnectionKind::Answer);
+    for _ in 0..200 {
+        // Its answer has begun or ended, so it is on the answer connection to its final frame.
+        answer.expect(FrameType::RESPONSE, 0, 4);
+        shared.cancel(4);
+        while let (header, payload) = answer.frame()
+            && !header.is_end()
+        {
+            if header.kind == FrameType::RESET {
+                assert_eq!(Reset::parse(&payload).unwrap().code, ResetCode::Cancelled);
+                break;
+            }
+        }
+        shared.get(4, "/");
+        let (_, _, first) = decode_response(answer.expect(FrameType::RESPONSE, 0, 4)).unwrap();
+        assert_eq!([first.to_vec(), answer.rest(4)].concat(), b"one");
+        shared.get(4, "/");
+    }
+}
+
+#[test]
+fn a_reset_for_an_exchange_on_an_answer_connection_is_a_violation() {
+    let gateway = Gateway::start(|_| async {
+        let (sender, body) = Body::channel();
+        tokio::task::spawn_local(async move {
+            let _ = sender.send("one").await;
+            sender.closed().await;
+        });
+        Response::new(body)
+    });
+    let mut shared = gateway.shared();
+    shared.get(4, "/");
+    let mut answer = gateway.welcome(ConnectionKind::Answer);
+    answer.expect(FrameType::RESPONSE, 0, 4);
+    answer.cancel(4);
+    let reset = loop {
+        let (header, payload) = answer.frame();
+        if header.kind == FrameType::RESET {
+            assert_eq!(header.exchange, 0);
+            break Reset::parse(&payload).unwrap();
+        }
+    };
+    assert_eq!(reset.code, ResetCode::Protocol);
+    assert!(reset.text.starts_with("P-25:"), "{}", reset.text);
+    answer.expect_end(); // P-10
+    shared.send(|out| encode_ping(out, *b"pingpong"));
+    shared.expect(FrameType::PONG, 0, 0);
+}
+
 #[test]
 fn failures_are_resets_with_their_codes() {
     let gateway = Gateway::start(|request: Request<Incoming>| async move {
         let text = request.uri().path().to_owned();
         match text.as_str() {
             "/refused" => Err(Failure::Refused(text)),
-            "/overloaded" => Err(Failure::Overloaded {
-                retry_after: Duration::from_millis(1500),
-                text,
-            }),
+            "/overloaded" => Err(Failure::Overloaded { retry_after: Duration::from_millis(1500), text }),
             "/error" => Err(std::fmt::Error.into()),
             "/panic" => panic!("on purpose"),
             "/body" => Ok(Response::new(Body::from(request.into_body().bytes(3).await?))),
@@ -185,21 +283,11 @@ fn failures_are_resets_with_their_codes() {
         wire.reset(2)
     };
     assert_eq!(failed("/refused", b""), Reset::new(ResetCode::Refused, "/refused"));
-    let overloaded = Reset {
-        code: ResetCode::Overloaded,
-        retry_after_ms: 1500,
-        text: "/overloaded".into(),
-    };
+    let overloaded = Reset { code: ResetCode::Overloaded, retry_after_ms: 1500, text: "/overloaded".into() };
     assert_eq!(failed("/overloaded", b""), overloaded);
     assert_eq!(failed("/error", b"").code, ResetCode::Internal);
-    assert_eq!(
-        failed("/panic", b""),
-        Reset::new(ResetCode::Internal, "the handler panicked")
-    );
-    assert_eq!(
-        failed("/body", b"1234"),
-        Reset::new(ResetCode::TooLarge, "the body is larger than 3 bytes")
-    );
+    assert_eq!(failed("/panic", b""), Reset::new(ResetCode::Internal, "the handler panicked"));
+    assert_eq!(failed("/body", b"1234"), Reset::new(ResetCode::TooLarge, "the body is larger than 3 bytes"));
     wire.get(3, "/fine"); // P-30
     assert_eq!(&wire.answer(3).2[..], b"fine");
     wire.get(4, "/head");
@@ -212,10 +300,7 @@ fn log_lines_name_their_exchange() {
     let gateway = Gateway::start(|request: Request<Incoming>| async move {
         let exchange = request.extensions().get::<Exchange>().unwrap();
         assert!(exchange.log(LogLevel::Warn, "inside"));
-        assert_eq!(
-            (exchange.request_id(), exchange.peer(), exchange.deadline()),
-            ("req-1", "127.0.0.1:1", None)
-        );
+        assert_eq!((exchange.request_id(), exchange.peer(), exchange.deadline()), ("req-1", "127.0.0.1:1", None));
         std::future::pending::<Response<String>>().await
     });
     let mut wire = gateway.shared();
@@ -246,11 +331,7 @@ fn more_shared_connections_name_their_worker_and_the_last_one_decides() {
     let gateway = Gateway::start(echo_path);
     let mut first = gateway.shared();
     first.send(|out| {
-        let more = More {
-            kind: MoreKind::Shared,
-            count: 1,
-            worker: 8,
-        };
+        let more = More { kind: MoreKind::Shared, count: 1, worker: 8 };
         more.encode(out);
     });
     let (mut second, hello) = gateway.accept();
@@ -288,12 +369,7 @@ fn breaks(rule: &str, frames: impl FnOnce(&mut bytes::BytesMut)) {
 
 #[test]
 fn broken_rules_are_named_and_end_the_connection() {
-    let oversized = FrameHeader {
-        length: MAX_FRAME as u32 + 1,
-        kind: FrameType::REQUEST,
-        flags: 0,
-        exchange: 1,
-    };
+    let oversized = FrameHeader { length: MAX_FRAME as u32 + 1, kind: FrameType::REQUEST, flags: 0, exchange: 1 };
     breaks("P-6:", |out| out.extend_from_slice(&oversized.encode()));
     breaks("P-7:", |out| encode_frame(out, 200, 0, 0, b""));
     breaks("P-8:", |out| {
@@ -327,18 +403,8 @@ fn what_fits_one_frame_stays_and_what_does_not_is_whole_all_the_same() {
     let mut shared = gateway.shared();
     let mut own = gateway.own(&mut shared);
     let mut answer = None;
-    for size in [
-        0,
-        1,
-        32_768,
-        32_769,
-        MAX_FRAME - 8,
-        MAX_FRAME - 7,
-        MAX_FRAME,
-        MAX_FRAME + 1,
-        3 * MAX_FRAME,
-        1_000_000,
-    ] {
+    for size in [0, 1, 32_768, 32_769, MAX_FRAME - 8, MAX_FRAME - 7, MAX_FRAME, MAX_FRAME + 1, 3 * MAX_FRAME, 1_000_000]
+    {
         let expected: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
         shared.get(1, &format!("/{size}"));
         let seen = if size <= MAX_FRAME - 8 {
@@ -357,11 +423,7 @@ fn pieces(wire: &mut Wire, exchange: u16) -> Vec<u8> {
     let (header, payload) = wire.frame();
     assert_eq!((header.kind, header.exchange), (FrameType::RESPONSE, exchange));
     let first = decode_response(payload).unwrap().2.to_vec();
-    if header.is_end() {
-        first
-    } else {
-        [first, wire.rest(exchange)].concat()
-    }
+    if header.is_end() { first } else { [first, wire.rest(exchange)].concat() }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::error::Phase;
 use crate::event::WorkerEvent;
 use crate::guardian::GroupSignal;
 use crate::instance::InstanceState;
-use crate::limits::{KILL_PATIENCE, LINK_GRACE};
+use crate::limits::{EXIT_GRACE, KILL_PATIENCE, LINK_GRACE};
 use crate::policy::idle::{Idle, decide};
 use crate::seat::close_if_unused;
 use crate::spec::MinInstances;
@@ -189,11 +189,11 @@ impl Owner {
     }
 
     fn drained(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
         if run.is_pipe() {
-            let left = run
-                .deadline
-                .map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+            // Nothing is in progress, so all that is left to do for the service is to exit.
+            let left = run.deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)).min(EXIT_GRACE);
+            run.enter_stage(Stage::Draining, Some(now + left), &mut self.timers);
             self.send_drain(id, left);
         } else {
             self.terminate(id, now);

@@ -253,8 +253,11 @@ impl Stream {
         if !self.ended {
             self.pump.abandon();
             match &mut self.session {
-                Session::Own(own) if own.cancel() => Reset::new(code, "").encode(&mut self.pump.out, self.exchange),
-                Session::Own(_) => {}
+                Session::Own(own) => {
+                    if own.cancel() {
+                        Reset::new(code, "").encode(&mut self.pump.out, self.exchange);
+                    }
+                }
                 Session::Answer(_) => self.peer.shared.cancel(self.exchange, code),
             }
         }
