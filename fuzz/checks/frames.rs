@@ -19,11 +19,7 @@ pub(crate) fn check(data: &[u8]) {
         return;
     };
     let whole = split_all(stream, stream.len().max(1));
-    assert_eq!(
-        whole,
-        split_all(stream, usize::from(step).max(1)),
-        "the cutting of the stream changed its frames"
-    );
+    assert_eq!(whole, split_all(stream, usize::from(step).max(1)), "the cutting of the stream changed its frames");
     for (header, payload) in &whole.0 {
         decode(header, payload);
     }
@@ -43,10 +39,7 @@ fn split_all(stream: &[u8], step: usize) -> Split {
                 Err(error) => return (frames, Some(error)),
             }
         }
-        assert!(
-            missing(&buffer, MAX_FRAME).is_ok_and(|bytes| bytes > 0),
-            "an incomplete frame wants no more bytes"
-        );
+        assert!(missing(&buffer, MAX_FRAME).is_ok_and(|bytes| bytes > 0), "an incomplete frame wants no more bytes");
     }
     (frames, None)
 }
@@ -79,10 +72,7 @@ fn decode(header: &FrameHeader, payload: &Bytes) {
         FrameType::TRAILERS => {
             if let Ok(fields) = decode_fields(payload) {
                 let again = frame(|out| assert!(encode_fields(out, 1, &fields).is_ok(), "what was read fits a frame"));
-                assert!(
-                    decode_fields(&again).is_ok(),
-                    "trailers that were read cannot be read again"
-                );
+                assert!(decode_fields(&again).is_ok(), "trailers that were read cannot be read again");
             }
         }
         FrameType::RESET => {
@@ -118,10 +108,7 @@ fn request(header: &FrameHeader, payload: &Bytes) {
     if encode_request(&mut out, header.exchange, header.flags, &head, &body).is_err() {
         return;
     }
-    let again = split_all(&out, out.len())
-        .0
-        .pop()
-        .and_then(|(_, payload)| decode_request(payload).ok());
+    let again = split_all(&out, out.len()).0.pop().and_then(|(_, payload)| decode_request(payload).ok());
     assert!(
         again.is_some_and(|(other, rest)| {
             rest == body && other.method == request.method && other.target() == request.target()
@@ -138,10 +125,7 @@ fn response(header: &FrameHeader, payload: &Bytes) {
     if encode_response(&mut out, header.exchange, header.flags, status, &fields, &body).is_err() {
         return;
     }
-    let again = split_all(&out, out.len())
-        .0
-        .pop()
-        .and_then(|(_, payload)| decode_response(payload).ok());
+    let again = split_all(&out, out.len()).0.pop().and_then(|(_, payload)| decode_response(payload).ok());
     assert!(
         again.is_some_and(|(other, _, rest)| other == status && rest == body),
         "an answer that was read and written is another one"
@@ -200,17 +184,8 @@ fn sessions(frames: &[(FrameHeader, Bytes)]) {
 
 fn refused(mut results: impl Iterator<Item = Result<(), Violation>>) {
     if let Some(violation) = results.find_map(Result::err) {
-        let number = violation
-            .rule
-            .strip_prefix("P-")
-            .and_then(|number| number.parse::<u8>().ok());
-        assert!(
-            number.is_some_and(|number| (1..=36).contains(&number)),
-            "{violation} names no rule"
-        );
-        assert!(
-            violation.to_string().starts_with(violation.rule),
-            "{violation} does not begin with its rule"
-        );
+        let number = violation.rule.strip_prefix("P-").and_then(|number| number.parse::<u8>().ok());
+        assert!(number.is_some_and(|number| (1..=36).contains(&number)), "{violation} names no rule");
+        assert!(violation.to_string().starts_with(violation.rule), "{violation} does not begin with its rule");
     }
 }

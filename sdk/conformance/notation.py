@@ -5,8 +5,7 @@
 A name, an exchange id (left out: 0), flags, then parts. `:name` is a part of the frame itself, a bare name is a header
 field. Parts to send are `key=value`. Parts to expect are
 
-    key=value    equal; values of one field name must come in the order written, others may stand between them; with
-                 `:order=all` all fields must come in the order written
+    key=value    equal; values of one field name must come in the order written, others may stand between them (P-8)
     key~"regex"  matches as a whole
     key!         is absent
     key#2        occurs so many times
@@ -123,11 +122,8 @@ def match_exchange(line, actual, variables):
 
 def match_parts(parts, pseudo, fields, variables):
     """Compares the parts of an expectation with `:name` values (a dict of bytes) and an ordered list of fields."""
-    ordered = any(part.key == ":order" for part in parts)
     starts = {}
     for part in parts:
-        if part.key == ":order":
-            continue
         if part.key.startswith(":"):
             _match_pseudo(part, pseudo, variables)
             continue
@@ -140,8 +136,7 @@ def match_parts(parts, pseudo, fields, variables):
             if len(values) != part.value:
                 raise Mismatch(f"{part.key} occurs {len(values)} times, expected {part.value}: {values}")
         else:
-            group = "" if ordered else name
-            starts[group] = _match_field(part, name, fields, starts.get(group, 0), variables)
+            starts[name] = _match_field(part, name, fields, starts.get(name, 0), variables)
 
 
 def _match_pseudo(part, pseudo, variables):

@@ -111,6 +111,8 @@ class Player:
             self.wires[step.wire] = self.director.open(step, line, deadline)
             self.wires[step.wire].chunk = self.chunk
             return
+        if line.name == "AGAIN":
+            return self._again(step, deadline)
         wire = self._wire(step.wire)
         special = {
             "MESSAGE": self._expect_message,
@@ -204,6 +206,15 @@ class Player:
                 raise Mismatch(f"got {frame}, expected DRAIN or the end of the stream")
             wire.queue(pipe1.encode(pipe1.Frame(pipe1.TYPES["DRAIN"], 0, 0, (5000).to_bytes(4, "little"))))
             wire.flush(deadline)
+
+    def _again(self, step, deadline):
+        """`AGAIN …`: the next answer comes here, or on a new connection with this HELLO, which has the name from then on."""
+        wire = self._wire(step.wire)
+        new = self.director.again(step, step.data._replace(name="HELLO"), wire, deadline)
+        if new is not wire:
+            self.wires[f"{wire.name} until {step.place}"] = wire
+            new.chunk = self.chunk
+            self.wires[step.wire] = new
 
     def _expect_quiet(self, wire, line, _deadline):
         """`QUIET :ms=N`: nothing comes for so long."""

@@ -70,6 +70,24 @@ class ServiceDirector:
             except wires.TimedOut as error:
                 raise Mismatch("\n    ".join([str(error)] + reasons)) from None
 
+    def again(self, step, line, wire, deadline):
+        """The wire itself when more comes on it, or a new connection with this HELLO, welcomed (P-25: either may be)."""
+        while not any(self._fits(line, hello) for _, hello in self._waiting):
+            if wire.has_more(self._listener, deadline):
+                return wire
+            self._waiting.append(self._accept(deadline))
+        new = self.open(step, line, deadline)
+        new.queue(pipe1.encode(pipe1.Frame(pipe1.TYPES["WELCOME"], 0, 0, WELCOME)))
+        new.flush(deadline)
+        return new
+
+    def _fits(self, line, hello):
+        try:
+            frames.match_frame(line, hello, dict(self.variables))
+        except Mismatch:
+            return False
+        return True
+
     def command(self, step, deadline):
         verb, *rest = step.data
         if step.action != "process":

@@ -97,6 +97,18 @@ class Wire:
         except Closed:
             return None
 
+    def has_more(self, listener, deadline):
+        """Waits for bytes here (True) or for a connection on the listener (False)."""
+        while not self.inbox:
+            readers = [listener] if self._eof else [listener, self._sock]
+            readable, _, _ = select.select(readers, [], [], max(0, deadline - time.monotonic()))
+            if not readable:
+                raise TimedOut(f"{self.name}: nothing came in time, and no connection")
+            if self._sock not in readable:
+                return False
+            self._read()
+        return True
+
     def close(self):
         self._sock.close()
 

@@ -1,29 +1,117 @@
 'use strict';
 /**
- * Pilotlight's SDK for Node: `serve(handler)` answers HTTP requests that the gateway sends over Pipe/1.
+ * Pilotlight's SDK for Node: `serve(handler)` answers the HTTP requests that the gateway sends over Pipe/1 (docs/spec/pipe.md).
+ * This file is the service: its connections, how many exchanges are open, drain and exit.
  * @example require('pilotlight').serve((req, res) => res.end('hello'))
  */
-const { Instance } = require('./lib/instance');
+const { AsyncResource } = require('async_hooks');
+const { Connection, TYPE, CODE, broken } = require('./lib/connection');
 
-/** Serves `handler(req, res)`, or the 'request' listeners of an http.Server that does not listen. */
-function serve(handler, options) {
-  if (typeof handler !== 'function') {
-    if (typeof handler?.emit !== 'function') {
-      throw new TypeError('pilotlight.serve(handler): a function (req, res) or an http.Server');
+const MAX_SHARED = 64;
+const MAX_IDLE_ANSWER = 16; // answer connections kept for the next large answer
+const MAX_LIMIT = 4096; // of `exchanges` and `max_own`, §10
+const DRAIN_REPLY_MS = 1000; // after SIGTERM: how long to wait for the gateway's DRAIN (P-32)
+const HOW_TO_START = 'This service is started by the pilotlight gateway: add it to pilotlight.toml\n'
+  + '([services.NAME] command = ["node", "FILE"], transport = "pipe") and run `pilotlight`.';
+
+class Service {
+  constructor(handler, { exchanges = 64, maxOwn = 64 } = {}) {
+    const { PILOTLIGHT_SOCKET: path, PILOTLIGHT_TOKEN: token } = process.env;
+    if (!path || !token) {
+      this.report(`${path ? 'PILOTLIGHT_TOKEN' : 'PILOTLIGHT_SOCKET'} is not set. ${HOW_TO_START}`);
+      process.exit(2);
     }
-    const server = handler;
-    handler = (req, res) => server.emit('request', req, res);
+    const limit = value => Math.min(Math.max(1, value | 0), MAX_LIMIT);
+    Object.assign(this, { handler, path, token, maxExchanges: limit(exchanges), maxOwn: limit(maxOwn) });
+    Object.assign(this, { connections: new Set(), open: 0, draining: false, leaving: false });
+    // http takes longer to load than all the rest: that is done while the gateway reads HELLO (P-2).
+    this.dial('shared').socket.once('connect', () => setImmediate(require, './lib/exchange'));
+    process.once('SIGTERM', () => this.drain());
   }
-  const instance = new Instance(handler, options);
-  return { close: () => instance.drain(false) };
+
+  dial(kind, worker) {
+    const connection = new Connection(this, kind, worker);
+    this.connections.add(connection);
+    return connection;
+  }
+
+  ofKind(kind) { return [...this.connections].filter(connection => connection.kind === kind); }
+
+  more(number, count, worker) { // P-23
+    const kind = { 1: 'own', 2: 'shared' }[number] ?? broken('P-11', `MORE of kind ${number}`);
+    const room = (kind === 'own' ? this.maxOwn : MAX_SHARED) - this.ofKind(kind).length;
+    for (let i = 0; i < Math.min(count, room) && !this.draining; i++) this.dial(kind, worker);
+  }
+
+  /** P-24, P-25: a connection for an answer that does not go on a shared one. */
+  answerConnection(worker) {
+    const idle = connection => connection.worker === worker && connection.exchanges.size === 0 && !connection.closing;
+    return this.ofKind('answer').find(idle) ?? this.dial('answer', worker);
+  }
+
+  begin(connection, id, payload, complete) {
+    const { Exchange } = require('./lib/exchange');
+    const exchange = new Exchange(this, connection, id, payload, complete);
+    this.open++;
+    if (this.draining) return exchange.reset(CODE.REFUSED, 'this instance is draining'); // P-31
+    // A context of its own, or AsyncLocalStorage#enterWith of one exchange would be seen by the next one of the same read.
+    const result = new AsyncResource('PILOTLIGHT').runInAsyncScope(async () => this.handler(exchange.req, exchange.res));
+    result.catch(err => exchange.fail(err));
+  }
+
+  /** The final frame of an exchange has been queued. */
+  answered({ out }) {
+    this.open--;
+    if (out.kind === 'answer' && this.ofKind('answer').length > MAX_IDLE_ANSWER) out.close();
+    this.leave();
+  }
+
+  /** Finishes what is open and refuses the rest. P-31 by the gateway's DRAIN, P-32 by a signal or close(). */
+  drain(byGateway = false) {
+    if (!this.draining && !byGateway) {
+      for (const shared of this.ofKind('shared')) shared.send(TYPE.DRAIN, 0, 0, Buffer.alloc(4));
+      setTimeout(() => this.drain(true), DRAIN_REPLY_MS).unref();
+    }
+    this.draining = true;
+    this.leaving ||= byGateway;
+    this.leave();
+  }
+
+  leave() {
+    if (this.leaving && this.open === 0) for (const connection of this.connections) connection.close();
+  }
+
+  closed(connection) {
+    const { kind, failure, exchanges } = connection;
+    const unreachable = failure?.syscall === 'connect';
+    if (unreachable) this.report(`cannot connect to PILOTLIGHT_SOCKET=${this.path}: ${failure.message}`);
+    this.connections.delete(connection);
+    for (const exchange of [...exchanges.values()]) { // P-34
+      if (unreachable) exchange.out = exchange.conn;
+      if (unreachable || exchange.out === connection) exchange.cancel(unreachable ? CODE.INTERNAL : CODE.CANCELLED);
+    }
+    // P-31: after a drain nothing is left to do. P-33: without a shared connection there is no gateway.
+    if (this.leaving && this.open === 0) this.connections.size || process.exit(0);
+    else if (kind === 'shared' && this.ofKind(kind).length === 0) process.exit(failure ? 1 : 0);
+  }
+
+  report(text) { process.stderr.write(`pilotlight: ${text}\n`); }
 }
 
-const methods = () => require('./lib/exchange');
+/** Ends the exchange of `res` with a RESET instead of an answer. */
+function reset(res, code, text, retryAfterMs) {
+  if (typeof res?.socket?.fail !== 'function') throw new TypeError('pilotlight: this is not the res of a pilotlight service');
+  if (res.headersSent) throw new Error(`pilotlight: too late to answer "${text}", the headers were sent`);
+  res.socket.reset(code, text, retryAfterMs);
+}
 
-module.exports = {
-  serve,
-  refuse: (res, text) => methods().refuse.call(res, text),
-  overloaded: (res, retryAfterMs, text) => methods().overloaded.call(res, retryAfterMs, text),
-  tooLarge: (res, text) => methods().tooLarge.call(res, text),
-  log: (req, text, level = 'info') => req[methods().kExchange].log(text, level),
-};
+function serve(handler, options) {
+  if (typeof handler !== 'function') throw new TypeError('pilotlight.serve(handler): a function (req, res)');
+  const service = new Service(handler, options);
+  return { close: () => service.drain() };
+}
+const refuse = (res, text = 'refused') => reset(res, CODE.REFUSED, text);
+const overloaded = (res, retryAfterMs = 1000, text = 'overloaded') => reset(res, CODE.OVERLOADED, text, retryAfterMs);
+const tooLarge = (res, text = 'the request body is too large') => reset(res, CODE.TOO_LARGE, text);
+
+module.exports = { serve, refuse, overloaded, tooLarge };

@@ -86,7 +86,6 @@ class Notation(unittest.TestCase):
         self.check(None, "RESPONSE * END a#2 c! a~[13] :body=*", frame)
         self.check("expected b'4'", "RESPONSE 7 END a=4", frame)
         self.check("in this order", "RESPONSE 7 END a=3 a=1", frame)
-        self.check("in this order", "RESPONSE 7 END :order=all b=2 a=1", frame)
         self.check("occurs 2 times", "RESPONSE 7 END a#1", frame)
         self.check("present", "RESPONSE 7 END a!", frame)
         self.check(":body", "RESPONSE 7 END :body=other", frame)
@@ -152,8 +151,8 @@ class Faults(unittest.TestCase):
         "stays-alive": "hello-first-shared",
         "wrong-pong": "unknown-flag-bits",
         "two-answers": "shared-id-is-free-after-final-frame",
-        "drops-duplicates": "fields-interleaved",
-        "upper-case": "fields-interleaved",
+        "drops-duplicates": "shared-echo",
+        "upper-case": "shared-echo",
         "names-no-rule": "bad-unknown-type",
         "stays-open": "bad-unknown-type",
         "no-frame-limit": "bad-oversized",

@@ -60,7 +60,8 @@ def request(sock, frame):
     if frame.exchange == 0:
         raise ProtocolError("P-15", "exchange 0")
     status = int(strings["target"].partition(b"code=")[2] or 200)
-    echoed = [field for field in fields if field[0].startswith(b"x-echo-")]
+    echoed = [field for field in fields if field[0].startswith(b"x-echo-") or field[0] == b"content-type"]
+    echoed += [(b"x-method", strings["method"]), (b"x-target", strings["target"])]
     if FAULT == "drops-duplicates":
         echoed = list(dict(echoed).items())
     if FAULT == "upper-case":

@@ -1,46 +1,81 @@
 'use strict';
 /**
- * One exchange as Node's own `(req, res)`. `req` is an http.IncomingMessage and `res` an http.ServerResponse, made by Node's
- * constructors; this file replaces only what would touch a socket: the body's source, and the methods of `res` that write. Those
- * are own properties, because frameworks (Express) exchange the prototype of both. README.md says how this was chosen.
+ * One exchange as Node's own `(req, res)`: a real http.IncomingMessage and a real http.ServerResponse. What they take for their
+ * socket is the Exchange: it pushes the request's body, and turns the HTTP/1.1 that ServerResponse writes into frames.
  * Invariant: exactly one final frame leaves for each exchange (P-16); `final` is the only place that marks it.
  */
 const { EventEmitter } = require('events');
 const http = require('http');
-const { TYPE, CODE, FLAG, MAX_TEXT, resetPayload } = require('./wire');
-const { PAUSE } = require('./connection');
+const { TYPE, CODE, END, EMPTY, broken, strings } = require('./connection');
 
 const HIGH_WATER_BYTES = 16 * 1024; // unwritten bytes of one answer beyond which res.write() returns false
-const LOG_LEVELS = ['error', 'warn', 'info', 'debug', 'trace']; // from 1 on
 // P-9: these never cross the pipe, nor do the fields that `connection` names.
 const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'proxy-connection', 'te', 'transfer-encoding', 'upgrade', 'expect']);
-const NODE = http.ServerResponse.prototype;
-const kExchange = Symbol('pilotlight.exchange');
-// Node keeps `writableNeedDrain` under a symbol; without it only that property would stay false.
-const symbols = Object.getOwnPropertySymbols(new http.OutgoingMessage());
-const kNeedDrain = symbols.find(symbol => symbol.description === 'kNeedDrain') ?? Symbol('unused');
-const SIGNAL = { get() { return this[kExchange].signal; }, configurable: true, enumerable: true };
+const REQUEST_STRINGS = 7; // method, scheme, authority, target, protocol, peer, request id
+const SIGNAL = { get() { return this.socket.signal; }, configurable: true, enumerable: true };
+const { writeHead } = http.ServerResponse.prototype;
+// Node keeps `writableNeedDrain` under a symbol; without it only that property would be wrong.
+const kNeedDrain = Object.getOwnPropertySymbols(new http.OutgoingMessage()).find(({ description }) => description === 'kNeedDrain');
 
-/** The state of an exchange; also what its handler sees as `req.socket` and `res.socket`. */
+/** As Node's, but the body is not chunked: frames say where it ends. An own property, for Express exchanges the prototype. */
+function writePlainHead(...args) {
+  writeHead.apply(this, args);
+  this.chunkedEncoding = false;
+  return this;
+}
+
+/** Fields from the lines `Name: value` of headers or trailers, which Node has made and checked. */
+function toFields(text) {
+  let fields = '';
+  const named = /^connection: (.*)/im.exec(text)?.[1].toLowerCase().split(/[\s,]+/) ?? [];
+  for (const line of text.split('\r\n')) {
+    const colon = line.indexOf(': ');
+    const name = line.slice(0, colon).toLowerCase();
+    if (colon > 0 && !HOP_BY_HOP.has(name) && !named.includes(name)) fields += `${name}\0${line.slice(colon + 2)}\0`;
+  }
+  return fields;
+}
+
 class Exchange extends EventEmitter {
-  constructor(instance, conn, id, head, first, complete) {
+  constructor(service, conn, id, payload, complete) {
     super();
-    this.instance = instance;
+    this.service = service;
     this.conn = this.out = conn; // `out` carries the answer
     this.id = id;
-    this.head = head;
-    this.first = complete ? first : null; // the body of a complete request, until the handler reads
-    this.unread = complete;
-    this.readable = this.writable = true; // these and _paused are what IncomingMessage reads of a socket
-    this._paused = this.destroyed = this.closed = this.done = this.begun = this.discarding = this.needDrain = false;
-    this.pending = []; // body written before it is known whether the answer is one frame
-    this.callbacks = []; // of res.write()
-    this.trailers = '';
-    this.fields = undefined; // of a writeHead() with a list
-    this.controller = this.timer = null;
-    this.req = new Request(this, head, complete, first?.length ?? 0);
-    this.res = new Response(this.req, this);
+    this.pending = []; // body that is not in a frame yet
+    this.callbacks = []; // of the writes in `pending`
+    this.req = new http.IncomingMessage(this);
+    const body = this.readHead(payload);
+    const { headers } = this.req;
+    // Body parsers look for these two; the pipe has dropped transfer-encoding.
+    if ((body.length || !complete) && !headers['content-length']) headers['transfer-encoding'] = 'chunked';
+    this.receive(body, complete, []);
+    this.res = new http.ServerResponse(this.req);
+    Object.assign(this.res, { sendDate: false, writeHead: writePlainHead });
+    this.res.assignSocket(this);
+    this.res.on('prefinish', () => this.flush(true));
+    conn.exchanges.set(id, this);
   }
+
+  /** Reads a request head into `req`, and returns what follows it. */
+  readHead(payload) {
+    if (payload.length < 8) broken('P-8', `a REQUEST of ${payload.length} bytes has no room for a head`);
+    const [headEnd, deadlineMs] = [8 + payload.readUInt32LE(0), payload.readUInt32LE(4)];
+    if (headEnd > payload.length) broken('P-8', 'head_length is larger than the payload');
+    const list = strings(payload.subarray(8, headEnd), REQUEST_STRINGS);
+    const [method, scheme, authority, url, protocol, peer, id] = list;
+    const raw = list.slice(authority ? 5 : 7);
+    if (authority) [raw[0], raw[1]] = ['host', authority];
+    Object.assign(this.req, { method, url, id, httpVersion: protocol.slice(5), deadline: deadlineMs ? Date.now() + deadlineMs : null });
+    Object.assign(this.req, { httpVersionMajor: Number(protocol[5]), httpVersionMinor: Number(protocol[7]) });
+    Object.defineProperty(this.req, 'signal', SIGNAL);
+    this.req._addHeaderLines(raw, raw.length);
+    [this.peer, this.encrypted] = [peer, scheme === 'https'];
+    return payload.subarray(headEnd);
+  }
+
+  get remoteAddress() { return this.peer.slice(0, this.peer.lastIndexOf(':')).replace(/^\[|\]$/g, '') || undefined; }
+  get remotePort() { return Number(this.peer.slice(this.peer.lastIndexOf(':') + 1)) || undefined; }
 
   get signal() {
     this.controller ??= new AbortController();
@@ -48,347 +83,154 @@ class Exchange extends EventEmitter {
     return this.controller.signal;
   }
 
-  get remoteAddress() { return this.head.peer.slice(0, this.head.peer.lastIndexOf(':')).replace(/^\[|\]$/g, '') || undefined; }
-  get remotePort() { return Number(this.head.peer.slice(this.head.peer.lastIndexOf(':') + 1)) || undefined; }
-  get encrypted() { return this.head.scheme === 'https'; }
-  get writableLength() { return this.out.fill + this.out.socket.writableLength; }
-  get writableHighWaterMark() { return HIGH_WATER_BYTES; }
-  write() { throw new Error('pilotlight: an exchange has no socket of its own to write to, use res.write()'); }
-
-  /** IncomingMessage calls this when it wants body. */
-  resume() {
-    if (!this.unread) this.conn.resume(PAUSE.READER);
-    else {
-      this.unread = false;
-      if (this.first) this.req.push(this.first);
-      this.req.push(null);
-    }
-    return this;
+  receive(bytes, last, trailers) {
+    this.received = last;
+    if (this.answered) return this.release(); // P-21: thrown away
+    if (bytes.length && !this.req.push(bytes) && !last) this.conn.socket.pause(); // P-22
+    if (!last) return;
+    this.req.complete = true;
+    this.req._addHeaderLines(trailers, trailers.length);
+    this.req.push(null);
   }
 
-  receive(bytes, last, trailers) {
-    this.timer?.refresh();
-    if (!this.discarding) {
-      if (bytes.length && !this.req.push(bytes)) this.conn.pause(PAUSE.READER); // P-22
-      if (last) this.req.complete = true;
-      if (trailers) this.req._addHeaderLines(trailers, trailers.length);
-      if (last) this.req.push(null);
-    }
-    if (last) this.conn.resume(PAUSE.READER);
+  /** Node calls this when it wants more of the body. */
+  resume() {
+    if (!this.received) this.conn.socket.resume();
+    return this;
   }
 
   setTimeout(ms, callback) {
     if (callback) this.once('timeout', callback);
     clearTimeout(this.timer);
-    this.timer = ms > 0 && !this.done ? setTimeout(() => this.timedOut(), ms) : null;
+    const timedOut = () => [this.req, this.res, this].map(stream => stream.emit('timeout', this)).includes(true) || this.destroy();
+    if (ms > 0 && !this.answered) this.timer = setTimeout(timedOut, ms);
     return this;
   }
 
-  timedOut() {
-    const heard = [!this.req.complete && this.req.emit('timeout', this), this.res.emit('timeout', this), this.emit('timeout')];
-    if (!heard.includes(true)) this.destroy();
+  /** Node writes here: a head, always in one piece, with some of the body perhaps; then more of the body. */
+  write(data, encoding, callback) {
+    if (this.answered) return false;
+    if (!this.status) {
+      const [headEnd, status] = [data.indexOf('\r\n\r\n') + 4, Number(data.slice(9, 12))]; // HTTP/1.1 200 OK
+      const fields = toFields(data.slice(0, headEnd));
+      if (status < 200) return this.inform(status, fields, callback);
+      [this.status, this.fields] = [status, fields];
+      data = data.slice(headEnd);
+    }
+    const bytes = typeof data === 'string' ? Buffer.from(data, encoding) : data;
+    this.pending.push(bytes);
+    if (callback) this.callbacks.push(callback);
+    // An answer that ends in the turn of its first write still goes out as one frame.
+    if (!this.scheduled) process.nextTick(() => this.flush(false));
+    this.scheduled = true;
+    this.needDrain = (this.writableLength += bytes.length) >= HIGH_WATER_BYTES;
+    return !this.needDrain;
   }
 
-  /** Where frames go that must not be on a shared connection (P-17, P-24). */
-  carrier() {
-    if (this.out.kind === 'shared') this.out = this.instance.answer(this);
+  inform(status, fields, callback) {
+    if (status !== 100) this.stream().send(TYPE.INFO, 0, this.id, EMPTY, status, fields); // the gateway has answered `expect`
+    if (callback) process.nextTick(callback);
+    return true;
+  }
+
+  /** The connection for frames that must not be on a shared one (P-17, P-24). */
+  stream() {
+    if (this.out.kind === 'shared') {
+      this.out = this.service.answerConnection(this.out.worker);
+      this.out.exchanges.set(this.id, this);
+    }
     return this.out;
   }
 
-  log(text, level) {
-    const at = LOG_LEVELS.indexOf(level) + 1;
-    if (at === 0) throw new TypeError(`pilotlight: no log level ${level}, it is one of ${LOG_LEVELS.join(', ')}`);
-    if (!this.done) this.out.send(TYPE.LOG, 0, this.id, 0, '', `${String.fromCharCode(at)}${String(text).slice(0, MAX_TEXT)}`);
-  }
-
-  info(status, fields) { this.carrier().send(TYPE.INFO, 0, this.id, status, fields, ''); }
-
-  put(bytes, callback) {
-    this.timer?.refresh();
-    if (callback) this.callbacks.push(callback);
-    if (this.begun) this.out.data(this.id, bytes, 0);
-    else {
-      // An answer that ends in the turn of its first write still goes out as one frame.
-      if (this.pending.push(bytes) === 1) process.nextTick(() => this.begin());
-      if (this.pending.length > 1 && this.pending.reduce((sum, part) => sum + part.length, 0) > HIGH_WATER_BYTES) this.begin();
-    }
-    const room = this.begun ? this.writableLength < HIGH_WATER_BYTES : bytes.length < HIGH_WATER_BYTES;
-    if (!room) this.needDrain = this.res[kNeedDrain] = true;
-    return room;
-  }
-
-  /** Sends RESPONSE without END: from here on the answer is a stream. */
-  begin() {
-    if (!this.begun && !this.done) this.respond(this.take(''), 0);
-  }
-
-  take(body) {
-    if (!this.pending.length) return body;
-    return Buffer.concat([...this.pending.splice(0), Buffer.from(body)]);
-  }
-
-  respond(body, flags) {
-    const { id, res: { statusCode } } = this;
-    const fields = this.fields ?? writeFields(this.res.getHeaders());
+  /** Sends what has been written: in one frame if that is the whole answer, else as a stream. */
+  flush(last) {
+    if (this.answered) return;
+    const { id, res, status, fields, callbacks } = this;
+    if (!status) return this.fail(new Error(`${res.statusCode} is not the status of an answer`));
+    const body = this.pending.length === 1 ? this.pending[0] : Buffer.concat(this.pending);
+    [this.pending, this.callbacks, this.scheduled] = [[], [], false];
+    const trailers = last && res._hasBody ? toFields(res._trailer) : '';
+    const whole = last && !this.begun && !trailers && 8 + fields.length + body.length <= this.out.maxFrame;
+    const out = whole ? this.out : this.stream();
+    const headBytes = Math.max(8 + fields.length, trailers.length);
+    if (headBytes > out.maxFrame) return this.fail(new Error(`the headers or trailers have ${headBytes} bytes, more than max_frame=${out.maxFrame}`));
+    if (last && !this.received) this.conn.send(TYPE.STOP, 0, id, EMPTY); // P-21
+    if (!this.begun) out.send(TYPE.RESPONSE, whole ? END : 0, id, whole ? body : EMPTY, status, fields);
     this.begun = true;
-    if (flags && this.out.send(TYPE.RESPONSE, flags, id, statusCode, fields, body)) return;
-    const out = this.carrier();
-    if (out.send(TYPE.RESPONSE, flags, id, statusCode, fields, body)) return;
-    if (out.send(TYPE.RESPONSE, 0, id, statusCode, fields, '')) out.data(id, Buffer.from(body), flags);
-    else this.fail(new Error(`the response headers are ${fields.length} bytes, more than max_frame=${out.maxFrame}`));
+    for (let at = 0; at < body.length && !whole; at += out.maxFrame) out.send(TYPE.DATA, 0, id, body.subarray(at, at + out.maxFrame));
+    if (last && !whole) out.send(trailers ? TYPE.TRAILERS : TYPE.DATA, END, id, Buffer.from(trailers, 'latin1'));
+    out.callbacks.push(() => this.written(body.length, callbacks));
+    if (last) this.final();
   }
 
-  end(body) {
-    if (this.conn.reading === this) this.conn.send(TYPE.STOP, 0, this.id, 0, '', ''); // P-21
-    const flags = this.trailers ? 0 : FLAG.END;
-    body = this.take(body);
-    if (!this.begun) this.respond(body, flags);
-    else if (flags || body.length) this.out.data(this.id, Buffer.from(body), flags);
-    if (this.done) return; // the head did not fit
-    if (this.trailers && !this.out.send(TYPE.TRAILERS, FLAG.END, this.id, 0, this.trailers, '')) {
-      this.fail(new Error(`the trailers are ${this.trailers.length} bytes, more than max_frame=${this.out.maxFrame}`));
-    } else this.final();
-  }
-
-  final() {
-    this.done = true;
-    clearTimeout(this.timer);
-    if (this.conn.reading === this) this.discarding = true; // P-21: thrown away until the gateway ends it
-    this.conn.resume(PAUSE.READER);
-    this.conn.exchanges.delete(this.id);
-    if (!this.destroyed) this.out.ended.push(this);
-    this.instance.ended(this);
-  }
-
-  /** The answer has been handed to the operating system. */
-  finished() {
-    const { req, res } = this;
-    if (res.closed) return;
-    for (const callback of this.callbacks.splice(0)) callback();
-    if (!this.wasReset) res.emit('finish');
-    this.close();
-    if (this.discarding) req.destroy(); // its body is cut: 'aborted' and 'close'
-    else if (!req.readableDidRead && (req.listenerCount('end') || req.listenerCount('close'))) req.resume(); // for those who wait
-  }
-
-  drained(conn) {
-    if (conn !== this.out || !this.begun) return;
-    for (const callback of this.callbacks.splice(0)) callback();
-    if (!this.needDrain) return;
+  /** `bytes` are with the operating system. */
+  written(bytes, callbacks) {
+    this.writableLength -= bytes;
+    for (const callback of callbacks) callback();
+    if (!this.needDrain || this.writableLength >= HIGH_WATER_BYTES || this.answered) return;
     this.needDrain = this.res[kNeedDrain] = false;
     this.res.emit('drain');
   }
 
-  close() {
-    if (this.res._closed) return;
-    this.res.destroyed = this.res._closed = true;
-    this.res.emit('close');
+  /** The final frame is queued. */
+  final() {
+    this.answered = true;
+    clearTimeout(this.timer);
+    if (!this.received) this.conn.socket.resume(); // what still comes is thrown away
+    if (this.out !== this.conn) this.out.exchanges.delete(this.id);
+    this.release();
+    this.out.callbacks.push(() => this.destroy());
+    this.service.answered(this);
   }
 
-  /** Ends the exchange with RESET. */
+  /** P-19: its connection forgets an exchange when both directions have ended. */
+  release() {
+    if (this.answered && this.received) this.conn.exchanges.delete(this.id);
+  }
+
+  /** Ends the exchange with RESET, unless it has ended. */
   reset(code, text, retryAfterMs) {
-    if (this.done) return;
-    this.wasReset = this.res.finished = true;
-    this.out.send(TYPE.RESET, 0, this.id, 0, '', resetPayload(code, text, retryAfterMs));
+    if (this.answered) return;
+    this.out.sendReset(this.id, code, text, retryAfterMs);
     this.final();
   }
 
-  /** The gateway has reset the exchange, or its connection is gone. */
+  /** The gateway has reset the exchange (P-26), or its connection is gone (P-34). */
   cancel(code) {
-    if (this.done && this.res.closed) return;
-    this.abort(Object.assign(new Error('aborted'), { code: 'ECONNRESET' }));
+    this.received = true;
+    this.release();
     this.reset(code, 'cancelled');
+    this.destroy(Object.assign(new Error('aborted'), { code: 'ECONNRESET' }));
   }
 
   fail(err) {
-    this.instance.report(`${this.head.method} ${this.head.target}: the handler failed: ${err?.stack ?? err}`);
-    if (this.done) return; // it failed after it had answered
-    this.reset(CODE.INTERNAL, 'the handler failed, its log says why');
-    this.abort(err);
+    this.service.report(`${this.req.method} ${this.req.url}: the handler failed: ${err?.stack ?? err}`);
+    if (!this.answered) this.destroy(err);
   }
 
-  /** As a socket that breaks: `aborted` and `close` on req, `close` on res, the signal. */
-  abort(err) {
-    if (this.destroyed) return;
+  /** As a socket that closes: 'close' on res, and 'aborted' and 'close' on a req that was cut. */
+  destroy(err) {
+    if (this.destroyed) return this;
+    this.reset(CODE.INTERNAL, 'the handler failed, its log says why');
     this.destroyed = this.closed = true;
     this.readable = this.writable = false;
     this.aborted = err;
-    this.controller?.abort(err);
-    this.req.destroy(err);
-    this.close();
+    if (err) this.controller?.abort(err);
     this.emit('close');
-  }
-
-  destroy(err) {
-    this.reset(CODE.INTERNAL, 'the handler destroyed the exchange');
-    this.abort(err);
+    const { req } = this;
+    if (err || !req.complete) req.destroy(err);
+    else if (!req.readableDidRead && (req.listenerCount('end') || req.listenerCount('close'))) req.resume(); // for those who wait
     return this;
   }
+
+  cork() {}
+  uncork() {}
+  setNoDelay() { return this; }
+  setKeepAlive() { return this; }
 }
-for (const name of ['cork', 'uncork', 'pause', 'ref', 'unref', 'setNoDelay', 'setKeepAlive']) {
-  Exchange.prototype[name] = function () { return this; };
-}
-Exchange.prototype.destroySoon = Exchange.prototype.destroy;
+// How each begins; readable, writable, _paused and _writableState are what Node reads of a socket. `writableLength` are the bytes that
+// the operating system does not have yet, and one for the end.
+Object.assign(Exchange.prototype, { readable: true, writable: true, _paused: false, _writableState: {}, destroyed: false, closed: false });
+Object.assign(Exchange.prototype, { begun: false, answered: false, status: 0, scheduled: false, needDrain: false, writableLength: 1 });
 
-/** Fields from lower-case names and values (text, number, or a list of them), without those of P-9. */
-function writeFields(headers) {
-  const named = headers.connection === undefined ? [] : String(headers.connection).toLowerCase().split(/[\s,]+/);
-  let fields = '';
-  for (const name in headers) {
-    if (HOP_BY_HOP.has(name) || named.includes(name)) continue;
-    const value = headers[name];
-    if (Array.isArray(value)) for (const one of value) fields += `${name}\0${one}\0`;
-    else fields += `${name}\0${value}\0`;
-  }
-  return fields;
-}
-
-class Request extends http.IncomingMessage {
-  constructor(exchange, head, complete, bodyBytes) {
-    super(exchange);
-    const { raw } = head;
-    // Parsers look for these two to know that there is a body; the pipe has dropped transfer-encoding.
-    if ((bodyBytes || !complete) && !raw.some((name, i) => i % 2 === 0 && name === 'content-length')) {
-      raw.push(...(complete ? ['content-length', String(bodyBytes)] : ['transfer-encoding', 'chunked']));
-    }
-    this.method = head.method;
-    this.url = head.target;
-    this.httpVersion = head.protocol.slice(5);
-    this.httpVersionMajor = Number(this.httpVersion[0]);
-    this.httpVersionMinor = Number(this.httpVersion[2] ?? 0);
-    this._addHeaderLines(raw, raw.length);
-    this.complete = complete;
-    this.id = head.id;
-    this.deadline = head.deadlineMs === 0 ? null : Date.now() + head.deadlineMs;
-    this[kExchange] = exchange;
-    Object.defineProperty(this, 'signal', SIGNAL);
-  }
-}
-
-class Response extends http.ServerResponse {
-  constructor(req, exchange) {
-    super(req);
-    this.socket = exchange;
-    this[kExchange] = exchange;
-    [this.writeHead, this.flushHeaders, this.write, this.end, this.addTrailers] = [writeHead, flushHeaders, write, end, addTrailers];
-    [this.writeContinue, this.writeProcessing, this.writeEarlyHints] = [writeContinue, writeProcessing, writeEarlyHints];
-    [this.refuse, this.overloaded, this.tooLarge] = [refuse, overloaded, tooLarge];
-  }
-}
-
-// The methods of `res`. A misuse is handed to Node's own method, which answers it with Node's own error.
-
-function writeHead(statusCode, reason, headers) {
-  if (this._header) this.setHeader('status', statusCode); // throws ERR_HTTP_HEADERS_SENT
-  if (!(statusCode >= 100 && statusCode <= 999)) return NODE.writeHead.call(this, statusCode, reason, headers);
-  this.statusCode = statusCode | 0;
-  if (typeof reason === 'string') this.statusMessage = reason;
-  else headers ??= reason;
-  this.statusMessage ||= http.STATUS_CODES[statusCode] ?? 'unknown';
-  if (Array.isArray(headers)) {
-    const pairs = Array.isArray(headers[0]) ? headers : headers.flatMap((name, i) => (i % 2 ? [] : [[name, headers[i + 1]]]));
-    const alone = this.getHeaderNames().length === 0;
-    for (const [name] of pairs) this.removeHeader(name);
-    for (const [name, value] of pairs) this.appendHeader(name, value);
-    // P-8: a list keeps its order even where other names stand between two fields of one name, as with Node's server.
-    if (alone && !this.hasHeader('connection')) {
-      this[kExchange].fields = pairs.map(([name, value]) => writeFields({ [name.toLowerCase()]: value })).join('');
-    }
-  } else for (const name in headers) this.setHeader(name, headers[name]);
-  if (statusCode < 200 || statusCode === 204 || statusCode === 304) this._hasBody = false;
-  this._header = 'sent'; // makes headersSent true, and setHeader throw
-  return this;
-}
-
-function flushHeaders() {
-  if (!this._header) this._implicitHeader();
-  process.nextTick(() => this[kExchange].begin());
-}
-
-const isChunk = chunk => typeof chunk === 'string' || chunk instanceof Uint8Array;
-const toBytes = (chunk, encoding) => (typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk);
-
-/** With res.strictContentLength, throws for a body that is not as long as was said. */
-function count(res, chunk, encoding, ended) {
-  const exchange = res[kExchange];
-  exchange.sent = (exchange.sent ?? 0) + Buffer.byteLength(chunk, encoding);
-  const said = res.getHeader('content-length');
-  if (said === undefined || !res._hasBody || (ended ? exchange.sent === Number(said) : exchange.sent <= Number(said))) return;
-  const text = `the body has ${exchange.sent} bytes, the content-length header says ${said}`;
-  throw Object.assign(new Error(text), { code: 'ERR_HTTP_CONTENT_LENGTH_MISMATCH' });
-}
-
-function write(chunk, encoding, callback) {
-  if (typeof encoding === 'function') [encoding, callback] = [undefined, encoding];
-  if (this.finished || this.destroyed || !isChunk(chunk)) return NODE.write.call(this, chunk, encoding, callback);
-  if (this.strictContentLength) count(this, chunk, encoding, false);
-  if (!this._header) this._implicitHeader();
-  if (this._hasBody && chunk.length) return this[kExchange].put(toBytes(chunk, encoding), callback);
-  if (callback) process.nextTick(callback);
-  return true;
-}
-
-function end(chunk, encoding, callback) {
-  if (typeof chunk === 'function') [chunk, callback] = [undefined, chunk];
-  else if (typeof encoding === 'function') [encoding, callback] = [undefined, encoding];
-  if (this.finished || (chunk && !isChunk(chunk))) return NODE.end.call(this, chunk, encoding, callback);
-  if (this.destroyed) {
-    this.finished = true;
-    return this;
-  }
-  if (this.strictContentLength) count(this, chunk ?? '', encoding, true);
-  if (!this._header) this._implicitHeader();
-  if (callback) this.once('finish', callback);
-  this.finished = true;
-  const plain = !encoding || encoding === 'utf8' || encoding === 'utf-8';
-  this[kExchange].end(!chunk || !this._hasBody ? '' : plain ? chunk : toBytes(chunk, encoding));
-  return this;
-}
-
-function addTrailers(trailers) {
-  const all = {};
-  for (const [name, value] of Array.isArray(trailers) ? trailers : Object.entries(trailers)) {
-    http.validateHeaderName(name);
-    http.validateHeaderValue(name, value);
-    all[name.toLowerCase()] = value;
-  }
-  if (this._hasBody) this[kExchange].trailers += writeFields(all);
-}
-
-/** The gateway has answered `expect` itself (P-9). */
-function writeContinue(callback) {
-  this._sent100 = true;
-  if (callback) process.nextTick(callback);
-}
-
-function writeProcessing(callback) { inform(this, 102, {}, callback); }
-
-function writeEarlyHints(hints, callback) {
-  if (!hints.link || hints.link.length === 0) return;
-  inform(this, 103, { ...hints, link: [hints.link].flat().join(', ') }, callback);
-}
-
-function inform(res, status, headers, callback) {
-  const fields = {};
-  for (const [name, value] of Object.entries(headers)) {
-    http.validateHeaderValue(name, value);
-    fields[name.toLowerCase()] = value;
-  }
-  if (res._header) res.setHeader('link', ''); // throws ERR_HTTP_HEADERS_SENT
-  res[kExchange].info(status, writeFields(fields));
-  if (callback) process.nextTick(callback);
-}
-
-function give(res, code, text, retryAfterMs) {
-  const exchange = res[kExchange];
-  if (!exchange) throw new TypeError('pilotlight: this is not the res of a pilotlight service');
-  if (exchange.begun || res._header) throw new Error(`pilotlight: too late to answer "${text}", the headers were sent`);
-  res._header = 'reset';
-  exchange.reset(code, text, retryAfterMs);
-}
-
-function refuse(text = 'refused') { give(this, CODE.REFUSED, text); }
-function overloaded(retryAfterMs = 1000, text = 'overloaded') { give(this, CODE.OVERLOADED, text, retryAfterMs); }
-function tooLarge(text = 'the request body is too large') { give(this, CODE.TOO_LARGE, text); }
-
-module.exports = { Exchange, kExchange, refuse, overloaded, tooLarge };
+module.exports = { Exchange };

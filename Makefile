@@ -1,0 +1,39 @@
+# The commands of this project. `make` lists them.
+# A line of help is what follows `##`.
+
+.PHONY: help run test lint audit bench fuzz fmt clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 16
+
+run: ## build a release and serve the demo on http://127.0.0.1:8080
+	@scripts/setup.sh demo
+	@echo "building Pilotlight and examples/users (release; the first time takes minutes)"
+	@cargo build --quiet --release -p pilotlight -p users
+	@exec scripts/demo.sh
+
+test: ## install what the tests need, build, run every suite
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+lint: ## formatting, clippy, dependencies, and the syntax of everything that is not Rust
+	@scripts/setup.sh lint
+	@scripts/lint.sh
+
+audit: ## known vulnerabilities of dependencies (needs the network)
+	@scripts/setup.sh lint
+	@PATH="$(CURDIR)/target-tools/bin:$$PATH" cargo deny --log-level warn check advisories
+
+bench: ## the benchmark beside nginx, HAProxy and others; about a quarter of an hour
+	@lab/setup.sh
+	@lab/bench.py
+
+fuzz: ## fuzz each parser for a minute (needs cargo-fuzz and a nightly Rust); TIME=seconds
+	@scripts/fuzz.sh $(or $(TIME),60)
+
+fmt: ## format the Rust code
+	@cargo fmt --all
+
+clean: ## remove what was built or downloaded, except the tools in target-tools
+	cargo clean
+	rm -rf lab/peers/http/target fuzz/target fuzz/artifacts sdk/node/node_modules

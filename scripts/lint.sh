@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Everything that can be said without running the code. Run through `make lint`, which installs what is needed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PWD/target-tools/bin:$PATH
+export PYTHONPYCACHEPREFIX=$PWD/target/pycache
+
+readonly PYTHON=target/venv/bin/python
+
+step() {
+  echo "=== $1"
+  shift
+  "$@"
+}
+
+# The project's own files with this ending, tracked or new, without those that git ignores.
+files() {
+  git ls-files --cached --others --exclude-standard -z -- "*.$1"
+}
+
+# The workspace, and the two that are not part of it. (A workspace without a package of its own needs --all.)
+formatting() {
+  cargo fmt --all --check
+  cargo fmt --manifest-path fuzz/Cargo.toml --check
+  cargo fmt --all --manifest-path lab/peers/http/Cargo.toml --check
+}
+
+python_files() {
+  files py | xargs -0 "$PYTHON" -m compileall -q
+  files py | xargs -0 "$PYTHON" -m pyflakes
+}
+
+javascript_files() {
+  { files js && files mjs; } | xargs -0 -n 1 node --check
+}
+
+shell_files() {
+  files sh | xargs -0 shellcheck .ci/run
+}
+
+step "rustfmt" formatting
+step "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
+step "cargo-deny: licences, bans, sources" cargo deny --log-level warn check licenses bans sources
+step "python: syntax, pyflakes" python_files
+step "javascript: syntax" javascript_files
+step "shellcheck" shell_files
+echo "lint: nothing to complain about"

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Installs what a part of this project needs, and only what is missing: scripts/setup.sh demo | test | lint
+# Everything but system packages goes below target/ (and sdk/node/node_modules); sudo is used only for system packages.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly VENV=target/venv
+readonly DENY_VERSION=0.20.2
+readonly NODE_MAJOR=18 # what sdk/node needs
+packages=() # system packages that are missing
+
+say() { echo "setup: $*"; }
+die() {
+  echo "setup: $*" >&2
+  exit 1
+}
+have() { command -v "$1" >/dev/null; }
+
+# A program, the system package that brings it, and what it is for.
+need() {
+  have "$1" && return
+  say "$1 is missing ($3)"
+  packages+=("$2")
+}
+
+install_packages() {
+  [ ${#packages[@]} -gt 0 ] || return 0
+  have apt-get || die "install these with your package manager, then run this again: ${packages[*]}"
+  local as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    have sudo || die "no sudo here; as root: apt-get install ${packages[*]}"
+    as_root=(sudo)
+  fi
+  say "installing the system packages ${packages[*]}${as_root[0]:+ with sudo}"
+  "${as_root[@]}" apt-get update --quiet --quiet || die "the package lists could not be fetched (see above)"
+  "${as_root[@]}" apt-get install --yes --quiet --no-install-recommends "${packages[@]}"
+}
+
+check_rust() {
+  have cargo || die "cargo is missing; install Rust from https://rustup.rs"
+}
+
+check_node() {
+  local version
+  version=$(node --version)
+  version=${version#v}
+  [ "${version%%.*}" -ge "$NODE_MAJOR" ] || die "node is $version, at least $NODE_MAJOR is needed; see https://nodejs.org"
+}
+
+# Whether the environment has all of these modules.
+has_modules() {
+  "$VENV/bin/python" -c 'import importlib.util, sys; sys.exit(any(importlib.util.find_spec(name) is None for name in sys.argv[1:]))' "$@"
+}
+
+# A Python of our own; without pip where the system's Python cannot install that.
+make_venv() {
+  "$VENV/bin/python" -c '' 2>/dev/null && return
+  say "making a Python environment in $VENV"
+  if python3 -c 'import ensurepip' 2>/dev/null; then
+    python3 -m venv --clear "$VENV"
+  else
+    python3 -m venv --clear --without-pip "$VENV"
+  fi
+}
+
+pip_install() {
+  "$VENV/bin/python" -c 'import pip' 2>/dev/null || {
+    echo "setup: $VENV has no pip: install your system's python3-venv, remove $VENV and run this again" >&2
+    return 1
+  }
+  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 "$@"
+}
+
+for_demo() {
+  check_rust
+  have cc || die "a C compiler (cc) is missing: SQLite in examples/users is C; install build-essential, or what your system calls it"
+  have python3 || die "python3 is missing: /hello/python, /wsgi and /old are written in it"
+  have node || die "node is missing: /hello/node and /hello/node-pipe are written in it"
+  check_node
+  make_venv
+  has_modules flask && return
+  say "installing Flask into $VENV, for /wsgi"
+  pip_install --requirement examples/wsgi-flask/requirements.txt ||
+    say "Flask could not be installed, so /wsgi answers with 503; everything else works"
+}
+
+for_test() {
+  check_rust
+  need python3 python3 "tests of the gateway, sdk/python"
+  need node nodejs "sdk/node"
+  need npm npm "sdk/node's tests"
+  need curl curl "tests of the demo"
+  need cc build-essential "SQLite of examples/users, the allocator"
+  if have python3 && ! python3 -c 'import ensurepip' 2>/dev/null; then
+    say "python3 cannot make environments with pip"
+    packages+=(python3-venv)
+  fi
+  install_packages
+  check_node
+  make_venv
+  if ! has_modules flask; then
+    say "installing Flask into $VENV, for the tests of WSGI"
+    pip_install --requirement examples/wsgi-flask/requirements.txt || die "Flask could not be installed (see above)"
+  fi
+  if [ ! sdk/node/node_modules/.package-lock.json -nt sdk/node/package-lock.json ]; then
+    say "installing Express into sdk/node/node_modules, for its tests"
+    npm --prefix sdk/node ci --silent --no-audit --no-fund
+  fi
+}
+
+for_lint() {
+  check_rust
+  need python3 python3 "syntax of the Python files"
+  need node nodejs "syntax of the JavaScript files"
+  need shellcheck shellcheck "shell scripts"
+  install_packages
+  make_venv
+  if ! has_modules pyflakes; then
+    say "installing pyflakes into $VENV"
+    pip_install pyflakes==3.4.0 || die "pyflakes could not be installed (see above)"
+  fi
+  if ! have cargo-deny && [ ! -x target-tools/bin/cargo-deny ]; then
+    say "building cargo-deny $DENY_VERSION into target-tools; this takes some minutes, once"
+    cargo install cargo-deny --version "$DENY_VERSION" --locked --debug --quiet --root target-tools
+  fi
+}
+
+case "${1:-}" in
+  demo) for_demo ;;
+  test) for_test ;;
+  lint) for_lint ;;
+  *) die "usage: scripts/setup.sh demo | test | lint" ;;
+esac
