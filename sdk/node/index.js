@@ -5,7 +5,7 @@
  * @example require('pilotlight').serve((req, res) => res.end('hello'))
  */
 const { AsyncResource } = require('async_hooks');
-const { Connection, TYPE, CODE, broken } = require('./lib/connection');
+const { Connection, TYPE, CODE, u32, broken } = require('./lib/connection');
 
 const MAX_SHARED = 64;
 const MAX_IDLE_ANSWER = 16; // answer connections kept for the next large answer
@@ -13,26 +13,21 @@ const MAX_LIMIT = 4096; // of `exchanges` and `max_own`, §10
 const DRAIN_REPLY_MS = 1000; // after SIGTERM: how long to wait for the gateway's DRAIN (P-32)
 const HOW_TO_START = 'This service is started by the pilotlight gateway: add it to pilotlight.toml\n'
   + '([services.NAME] command = ["node", "FILE"], transport = "pipe") and run `pilotlight`.';
+const report = text => process.stderr.write(`pilotlight: ${text}\n`);
+let Exchange; // loaded while the gateway reads HELLO: http takes longer to load than all the rest
 
 class Service {
   constructor(handler, { exchanges = 64, maxOwn = 64 } = {}) {
     const { PILOTLIGHT_SOCKET: path, PILOTLIGHT_TOKEN: token } = process.env;
     if (!path || !token) {
-      this.report(`${path ? 'PILOTLIGHT_TOKEN' : 'PILOTLIGHT_SOCKET'} is not set. ${HOW_TO_START}`);
+      report(`${path ? 'PILOTLIGHT_TOKEN' : 'PILOTLIGHT_SOCKET'} is not set. ${HOW_TO_START}`);
       process.exit(2);
     }
     const limit = value => Math.min(Math.max(1, value | 0), MAX_LIMIT);
-    Object.assign(this, { handler, path, token, maxExchanges: limit(exchanges), maxOwn: limit(maxOwn) });
+    Object.assign(this, { handler, path, token, report, maxExchanges: limit(exchanges), maxOwn: limit(maxOwn) });
     Object.assign(this, { connections: new Set(), open: 0, draining: false, leaving: false });
-    // http takes longer to load than all the rest: that is done while the gateway reads HELLO (P-2).
-    this.dial('shared').socket.once('connect', () => setImmediate(require, './lib/exchange'));
+    new Connection(this, 'shared').socket.once('connect', () => setImmediate(require, './lib/exchange')); // P-2
     process.once('SIGTERM', () => this.drain());
-  }
-
-  dial(kind, worker) {
-    const connection = new Connection(this, kind, worker);
-    this.connections.add(connection);
-    return connection;
   }
 
   ofKind(kind) { return [...this.connections].filter(connection => connection.kind === kind); }
@@ -40,17 +35,20 @@ class Service {
   more(number, count, worker) { // P-23
     const kind = { 1: 'own', 2: 'shared' }[number] ?? broken('P-11', `MORE of kind ${number}`);
     const room = (kind === 'own' ? this.maxOwn : MAX_SHARED) - this.ofKind(kind).length;
-    for (let i = 0; i < Math.min(count, room) && !this.draining; i++) this.dial(kind, worker);
+    for (let i = 0; i < Math.min(count, room) && !this.draining; i++) new Connection(this, kind, worker);
   }
 
-  /** P-24, P-25: a connection for an answer that does not go on a shared one. */
-  answerConnection(worker) {
-    const idle = connection => connection.worker === worker && connection.exchanges.size === 0 && !connection.closing;
-    return this.ofKind('answer').find(idle) ?? this.dial('answer', worker);
+  /** P-24, P-25: the connection for an answer that does not go on a shared one. */
+  answerConnection(exchange) {
+    const { id, conn: { worker } } = exchange;
+    const idle = other => other.worker === worker && other.exchanges.size === 0 && !other.closing;
+    const connection = this.ofKind('answer').find(idle) ?? new Connection(this, 'answer', worker);
+    connection.exchanges.set(id, exchange);
+    return connection;
   }
 
   begin(connection, id, payload, complete) {
-    const { Exchange } = require('./lib/exchange');
+    Exchange ??= require('./lib/exchange').Exchange;
     const exchange = new Exchange(this, connection, id, payload, complete);
     this.open++;
     if (this.draining) return exchange.reset(CODE.REFUSED, 'this instance is draining'); // P-31
@@ -59,7 +57,7 @@ class Service {
     result.catch(err => exchange.fail(err));
   }
 
-  /** The final frame of an exchange has been queued. */
+  /** The final frame of an exchange is queued. */
   answered({ out }) {
     this.open--;
     if (out.kind === 'answer' && this.ofKind('answer').length > MAX_IDLE_ANSWER) out.close();
@@ -69,7 +67,7 @@ class Service {
   /** Finishes what is open and refuses the rest. P-31 by the gateway's DRAIN, P-32 by a signal or close(). */
   drain(byGateway = false) {
     if (!this.draining && !byGateway) {
-      for (const shared of this.ofKind('shared')) shared.send(TYPE.DRAIN, 0, 0, Buffer.alloc(4));
+      for (const shared of this.ofKind('shared')) shared.send(TYPE.DRAIN, 0, 0, u32(0));
       setTimeout(() => this.drain(true), DRAIN_REPLY_MS).unref();
     }
     this.draining = true;
@@ -77,25 +75,20 @@ class Service {
     this.leave();
   }
 
-  leave() {
-    if (this.leaving && this.open === 0) for (const connection of this.connections) connection.close();
-  }
+  leave() { if (this.leaving && this.open === 0) for (const connection of this.connections) connection.close(); }
 
-  closed(connection) {
-    const { kind, failure, exchanges } = connection;
+  closed(connection, failure) {
     const unreachable = failure?.syscall === 'connect';
-    if (unreachable) this.report(`cannot connect to PILOTLIGHT_SOCKET=${this.path}: ${failure.message}`);
+    if (unreachable) report(`cannot connect to PILOTLIGHT_SOCKET=${this.path}: ${failure.message}`);
     this.connections.delete(connection);
-    for (const exchange of [...exchanges.values()]) { // P-34
-      if (unreachable) exchange.out = exchange.conn;
+    for (const exchange of [...connection.exchanges.values()]) { // P-34
+      if (unreachable) exchange.out = exchange.conn; // the only way left to tell the gateway
       if (unreachable || exchange.out === connection) exchange.cancel(unreachable ? CODE.INTERNAL : CODE.CANCELLED);
     }
     // P-31: after a drain nothing is left to do. P-33: without a shared connection there is no gateway.
     if (this.leaving && this.open === 0) this.connections.size || process.exit(0);
-    else if (kind === 'shared' && this.ofKind(kind).length === 0) process.exit(failure ? 1 : 0);
+    else if (this.ofKind('shared').length === 0) process.exit(failure ? 1 : 0);
   }
-
-  report(text) { process.stderr.write(`pilotlight: ${text}\n`); }
 }
 
 /** Ends the exchange of `res` with a RESET instead of an answer. */

@@ -122,7 +122,8 @@ impl CacheStatus {
             parameter(&mut text, "fwd-status", status.as_str());
         }
         if let Some(ttl) = self.ttl_s {
-            parameter(&mut text, "ttl", ttl);
+            // Writing to a String cannot fail.
+            let _ = write!(text, "; ttl={ttl}");
         }
         if self.stored {
             text.push_str("; stored");
@@ -148,9 +149,8 @@ impl CacheStatus {
     }
 }
 
-fn parameter(text: &mut String, name: &str, value: impl std::fmt::Display) {
-    // Writing to a String cannot fail.
-    let _ = write!(text, "; {name}={value}");
+fn parameter(text: &mut String, name: &str, value: &str) {
+    text.extend(["; ", name, "=", value]);
 }
 
 #[cfg(test)]

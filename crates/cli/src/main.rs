@@ -55,7 +55,7 @@ enum Command {
         force: bool,
     },
     #[command(name = run::GUARDIAN, hide = true)]
-    Guardian,
+    Guardian { runtime_dir: PathBuf },
 }
 
 #[derive(Args)]
@@ -68,7 +68,7 @@ struct ConfigFile {
 fn main() -> ExitCode {
     // Before anything else: the guardian must be small, and its own process may not have a thread yet.
     if std::env::args_os().nth(1).is_some_and(|first| first == run::GUARDIAN) {
-        return pilotlight_supervisor::guardian::main();
+        return guardian(std::env::args_os().nth(2).map(PathBuf::from));
     }
     let arguments = Arguments::parse();
     let (mut out, mut err) = (io::stdout(), io::stderr());
@@ -88,13 +88,22 @@ fn main() -> ExitCode {
             let existing = if force { Existing::Replace } else { Existing::Keep };
             commands::init(&config.file, existing, &mut out, &mut err)
         }
-        Command::Guardian => return pilotlight_supervisor::guardian::main(),
+        Command::Guardian { runtime_dir } => return guardian(Some(runtime_dir)),
     };
     match outcome {
         Ok(outcome) => outcome.into(),
         // Nobody is left to be told (a closed pipe), so the exit code has to do.
         Err(_) => Outcome::Failed.into(),
     }
+}
+
+fn guardian(runtime_dir: Option<PathBuf>) -> ExitCode {
+    let code = pilotlight_supervisor::guardian::main();
+    if let Some(dir) = runtime_dir {
+        // Gone already if the gateway ended in an orderly way.
+        let _ = std::fs::remove_dir_all(dir);
+    }
+    code
 }
 
 fn run(file: &std::path::Path) -> ExitCode {

@@ -59,10 +59,12 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
 fn supervise(config: &Config, workers: usize) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
     let (log, lines) = mpsc::channel(limits::MAX_LOG_LINES);
     let program = std::env::current_exe().context("the path of this program is not known")?;
+    let runtime_dir = runtime_dir();
     let options = SupervisorOptions {
         workers,
-        runtime_dir: runtime_dir(),
-        guardian: (program, vec![GUARDIAN.into()]),
+        // The guardian outlives a gateway that is killed, and removes the folder then.
+        guardian: (program, vec![GUARDIAN.into(), runtime_dir.clone().into()]),
+        runtime_dir,
         log,
     };
     service_log::print_lines(lines).context("the thread that prints services' output cannot be started")?;
@@ -132,8 +134,10 @@ fn wait_for_signal() -> std::io::Result<&'static str> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let mut hangup = signal(SignalKind::hangup())?;
         Ok(tokio::select! {
             _ = interrupt.recv() => "interrupted",
+            _ = hangup.recv() => "the terminal is gone (SIGHUP)",
             _ = terminate.recv() => "told to end (SIGTERM)",
         })
     })

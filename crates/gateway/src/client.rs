@@ -57,7 +57,7 @@ pub(crate) struct ClientTimes {
 /// What the parts of the gateway that serve one connection share.
 pub(crate) struct Client {
     /// `address:port`, or empty on a Unix socket.
-    pub(crate) peer: String,
+    pub(crate) peer: Rc<str>,
     phase: Cell<Phase>,
     deadline: Deadline,
     times: ClientTimes,
@@ -75,12 +75,12 @@ struct Io {
 }
 
 impl Client {
-    pub(crate) fn new(socket: Socket, peer: String, deadline: Deadline, times: ClientTimes) -> Rc<Self> {
+    pub(crate) fn new(socket: Socket, peer: &str, deadline: Deadline, times: ClientTimes) -> Rc<Self> {
         deadline.set(times.idle.min(times.header)); // a connection that never sends anything is not kept for long
         let io = RefCell::new(Io { socket, out: BytesMut::new(), write_blocked: false });
         let upgraded = RefCell::new(None);
         let (phase, lingers) = (Cell::new(Phase::Idle), Cell::new(false));
-        Rc::new(Self { peer, phase, deadline, times, io, lingers, upgraded })
+        Rc::new(Self { peer: peer.into(), phase, deadline, times, io, lingers, upgraded })
     }
 
     /// Writes what was gathered; to be called at the end of every turn of the connection's task.

@@ -25,7 +25,7 @@ const MIN_BUFFER: usize = 8192;
 
 /// Serves requests until the connection ends.
 pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
-    let client = Client::new(socket, peer, worker.deadlines.deadline(), worker.times);
+    let client = Client::new(socket, &peer, worker.deadlines.deadline(), worker.times);
     let io = TokioIo::new(ClientIo(Rc::clone(&client)));
     let handler = Handler { worker: Rc::clone(worker), client: Rc::clone(&client) };
     let mut connection = http1::Builder::new()

@@ -22,7 +22,7 @@ use pilotlight_cache::{Recorder, Timestamp, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::client::{Client, RequestGuard};
-use crate::fields::{FieldList, strip_hop_by_hop};
+use crate::fields::FieldList;
 use crate::options::{RouteCache, RouteSpec};
 use crate::outbound::Outbound;
 use crate::relay::Relay;
@@ -75,20 +75,33 @@ impl Service<Request<Incoming>> for Handler {
             }
             let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
             let lookup = look_up(worker, route, authority, &request);
-            Ok((Arc::clone(route), lookup))
+            if let Some(Lookup::Hit(stored)) = lookup {
+                return Ok(Found::Stored(stored));
+            }
+            Ok(Found::Route(Arc::clone(route), authority.to_owned(), lookup))
         });
         match found {
-            Ok((_, Some(Lookup::Hit(stored)))) => {
+            Ok(Found::Stored(stored)) => {
                 self.client.answered_at_once();
                 let answer = stored.answer(request.method(), request.headers(), now());
                 Reply::Now(Some(answer.map(Outgoing::stored)))
             }
-            found => {
+            Ok(Found::Route(route, authority, lookup)) => {
                 let (worker, client) = (Rc::clone(worker), Rc::clone(&self.client));
-                Reply::Later(Box::pin(forward(worker, client, request, found)))
+                Reply::Later(Box::pin(forward(worker, client, request, Ok((route, authority, lookup)))))
+            }
+            Err(failure) => {
+                let (worker, client) = (Rc::clone(worker), Rc::clone(&self.client));
+                Reply::Later(Box::pin(forward(worker, client, request, Err(failure))))
             }
         }
     }
+}
+
+/// What is known of a request when its head has been read.
+enum Found {
+    Stored(Arc<Stored>),
+    Route(Arc<RouteSpec>, String, Option<Lookup>),
 }
 
 fn now() -> Timestamp {
@@ -98,6 +111,9 @@ fn now() -> Timestamp {
 /// `None` where the route does not use the cache.
 fn look_up(worker: &Worker, route: &RouteSpec, authority: &str, request: &Request<Incoming>) -> Option<Lookup> {
     let cache = worker.common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
+    if request.headers().contains_key(UPGRADE) {
+        return None; // the answer may be another protocol
+    }
     let authority = key_authority(authority);
     let key = key(&authority, request.uri());
     Some(cache.lookup(&key, request.method(), request.headers(), now()))
@@ -131,28 +147,41 @@ fn authority(request: &Request<Incoming>) -> Result<&str, Failure> {
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.as_str());
     }
-    let sane = |b: u8| b.is_ascii_graphic() && !br#"/?#@\"<>{}|^`,"#.contains(&b);
-    if host.bytes().all(sane) { Ok(host) } else { Err(Failure::BadHost) }
+    if host.bytes().all(|b| HOST_BYTES[usize::from(b)]) { Ok(host) } else { Err(Failure::BadHost) }
 }
+
+/// What `Host` may consist of: visible ASCII but for the delimiters of other parts of a URI.
+const HOST_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        table[byte as usize] =
+            !matches!(byte, b'/' | b'?' | b'#' | b'@' | b'\\' | b'"' | b'<' | b'>' | b'{' | b'}' | b'|' | b'^' | b'`' | b',');
+        byte += 1;
+    }
+    table
+};
 
 /// Everything that is not answered at once.
 async fn forward(
     worker: Rc<Worker>,
     client: Rc<Client>,
     request: Request<Incoming>,
-    found: Result<(Arc<RouteSpec>, Option<Lookup>), Failure>,
+    found: Result<(Arc<RouteSpec>, String, Option<Lookup>), Failure>,
 ) -> Response<Outgoing> {
     let guard = RequestGuard::new(&client);
     client.set_lingers(!request.body().is_end_stream());
     let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
-    let timeout = found.as_ref().ok().and_then(|(route, _)| route.timeout);
+    let timeout = found.as_ref().ok().and_then(|(route, ..)| route.timeout);
     let deadline = timeout.map(|after| {
         let deadline = worker.deadlines.deadline();
         deadline.set(after);
         deadline
     });
     let result = match found {
-        Ok((route, lookup)) => Inbound::new(&worker, &client, route, request, id.clone()).respond(lookup).await,
+        Ok((route, authority, lookup)) => {
+            Inbound::new(&worker, &client, route, request, (authority, id.clone())).respond(lookup).await
+        }
         Err(failure) => Err(failure),
     };
     let (mut response, body) = result.unwrap_or_else(|failure| {
@@ -199,10 +228,8 @@ impl<'a> Inbound<'a> {
         client: &'a Rc<Client>,
         route: Arc<RouteSpec>,
         request: Request<Incoming>,
-        id: RequestId,
+        (authority, id): (String, RequestId),
     ) -> Self {
-        // Checked by `authority` before; an HTTP/1.0 request without `Host` has none.
-        let authority = authority(&request).unwrap_or_default().to_owned();
         let (parts, incoming) = request.into_parts();
         let connection = FieldList::connection(&parts.headers);
         let speaks_http = !matches!(worker.upstreams.get(route.service), Some(Upstream::Pipe(..)));
@@ -212,7 +239,7 @@ impl<'a> Inbound<'a> {
             parts,
             id,
             authority,
-            peer: client.peer.clone(),
+            peer: Rc::clone(&client.peer),
             stripped,
             trust_forwarded: worker.common.trust_forwarded,
             validators: None,
@@ -298,7 +325,6 @@ impl<'a> Inbound<'a> {
         let (mut answer, mut timing) = self.fetch(&mut body).await?;
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) = (&stale, self.outbound.validators.is_some(), answer.status)
         {
-            strip_hop_by_hop(&mut answer.headers);
             match fill.not_modified(stored, &self.parts().headers, &answer.headers, timing, rules) {
                 Validated::Answer { stored, unstored } => {
                     let status = CacheStatus::forwarded(why).answered(answer.status).ttl(stored.ttl_s(now()));
@@ -316,7 +342,6 @@ impl<'a> Inbound<'a> {
                 }
             }
         }
-        strip_hop_by_hop(&mut answer.headers);
         let status = CacheStatus::forwarded(why).answered(answer.status);
         Ok(match fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules) {
             Decision::Store(recorder) => {
@@ -378,14 +403,9 @@ impl<'a> Inbound<'a> {
     /// An answer of the service on its way to the client.
     fn deliver(&self, answer: Answer, status: CacheStatus) -> Parted {
         let Answer { status: code, mut headers, body, upgraded } = answer;
-        let protocol = headers.get(UPGRADE).cloned();
-        strip_hop_by_hop(&mut headers);
         headers.append(CACHE_STATUS, status.value());
         if let Some(upgraded) = upgraded {
-            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-            if let Some(protocol) = protocol {
-                headers.insert(UPGRADE, protocol);
-            }
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade")); // `Upgrade` itself came with the answer
             self.client.upgrade_to(upgraded);
         }
         let mut response = Response::new(());

@@ -1,7 +1,7 @@
 //! A request as a service gets it: the client's, less what belongs to the connection, plus what the gateway knows.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::rc::Rc;
 
 use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
@@ -17,7 +17,7 @@ pub(crate) struct Outbound {
     /// `Host`, or the authority of an absolute target.
     pub(crate) authority: String,
     /// `address:port` of the client, or empty.
-    pub(crate) peer: String,
+    pub(crate) peer: Rc<str>,
     /// What `strip_prefix` cut off the target.
     pub(crate) stripped: Option<String>,
     pub(crate) trust_forwarded: bool,
@@ -88,7 +88,7 @@ impl Outbound {
 
     /// RFC 7239 and its older spellings. What a client says of itself counts only when it is trusted.
     fn forwarded(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
-        let ip = self.peer.rsplit_once(':').map_or(self.peer.as_str(), |(ip, _)| ip);
+        let ip = self.peer.rsplit_once(':').map_or(&*self.peer, |(ip, _)| ip);
         let bare = ip.trim_start_matches('[').trim_end_matches(']');
         let before = |name: &str| {
             let trusted = self.trust_forwarded.then(|| self.parts.headers.get(name)).flatten();
@@ -96,23 +96,23 @@ impl Outbound {
         };
         let mut text = String::with_capacity(128);
         if let Some(before) = before("forwarded") {
-            let _ = write!(text, "{before}, ");
+            text.extend([before, ", "]);
         }
         match bare {
             "" => text.push_str("for=unknown"),
-            v6 if v6.contains(':') => _ = write!(text, "for=\"[{v6}]\""),
-            v4 => _ = write!(text, "for={v4}"),
+            v6 if v6.contains(':') => text.extend(["for=\"[", v6, "]\""]),
+            v4 => text.extend(["for=", v4]),
         }
         let quotable = self.authority.bytes().all(|b| b != b'"' && b != b'\\');
         if quotable && !self.authority.is_empty() {
-            let _ = write!(text, ";host=\"{}\"", self.authority);
+            text.extend([";host=\"", &self.authority, "\""]);
         }
         text.push_str(";proto=http");
         field(b"forwarded", text.as_bytes());
         if !bare.is_empty() {
             text.clear();
             if let Some(before) = before("x-forwarded-for") {
-                let _ = write!(text, "{before}, ");
+                text.extend([before, ", "]);
             }
             text.push_str(bare);
             field(b"x-forwarded-for", text.as_bytes());

@@ -15,7 +15,6 @@ mod children;
 mod link;
 mod message;
 mod spawn;
-mod step;
 mod wire;
 
 pub(crate) use link::{Link, LinkEvent, await_ready, spawn_process};
@@ -35,9 +34,6 @@ use tokio::signal::unix::{SignalKind, signal};
 /// [`SupervisorOptions::guardian`](crate::SupervisorOptions::guardian), before it starts any thread.
 #[must_use]
 pub fn main() -> ExitCode {
-    if step::requested() {
-        return step::run();
-    }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -4,8 +4,10 @@
 //! both `Content-Length` and `Transfer-Encoding`, with different lengths, or with a coding other than `chunked` is an
 //! error, never a guess.
 
+use std::mem::MaybeUninit;
+
 use bytes::{Buf, Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::fields::{self, FieldList};
@@ -13,7 +15,7 @@ use crate::fields::{self, FieldList};
 /// Largest response head taken from a service.
 pub(crate) const MAX_RESPONSE_HEAD: usize = 128 * 1024;
 /// Most header fields taken from a service.
-pub(crate) const MAX_RESPONSE_FIELDS: usize = 256;
+pub(crate) const MAX_RESPONSE_FIELDS: usize = 128;
 /// Longest line of a chunk's size with its extensions.
 const MAX_CHUNK_LINE: usize = 1024;
 /// Largest trailer section.
@@ -41,7 +43,7 @@ pub(crate) enum Framing {
     UntilClose,
 }
 
-/// A parsed response head.
+/// A parsed response head; fields that belong to the connection are left out, but `Upgrade` of a 101.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     pub(crate) status: StatusCode,
@@ -53,17 +55,20 @@ pub(crate) struct ResponseHead {
 /// Takes one response head off the front of `buf`, or `None` when it is not whole yet.
 pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result<Option<ResponseHead>, ParseError> {
     // Names and values are found as ranges, so that the fields can share the buffer instead of being copied.
-    let mut ranges: Vec<(usize, usize, usize, usize)> = Vec::new();
+    let mut ranges = [(0u32, 0u32, 0u32, 0u32); MAX_RESPONSE_FIELDS];
+    let mut count = 0;
     let base = buf.as_ptr() as usize;
     let (length, status, minor) = {
-        let mut fields = [httparse::EMPTY_HEADER; MAX_RESPONSE_FIELDS];
-        let mut response = httparse::Response::new(&mut fields);
-        match response.parse(buf) {
+        let mut fields = [const { MaybeUninit::uninit() }; MAX_RESPONSE_FIELDS];
+        let mut response = httparse::Response::new(&mut []);
+        match httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, buf, &mut fields) {
             Ok(httparse::Status::Complete(length)) => {
-                let start = |s: &[u8]| s.as_ptr() as usize - base;
-                ranges.extend(response.headers.iter().map(|h| {
-                    (start(h.name.as_bytes()), h.name.len(), start(h.value), h.value.len())
-                }));
+                let start = |s: &[u8]| (s.as_ptr() as usize - base) as u32;
+                for (range, field) in ranges.iter_mut().zip(response.headers.iter()) {
+                    let (name, value) = (field.name.as_bytes(), field.value);
+                    *range = (start(name), name.len() as u32, start(value), value.len() as u32);
+                    count += 1;
+                }
                 (length, response.code.unwrap_or(0), response.version.unwrap_or(1))
             }
             Ok(httparse::Status::Partial) if buf.len() > MAX_RESPONSE_HEAD => return Err(ParseError::HeadTooLarge),
@@ -73,12 +78,13 @@ pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result
     };
     let status = StatusCode::from_u16(status).map_err(|_| ParseError::Head(httparse::Error::Status))?;
     let head = buf.split_to(length).freeze();
-    let mut headers = HeaderMap::with_capacity(ranges.len() + 2);
-    for (name, name_len, value, value_len) in ranges {
-        let name = HeaderName::from_bytes(&head[name..name + name_len])
-            .map_err(|_| ParseError::Head(httparse::Error::HeaderName))?;
-        let value = HeaderValue::from_maybe_shared(if value_len == 0 { Bytes::new() } else { head.slice(value..value + value_len) })
-            .map_err(|_| ParseError::Head(httparse::Error::HeaderValue))?;
+    let mut headers = HeaderMap::with_capacity(count + 4);
+    for (name, name_len, value, value_len) in &ranges[..count] {
+        let (name, value) = (*name as usize..(name + name_len) as usize, *value as usize..(value + value_len) as usize);
+        let name = HeaderName::from_bytes(&head[name]).map_err(|_| ParseError::Head(httparse::Error::HeaderName))?;
+        let value = if value.is_empty() { Bytes::new() } else { head.slice(value) };
+        let value =
+            HeaderValue::from_maybe_shared(value).map_err(|_| ParseError::Head(httparse::Error::HeaderValue))?;
         headers.append(name, value);
     }
     let framing = framing_of(method, status, &headers)?;
@@ -87,6 +93,11 @@ pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result
         list => minor == 1 || list.contains("keep-alive"),
     };
     let keep_alive = persistent && framing != Framing::UntilClose;
+    let protocol = headers.get(UPGRADE).filter(|_| status == StatusCode::SWITCHING_PROTOCOLS).cloned();
+    fields::strip_hop_by_hop(&mut headers);
+    if let Some(protocol) = protocol {
+        headers.insert(UPGRADE, protocol);
+    }
     Ok(Some(ResponseHead { status, headers, framing, keep_alive }))
 }
 

@@ -429,6 +429,13 @@ impl PipeBody {
         }
     }
 
+    /// Cancels the exchange because the route's time is over (P-28).
+    pub(crate) fn deadline_over(mut self: Box<Self>) {
+        if let Some(stream) = self.stream.take() {
+            stream.cancel(ResetCode::Deadline);
+        }
+    }
+
     /// Counts against `content-length`, so that a lying service is cut and not believed.
     fn take(&mut self, data: Bytes) -> Result<Frame<Bytes>, CutError> {
         if let Some(left) = &mut self.left {
