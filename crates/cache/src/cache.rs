@@ -33,10 +33,7 @@ pub struct CacheOptions {
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        Self {
-            max_bytes: 64 << 20,
-            max_object_bytes: 1 << 20,
-        }
+        Self { max_bytes: 64 << 20, max_object_bytes: 1 << 20 }
     }
 }
 
@@ -129,31 +126,16 @@ impl Cache {
     /// # Errors
     /// The limits contradict each other.
     pub fn new(options: CacheOptions) -> Result<Self, OptionsError> {
-        let CacheOptions {
-            max_bytes,
-            max_object_bytes,
-        } = options;
+        let CacheOptions { max_bytes, max_object_bytes } = options;
         if max_bytes < MIN_BYTES {
             return Err(OptionsError::TooSmall { max_bytes });
         }
         if max_object_bytes > max_bytes / 2 {
-            return Err(OptionsError::ObjectTooLarge {
-                max_object_bytes,
-                max_bytes,
-            });
+            return Err(OptionsError::ObjectTooLarge { max_object_bytes, max_bytes });
         }
         let memory = Memory::new(max_bytes, max_object_bytes)?;
-        let recording = Budget {
-            used: AtomicU64::new(0),
-            max: (max_bytes / 4).max(max_object_bytes),
-        };
-        let inner = Inner {
-            options,
-            memory,
-            flights: Flights::new(),
-            recording,
-            hasher: RandomState::new(),
-        };
+        let recording = Budget { used: AtomicU64::new(0), max: (max_bytes / 4).max(max_object_bytes) };
+        let inner = Inner { options, memory, flights: Flights::new(), recording, hasher: RandomState::new() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -194,11 +176,7 @@ impl Cache {
             || request.contains_key(AUTHORIZATION)
             || unkeyed(request).is_some()
             || self.inner.flights.is_solo(self.hash(key), now);
-        let company = if alone {
-            Company::None
-        } else {
-            Company::Any { waits: 0 }
-        };
+        let company = if alone { Company::None } else { Company::Any { waits: 0 } };
         collapse::start(self, key, method, request, now, company)
     }
 
@@ -211,9 +189,7 @@ impl Cache {
         if is_safe(method) || !(status.is_success() || status.is_redirection()) {
             return 0;
         }
-        let references = [LOCATION, CONTENT_LOCATION]
-            .into_iter()
-            .filter_map(|name| response.get(name));
+        let references = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.get(name));
         let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
         let own = usize::from(self.remove(key));
         own + named.filter(|target| self.remove(&Key { target, ..*key })).count()
@@ -228,10 +204,7 @@ impl Cache {
 
     /// How full it is.
     pub fn usage(&self) -> Usage {
-        Usage {
-            bytes: self.inner.memory.weight(),
-            resources: self.inner.memory.len(),
-        }
+        Usage { bytes: self.inner.memory.weight(), resources: self.inner.memory.len() }
     }
 
     /// The limits it was made with.
@@ -257,15 +230,11 @@ impl Cache {
 
     /// A hash of what the request selects, as far as it is known what the resource varies on.
     pub(crate) fn selection(&self, key: &Key<'_>, request: &HeaderMap) -> u64 {
-        self.inner
-            .memory
-            .newest(key)
-            .filter(|stored| !stored.vary().is_empty())
-            .map_or(0, |stored| {
-                let mut state = self.inner.hasher.build_hasher();
-                stored.vary().hash_selection(request, &mut state);
-                state.finish()
-            })
+        self.inner.memory.newest(key).filter(|stored| !stored.vary().is_empty()).map_or(0, |stored| {
+            let mut state = self.inner.hasher.build_hasher();
+            stored.vary().hash_selection(request, &mut state);
+            state.finish()
+        })
     }
 
     /// The response that answers the request right now.
@@ -294,10 +263,7 @@ fn unkeyed(request: &HeaderMap) -> Option<Forward> {
 
 /// The safe methods of the IANA registry; any other, and any unknown one, may change its target (RFC 9111 §4.4).
 fn is_safe(method: &Method) -> bool {
-    matches!(
-        method.as_str(),
-        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PROPFIND" | "REPORT" | "SEARCH" | "QUERY"
-    )
+    matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PROPFIND" | "REPORT" | "SEARCH" | "QUERY")
 }
 
 /// Bytes that all recordings together may take.
@@ -311,9 +277,7 @@ impl Budget {
     /// Takes bytes if they are left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.max);
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
-            .is_ok()
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
     pub(crate) fn give_back(&self, bytes: u64) {

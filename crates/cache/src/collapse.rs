@@ -81,12 +81,7 @@ pub(crate) struct Flights {
 
 impl Flights {
     pub(crate) fn new() -> Self {
-        let stripe = || {
-            Mutex::new(Stripe {
-                flights: HashMap::new(),
-                epochs: [0; EPOCHS_PER_STRIPE],
-            })
-        };
+        let stripe = || Mutex::new(Stripe { flights: HashMap::new(), epochs: [0; EPOCHS_PER_STRIPE] });
         Self {
             stripes: (0..STRIPES).map(|_| stripe()).collect(),
             solo: (0..SOLO_SLOTS).map(|_| AtomicU64::new(0)).collect(),
@@ -98,16 +93,12 @@ impl Flights {
         // There is a stripe for every index, as their number is a power of two.
         let stripe = &self.stripes[hash.bits(0, STRIPES)];
         // The state is consistent between any two statements, so a panic elsewhere does not spoil it.
-        Locked {
-            stripe: stripe.lock().unwrap_or_else(PoisonError::into_inner),
-            hash,
-        }
+        Locked { stripe: stripe.lock().unwrap_or_else(PoisonError::into_inner), hash }
     }
 
     /// Remembers that answers under this key are not worth waiting for.
     pub(crate) fn remember_solo(&self, hash: KeyHash, now: Timestamp) {
-        self.solo_slot(hash)
-            .store(solo_entry(hash, now.0.saturating_add(SOLO_MS)), Ordering::Relaxed);
+        self.solo_slot(hash).store(solo_entry(hash, now.0.saturating_add(SOLO_MS)), Ordering::Relaxed);
     }
 
     /// Forgets it.
@@ -165,31 +156,17 @@ impl Locked<'_> {
     fn join(&mut self, key: StoredKey, selection: u64) -> Joined {
         let epoch = self.epoch();
         let flight_key = FlightKey { key, selection };
-        if let Some(flight) = self
-            .stripe
-            .flights
-            .get(&flight_key)
-            .filter(|flight| flight.epoch == epoch)
-        {
+        if let Some(flight) = self.stripe.flights.get(&flight_key).filter(|flight| flight.epoch == epoch) {
             return Joined::Follower(Arc::clone(flight));
         }
         // A flight from before an invalidation leaves the table here; it still lands for those who follow it.
-        let flight = Arc::new(Flight {
-            epoch,
-            outcome: OnceLock::new(),
-            landed: Notify::new(),
-        });
+        let flight = Arc::new(Flight { epoch, outcome: OnceLock::new(), landed: Notify::new() });
         self.stripe.flights.insert(flight_key.clone(), Arc::clone(&flight));
         Joined::Leader(flight_key, flight)
     }
 
     fn leave(&mut self, flight_key: &FlightKey, flight: &Arc<Flight>) {
-        if self
-            .stripe
-            .flights
-            .get(flight_key)
-            .is_some_and(|current| Arc::ptr_eq(current, flight))
-        {
+        if self.stripe.flights.get(flight_key).is_some_and(|current| Arc::ptr_eq(current, flight)) {
             self.stripe.flights.remove(flight_key);
         }
     }
@@ -281,12 +258,7 @@ impl Wait {
             }
             notified.await;
         };
-        Landed {
-            cache: self.cache,
-            method: self.method,
-            outcome,
-            waits: self.waits,
-        }
+        Landed { cache: self.cache, method: self.method, outcome, waits: self.waits }
     }
 }
 
@@ -343,24 +315,15 @@ pub(crate) fn start(
     if let Some(stored) = cache.usable(key, method, request, now) {
         return Turn::Hit(stored);
     }
-    let landing = |epoch, flight| Landing {
-        cache: cache.clone(),
-        hash,
-        key: key.to_stored(),
-        epoch,
-        flight,
-    };
+    let landing = |epoch, flight| Landing { cache: cache.clone(), hash, key: key.to_stored(), epoch, flight };
     let waits = match company {
         Company::Any { waits } if waits < MAX_WAITS => waits,
         Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),
     };
     match locked.join(key.to_stored(), selection) {
-        Joined::Follower(flight) => Turn::Follower(Wait {
-            cache: cache.clone(),
-            method: method.clone(),
-            flight,
-            waits,
-        }),
+        Joined::Follower(flight) => {
+            Turn::Follower(Wait { cache: cache.clone(), method: method.clone(), flight, waits })
+        }
         Joined::Leader(flight_key, flight) => Turn::lead(landing(flight.epoch, Some((flight_key, flight))), method),
     }
 }

@@ -67,14 +67,7 @@ impl Fill {
         if self.method == Method::HEAD {
             self.describe(request, status, headers, timing, rules);
         }
-        let candidate = Candidate {
-            method: &self.method,
-            request,
-            status,
-            response: headers,
-            timing,
-            rules,
-        };
+        let candidate = Candidate { method: &self.method, request, status, response: headers, timing, rules };
         let max_object_bytes = self.landing.cache().options().max_object_bytes;
         match candidate.plan() {
             Ok(plan) if plan.length.is_some_and(|length| length > max_object_bytes) => {
@@ -115,10 +108,7 @@ impl Fill {
             }
             None => land(self.landing, &updated, timing.received),
         }
-        Validated::Answer {
-            stored: updated,
-            unstored,
-        }
+        Validated::Answer { stored: updated, unstored }
     }
 
     /// Lets the answer pass, for reasons of the caller's. Those who wait go on, each alone.
@@ -197,24 +187,14 @@ fn update(
     rules: RouteRules,
 ) -> (Arc<Stored>, Result<(), Unstored>) {
     let merged = stored.merged_headers(fresh, timing);
-    let candidate = Candidate {
-        method: &Method::GET,
-        request,
-        status: stored.status(),
-        response: judged,
-        timing,
-        rules,
-    };
+    let candidate =
+        Candidate { method: &Method::GET, request, status: stored.status(), response: judged, timing, rules };
     let (freshness, vary, verdict) = match candidate.plan() {
         Ok(plan) => (plan.freshness, stored.vary().and(&plan.vary), Ok(())),
         Err(why) => {
             let directives = ResponseDirectives::parse(judged);
             let freshness = Freshness::of(judged, &directives, timing, rules.default_ttl);
-            (
-                freshness.unwrap_or_else(|| Freshness::stale(timing)),
-                stored.vary().clone(),
-                Err(why),
-            )
+            (freshness.unwrap_or_else(|| Freshness::stale(timing)), stored.vary().clone(), Err(why))
         }
     };
     (Arc::new(stored.with_headers(merged, freshness, vary)), verdict)
@@ -308,26 +288,18 @@ impl Recorder {
         let needed = self.body.len() as u64 + chunk.len() as u64;
         // An answer longer than announced is broken; it ends as incomplete.
         if needed > self.plan.length.unwrap_or(options.max_object_bytes) {
-            let why = if self.plan.length.is_some() {
-                Unstored::Incomplete
-            } else {
-                Unstored::TooLarge
-            };
+            let why = if self.plan.length.is_some() { Unstored::Incomplete } else { Unstored::TooLarge };
             return self.give_up(why);
         }
         if needed > self.reserved_bytes {
-            let doubled = (self.reserved_bytes * 2)
-                .max(FIRST_BUFFER_BYTES)
-                .min(options.max_object_bytes)
-                .max(needed);
+            let doubled = (self.reserved_bytes * 2).max(FIRST_BUFFER_BYTES).min(options.max_object_bytes).max(needed);
             let wanted = self.plan.length.unwrap_or(doubled);
             let more = wanted - self.reserved_bytes;
             if !landing.cache().recording().take(more) {
                 return self.give_up(Unstored::Busy);
             }
             self.reserved_bytes = wanted;
-            self.body
-                .reserve_exact(usize::try_from(wanted).unwrap_or(usize::MAX) - self.body.len());
+            self.body.reserve_exact(usize::try_from(wanted).unwrap_or(usize::MAX) - self.body.len());
         }
         self.body.extend_from_slice(chunk);
         Ok(())
@@ -370,10 +342,7 @@ impl Recorder {
         if let Some(landing) = self.landing.take() {
             self.release(&landing);
             if is_lasting(why) {
-                landing
-                    .cache()
-                    .flights()
-                    .remember_solo(landing.hash(), self.timing.received);
+                landing.cache().flights().remember_solo(landing.hash(), self.timing.received);
             }
             landing.passed();
         }
@@ -381,10 +350,7 @@ impl Recorder {
     }
 
     fn release(&mut self, landing: &Landing) {
-        landing
-            .cache()
-            .recording()
-            .give_back(std::mem::take(&mut self.reserved_bytes));
+        landing.cache().recording().give_back(std::mem::take(&mut self.reserved_bytes));
     }
 }
 

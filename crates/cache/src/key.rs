@@ -22,11 +22,7 @@ impl Key<'_> {
         text.push_str(self.authority);
         let target_at = text.len();
         text.push_str(self.target);
-        StoredKey {
-            text: text.into_boxed_str(),
-            authority_at: self.scheme.len(),
-            target_at,
-        }
+        StoredKey { text: text.into_boxed_str(), authority_at: self.scheme.len(), target_at }
     }
 }
 

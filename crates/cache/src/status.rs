@@ -40,34 +40,22 @@ enum Source {
 impl CacheStatus {
     /// Answered from the store, with so many seconds of freshness left, negative when stale.
     pub fn hit(ttl_s: i64) -> Self {
-        Self {
-            ttl_s: Some(ttl_s),
-            ..Self::new(Source::Hit)
-        }
+        Self { ttl_s: Some(ttl_s), ..Self::new(Source::Hit) }
     }
 
     /// Sent to the service for this reason.
     pub fn forwarded(why: Forward) -> Self {
-        Self {
-            detail: why.detail(),
-            ..Self::new(Source::Forwarded(why))
-        }
+        Self { detail: why.detail(), ..Self::new(Source::Forwarded(why)) }
     }
 
     /// Neither answered from the store nor sent on, as for `only-if-cached` (504). `detail` is a token.
     pub fn refused(detail: &'static str) -> Self {
-        Self {
-            detail: Some(detail),
-            ..Self::new(Source::Neither)
-        }
+        Self { detail: Some(detail), ..Self::new(Source::Neither) }
     }
 
     /// The status that the service answered (`fwd-status`).
     pub fn answered(self, status: StatusCode) -> Self {
-        Self {
-            status: Some(status),
-            ..self
-        }
+        Self { status: Some(status), ..self }
     }
 
     /// The answer is being stored.
@@ -77,26 +65,17 @@ impl CacheStatus {
 
     /// The answer is not stored, for this reason (`detail`).
     pub fn unstored(self, why: Unstored) -> Self {
-        Self {
-            detail: self.detail.or(Some(why.as_str())),
-            ..self
-        }
+        Self { detail: self.detail.or(Some(why.as_str())), ..self }
     }
 
     /// The request waited for another one and shares its answer.
     pub fn collapsed(self) -> Self {
-        Self {
-            collapsed: true,
-            ..self
-        }
+        Self { collapsed: true, ..self }
     }
 
     /// The remaining freshness lifetime in seconds.
     pub fn ttl(self, ttl_s: i64) -> Self {
-        Self {
-            ttl_s: Some(ttl_s),
-            ..self
-        }
+        Self { ttl_s: Some(ttl_s), ..self }
     }
 
     /// Adds this member behind those of caches nearer to the service (RFC 9211 §2).
@@ -138,14 +117,7 @@ impl CacheStatus {
     }
 
     fn new(source: Source) -> Self {
-        Self {
-            source,
-            status: None,
-            ttl_s: None,
-            stored: false,
-            collapsed: false,
-            detail: None,
-        }
+        Self { source, status: None, ttl_s: None, stored: false, collapsed: false, detail: None }
     }
 }
 
@@ -166,37 +138,23 @@ mod tests {
     fn spellings() {
         check(CacheStatus::hit(30), "pilotlight; hit; ttl=30");
         check(CacheStatus::hit(-4), "pilotlight; hit; ttl=-4");
-        check(
-            CacheStatus::forwarded(Forward::UriMiss).collapsed(),
-            "pilotlight; fwd=uri-miss; collapsed",
-        );
+        check(CacheStatus::forwarded(Forward::UriMiss).collapsed(), "pilotlight; fwd=uri-miss; collapsed");
         check(CacheStatus::forwarded(Forward::VaryMiss), "pilotlight; fwd=vary-miss");
-        check(
-            CacheStatus::forwarded(Forward::Range),
-            "pilotlight; fwd=bypass; detail=range",
-        );
+        check(CacheStatus::forwarded(Forward::Range), "pilotlight; fwd=bypass; detail=range");
         check(CacheStatus::forwarded(Forward::Request), "pilotlight; fwd=request");
         check(
-            CacheStatus::forwarded(Forward::Stale)
-                .answered(StatusCode::NOT_MODIFIED)
-                .ttl(60)
-                .stored(),
+            CacheStatus::forwarded(Forward::Stale).answered(StatusCode::NOT_MODIFIED).ttl(60).stored(),
             "pilotlight; fwd=stale; fwd-status=304; ttl=60; stored",
         );
         check(
-            CacheStatus::forwarded(Forward::UriMiss)
-                .answered(StatusCode::OK)
-                .unstored(Unstored::SetCookie),
+            CacheStatus::forwarded(Forward::UriMiss).answered(StatusCode::OK).unstored(Unstored::SetCookie),
             "pilotlight; fwd=uri-miss; fwd-status=200; detail=set-cookie",
         );
         check(
             CacheStatus::forwarded(Forward::RequestBody).unstored(Unstored::Method),
             "pilotlight; fwd=bypass; detail=request-body",
         );
-        check(
-            CacheStatus::refused("only-if-cached"),
-            "pilotlight; detail=only-if-cached",
-        );
+        check(CacheStatus::refused("only-if-cached"), "pilotlight; detail=only-if-cached");
     }
 
     #[test]

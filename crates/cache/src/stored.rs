@@ -68,16 +68,7 @@ impl Stored {
         let one = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + FIELD_OVERHEAD_BYTES;
         let weight = OVERHEAD_BYTES + body.len() + vary.weight() + headers.iter().map(one).sum::<usize>();
         let validators = Validators::of(&headers);
-        Self {
-            status,
-            headers,
-            body,
-            freshness,
-            vary,
-            validators,
-            weight,
-            prepared: ArcSwapOption::empty(),
-        }
+        Self { status, headers, body, freshness, vary, validators, weight, prepared: ArcSwapOption::empty() }
     }
 
     /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
@@ -196,10 +187,7 @@ impl Stored {
     #[cold]
     fn prepare(&self, age_s: u64) -> HeaderMap {
         let headers = self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s)));
-        self.prepared.store(Some(Arc::new(Prepared {
-            age_s,
-            headers: headers.clone(),
-        })));
+        self.prepared.store(Some(Arc::new(Prepared { age_s, headers: headers.clone() })));
         headers
     }
 
@@ -209,11 +197,7 @@ impl Stored {
             return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), Bytes::new());
         }
         // RFC 9110 §9.3.2: HEAD has the fields of GET, Content-Length included, and no content.
-        let body = if method == Method::HEAD {
-            Bytes::new()
-        } else {
-            self.body.clone()
-        };
+        let body = if method == Method::HEAD { Bytes::new() } else { self.body.clone() };
         respond(self.status, headers, body)
     }
 }
@@ -228,17 +212,7 @@ fn respond(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Byte
 /// RFC 9110 §15.4.5: the fields a 304 must have, and those that tell how caching went.
 fn for_not_modified(headers: &HeaderMap) -> HeaderMap {
     const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
-    let kept = [
-        &CACHE_CONTROL,
-        &CONTENT_LOCATION,
-        &DATE,
-        &ETAG,
-        &EXPIRES,
-        &VARY,
-        &LAST_MODIFIED,
-        &AGE,
-        &CACHE_STATUS,
-    ];
+    let kept = [&CACHE_CONTROL, &CONTENT_LOCATION, &DATE, &ETAG, &EXPIRES, &VARY, &LAST_MODIFIED, &AGE, &CACHE_STATUS];
     let mut answer = HeaderMap::with_capacity(kept.len());
     for name in kept {
         for value in headers.get_all(name) {

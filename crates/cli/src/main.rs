@@ -72,16 +72,10 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::parse();
     let (mut out, mut err) = (io::stdout(), io::stderr());
-    let outcome = match arguments.command.unwrap_or(Command::Run {
-        config: arguments.config,
-    }) {
+    let outcome = match arguments.command.unwrap_or(Command::Run { config: arguments.config }) {
         Command::Run { config } => return run(&config.file),
         Command::Check { config, json } => {
-            let format = if json {
-                Format::Json
-            } else {
-                Format::Text(commands::style_for_stderr())
-            };
+            let format = if json { Format::Json } else { Format::Text(commands::style_for_stderr()) };
             commands::check(&config.file, format, &mut out, &mut err)
         }
         Command::Init { config, force } => {

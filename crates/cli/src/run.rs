@@ -75,9 +75,7 @@ fn supervise(config: &Config, workers: usize) -> anyhow::Result<(Supervisor, Vec
 /// A folder of this process alone: under the user's runtime folder if there is one.
 fn runtime_dir() -> PathBuf {
     let name = format!("pilotlight-{}", std::process::id());
-    let user = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|dir| dir.is_dir());
+    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
     user.unwrap_or_else(std::env::temp_dir).join(name)
 }
 
@@ -97,25 +95,11 @@ fn announce(config: &Config, gateway: &Gateway) -> std::io::Result<()> {
     for address in gateway.addresses() {
         writeln!(out, "listening on {address}")?;
     }
-    if let Some(base) = gateway
-        .addresses()
-        .iter()
-        .map(ToString::to_string)
-        .find(|a| a.starts_with("http"))
-    {
-        let width = config
-            .routes
-            .iter()
-            .map(|route| base.len() + route.path.len())
-            .max()
-            .unwrap_or(0);
+    if let Some(base) = gateway.addresses().iter().map(ToString::to_string).find(|a| a.starts_with("http")) {
+        let width = config.routes.iter().map(|route| base.len() + route.path.len()).max().unwrap_or(0);
         writeln!(out)?;
         for route in &config.routes {
-            let host = route
-                .host
-                .as_ref()
-                .map(|host| format!("  (host {host})"))
-                .unwrap_or_default();
+            let host = route.host.as_ref().map(|host| format!("  (host {host})")).unwrap_or_default();
             let url = format!("{base}{}", route.path);
             writeln!(out, "  {url:width$}  {}{host}", config.services[route.service].name)?;
         }
@@ -156,10 +140,7 @@ fn stop(gateway: Gateway, supervisor: Supervisor, patience: Duration) {
     }
     gateway.drain();
     if !supervisor.shutdown(patience) {
-        tracing::warn!(
-            "some services had to be killed: they did not end within {} s",
-            patience.as_secs()
-        );
+        tracing::warn!("some services had to be killed: they did not end within {} s", patience.as_secs());
     }
     gateway.join();
 }

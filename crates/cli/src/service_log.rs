@@ -39,14 +39,7 @@ pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>) -> io::Result<()> 
 }
 
 fn print_line(out: &mut impl Write, line: &LogLine, colour: bool) -> io::Result<()> {
-    let LogLine {
-        service,
-        instance,
-        text,
-        cut,
-        dropped,
-        ..
-    } = line;
+    let LogLine { service, instance, text, cut, dropped, .. } = line;
     let (on, off) = if colour { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
     let mut whole = String::with_capacity(text.len() + 64);
     if *dropped > 0 {
@@ -54,10 +47,7 @@ fn print_line(out: &mut impl Write, line: &LogLine, colour: bool) -> io::Result<
     }
     let mark = if *cut { " … (cut)" } else { "" };
     // A service's escape sequences could rewrite the terminal; only what prints goes out.
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c })
-        .collect();
+    let text: String = text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
     whole.push_str(&format!("{on}{service}#{instance} |{off} {text}{mark}\n"));
     out.write_all(whole.as_bytes())
 }

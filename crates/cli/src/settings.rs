@@ -29,17 +29,11 @@ pub(crate) fn specs(config: &Config) -> Vec<ServiceSpec> {
 
 fn spec(name: &str, managed: &Managed) -> ServiceSpec {
     let program = managed.program.clone().into_os_string();
-    let argv = std::iter::once(program)
-        .chain(managed.args.iter().map(Into::into))
-        .collect();
+    let argv = std::iter::once(program).chain(managed.args.iter().map(Into::into)).collect();
     ServiceSpec {
         dir: Some(managed.dir.clone()),
         env: managed.env.clone(),
-        min_instances: if managed.min_instances == 0 {
-            MinInstances::Zero
-        } else {
-            MinInstances::One
-        },
+        min_instances: if managed.min_instances == 0 { MinInstances::Zero } else { MinInstances::One },
         start_timeout: managed.start_timeout,
         idle_timeout: managed.idle_timeout,
         drain_timeout: managed.drain_timeout,
@@ -61,18 +55,15 @@ fn transport(transport: config::Transport) -> Transport {
 pub(crate) fn targets(config: &Config, started: &[Arc<Service>]) -> Vec<ServiceTarget> {
     let mut started = started.iter();
     let target = |service: &config::Service| match &service.kind {
-        ServiceKind::Managed(managed) => started
-            .next()
-            .map(|s| ServiceTarget::Managed(Arc::clone(s), transport(managed.transport))),
+        ServiceKind::Managed(managed) => {
+            started.next().map(|s| ServiceTarget::Managed(Arc::clone(s), transport(managed.transport)))
+        }
         ServiceKind::External(upstream) => {
             let addr = match upstream {
                 Upstream::Tcp { host, port } => ExternalAddr::Tcp(host.clone(), *port),
                 Upstream::Unix(path) => ExternalAddr::Unix(path.clone()),
             };
-            Some(ServiceTarget::External(External {
-                name: service.name.clone(),
-                addr,
-            }))
+            Some(ServiceTarget::External(External { name: service.name.clone(), addr }))
         }
     };
     config.services.iter().filter_map(target).collect()
@@ -88,16 +79,12 @@ pub(crate) fn gateway(config: &Config, workers: usize, services: Vec<ServiceTarg
         listen: listen.collect(),
         workers,
         limits: limits(&config.limits),
-        cache: config.cache.as_ref().map(|cache| CacheOptions {
-            max_bytes: cache.memory,
-            max_object_bytes: cache.max_object,
-        }),
+        cache: config
+            .cache
+            .as_ref()
+            .map(|cache| CacheOptions { max_bytes: cache.memory, max_object_bytes: cache.max_object }),
         services,
-        routes: config
-            .routes
-            .iter()
-            .map(|route| self::route(route, &config.limits))
-            .collect(),
+        routes: config.routes.iter().map(|route| self::route(route, &config.limits)).collect(),
         dev: config.dev,
         trust_forwarded: config.trust_forwarded,
     }

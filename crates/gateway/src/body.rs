@@ -109,7 +109,7 @@ impl Body for Outgoing {
         let Poll::Ready(frame) = this.source.poll_source(cx) else {
             let Some(deadline) = &this.deadline else { return Poll::Pending };
             ready!(deadline.poll(cx));
-            if let ResponseBody::Pipe(body) = std::mem::replace(&mut this.source, ResponseBody::Empty) {
+            if let ResponseBody::Pipe(mut body) = std::mem::replace(&mut this.source, ResponseBody::Empty) {
                 body.deadline_over();
             }
             let what = "the route's timeout is over".to_owned();

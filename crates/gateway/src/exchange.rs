@@ -25,8 +25,8 @@ use crate::client::{Client, RequestGuard};
 use crate::fields::FieldList;
 use crate::options::{RouteCache, RouteSpec};
 use crate::outbound::Outbound;
-use crate::relay::Relay;
 use crate::problem::Failure;
+use crate::relay::Relay;
 use crate::request_body::{BodyLimit, RequestBody};
 use crate::request_id::RequestId;
 use crate::upstream::Answer;
@@ -155,8 +155,10 @@ const HOST_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = b'!';
     while byte <= b'~' {
-        table[byte as usize] =
-            !matches!(byte, b'/' | b'?' | b'#' | b'@' | b'\\' | b'"' | b'<' | b'>' | b'{' | b'}' | b'|' | b'^' | b'`' | b',');
+        table[byte as usize] = !matches!(
+            byte,
+            b'/' | b'?' | b'#' | b'@' | b'\\' | b'"' | b'<' | b'>' | b'{' | b'}' | b'|' | b'^' | b'`' | b','
+        );
         byte += 1;
     }
     table
@@ -323,7 +325,8 @@ impl<'a> Inbound<'a> {
             self.outbound.validators = Some(validators).filter(|v| !v.is_empty());
         }
         let (mut answer, mut timing) = self.fetch(&mut body).await?;
-        if let (Some(stored), true, StatusCode::NOT_MODIFIED) = (&stale, self.outbound.validators.is_some(), answer.status)
+        if let (Some(stored), true, StatusCode::NOT_MODIFIED) =
+            (&stale, self.outbound.validators.is_some(), answer.status)
         {
             match fill.not_modified(stored, &self.parts().headers, &answer.headers, timing, rules) {
                 Validated::Answer { stored, unstored } => {

@@ -29,19 +29,16 @@ impl FieldList {
 
 /// Whether a field belongs to one connection only and must not be forwarded (RFC 9110 §7.6.1).
 pub(crate) fn is_hop_by_hop(name: &HeaderName, connection: &FieldList) -> bool {
-    matches!(
-        name.as_str(),
-        "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade"
-    ) || (!connection.0.is_empty() && connection.contains(name.as_str()))
+    matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
+        || (!connection.0.is_empty() && connection.contains(name.as_str()))
 }
 
 /// Removes what must not be forwarded from a service's answer.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let connection = FieldList::connection(headers);
     // `Connection: content-length` and the like are an attack, not an option.
-    let needed = |name: &str| {
-        matches!(name, "content-length" | "content-type" | "host" | "set-cookie" | "cache-control")
-    };
+    let needed =
+        |name: &str| matches!(name, "content-length" | "content-type" | "host" | "set-cookie" | "cache-control");
     // One look at each name costs less than removing six that are rarely there.
     let leaves = |name: &&HeaderName| is_hop_by_hop(name, &connection) && !needed(name.as_str());
     let leaving: Vec<HeaderName> = headers.keys().filter(leaves).cloned().collect();
@@ -58,9 +55,13 @@ mod tests {
     #[test]
     fn connection_names_fields_that_stay_behind() {
         let mut headers = HeaderMap::new();
-        for (name, value) in
-            [("connection", "close, X-Private"), ("x-private", "1"), ("keep-alive", "5"), ("x-kept", "2"), ("te", "trailers")]
-        {
+        for (name, value) in [
+            ("connection", "close, X-Private"),
+            ("x-private", "1"),
+            ("keep-alive", "5"),
+            ("x-kept", "2"),
+            ("te", "trailers"),
+        ] {
             headers.append(name, HeaderValue::from_static(value));
         }
         let list = FieldList::connection(&headers);

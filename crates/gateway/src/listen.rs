@@ -42,7 +42,9 @@ pub(crate) fn bind(addr: &ListenAddr, workers: usize) -> Result<(ListenAddr, Vec
 fn hint(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => "; another program listens there: stop it, or change `listen`",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need root or CAP_NET_BIND_SERVICE, sockets a writable folder",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need root or CAP_NET_BIND_SERVICE, sockets a writable folder"
+        }
         io::ErrorKind::AddrNotAvailable => "; the address is not one of this machine's",
         _ => "",
     }
@@ -60,7 +62,7 @@ fn bind_tcp(addr: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Vec<Lis
     Ok((addr, all))
 }
 
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum ReusePort {
     Yes,
     No,

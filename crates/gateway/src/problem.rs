@@ -20,14 +20,19 @@ pub(crate) enum Failure {
     BadTarget,
     /// CONNECT.
     Connect,
-    NoRoute { path: String },
+    NoRoute {
+        path: String,
+    },
     /// `only-if-cached` and nothing stored (RFC 9111 §5.2.1.7).
     OnlyIfCached,
     /// The client's body.
     Body(BodyError),
     Start(StartError),
     Upstream(UpstreamError),
-    QueueFull { service: String, limit: usize },
+    QueueFull {
+        service: String,
+        limit: usize,
+    },
     ShuttingDown,
 }
 

@@ -43,7 +43,6 @@ impl Pump {
         Self { out, had_body: body.is_some(), body, framing }
     }
 
-
     /// Whether everything has been written.
     pub(crate) fn is_done(&self) -> bool {
         self.body.is_none() && self.out.is_empty()

@@ -10,8 +10,8 @@ use crate::body::ResponseBody;
 use crate::net::Socket;
 use crate::request_body::{BodyError, RequestBody};
 
-pub(crate) mod http1;
 pub(crate) mod http;
+pub(crate) mod http1;
 pub(crate) mod pipe;
 
 /// A service's answer; the body may still be coming.
@@ -97,7 +97,9 @@ pub(crate) enum SendError {
     Client(BodyError),
     /// The instance ended before its first answer.
     Start(StartError),
-    QueueFull { limit: usize },
+    QueueFull {
+        limit: usize,
+    },
 }
 
 impl From<UpstreamError> for SendError {

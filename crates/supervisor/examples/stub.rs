@@ -48,13 +48,6 @@ fn fd3() -> Result<ExitCode, Error> {
         return Err(format!("the test needs descriptor 3 and got {}", socket.as_raw_fd()).into());
     }
     let mut command = Command::new("sh");
-    command.args(["-c", "test -S /dev/fd/3"]).fd_mappings(vec![FdMapping {
-        parent_fd: socket,
-        child_fd: 3,
-    }])?;
-    Ok(if command.status()?.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    command.args(["-c", "test -S /dev/fd/3"]).fd_mappings(vec![FdMapping { parent_fd: socket, child_fd: 3 }])?;
+    Ok(if command.status()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

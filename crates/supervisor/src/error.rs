@@ -169,10 +169,7 @@ fn signal_name(signal: i32) -> Option<&'static str> {
         (Signal::ALARM, "SIGALRM"),
         (Signal::TERM, "SIGTERM"),
     ];
-    NAMES
-        .iter()
-        .find(|(known, _)| known.as_raw() == signal)
-        .map(|(_, name)| *name)
+    NAMES.iter().find(|(known, _)| known.as_raw() == signal).map(|(_, name)| *name)
 }
 
 #[cfg(test)]

@@ -50,10 +50,7 @@ fn run() -> io::Result<()> {
     let _ = rustix::process::setsid();
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let mut guardian = Guardian {
-        pids: HashMap::new(),
-        runs: HashMap::new(),
-    };
+    let mut guardian = Guardian { pids: HashMap::new(), runs: HashMap::new() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let served = runtime.block_on(guardian.serve(socket));
     drop(runtime);
@@ -76,11 +73,8 @@ impl Guardian {
         let socket = UnixStream::from_std(socket)?;
         let mut children = signal(SignalKind::child())?;
         // A handler that does nothing: these must not end the guardian, and must not be ignored by what it executes.
-        let _handled = [
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::hangup())?,
-        ];
+        let _handled =
+            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
         let mut inbox = wire::Inbox::default();
         wire::send(&socket, &FromGuardian::Ready, &[]).await?;
         loop {
@@ -106,10 +100,7 @@ impl Guardian {
                     Ok(pid) => {
                         self.pids.insert(run, pid);
                         self.runs.insert(pid, run);
-                        FromGuardian::Spawned {
-                            run,
-                            pid: pid.as_raw_nonzero().get(),
-                        }
+                        FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get() }
                     }
                     Err(reason) => FromGuardian::SpawnFailed { run, reason },
                 };
@@ -148,10 +139,7 @@ impl Guardian {
 fn signal_group(pid: Pid, signal: Signal) {
     match kill_process_group(pid, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-        Err(error) => eprintln!(
-            "pilotlight guardian: cannot signal process group {}: {error}",
-            pid.as_raw_nonzero()
-        ),
+        Err(error) => eprintln!("pilotlight guardian: cannot signal process group {}: {error}", pid.as_raw_nonzero()),
     }
 }
 

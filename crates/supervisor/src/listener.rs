@@ -35,19 +35,11 @@ impl Listener {
             },
             HttpSocket::Tcp => {
                 let (socket, address) = bind_tcp()?;
-                Self {
-                    address: Address::Tcp(address),
-                    socket: Some(socket),
-                    file: None,
-                }
+                Self { address: Address::Tcp(address), socket: Some(socket), file: None }
             }
             HttpSocket::Port => {
                 let (_, address) = bind_tcp()?; // closed again: the service binds it itself
-                Self {
-                    address: Address::Tcp(address),
-                    socket: None,
-                    file: None,
-                }
+                Self { address: Address::Tcp(address), socket: None, file: None }
             }
         })
     }

@@ -42,20 +42,12 @@ pub(crate) struct Tail(Mutex<VecDeque<String>>);
 impl Tail {
     pub(crate) fn report(&self) -> Arc<[String]> {
         let lines = self.lines();
-        lines
-            .iter()
-            .skip(lines.len().saturating_sub(REPORT_LINES))
-            .cloned()
-            .collect()
+        lines.iter().skip(lines.len().saturating_sub(REPORT_LINES)).cloned().collect()
     }
 
     fn push(&self, text: &str) {
         let mut lines = self.lines();
-        let mut line = if lines.len() == TAIL_LINES {
-            lines.pop_front().unwrap_or_default()
-        } else {
-            String::new()
-        };
+        let mut line = if lines.len() == TAIL_LINES { lines.pop_front().unwrap_or_default() } else { String::new() };
         line.clear();
         line.push_str(text);
         lines.push_back(line);

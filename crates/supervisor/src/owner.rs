@@ -111,20 +111,8 @@ enum Action {
 impl Owner {
     /// To be called within the event loop that will run it.
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
-        let Parts {
-            options,
-            mut folder,
-            records,
-            guardian,
-            requested,
-            noticed,
-            notices,
-            workers,
-        } = parts;
-        let pipe = folder
-            .pipe
-            .take()
-            .ok_or_else(|| io::Error::other("pipe.sock was taken"))?;
+        let Parts { options, mut folder, records, guardian, requested, noticed, notices, workers } = parts;
+        let pipe = folder.pipe.take().ok_or_else(|| io::Error::other("pipe.sock was taken"))?;
         let link = Link::attach(guardian.0, guardian.1)?;
         Ok(Self {
             program: options.guardian,
@@ -186,8 +174,7 @@ impl Owner {
             Action::Accepted(Ok(stream)) => self.accepted(stream),
             Action::Accepted(Err(error)) => {
                 tracing::error!(%error, "cannot accept a service's connection; trying again in {ACCEPT_PAUSE:?}");
-                self.timers
-                    .set(Timer::Accept, &mut self.accept_again, Some(now + ACCEPT_PAUSE));
+                self.timers.set(Timer::Accept, &mut self.accept_again, Some(now + ACCEPT_PAUSE));
             }
             Action::Greeted(greeting) => self.greeted(greeting, now),
             Action::OutputEnded(run) => self.output_ended(run, now),
@@ -245,8 +232,7 @@ impl Owner {
         stopping.until = None;
         if stopping.phase == StopPhase::Asked {
             stopping.phase = StopPhase::Killed;
-            self.timers
-                .set(Timer::Shutdown, &mut stopping.until, Some(now + KILL_PATIENCE));
+            self.timers.set(Timer::Shutdown, &mut stopping.until, Some(now + KILL_PATIENCE));
             self.kill_everything(now);
         } else {
             stopping.phase = StopPhase::GaveUp;
@@ -254,8 +240,7 @@ impl Owner {
     }
 
     fn finished(&self) -> bool {
-        self.stopping
-            .is_some_and(|stopping| self.runs.is_empty() || stopping.phase == StopPhase::GaveUp)
+        self.stopping.is_some_and(|stopping| self.runs.is_empty() || stopping.phase == StopPhase::GaveUp)
     }
 
     /// Lets the guardian kill what is left (daemons that left their group), then reads the last output.

@@ -36,13 +36,7 @@ pub(crate) struct Seat {
 impl Seat {
     pub(crate) fn new(instance: Arc<Instance>, worker: usize) -> Self {
         let last_use_ms = AtomicU64::new(instance.epoch.elapsed().as_millis() as u64);
-        Self {
-            open: AtomicU64::new(0),
-            last_use_ms,
-            shared_wanted: AtomicBool::new(false),
-            worker,
-            instance,
-        }
+        Self { open: AtomicU64::new(0), last_use_ms, shared_wanted: AtomicBool::new(false), worker, instance }
     }
 
     /// Counts an exchange if the instance is ready.
@@ -62,10 +56,7 @@ impl Seat {
 
     pub(crate) fn want_shared(&self) {
         if !self.shared_wanted.swap(true, Ordering::SeqCst) {
-            self.instance.notice(Notice::WantShared {
-                run: self.instance.run,
-                worker: self.worker,
-            });
+            self.instance.notice(Notice::WantShared { run: self.instance.run, worker: self.worker });
         }
     }
 
@@ -124,17 +115,9 @@ mod tests {
     #[test]
     fn nobody_is_inside_a_closed_instance() {
         let (notices, mut noticed) = mpsc::unbounded_channel();
-        let instance = Arc::new(Instance::new(
-            ServiceId(0),
-            (1, 1),
-            Endpoint::Pipe,
-            Instant::now(),
-            notices,
-        ));
+        let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
         instance.set_state(InstanceState::Ready);
-        let seats: Vec<_> = (0..2)
-            .map(|worker| Arc::new(Seat::new(Arc::clone(&instance), worker)))
-            .collect();
+        let seats: Vec<_> = (0..2).map(|worker| Arc::new(Seat::new(Arc::clone(&instance), worker))).collect();
         let (closed, done) = (AtomicBool::new(false), AtomicBool::new(false));
         let entered = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -174,13 +157,7 @@ mod tests {
     #[test]
     fn the_end_of_the_last_exchange_of_a_draining_instance_is_told() {
         let (notices, mut noticed) = mpsc::unbounded_channel();
-        let instance = Arc::new(Instance::new(
-            ServiceId(0),
-            (1, 1),
-            Endpoint::Pipe,
-            Instant::now(),
-            notices,
-        ));
+        let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
         instance.set_state(InstanceState::Ready);
         let seat = Arc::new(Seat::new(Arc::clone(&instance), 0));
         let (first, second) = (Arc::clone(&seat).enter().unwrap(), Arc::clone(&seat).enter().unwrap());

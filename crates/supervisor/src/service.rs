@@ -106,11 +106,7 @@ impl Service {
             return Ok(lease);
         }
         let (reply, answer) = oneshot::channel();
-        let request = Request {
-            service: self.id.0,
-            worker,
-            reply,
-        };
+        let request = Request { service: self.id.0, worker, reply };
         if self.requests.send(request).await.is_err() {
             return Err(self.stopping());
         }

@@ -46,18 +46,13 @@ pub fn start(
     if options.workers == 0 {
         return Err(SupervisorError::NoWorkers);
     }
-    specs
-        .iter()
-        .enumerate()
-        .try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
+    specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
     let folder = RuntimeDir::take(&options.runtime_dir)?;
     let guardian = start_guardian(&options)?;
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (notices, noticed) = mpsc::unbounded_channel();
-    let (senders, events): (Vec<_>, Vec<_>) = (0..options.workers)
-        .map(|_| mpsc::channel(MAX_WORKER_EVENTS))
-        .map(|(tx, rx)| (tx, WorkerEvents(rx)))
-        .unzip();
+    let (senders, events): (Vec<_>, Vec<_>) =
+        (0..options.workers).map(|_| mpsc::channel(MAX_WORKER_EVENTS)).map(|(tx, rx)| (tx, WorkerEvents(rx))).unzip();
     let records: Vec<Record> = specs
         .into_iter()
         .enumerate()
@@ -67,25 +62,10 @@ pub fn start(
         })
         .collect();
     let services = records.iter().map(Record::service).collect();
-    let parts = Parts {
-        options,
-        folder,
-        records,
-        guardian,
-        requested,
-        noticed,
-        notices: notices.clone(),
-        workers: senders,
-    };
+    let parts =
+        Parts { options, folder, records, guardian, requested, noticed, notices: notices.clone(), workers: senders };
     let thread = spawn_thread(parts)?;
-    Ok((
-        Supervisor {
-            services,
-            notices,
-            thread: Some(thread),
-        },
-        events,
-    ))
+    Ok((Supervisor { services, notices, thread: Some(thread) }, events))
 }
 
 impl Supervisor {
@@ -110,9 +90,7 @@ impl Supervisor {
 
     fn end(&mut self, patience: Duration) -> bool {
         let Some(thread) = self.thread.take() else { return true };
-        self.notice(Notice::Shutdown {
-            until: Instant::now() + patience,
-        });
+        self.notice(Notice::Shutdown { until: Instant::now() + patience });
         // A panic of the thread has been printed; the guardian has killed everything by then.
         thread.join().unwrap_or(false)
     }
@@ -139,13 +117,7 @@ pub(crate) struct RuntimeDir {
 
 impl RuntimeDir {
     fn take(path: &Path) -> Result<Self, SupervisorError> {
-        let failed = |what| {
-            move |source| SupervisorError::RuntimeDir {
-                path: path.to_owned(),
-                what,
-                source,
-            }
-        };
+        let failed = |what| move |source| SupervisorError::RuntimeDir { path: path.to_owned(), what, source };
         let path = &std::path::absolute(path).map_err(failed("make its path absolute"))?; // services have other folders
         if path.to_str().is_none() {
             let source = io::Error::other("its path is not UTF-8; choose another one");
@@ -153,16 +125,9 @@ impl RuntimeDir {
         }
         let length = path.as_os_str().len() + 1 + LONGEST_NAME;
         if length > MAX_SOCKET_PATH {
-            return Err(SupervisorError::PathTooLong {
-                path: path.to_owned(),
-                length,
-            });
+            return Err(SupervisorError::PathTooLong { path: path.to_owned(), length });
         }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(failed("create it"))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create it"))?;
         // It may have been there before, with any mode; who can reach the sockets can only try tokens, but need not.
         std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("make it private (mode 0700)"))?;
         let lock = lock(&path.join(LOCK)).map_err(failed("lock it"))?;
@@ -170,11 +135,7 @@ impl RuntimeDir {
         remove_sockets(path).map_err(failed("remove sockets that an earlier gateway left in it"))?;
         let pipe = bind_unix(&path.join(PIPE_SOCKET)).map_err(failed("bind pipe.sock in it"))?;
         pipe.set_nonblocking(true).map_err(failed("prepare pipe.sock in it"))?;
-        Ok(Self {
-            path: path.to_owned(),
-            pipe: Some(pipe),
-            _lock: lock,
-        })
+        Ok(Self { path: path.to_owned(), pipe: Some(pipe), _lock: lock })
     }
 
     pub(crate) fn pipe_path(&self) -> PathBuf {
@@ -223,10 +184,7 @@ fn lock(file: &Path) -> io::Result<Option<File>> {
 fn start_guardian(
     options: &SupervisorOptions,
 ) -> Result<(std::process::Child, std::os::unix::net::UnixStream), SupervisorError> {
-    let failed = |source| SupervisorError::Guardian {
-        program: options.guardian.0.clone(),
-        source,
-    };
+    let failed = |source| SupervisorError::Guardian { program: options.guardian.0.clone(), source };
     let (mut child, socket) = guardian::spawn_process(&options.guardian).map_err(failed)?;
     match guardian::await_ready(&socket) {
         Ok(()) => Ok((child, socket)),
@@ -240,10 +198,8 @@ fn start_guardian(
 }
 
 fn spawn_thread(parts: Parts) -> Result<JoinHandle<bool>, SupervisorError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(SupervisorError::Thread)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SupervisorError::Thread)?;
     let owner = {
         let _context = runtime.enter();
         Owner::new(parts).map_err(SupervisorError::Thread)?
@@ -264,10 +220,7 @@ fn check(spec: &ServiceSpec, before: &[ServiceSpec]) -> Result<(), SupervisorErr
         "its command is empty"
     } else if spec.argv.iter().any(|arg| zero_byte(arg)) {
         "its command has a zero byte in it"
-    } else if spec
-        .env
-        .iter()
-        .any(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0'))
+    } else if spec.env.iter().any(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0'))
     {
         "a variable of its environment has no name, or `=` in its name, or a zero byte in it"
     } else if spec.start_timeout.is_zero() {
@@ -275,10 +228,7 @@ fn check(spec: &ServiceSpec, before: &[ServiceSpec]) -> Result<(), SupervisorErr
     } else {
         return Ok(());
     };
-    Err(SupervisorError::Spec {
-        service: spec.name.clone(),
-        reason,
-    })
+    Err(SupervisorError::Spec { service: spec.name.clone(), reason })
 }
 
 #[cfg(test)]
@@ -298,16 +248,10 @@ mod tests {
         drop(RuntimeDir::take(&path).unwrap());
         assert!(!path.exists());
         let long = temp.path().join("x".repeat(100));
-        assert!(matches!(
-            RuntimeDir::take(&long),
-            Err(SupervisorError::PathTooLong { .. })
-        ));
+        assert!(matches!(RuntimeDir::take(&long), Err(SupervisorError::PathTooLong { .. })));
         let file = temp.path().join("file");
         std::fs::write(&file, "").unwrap();
         let error = RuntimeDir::take(&file).unwrap_err();
-        assert!(
-            matches!(error, SupervisorError::RuntimeDir { what: "create it", .. }),
-            "{error}"
-        );
+        assert!(matches!(error, SupervisorError::RuntimeDir { what: "create it", .. }), "{error}");
     }
 }

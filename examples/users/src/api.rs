@@ -45,15 +45,12 @@ impl From<StoreError> for Error {
         match error {
             StoreError::EmailTaken => Self::Problem(Problem::email_taken()),
             // Nothing was begun, so the gateway may try elsewhere.
-            StoreError::Busy => Self::Failure(Failure::Overloaded {
-                retry_after: RETRY_AFTER,
-                text: error.to_string(),
-            }),
+            StoreError::Busy => {
+                Self::Failure(Failure::Overloaded { retry_after: RETRY_AFTER, text: error.to_string() })
+            }
             StoreError::Gone | StoreError::Sqlite(_) => {
                 eprintln!("{error}");
-                Self::Problem(Problem::internal(
-                    "the database failed; the service's log says more".into(),
-                ))
+                Self::Problem(Problem::internal("the database failed; the service's log says more".into()))
             }
         }
     }
@@ -97,10 +94,7 @@ async fn route(store: &Store, head: &Parts, body: &[u8]) -> Result<Response<Byte
         Method::GET | Method::HEAD => readable(head, &store.find(id).await?.ok_or_else(missing)?),
         Method::PUT => {
             let new = new_user(head, body)?;
-            Ok(json_response(
-                StatusCode::OK,
-                to_json(&store.replace(id, new).await?.ok_or_else(missing)?)?,
-            ))
+            Ok(json_response(StatusCode::OK, to_json(&store.replace(id, new).await?.ok_or_else(missing)?)?))
         }
         Method::DELETE if store.delete(id).await? => {
             let mut response = Response::new(Bytes::new());
@@ -118,15 +112,7 @@ async fn list(store: &Store, head: &Parts) -> Result<Response<Bytes>, Error> {
     let limit = parameter(query, "limit", DEFAULT_LIMIT, MAX_LIMIT)?;
     let found = store.list((page - 1) * limit, limit).await?;
     let total = found.total;
-    readable(
-        head,
-        &List {
-            page,
-            limit,
-            total,
-            users: found.users,
-        },
-    )
+    readable(head, &List { page, limit, total, users: found.users })
 }
 
 async fn create(store: &Store, head: &Parts, body: &[u8]) -> Result<Response<Bytes>, Error> {
@@ -139,11 +125,7 @@ async fn create(store: &Store, head: &Parts, body: &[u8]) -> Result<Response<Byt
 }
 
 fn new_user(head: &Parts, body: &[u8]) -> Result<NewUser, Problem> {
-    let kind = head
-        .headers
-        .get(CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok())
-        .unwrap_or_default();
+    let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         return Err(Problem::media_type());
@@ -153,10 +135,7 @@ fn new_user(head: &Parts, body: &[u8]) -> Result<NewUser, Problem> {
 
 /// A number of the query, from 1 to `max`.
 fn parameter(query: &str, name: &'static str, default: i64, max: i64) -> Result<i64, Problem> {
-    let given = query
-        .split('&')
-        .filter_map(|pair| pair.split_once('='))
-        .find(|(key, _)| *key == name);
+    let given = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name);
     let Some((_, text)) = given else { return Ok(default) };
     let value = text.parse().ok().filter(|value| (1..=max).contains(value));
     value.ok_or_else(|| Problem::bad_request(Some(name), format!("{text:?} is not a number from 1 to {max}")))
@@ -168,11 +147,7 @@ fn readable(head: &Parts, value: &impl Serialize) -> Result<Response<Bytes>, Err
     let mut hash = DefaultHasher::new();
     body.hash(&mut hash);
     let tag = format!("\"{:016x}\"", hash.finish());
-    let known = |value: &HeaderValue| {
-        value
-            .to_str()
-            .is_ok_and(|tags| tags.trim() == "*" || tags.contains(&tag))
-    };
+    let known = |value: &HeaderValue| value.to_str().is_ok_and(|tags| tags.trim() == "*" || tags.contains(&tag));
     let not_modified = head.headers.get_all(IF_NONE_MATCH).iter().any(known);
     let length = body.len();
     let mut response = json_response(StatusCode::OK, body);
@@ -198,9 +173,7 @@ fn to_json(value: &impl Serialize) -> Result<Bytes, Error> {
 fn json_response(status: StatusCode, body: Bytes) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -226,11 +199,7 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let response = runtime.block_on(answer(&self.store, &head, body.as_bytes())).unwrap();
             let (head, body) = response.into_parts();
-            (
-                head.status,
-                head.headers,
-                serde_json::from_slice(&body).unwrap_or_default(),
-            )
+            (head.status, head.headers, serde_json::from_slice(&body).unwrap_or_default())
         }
 
         fn get(&self, target: &str) -> (StatusCode, http::HeaderMap, Value) {
@@ -239,10 +208,7 @@ mod tests {
 
         #[track_caller]
         fn check(&self, method: &str, target: &str, body: &str, status: u16, field: Option<&str>) {
-            let request = Request::builder()
-                .method(method)
-                .uri(target)
-                .header(CONTENT_TYPE, "application/json");
+            let request = Request::builder().method(method).uri(target).header(CONTENT_TYPE, "application/json");
             let (seen, headers, problem) = self.send(request.body(body).unwrap());
             assert_eq!((seen.as_u16(), problem["field"].as_str()), (status, field), "{problem}");
             assert_eq!(headers[CONTENT_TYPE], "application/problem+json");
@@ -254,25 +220,16 @@ mod tests {
     fn reads() {
         let users = Fixture::new();
         let (status, headers, user) = users.get("/users/2");
-        assert_eq!(
-            (status, headers[CONTENT_TYPE].as_bytes()),
-            (StatusCode::OK, &b"application/json"[..])
-        );
+        assert_eq!((status, headers[CONTENT_TYPE].as_bytes()), (StatusCode::OK, &b"application/json"[..]));
         let expected = json!({
             "id": 2, "name": "Alan Allen", "email": "alan.allen.2@example.org",
             "bio": "Alan is number 2 and likes small, fast services.", "createdAt": "2024-01-01T00:00:00Z",
         });
         assert_eq!(user, expected);
-        let again = Request::get("/users/2")
-            .header(IF_NONE_MATCH, &headers[ETAG])
-            .body("")
-            .unwrap();
+        let again = Request::get("/users/2").header(IF_NONE_MATCH, &headers[ETAG]).body("").unwrap();
         assert_eq!(users.send(again).0, StatusCode::NOT_MODIFIED);
         let (_, _, page) = users.get("/users?page=500&limit=20");
-        assert_eq!(
-            (&page["total"], page["users"].as_array().map(Vec::len)),
-            (&json!(10_000), Some(20))
-        );
+        assert_eq!((&page["total"], page["users"].as_array().map(Vec::len)), (&json!(10_000), Some(20)));
         assert_eq!(page["users"][19]["id"], 10_000);
         assert_eq!(users.get("/users").2["users"][0]["id"], 1);
         let (status, headers, body) = users.send(Request::head("/users/2").body("").unwrap());
@@ -285,30 +242,13 @@ mod tests {
         let users = Fixture::new();
         let json = |method: &str, target: &str, body: &'static str| {
             let kind = "Application/JSON; charset=utf-8";
-            users.send(
-                Request::builder()
-                    .method(method)
-                    .uri(target)
-                    .header(CONTENT_TYPE, kind)
-                    .body(body)
-                    .unwrap(),
-            )
+            users.send(Request::builder().method(method).uri(target).header(CONTENT_TYPE, kind).body(body).unwrap())
         };
         let (status, headers, user) = json("POST", "/users", r#"{"name":"N","email":"n@example.org"}"#);
-        assert_eq!(
-            (status, headers[LOCATION].as_bytes()),
-            (StatusCode::CREATED, &b"/users/10001"[..])
-        );
+        assert_eq!((status, headers[LOCATION].as_bytes()), (StatusCode::CREATED, &b"/users/10001"[..]));
         assert_eq!((&user["id"], &user["bio"]), (&json!(10_001), &Value::Null));
-        let (status, _, user) = json(
-            "PUT",
-            "/users/10001",
-            r#"{"name":"M","email":"n@example.org","bio":"b"}"#,
-        );
-        assert_eq!(
-            (status, &user["name"], &user["bio"]),
-            (StatusCode::OK, &json!("M"), &json!("b"))
-        );
+        let (status, _, user) = json("PUT", "/users/10001", r#"{"name":"M","email":"n@example.org","bio":"b"}"#);
+        assert_eq!((status, &user["name"], &user["bio"]), (StatusCode::OK, &json!("M"), &json!("b")));
         assert_eq!(users.get("/users/10001").2, user);
         assert_eq!(json("DELETE", "/users/10001", "").0, StatusCode::NO_CONTENT);
         assert_eq!(users.get("/users/10001").0, StatusCode::NOT_FOUND);
@@ -327,20 +267,8 @@ mod tests {
         users.check("PATCH", "/users/1", "", 405, None);
         users.check("DELETE", "/users", "", 405, None);
         users.check("POST", "/users", "{", 400, None);
-        users.check(
-            "POST",
-            "/users",
-            r#"{"name":"A","email":"ada.allen.1@example.org"}"#,
-            409,
-            Some("email"),
-        );
-        users.check(
-            "PUT",
-            "/users/2",
-            r#"{"name":"A","email":"ada.allen.1@example.org"}"#,
-            409,
-            Some("email"),
-        );
+        users.check("POST", "/users", r#"{"name":"A","email":"ada.allen.1@example.org"}"#, 409, Some("email"));
+        users.check("PUT", "/users/2", r#"{"name":"A","email":"ada.allen.1@example.org"}"#, 409, Some("email"));
         users.check("PUT", "/users/99999", r#"{"name":"A","email":"a@b"}"#, 404, None);
         users.check("POST", "/users", r#"{"name":"","email":"a@b"}"#, 422, Some("name"));
         let (status, _, problem) = users.send(Request::post("/users").body("{}").unwrap());

@@ -29,8 +29,6 @@ fn main() -> anyhow::Result<()> {
     let store = store::Store::open(&path).with_context(|| format!("cannot open the database {}", path.display()))?;
     let store = Rc::new(store);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(pilotlight_pipe::serve(move |request| {
-        api::handle(Rc::clone(&store), request)
-    }))?;
+    runtime.block_on(pilotlight_pipe::serve(move |request| api::handle(Rc::clone(&store), request)))?;
     Ok(())
 }

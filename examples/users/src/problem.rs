@@ -18,79 +18,39 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn bad_request(field: Option<&'static str>, detail: String) -> Self {
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            field,
-            detail,
-            allow: None,
-        }
+        Self { status: StatusCode::BAD_REQUEST, field, detail, allow: None }
     }
 
     pub(crate) fn not_found(detail: String) -> Self {
-        Self {
-            status: StatusCode::NOT_FOUND,
-            field: None,
-            detail,
-            allow: None,
-        }
+        Self { status: StatusCode::NOT_FOUND, field: None, detail, allow: None }
     }
 
     pub(crate) fn method(allow: &'static str) -> Self {
         let detail = format!("this resource takes {allow}");
-        Self {
-            status: StatusCode::METHOD_NOT_ALLOWED,
-            field: None,
-            detail,
-            allow: Some(allow),
-        }
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, field: None, detail, allow: Some(allow) }
     }
 
     pub(crate) fn email_taken() -> Self {
         let detail = "another user has this email".into();
-        Self {
-            status: StatusCode::CONFLICT,
-            field: Some("email"),
-            detail,
-            allow: None,
-        }
+        Self { status: StatusCode::CONFLICT, field: Some("email"), detail, allow: None }
     }
 
     pub(crate) fn too_large(limit: usize) -> Self {
         let detail = format!("the body may have at most {limit} bytes");
-        Self {
-            status: StatusCode::PAYLOAD_TOO_LARGE,
-            field: None,
-            detail,
-            allow: None,
-        }
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, field: None, detail, allow: None }
     }
 
     pub(crate) fn media_type() -> Self {
         let detail = "the body must be application/json".into();
-        Self {
-            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            field: Some("content-type"),
-            detail,
-            allow: None,
-        }
+        Self { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, field: Some("content-type"), detail, allow: None }
     }
 
     pub(crate) fn unprocessable(field: Option<&'static str>, detail: String) -> Self {
-        Self {
-            status: StatusCode::UNPROCESSABLE_ENTITY,
-            field,
-            detail,
-            allow: None,
-        }
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, field, detail, allow: None }
     }
 
     pub(crate) fn internal(detail: String) -> Self {
-        Self {
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            field: None,
-            detail,
-            allow: None,
-        }
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, field: None, detail, allow: None }
     }
 
     pub(crate) fn into_response(self) -> Response<Bytes> {

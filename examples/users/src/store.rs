@@ -81,9 +81,7 @@ impl Store {
     pub(crate) async fn list(&self, offset: i64, limit: i64) -> Result<Page, StoreError> {
         run(&self.readers, move |db| {
             // One statement after the other may see different states; a page is a glimpse anyhow.
-            let total = db
-                .prepare_cached("SELECT count(*) FROM users")?
-                .query_row([], |row| row.get(0))?;
+            let total = db.prepare_cached("SELECT count(*) FROM users")?.query_row([], |row| row.get(0))?;
             let mut select =
                 db.prepare_cached(&format!("SELECT {COLUMNS} FROM users ORDER BY id LIMIT ?1 OFFSET ?2"))?;
             let users = select.query_map([limit, offset], user)?.collect::<Result<_, _>>()?;
@@ -95,9 +93,7 @@ impl Store {
     pub(crate) async fn create(&self, new: NewUser) -> Result<User, StoreError> {
         run(&self.writer, move |db| {
             let sql = format!("INSERT INTO users (name, email, bio) VALUES (?1, ?2, ?3) RETURNING {COLUMNS}");
-            db.prepare_cached(&sql)?
-                .query_row(params![new.name, new.email, new.bio], user)
-                .map_err(taken)
+            db.prepare_cached(&sql)?.query_row(params![new.name, new.email, new.bio], user).map_err(taken)
         })
         .await
     }
@@ -107,20 +103,14 @@ impl Store {
         run(&self.writer, move |db| {
             let sql = format!("UPDATE users SET name = ?2, email = ?3, bio = ?4 WHERE id = ?1 RETURNING {COLUMNS}");
             let mut update = db.prepare_cached(&sql)?;
-            update
-                .query_row(params![id, new.name, new.email, new.bio], user)
-                .optional()
-                .map_err(taken)
+            update.query_row(params![id, new.name, new.email, new.bio], user).optional().map_err(taken)
         })
         .await
     }
 
     /// Whether there was such a user.
     pub(crate) async fn delete(&self, id: i64) -> Result<bool, StoreError> {
-        run(&self.writer, move |db| {
-            Ok(db.prepare_cached("DELETE FROM users WHERE id = ?1")?.execute([id])? > 0)
-        })
-        .await
+        run(&self.writer, move |db| Ok(db.prepare_cached("DELETE FROM users WHERE id = ?1")?.execute([id])? > 0)).await
     }
 }
 
@@ -130,13 +120,7 @@ fn find(db: &Connection, id: i64) -> Result<Option<User>, StoreError> {
 }
 
 fn user(row: &Row<'_>) -> rusqlite::Result<User> {
-    Ok(User {
-        id: row.get(0)?,
-        name: row.get(1)?,
-        email: row.get(2)?,
-        bio: row.get(3)?,
-        created_at: row.get(4)?,
-    })
+    Ok(User { id: row.get(0)?, name: row.get(1)?, email: row.get(2)?, bio: row.get(3)?, created_at: row.get(4)? })
 }
 
 /// The only constraint that a checked user can break is the unique email.
@@ -190,18 +174,11 @@ mod tests {
     use crate::seed::ROWS;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
-            .block_on(future)
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
 
     fn new(email: &str) -> NewUser {
-        NewUser {
-            name: "New".into(),
-            email: email.into(),
-            bio: None,
-        }
+        NewUser { name: "New".into(), email: email.into(), bio: None }
     }
 
     #[test]
@@ -210,10 +187,7 @@ mod tests {
         let path = folder.path().join("deep/down/users.db");
         let store = Store::open(&path).unwrap();
         let ada = block_on(store.find(1)).unwrap().unwrap();
-        assert_eq!(
-            (ada.name.as_str(), ada.email.as_str()),
-            ("Ada Allen", "ada.allen.1@example.org")
-        );
+        assert_eq!((ada.name.as_str(), ada.email.as_str()), ("Ada Allen", "ada.allen.1@example.org"));
         assert_eq!(ada.created_at, "2024-01-01T00:00:00Z");
         assert!(block_on(store.delete(1)).unwrap() && !block_on(store.delete(1)).unwrap());
         drop(store);
@@ -251,21 +225,10 @@ mod tests {
         let store = Store::open(&folder.path().join("users.db")).unwrap();
         let created = block_on(store.create(new("new@example.org"))).unwrap();
         assert_eq!((created.id, created.name.as_str()), (ROWS + 1, "New"));
-        assert!(matches!(
-            block_on(store.create(new("new@example.org"))),
-            Err(StoreError::EmailTaken)
-        ));
-        assert!(matches!(
-            block_on(store.replace(7, new("new@example.org"))),
-            Err(StoreError::EmailTaken)
-        ));
-        let replaced = block_on(store.replace(created.id, new("other@example.org")))
-            .unwrap()
-            .unwrap();
-        assert_eq!(
-            (replaced.email.as_str(), &replaced.created_at),
-            ("other@example.org", &created.created_at)
-        );
+        assert!(matches!(block_on(store.create(new("new@example.org"))), Err(StoreError::EmailTaken)));
+        assert!(matches!(block_on(store.replace(7, new("new@example.org"))), Err(StoreError::EmailTaken)));
+        let replaced = block_on(store.replace(created.id, new("other@example.org"))).unwrap().unwrap();
+        assert_eq!((replaced.email.as_str(), &replaced.created_at), ("other@example.org", &created.created_at));
         assert_eq!(block_on(store.find(created.id)).unwrap(), Some(replaced));
         assert_eq!(block_on(store.replace(99_999, new("x@example.org"))).unwrap(), None);
     }

@@ -63,16 +63,13 @@ impl NewUser {
 /// Whether it could be an address; only a letter to it can tell more.
 fn is_email(text: &str) -> bool {
     let fair = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c.is_control());
-    text.rsplit_once('@')
-        .is_some_and(|(name, host)| fair(name) && fair(host) && !name.contains('@'))
+    text.rsplit_once('@').is_some_and(|(name, host)| fair(name) && fair(host) && !name.contains('@'))
 }
 
 /// The field that serde's message names.
 fn field_of(error: &serde_json::Error) -> Option<&'static str> {
     let text = error.to_string();
-    ["name", "email", "bio"]
-        .into_iter()
-        .find(|field| text.contains(&format!("`{field}`")))
+    ["name", "email", "bio"].into_iter().find(|field| text.contains(&format!("`{field}`")))
 }
 
 #[cfg(test)]
@@ -93,32 +90,17 @@ mod tests {
         check("[]", wrong, None);
         check(r#"{"name":"a"}"#, wrong, Some("email"));
         check(r#"{"name":" ","email":"a@b"}"#, wrong, Some("name"));
-        check(
-            &format!(r#"{{"name":"{}","email":"a@b"}}"#, "é".repeat(101)),
-            wrong,
-            Some("name"),
-        );
+        check(&format!(r#"{{"name":"{}","email":"a@b"}}"#, "é".repeat(101)), wrong, Some("name"));
         for email in ["", "a", "@b", "a@", "a@b@c", "a b@c", "a@b\\n"] {
             check(&format!(r#"{{"name":"a","email":"{email}"}}"#), wrong, Some("email"));
         }
-        check(
-            &format!(r#"{{"name":"a","email":"a@b","bio":"{}"}}"#, "x".repeat(2001)),
-            wrong,
-            Some("bio"),
-        );
+        check(&format!(r#"{{"name":"a","email":"a@b","bio":"{}"}}"#, "x".repeat(2001)), wrong, Some("bio"));
     }
 
     #[test]
     fn the_bio_may_be_missing_or_null() {
-        let expected = NewUser {
-            name: "a".into(),
-            email: "a@b".into(),
-            bio: None,
-        };
+        let expected = NewUser { name: "a".into(), email: "a@b".into(), bio: None };
         assert_eq!(NewUser::parse(br#"{"name":"a","email":"a@b"}"#), Ok(expected.clone()));
-        assert_eq!(
-            NewUser::parse(br#"{"name":"a","email":"a@b","bio":null,"more":1}"#),
-            Ok(expected)
-        );
+        assert_eq!(NewUser::parse(br#"{"name":"a","email":"a@b","bio":null,"more":1}"#), Ok(expected));
     }
 }

@@ -111,11 +111,7 @@ impl fmt::Display for ResponseDirectives {
             (self.public, "public"),
             (self.must_understand, "must-understand"),
         ];
-        let mut members: Vec<String> = flags
-            .iter()
-            .filter(|(set, _)| *set)
-            .map(|(_, name)| (*name).into())
-            .collect();
+        let mut members: Vec<String> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| (*name).into()).collect();
         self.max_age.write("max-age", &mut members);
         self.s_maxage.write("s-maxage", &mut members);
         f.write_str(&members.join(", "))
@@ -246,10 +242,7 @@ fn known(name: &[u8]) -> Name {
         (b"min-fresh", Name::MinFresh),
         (b"max-stale", Name::MaxStale),
     ];
-    NAMES
-        .iter()
-        .find(|(text, _)| text.eq_ignore_ascii_case(name))
-        .map_or(Name::Unknown, |(_, name)| *name)
+    NAMES.iter().find(|(text, _)| text.eq_ignore_ascii_case(name)).map_or(Name::Unknown, |(_, name)| *name)
 }
 
 /// RFC 9111 §1.2.2: `delta-seconds = 1*DIGIT`.
@@ -258,8 +251,7 @@ fn delta_seconds(value: &[u8]) -> Option<u64> {
         return None;
     }
     value.iter().try_fold(0u64, |sum, byte| {
-        byte.is_ascii_digit()
-            .then(|| (sum * 10 + u64::from(byte - b'0')).min(MAX_DELTA_SECONDS))
+        byte.is_ascii_digit().then(|| (sum * 10 + u64::from(byte - b'0')).min(MAX_DELTA_SECONDS))
     })
 }
 
@@ -277,10 +269,7 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn new(line: &'a HeaderValue) -> Self {
-        Self {
-            rest: line.as_bytes(),
-            malformed: false,
-        }
+        Self { rest: line.as_bytes(), malformed: false }
     }
 
     /// Reads what follows `=`, up to the comma or the end.

@@ -16,21 +16,11 @@ impl<'a> Excluded<'a> {
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
         // RFC 9111 §3.1: "Connection" and the fields it names. Members are compared one by one; the header size limit
         // of the gateway bounds their number.
-        Self {
-            named: members(headers, &CONNECTION).collect(),
-        }
+        Self { named: members(headers, &CONNECTION).collect() }
     }
 
     pub(crate) fn contains(&self, name: &HeaderName) -> bool {
-        let standard = [
-            &CONNECTION,
-            &TE,
-            &TRAILER,
-            &TRANSFER_ENCODING,
-            &UPGRADE,
-            &AGE,
-            &SET_COOKIE,
-        ];
+        let standard = [&CONNECTION, &TE, &TRAILER, &TRANSFER_ENCODING, &UPGRADE, &AGE, &SET_COOKIE];
         // RFC 9110 §7.6.1 and RFC 9111 §3.1. `age` is calculated anew (§5.1); `set-cookie` belongs to one user (ours);
         // trailers are not stored, so neither is their announcement.
         let others = [
@@ -42,10 +32,7 @@ impl<'a> Excluded<'a> {
         ];
         standard.contains(&name)
             || others.contains(&name.as_str())
-            || self
-                .named
-                .iter()
-                .any(|named| named.eq_ignore_ascii_case(name.as_str().as_bytes()))
+            || self.named.iter().any(|named| named.eq_ignore_ascii_case(name.as_str().as_bytes()))
     }
 }
 
@@ -75,9 +62,7 @@ pub(crate) fn updated(stored: &HeaderMap, fresh: &HeaderMap) -> HeaderMap {
     // Content-Length, and those the stored bytes depend upon (their coding and range).
     let keep = [&CONTENT_LENGTH, &CONTENT_ENCODING, &CONTENT_RANGE];
     let replaces = |name: &HeaderName| !keep.contains(&name) && !excluded.contains(name);
-    let old = stored
-        .iter()
-        .filter(|(name, _)| !(replaces(name) && fresh.contains_key(*name)));
+    let old = stored.iter().filter(|(name, _)| !(replaces(name) && fresh.contains_key(*name)));
     let new = fresh.iter().filter(|(name, _)| replaces(name));
     compact(old.chain(new))
 }
@@ -85,9 +70,7 @@ pub(crate) fn updated(stored: &HeaderMap, fresh: &HeaderMap) -> HeaderMap {
 fn compact<'a>(fields: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) -> HeaderMap {
     let fields: Vec<_> = fields.collect();
     let mut buffer = BytesMut::with_capacity(fields.iter().map(|(_, value)| value.len()).sum());
-    fields
-        .iter()
-        .for_each(|(_, value)| buffer.extend_from_slice(value.as_bytes()));
+    fields.iter().for_each(|(_, value)| buffer.extend_from_slice(value.as_bytes()));
     let mut rest: Bytes = buffer.freeze();
     let mut map = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {
@@ -122,11 +105,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Length {
             _ => return Length::Invalid,
         };
     }
-    if found == Length::Unknown && headers.contains_key(CONTENT_LENGTH) {
-        Length::Invalid
-    } else {
-        found
-    }
+    if found == Length::Unknown && headers.contains_key(CONTENT_LENGTH) { Length::Invalid } else { found }
 }
 
 #[cfg(test)]
@@ -134,10 +113,7 @@ mod tests {
     use super::*;
 
     fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        fields
-            .iter()
-            .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v)))
-            .collect()
+        fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
     }
 
     fn list(map: &HeaderMap) -> Vec<(&str, &str)> {
@@ -164,10 +140,7 @@ mod tests {
             ("link", "</a>"),
             ("link", "</b>"),
         ]);
-        assert_eq!(
-            list(&to_store(&headers)),
-            [("content-type", "text/plain"), ("link", "</a>"), ("link", "</b>")]
-        );
+        assert_eq!(list(&to_store(&headers)), [("content-type", "text/plain"), ("link", "</a>"), ("link", "</b>")]);
     }
 
     #[test]
@@ -194,13 +167,7 @@ mod tests {
         found.sort_unstable();
         assert_eq!(
             found,
-            [
-                ("content-encoding", "gzip"),
-                ("content-length", "3"),
-                ("link", "</c>"),
-                ("x-new", "2"),
-                ("x-old", "1")
-            ]
+            [("content-encoding", "gzip"), ("content-length", "3"), ("link", "</c>"), ("x-new", "2"), ("x-old", "1")]
         );
     }
 
@@ -212,10 +179,7 @@ mod tests {
         }
         check(&[], Length::Unknown);
         check(&[("content-length", "12")], Length::Known(12));
-        check(
-            &[("content-length", "12, 12"), ("content-length", "12")],
-            Length::Known(12),
-        );
+        check(&[("content-length", "12, 12"), ("content-length", "12")], Length::Known(12));
         for invalid in ["", "-1", "+1", "1x", "12, 13", "99999999999999999999999"] {
             check(&[("content-length", invalid)], Length::Invalid);
         }

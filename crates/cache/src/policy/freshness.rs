@@ -118,10 +118,7 @@ fn explicit_lifetime_ms(headers: &HeaderMap, directives: &ResponseDirectives, da
 /// `date_value`. RFC 9110 §6.6.1: a recipient with a clock replaces a missing or invalid one by the time of receipt.
 fn date(headers: &HeaderMap, received: Timestamp) -> Timestamp {
     let received_second = Timestamp(received.seconds() * 1000);
-    headers
-        .get(DATE)
-        .and_then(Timestamp::from_http_date)
-        .unwrap_or(received_second)
+    headers.get(DATE).and_then(Timestamp::from_http_date).unwrap_or(received_second)
 }
 
 /// RFC 9111 §4.2.3, `corrected_initial_age`.
@@ -142,9 +139,7 @@ fn age_value_s(headers: &HeaderMap) -> u64 {
     if !first.iter().all(u8::is_ascii_digit) {
         return 0;
     }
-    first
-        .iter()
-        .fold(0, |sum: u64, byte| (sum * 10 + u64::from(byte - b'0')).min(MAX))
+    first.iter().fold(0, |sum: u64, byte| (sum * 10 + u64::from(byte - b'0')).min(MAX))
 }
 
 #[cfg(test)]
@@ -160,24 +155,13 @@ mod tests {
     const T_MINUS_10: &str = "Sun, 06 Nov 1994 08:49:27 GMT";
 
     fn freshness(fields: &[(&'static str, &'static str)], timing: Timing, default_s: Option<u64>) -> Option<Freshness> {
-        let headers = fields
-            .iter()
-            .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v)))
-            .collect();
-        Freshness::of(
-            &headers,
-            &ResponseDirectives::parse(&headers),
-            timing,
-            default_s.map(Duration::from_secs),
-        )
+        let headers = fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect();
+        Freshness::of(&headers, &ResponseDirectives::parse(&headers), timing, default_s.map(Duration::from_secs))
     }
 
     #[track_caller]
     fn check_lifetime(fields: &[(&'static str, &'static str)], default_s: Option<u64>, expected_s: Option<u64>) {
-        let timing = Timing {
-            sent: Timestamp(T),
-            received: Timestamp(T),
-        };
+        let timing = Timing { sent: Timestamp(T), received: Timestamp(T) };
         let found = freshness(fields, timing, default_s).map(|freshness| freshness.lifetime_ms() / 1000);
         assert_eq!(found, expected_s, "{fields:?}");
     }
@@ -188,15 +172,7 @@ mod tests {
         check_lifetime(&[], Some(5), Some(5));
         check_lifetime(&[("cache-control", "max-age=60")], Some(5), Some(60));
         check_lifetime(&[("cache-control", "max-age=60, s-maxage=7")], None, Some(7));
-        check_lifetime(
-            &[
-                ("cache-control", "max-age=60"),
-                ("expires", T_PLUS_10),
-                ("date", DATE_T),
-            ],
-            None,
-            Some(60),
-        );
+        check_lifetime(&[("cache-control", "max-age=60"), ("expires", T_PLUS_10), ("date", DATE_T)], None, Some(60));
         check_lifetime(&[("expires", T_PLUS_10), ("date", DATE_T)], Some(5), Some(10));
         check_lifetime(&[("expires", T_PLUS_10)], None, Some(10));
         check_lifetime(&[("expires", T_PLUS_10), ("date", "nonsense")], None, Some(10));
@@ -211,23 +187,14 @@ mod tests {
         check_lifetime(&[("cache-control", "max-age=60, s-maxage=x")], Some(5), Some(0));
         check_lifetime(&[("cache-control", "max-age=60, max-age=61")], Some(5), Some(0));
         check_lifetime(&[("expires", "0")], Some(5), Some(0));
-        check_lifetime(
-            &[("expires", T_PLUS_10), ("expires", DATE_T), ("date", DATE_T)],
-            Some(5),
-            Some(0),
-        );
+        check_lifetime(&[("expires", T_PLUS_10), ("expires", DATE_T), ("date", DATE_T)], Some(5), Some(0));
         check_lifetime(&[("expires", T_MINUS_10), ("date", DATE_T)], Some(5), Some(0));
     }
 
     #[track_caller]
     fn check_age(fields: &[(&'static str, &'static str)], delay_ms: u64, after_ms: u64, expected_ms: u64) {
-        let timing = Timing {
-            sent: Timestamp(T + 300 - delay_ms),
-            received: Timestamp(T + 300),
-        };
-        let found = freshness(fields, timing, Some(60))
-            .unwrap()
-            .age_ms(Timestamp(T + 300 + after_ms));
+        let timing = Timing { sent: Timestamp(T + 300 - delay_ms), received: Timestamp(T + 300) };
+        let found = freshness(fields, timing, Some(60)).unwrap().age_ms(Timestamp(T + 300 + after_ms));
         assert_eq!(found, expected_ms, "{fields:?}");
     }
 
@@ -248,35 +215,23 @@ mod tests {
 
     #[test]
     fn fresh_until_its_age_reaches_its_lifetime() {
-        let timing = Timing {
-            sent: Timestamp(T),
-            received: Timestamp(T),
-        };
+        let timing = Timing { sent: Timestamp(T), received: Timestamp(T) };
         let freshness = freshness(&[("cache-control", "max-age=2")], timing, None).unwrap();
         assert!(freshness.is_fresh(Timestamp(T + 1999)));
         assert!(!freshness.is_fresh(Timestamp(T + 2000)));
         assert_eq!(freshness.ttl_s(freshness.age_s(Timestamp(T + 1999))), 1);
         assert_eq!(freshness.ttl_s(freshness.age_s(Timestamp(T + 5000))), -3);
-        assert!(
-            freshness.is_fresh(Timestamp(T - 60_000)),
-            "a clock set back makes it younger, not older"
-        );
+        assert!(freshness.is_fresh(Timestamp(T - 60_000)), "a clock set back makes it younger, not older");
     }
 
     #[test]
     fn who_must_revalidate() {
-        let timing = Timing {
-            sent: Timestamp(T),
-            received: Timestamp(T),
-        };
+        let timing = Timing { sent: Timestamp(T), received: Timestamp(T) };
         let of = |value| freshness(&[("cache-control", value)], timing, None).unwrap();
         assert!(!of("max-age=1").must_revalidate);
-        for value in [
-            "max-age=1, must-revalidate",
-            "max-age=1, proxy-revalidate",
-            "s-maxage=1",
-            "max-age=1, s-maxage=x",
-        ] {
+        for value in
+            ["max-age=1, must-revalidate", "max-age=1, proxy-revalidate", "s-maxage=1", "max-age=1, s-maxage=x"]
+        {
             assert!(of(value).must_revalidate, "{value}");
         }
         assert!(of("max-age=1, no-cache").no_cache);

@@ -31,22 +31,14 @@ pub(crate) fn resolve_same_origin(base: &Key<'_>, reference: &[u8]) -> Option<St
 fn scheme_and_rest(reference: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = reference.split_once(':')?;
     let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
     valid.then_some((scheme, rest))
 }
 
 fn same_authority(scheme: &str, a: &str, b: &str) -> bool {
     let default_port = if scheme == "https" { ":443" } else { ":80" };
-    let bare = |authority: &'_ str| {
-        authority.len()
-            - if authority.ends_with(default_port) {
-                default_port.len()
-            } else {
-                0
-            }
-    };
+    let bare =
+        |authority: &'_ str| authority.len() - if authority.ends_with(default_port) { default_port.len() } else { 0 };
     let (a, b) = (a.get(..bare(a)).unwrap_or(a), b.get(..bare(b)).unwrap_or(b));
     a.eq_ignore_ascii_case(b)
 }
@@ -56,20 +48,13 @@ fn target(base: &str, reference: &str) -> String {
     let (base_path, _) = split_query(base);
     let (path, query) = split_query(reference);
     if path.is_empty() {
-        return if query.is_empty() {
-            base.to_owned()
-        } else {
-            format!("{base_path}{query}")
-        };
+        return if query.is_empty() { base.to_owned() } else { format!("{base_path}{query}") };
     }
     let merged = if path.starts_with('/') {
         path.to_owned()
     } else {
         // RFC 3986 §5.2.3: all but the last segment of the base.
-        let folder = base_path
-            .rfind('/')
-            .and_then(|slash| base_path.get(..=slash))
-            .unwrap_or("/");
+        let folder = base_path.rfind('/').and_then(|slash| base_path.get(..=slash)).unwrap_or("/");
         format!("{folder}{path}")
     };
     format!("{}{query}", without_dot_segments(&merged))
@@ -107,16 +92,8 @@ mod tests {
 
     #[track_caller]
     fn check(reference: &str, expected: Option<&str>) {
-        let base = Key {
-            scheme: "http",
-            authority: "example.org",
-            target: "/a/b?c=1",
-        };
-        assert_eq!(
-            resolve_same_origin(&base, reference.as_bytes()).as_deref(),
-            expected,
-            "{reference}"
-        );
+        let base = Key { scheme: "http", authority: "example.org", target: "/a/b?c=1" };
+        assert_eq!(resolve_same_origin(&base, reference.as_bytes()).as_deref(), expected, "{reference}");
     }
 
     #[test]
@@ -150,11 +127,7 @@ mod tests {
         check("//evil@example.org/x", None);
         check("http:x", None);
         check(&"/x".repeat(MAX_REFERENCE_BYTES), None);
-        let base = Key {
-            scheme: "http",
-            authority: "example.org",
-            target: "*",
-        };
+        let base = Key { scheme: "http", authority: "example.org", target: "*" };
         assert_eq!(resolve_same_origin(&base, b"x").as_deref(), Some("/x"));
         assert_eq!(resolve_same_origin(&base, b"\xff"), None);
     }

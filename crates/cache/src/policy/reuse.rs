@@ -65,17 +65,11 @@ pub(crate) fn refusal(freshness: &Freshness, request: &RequestDirectives, now: T
     }
     let (age_ms, lifetime_ms) = (freshness.age_ms(now), freshness.lifetime_ms());
     // RFC 9111 §5.2.1.1: not older than max-age.
-    if request
-        .max_age
-        .is_some_and(|max_age| age_ms > max_age.saturating_mul(1000))
-    {
+    if request.max_age.is_some_and(|max_age| age_ms > max_age.saturating_mul(1000)) {
         return Some(Forward::Request);
     }
     // RFC 9111 §5.2.1.3: fresh for at least min-fresh more.
-    if request
-        .min_fresh
-        .is_some_and(|min_fresh| lifetime_ms < age_ms.saturating_add(min_fresh.saturating_mul(1000)))
-    {
+    if request.min_fresh.is_some_and(|min_fresh| lifetime_ms < age_ms.saturating_add(min_fresh.saturating_mul(1000))) {
         return Some(Forward::Request);
     }
     if freshness.is_fresh(now) {
@@ -113,10 +107,7 @@ mod tests {
     fn check(response: &'static str, request: &'static str, age_s: u64, expected: Option<Forward>) {
         let arrival = Timestamp(1_000_000);
         let map = headers(response);
-        let timing = Timing {
-            sent: arrival,
-            received: arrival,
-        };
+        let timing = Timing { sent: arrival, received: arrival };
         let freshness = Freshness::of(&map, &ResponseDirectives::parse(&map), timing, None).unwrap();
         let directives = RequestDirectives::parse(&headers(request));
         let found = refusal(&freshness, &directives, Timestamp(arrival.0 + age_s * 1000));

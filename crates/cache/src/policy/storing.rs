@@ -132,11 +132,7 @@ impl Candidate<'_> {
             Length::Invalid => return Err(Unstored::Malformed),
         };
         let freshness = self.freshness(&directives)?;
-        Ok(Plan {
-            freshness,
-            vary,
-            length,
-        })
+        Ok(Plan { freshness, vary, length })
     }
 
     fn request_allows(&self) -> Result<(), Unstored> {
@@ -213,9 +209,7 @@ pub(crate) fn has_credentials(request: &HeaderMap) -> bool {
 /// The request has content (RFC 9110 §6.4, RFC 9112 §6.3).
 pub(crate) fn has_body(request: &HeaderMap) -> bool {
     request.contains_key(TRANSFER_ENCODING)
-        || request
-            .get(http::header::CONTENT_LENGTH)
-            .is_some_and(|length| length.as_bytes() != b"0")
+        || request.get(http::header::CONTENT_LENGTH).is_some_and(|length| length.as_bytes() != b"0")
 }
 
 /// Statuses whose caching this crate conforms to (RFC 9111 §5.2.2.3): those of RFC 9110 §15 that need no more than the

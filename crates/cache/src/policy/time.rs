@@ -72,14 +72,7 @@ mod tests {
         check("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777));
         check("Sunday, 06-Nov-94 08:49:37 GMT", Some(784_111_777));
         check("Sun Nov  6 08:49:37 1994", Some(784_111_777));
-        for garbage in [
-            "0",
-            "-1",
-            "",
-            "tomorrow",
-            "Sun, 06 Nov 1994 08:49:37",
-            "Sun, 06 Nov 1994 25:00:00 GMT",
-        ] {
+        for garbage in ["0", "-1", "", "tomorrow", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 25:00:00 GMT"] {
             check(garbage, None);
         }
     }

@@ -27,11 +27,7 @@ impl Validators {
             Some(value) => Timestamp::from_http_date(value),
             None => stored.get(http::header::DATE).and_then(Timestamp::from_http_date),
         };
-        Self {
-            etag: stored.get(ETAG).cloned(),
-            last_modified: last_modified.cloned(),
-            modified,
-        }
+        Self { etag: stored.get(ETAG).cloned(), last_modified: last_modified.cloned(), modified }
     }
 
     /// RFC 9111 §4.3.1: replaces the client's conditions by the stored validators, so that 304 means the stored response.
@@ -43,10 +39,7 @@ impl Validators {
     /// Whether the client's condition is answered by 304 (RFC 9110 §13.2.2, steps 3 and 4).
     pub(crate) fn not_modified(&self, request: &HeaderMap) -> bool {
         if request.contains_key(IF_NONE_MATCH) {
-            return request
-                .get_all(IF_NONE_MATCH)
-                .iter()
-                .any(|line| self.matches_any(line.as_bytes()));
+            return request.get_all(IF_NONE_MATCH).iter().any(|line| self.matches_any(line.as_bytes()));
         }
         // RFC 9110 §13.1.3: ignored if it is not a valid date, or not a single one.
         let mut lines = request.get_all(IF_MODIFIED_SINCE).iter();
@@ -94,11 +87,7 @@ impl Validators {
             }
             let (tag, after) = split_tag(rest);
             // RFC 9110 §13.1.2: weak comparison.
-            if self
-                .etag
-                .as_ref()
-                .is_some_and(|etag| opaque(etag.as_bytes()) == opaque(tag))
-            {
+            if self.etag.as_ref().is_some_and(|etag| opaque(etag.as_bytes()) == opaque(tag)) {
                 return true;
             }
             rest = after;
@@ -114,10 +103,7 @@ fn replace(request: &mut HeaderMap, name: HeaderName, value: Option<&HeaderValue
 }
 
 fn skip(list: &[u8]) -> &[u8] {
-    let end = list
-        .iter()
-        .position(|byte| !matches!(byte, b' ' | b'\t' | b','))
-        .unwrap_or(list.len());
+    let end = list.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b',')).unwrap_or(list.len());
     list.get(end..).unwrap_or_default()
 }
 
@@ -126,10 +112,7 @@ fn split_tag(list: &[u8]) -> (&[u8], &[u8]) {
     let open = if is_weak(list) { 2 } else { 0 };
     let end = match list.get(open) {
         // RFC 9110 §8.8.3: an opaque tag has no escapes.
-        Some(b'"') => list
-            .get(open + 1..)
-            .and_then(|tag| memchr::memchr(b'"', tag))
-            .map(|at| open + at + 2),
+        Some(b'"') => list.get(open + 1..).and_then(|tag| memchr::memchr(b'"', tag)).map(|at| open + at + 2),
         _ => memchr::memchr(b',', list),
     };
     let (tag, rest) = list.split_at(end.unwrap_or(list.len()));
@@ -154,10 +137,7 @@ mod tests {
     const NEW: &str = "Sun, 06 Nov 1994 08:49:47 GMT";
 
     fn map(fields: Fields<'_>) -> HeaderMap {
-        fields
-            .iter()
-            .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_str(v).unwrap()))
-            .collect()
+        fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_str(v).unwrap())).collect()
     }
 
     #[track_caller]
@@ -169,28 +149,11 @@ mod tests {
     #[test]
     fn if_none_match() {
         let stored: Fields<'_> = &[("etag", "\"a\""), ("last-modified", OLD)];
-        for matching in [
-            "\"a\"",
-            "W/\"a\"",
-            "\"b\", \"a\"",
-            "\"b\",W/\"a\" , \"c\"",
-            "*",
-            ", ,\"a\"",
-            "\"x,y\", \"a\"",
-        ] {
+        for matching in ["\"a\"", "W/\"a\"", "\"b\", \"a\"", "\"b\",W/\"a\" , \"c\"", "*", ", ,\"a\"", "\"x,y\", \"a\""]
+        {
             check(stored, &[("if-none-match", matching)], true);
         }
-        for other in [
-            "\"b\"",
-            "a",
-            "",
-            ",",
-            "\"a",
-            "\"b\" \"",
-            "\"x, \\\"a\\\"\"",
-            "W/",
-            "w/\"a\"",
-        ] {
+        for other in ["\"b\"", "a", "", ",", "\"a", "\"b\" \"", "\"x, \\\"a\\\"\"", "W/", "w/\"a\""] {
             check(stored, &[("if-none-match", other)], false);
         }
         check(&[("etag", "W/\"a\"")], &[("if-none-match", "\"a\"")], true);
@@ -203,11 +166,7 @@ mod tests {
     fn if_none_match_comes_before_if_modified_since() {
         let stored: Fields<'_> = &[("etag", "\"a\""), ("last-modified", OLD)];
         check(stored, &[("if-none-match", "\"b\""), ("if-modified-since", NEW)], false);
-        check(
-            stored,
-            &[("if-none-match", "\"a\""), ("if-modified-since", "nonsense")],
-            true,
-        );
+        check(stored, &[("if-none-match", "\"a\""), ("if-modified-since", "nonsense")], true);
     }
 
     #[test]
@@ -217,27 +176,15 @@ mod tests {
         check(&[("last-modified", NEW)], &[("if-modified-since", OLD)], false);
         check(&[("date", OLD)], &[("if-modified-since", NEW)], true);
         check(&[("date", NEW)], &[("if-modified-since", OLD)], false);
-        check(
-            &[("date", OLD), ("last-modified", "x")],
-            &[("if-modified-since", NEW)],
-            false,
-        );
+        check(&[("date", OLD), ("last-modified", "x")], &[("if-modified-since", NEW)], false);
         check(&[("last-modified", OLD)], &[("if-modified-since", "0")], false);
-        check(
-            &[("last-modified", OLD)],
-            &[("if-modified-since", NEW), ("if-modified-since", NEW)],
-            false,
-        );
+        check(&[("last-modified", OLD)], &[("if-modified-since", NEW), ("if-modified-since", NEW)], false);
         check(&[("last-modified", OLD)], &[], false);
     }
 
     #[test]
     fn conditions_for_the_service_replace_those_of_the_client() {
-        let mut request = map(&[
-            ("if-none-match", "\"client\""),
-            ("if-modified-since", NEW),
-            ("accept", "x"),
-        ]);
+        let mut request = map(&[("if-none-match", "\"client\""), ("if-modified-since", NEW), ("accept", "x")]);
         Validators::of(&map(&[("etag", "W/\"a\"")])).apply(&mut request);
         assert_eq!(request, map(&[("if-none-match", "W/\"a\""), ("accept", "x")]));
         Validators::of(&map(&[("last-modified", OLD)])).apply(&mut request);
@@ -267,11 +214,7 @@ mod tests {
     fn which_head_is_ours() {
         let stored = map(&[("etag", "\"a\""), ("content-length", "3")]);
         let check = |head: Fields<'_>, expected: bool| {
-            assert_eq!(
-                Validators::of(&stored).described_by(&map(head), &stored),
-                expected,
-                "{head:?}"
-            );
+            assert_eq!(Validators::of(&stored).described_by(&map(head), &stored), expected, "{head:?}");
         };
         check(&[], true);
         check(&[("etag", "\"a\""), ("content-length", "3")], true);

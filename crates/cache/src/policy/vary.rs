@@ -48,15 +48,11 @@ impl Vary {
             if fields.len() == MAX_VARY_FIELDS {
                 return Err(Unstored::VaryTooLong);
             }
-            let value = request
-                .contains_key(&name)
-                .then(|| normalised(request, &name).collect());
+            let value = request.contains_key(&name).then(|| normalised(request, &name).collect());
             fields.push(Selecting { name, value });
         }
         fields.sort_unstable_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
-        Ok(Self {
-            fields: fields.into_boxed_slice(),
-        })
+        Ok(Self { fields: fields.into_boxed_slice() })
     }
 
     /// Whether the selecting fields of `request` have the values they had when the response was stored.
@@ -74,17 +70,9 @@ impl Vary {
     /// the update names fewer fields.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let mut fields = self.fields.to_vec();
-        fields.extend(
-            other
-                .fields
-                .iter()
-                .filter(|new| self.fields.iter().all(|old| old.name != new.name))
-                .cloned(),
-        );
+        fields.extend(other.fields.iter().filter(|new| self.fields.iter().all(|old| old.name != new.name)).cloned());
         fields.sort_unstable_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
-        Self {
-            fields: fields.into_boxed_slice(),
-        }
+        Self { fields: fields.into_boxed_slice() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -103,10 +91,7 @@ impl Vary {
     /// Bytes held, for the store's budget.
     pub(crate) fn weight(&self) -> usize {
         let one = |field: &Selecting| field.name.as_str().len() + field.value.as_deref().map_or(0, <[u8]>::len);
-        self.fields
-            .iter()
-            .map(|field| size_of::<Selecting>() + one(field))
-            .sum()
+        self.fields.iter().map(|field| size_of::<Selecting>() + one(field)).sum()
     }
 }
 
@@ -121,11 +106,7 @@ fn normalised<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<It
         let separator = (index > 0).then_some(b',');
         separator
             .into_iter()
-            .chain(Trimmed {
-                rest: line.trim_ascii(),
-                quoted: false,
-                escaped: false,
-            })
+            .chain(Trimmed { rest: line.trim_ascii(), quoted: false, escaped: false })
             .map(move |byte| if folds { byte.to_ascii_lowercase() } else { byte })
     })
 }
@@ -162,12 +143,7 @@ impl Trimmed<'_> {
     fn comma_follows(&self) -> bool {
         // Longer runs are left as they are: that keeps this linear, and equal values still compare equal.
         const MAX_RUN: usize = 16;
-        let run = self
-            .rest
-            .iter()
-            .take(MAX_RUN)
-            .take_while(|byte| matches!(byte, b' ' | b'\t'))
-            .count();
+        let run = self.rest.iter().take(MAX_RUN).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         self.rest.get(run) == Some(&b',')
     }
 
@@ -185,10 +161,7 @@ mod tests {
     use super::*;
 
     fn request(fields: &[(&'static str, &str)]) -> HeaderMap {
-        fields
-            .iter()
-            .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_str(v).unwrap()))
-            .collect()
+        fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_str(v).unwrap())).collect()
     }
 
     fn vary(value: &'static str, for_request: &HeaderMap) -> Result<Vary, Unstored> {
@@ -198,11 +171,7 @@ mod tests {
     #[track_caller]
     fn check(value: &'static str, stored: &[(&'static str, &str)], asked: &[(&'static str, &str)], expected: bool) {
         let vary = vary(value, &request(stored)).unwrap();
-        assert_eq!(
-            vary.matches(&request(asked)),
-            expected,
-            "{value}: {stored:?} against {asked:?}"
-        );
+        assert_eq!(vary.matches(&request(asked)), expected, "{value}: {stored:?} against {asked:?}");
     }
 
     #[test]
@@ -214,12 +183,7 @@ mod tests {
         check("x-a", &[], &[], true);
         check("x-a", &[], &[("x-a", "")], false);
         check("x-a", &[("x-a", "")], &[], false);
-        check(
-            "X-A, x-b",
-            &[("x-a", "1"), ("x-b", "2")],
-            &[("x-b", "2"), ("x-a", "1")],
-            true,
-        );
+        check("X-A, x-b", &[("x-a", "1"), ("x-b", "2")], &[("x-b", "2"), ("x-a", "1")], true);
         check("x-a, x-b", &[("x-a", "1"), ("x-b", "2")], &[("x-a", "1")], false);
     }
 
@@ -231,12 +195,7 @@ mod tests {
         check("x-a", &[("x-a", "1,2")], &[("x-a", "2,1")], false);
         check("x-a", &[("x-a", "\"1, 2\"")], &[("x-a", "\"1,2\"")], false);
         check("x-a", &[("x-a", "\"a\\\"b, c\"")], &[("x-a", "\"a\\\"b,c\"")], false);
-        check(
-            "accept-language",
-            &[("accept-language", "en-GB, de")],
-            &[("accept-language", "EN-gb,DE")],
-            true,
-        );
+        check("accept-language", &[("accept-language", "en-GB, de")], &[("accept-language", "EN-gb,DE")], true);
     }
 
     #[test]

@@ -105,10 +105,7 @@ impl Memory {
         let store = Store::with_options(options, Weigh, RandomState::new(), DefaultLifecycle::default());
         // The store rejects what does not fit into the hot part (97 %) of a shard; a part more is left to other resources.
         let max_resource_bytes = store.shard_capacity() / 10 * 9;
-        Ok(Self {
-            store,
-            max_resource_bytes,
-        })
+        Ok(Self { store, max_resource_bytes })
     }
 
     /// Bytes in use.
@@ -145,11 +142,7 @@ impl Memory {
     /// The response selected for a request, fresh or not.
     pub(crate) fn select(&self, key: &Key<'_>, request: &HeaderMap) -> Option<Arc<Stored>> {
         let resource = self.store.peek(key)?;
-        resource
-            .variants()
-            .iter()
-            .find(|stored| stored.vary().matches(request))
-            .cloned()
+        resource.variants().iter().find(|stored| stored.vary().matches(request)).cloned()
     }
 
     /// The newest response of a resource, whatever request it was made for.
@@ -163,14 +156,7 @@ impl Memory {
         if let Some(resource) = self.store.peek(&key.as_key()) {
             // What the new response is selected for in every case will not be selected again.
             let hidden = |old: &&Arc<Stored>| !stored.vary().is_empty() && old.vary() != stored.vary();
-            variants.extend(
-                resource
-                    .variants()
-                    .iter()
-                    .filter(hidden)
-                    .take(MAX_VARIANTS - 1)
-                    .cloned(),
-            );
+            variants.extend(resource.variants().iter().filter(hidden).take(MAX_VARIANTS - 1).cloned());
         }
         self.write(key, variants)
     }
@@ -184,24 +170,14 @@ impl Memory {
             return Ok(false);
         }
         // It is now the most recent one.
-        let others = resource
-            .variants()
-            .iter()
-            .filter(|stored| !Arc::ptr_eq(stored, old))
-            .cloned();
-        self.write(key.clone(), std::iter::once(Arc::clone(new)).chain(others).collect())
-            .map(|()| true)
+        let others = resource.variants().iter().filter(|stored| !Arc::ptr_eq(stored, old)).cloned();
+        self.write(key.clone(), std::iter::once(Arc::clone(new)).chain(others).collect()).map(|()| true)
     }
 
     /// Removes one response of a resource. The caller holds the key's lock.
     pub(crate) fn remove_variant(&self, key: &StoredKey, gone: &Arc<Stored>) {
         if let Some(resource) = self.store.peek(&key.as_key()) {
-            let rest = resource
-                .variants()
-                .iter()
-                .filter(|stored| !Arc::ptr_eq(stored, gone))
-                .cloned()
-                .collect();
+            let rest = resource.variants().iter().filter(|stored| !Arc::ptr_eq(stored, gone)).cloned().collect();
             // Fewer variants than before fit.
             let _ = self.write(key.clone(), rest);
         }

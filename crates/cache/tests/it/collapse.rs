@@ -27,13 +27,7 @@ fn follow(cache: &Cache, request: &HeaderMap) -> Wait {
 
 #[track_caller]
 fn recorder(fill: Fill, request: &HeaderMap, response: Fields<'_>) -> Recorder {
-    match fill.response(
-        request,
-        StatusCode::OK,
-        &fields(response),
-        at(START),
-        RouteRules::default(),
-    ) {
+    match fill.response(request, StatusCode::OK, &fields(response), at(START), RouteRules::default()) {
         Decision::Store(recorder) => *recorder,
         Decision::Pass(why) => panic!("{why}"),
     }
@@ -41,9 +35,7 @@ fn recorder(fill: Fill, request: &HeaderMap, response: Fields<'_>) -> Recorder {
 
 /// Waits for the landing, which must be there soon.
 async fn turn(wait: Wait, request: &HeaderMap) -> Turn {
-    let landed = tokio::time::timeout(LIMIT, wait.landed())
-        .await
-        .expect("the flight has landed");
+    let landed = tokio::time::timeout(LIMIT, wait.landed()).await.expect("the flight has landed");
     landed.turn(&KEY, request, START)
 }
 
@@ -86,9 +78,7 @@ async fn check_abandoned(drop_leader: impl FnOnce(Fill, &HeaderMap)) {
         }
     }
     assert_eq!((leaders.len(), followers.len()), (1, 9));
-    recorder(leaders.pop().unwrap(), &request, &[FOR_A_MINUTE])
-        .finish(START)
-        .unwrap();
+    recorder(leaders.pop().unwrap(), &request, &[FOR_A_MINUTE]).finish(START).unwrap();
     for wait in followers {
         assert_eq!(body(turn(wait, &request).await), "");
     }
@@ -125,10 +115,7 @@ async fn leaders_that_keep_going_away_do_not_hold_anyone_for_ever() {
     }
     drop(leader);
     let _in_the_way = lead(&cache, &KEY, &request, START);
-    assert!(
-        matches!(turn(wait, &request).await, Turn::Leader(_)),
-        "it has waited often enough"
-    );
+    assert!(matches!(turn(wait, &request).await, Turn::Leader(_)), "it has waited often enough");
 }
 
 #[tokio::test]
@@ -150,13 +137,7 @@ async fn check_parallel(response: Fields<'_>, then: impl FnOnce(Decision)) {
     let (cache, request) = (cache(), fields(&[]));
     let fill = lead(&cache, &KEY, &request, START);
     let waits: Vec<_> = (0..5).map(|_| follow(&cache, &request)).collect();
-    then(fill.response(
-        &request,
-        StatusCode::OK,
-        &fields(response),
-        at(START),
-        RouteRules::default(),
-    ));
+    then(fill.response(&request, StatusCode::OK, &fields(response), at(START), RouteRules::default()));
     let mut alone = Vec::new();
     for wait in waits {
         match turn(wait, &request).await {
@@ -167,16 +148,9 @@ async fn check_parallel(response: Fields<'_>, then: impl FnOnce(Decision)) {
     // And for a while nobody waits for such an answer again.
     let first = begin(&cache, &request);
     let second = begin(&cache, &request);
-    assert!(
-        matches!((&first, &second), (Turn::Leader(_), Turn::Leader(_))),
-        "{response:?}: {first:?} {second:?}"
-    );
+    assert!(matches!((&first, &second), (Turn::Leader(_), Turn::Leader(_))), "{response:?}: {first:?} {second:?}");
     // Until it turns out that it can be shared.
-    drop(
-        recorder(alone.pop().unwrap(), &request, &[FOR_A_MINUTE])
-            .finish(START)
-            .unwrap(),
-    );
+    drop(recorder(alone.pop().unwrap(), &request, &[FOR_A_MINUTE]).finish(START).unwrap());
     cache.remove(&KEY);
     drop((first, second));
     let _leader = lead(&cache, &KEY, &request, START);
@@ -193,22 +167,15 @@ async fn answers_that_are_not_shared_let_everyone_go_at_once() {
     check_parallel(&[FOR_A_MINUTE, ("content-length", "99999999")], passes).await;
     // Not known with its head to be too large.
     check_parallel(&[FOR_A_MINUTE], |decision| {
-        let Decision::Store(mut recorder) = decision else {
-            panic!("{decision:?}")
-        };
+        let Decision::Store(mut recorder) = decision else { panic!("{decision:?}") };
         let result = recorder.push(&vec![0; (1 << 20) + 1]);
-        assert_eq!(
-            (result, recorder.push(b"x")),
-            (Err(Unstored::TooLarge), Err(Unstored::TooLarge))
-        );
+        assert_eq!((result, recorder.push(b"x")), (Err(Unstored::TooLarge), Err(Unstored::TooLarge)));
         assert_eq!(recorder.finish(START).map(drop), Err(Unstored::TooLarge));
     })
     .await;
     // Stored, but to be validated each time.
     check_parallel(&[("cache-control", "no-cache"), ("etag", "\"a\"")], |decision| {
-        let Decision::Store(recorder) = decision else {
-            panic!("{decision:?}")
-        };
+        let Decision::Store(recorder) = decision else { panic!("{decision:?}") };
         recorder.finish(START).unwrap();
     })
     .await;
@@ -218,17 +185,8 @@ async fn answers_that_are_not_shared_let_everyone_go_at_once() {
 fn a_failing_service_is_not_remembered_as_unshareable() {
     let (cache, request) = (cache(), fields(&[]));
     let fill = lead(&cache, &KEY, &request, START);
-    let decision = fill.response(
-        &request,
-        StatusCode::BAD_GATEWAY,
-        &fields(&[]),
-        at(START),
-        RouteRules::default(),
-    );
-    assert!(
-        matches!(decision, Decision::Pass(Unstored::NoFreshness)),
-        "{decision:?}"
-    );
+    let decision = fill.response(&request, StatusCode::BAD_GATEWAY, &fields(&[]), at(START), RouteRules::default());
+    assert!(matches!(decision, Decision::Pass(Unstored::NoFreshness)), "{decision:?}");
     let _leader = lead(&cache, &KEY, &request, START);
     follow(&cache, &request);
 }
@@ -268,28 +226,19 @@ fn who_never_waits() {
 #[tokio::test]
 async fn variants_collapse_apart_once_vary_is_known() {
     let cache = cache();
-    let requests: Vec<_> = ["en", "de", "fr"]
-        .map(|language| fields(&[("accept-language", language)]))
-        .into();
+    let requests: Vec<_> = ["en", "de", "fr"].map(|language| fields(&[("accept-language", language)])).into();
     let vary: Fields<'_> = &[FOR_A_MINUTE, ("vary", "accept-language")];
     // Unknown yet: one asks, the others wait.
     let fill = lead(&cache, &KEY, &requests[0], START);
-    let waits: Vec<_> = requests
-        .iter()
-        .skip(1)
-        .chain(requests.iter().skip(1))
-        .map(|r| (follow(&cache, r), r))
-        .collect();
+    let waits: Vec<_> =
+        requests.iter().skip(1).chain(requests.iter().skip(1)).map(|r| (follow(&cache, r), r)).collect();
     recorder(fill, &requests[0], vary).finish(START).unwrap();
     // Known now: one leader for each language, and one follower for each.
     let mut turns = Vec::new();
     for (wait, request) in waits {
         turns.push((turn(wait, request).await, request));
     }
-    let leads = turns
-        .iter()
-        .map(|(turn, _)| matches!(turn, Turn::Leader(_)))
-        .collect::<Vec<_>>();
+    let leads = turns.iter().map(|(turn, _)| matches!(turn, Turn::Leader(_))).collect::<Vec<_>>();
     assert_eq!(leads, [true, true, false, false]);
     for (turn_of, request) in turns {
         match turn_of {
@@ -309,10 +258,7 @@ async fn nobody_follows_an_answer_from_before_an_invalidation() {
     cache.remove(&KEY);
     let after = lead(&cache, &KEY, &request, START);
     let late = follow(&cache, &request);
-    assert_eq!(
-        recorder(before, &request, &[FOR_A_MINUTE]).finish(START).map(drop),
-        Err(Unstored::Invalidated)
-    );
+    assert_eq!(recorder(before, &request, &[FOR_A_MINUTE]).finish(START).map(drop), Err(Unstored::Invalidated));
     let early = match turn(early, &request).await {
         Turn::Follower(wait) => wait,
         other => panic!("it follows the new one: {other:?}"),
@@ -335,19 +281,12 @@ fn workers_collapse_together() {
         for worker in 0..4 {
             let (cache, asked) = (cache.clone(), Arc::clone(&asked));
             scope.spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_time()
-                    .build()
-                    .unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
                 runtime.block_on(async {
                     let mut requests = tokio::task::JoinSet::new();
                     for n in 0..KEYS * 5 {
                         // Some are cancelled at once, leading or not; at most one for each key, or waiting would end (MAX_WAITS).
-                        let limit = if n < KEYS && n % 10 == worker {
-                            Duration::ZERO
-                        } else {
-                            LIMIT
-                        };
+                        let limit = if n < KEYS && n % 10 == worker { Duration::ZERO } else { LIMIT };
                         let (cache, asked) = (cache.clone(), Arc::clone(&asked));
                         requests.spawn(tokio::time::timeout(limit, get(cache, asked, n % KEYS)));
                     }

@@ -18,16 +18,8 @@ fn check(method: &str, status: u16, response: Fields<'_>, gone: &[&str]) {
     let removed = cache.invalidate(&KEY, &method, StatusCode::from_u16(status).unwrap(), &fields(response));
     assert_eq!(removed, gone.len(), "{method} {status} {response:?}");
     for target in targets {
-        let expected = if gone.contains(&target) {
-            "miss UriMiss"
-        } else {
-            "hit x"
-        };
-        assert_eq!(
-            outcome(&cache, &key(target), &Method::GET, &[], START),
-            expected,
-            "{method} {status}: {target}"
-        );
+        let expected = if gone.contains(&target) { "miss UriMiss" } else { "hit x" };
+        assert_eq!(outcome(&cache, &key(target), &Method::GET, &[], START), expected, "{method} {status}: {target}");
     }
 }
 
@@ -49,10 +41,7 @@ fn unsafe_methods_remove_their_target_when_they_succeed() {
 fn named_targets_of_the_same_origin_go_too() {
     check("POST", 201, &[("location", "/items/1")], &["/a?b", "/items/1"]);
     check("POST", 201, &[("location", "items/1")], &["/a?b", "/items/1"]);
-    let both: Fields<'_> = &[
-        ("location", "http://EXAMPLE.org:80/items/1"),
-        ("content-location", "/list"),
-    ];
+    let both: Fields<'_> = &[("location", "http://EXAMPLE.org:80/items/1"), ("content-location", "/list")];
     check("POST", 201, both, &["/a?b", "/items/1", "/list"]);
     check("POST", 201, &[("location", "http://other.example/items/1")], &["/a?b"]);
     check("POST", 400, &[("location", "/items/1")], &[]);
@@ -66,9 +55,7 @@ fn what_was_on_its_way_is_not_stored() {
     cache.invalidate(&KEY, &Method::PUT, StatusCode::NO_CONTENT, &fields(&[]));
     let headers = fields(&[("cache-control", "max-age=60")]);
     let decision = fill.response(&request, StatusCode::OK, &headers, at(START), RouteRules::default());
-    let Decision::Store(mut recorder) = decision else {
-        panic!("{decision:?}")
-    };
+    let Decision::Store(mut recorder) = decision else { panic!("{decision:?}") };
     recorder.push(b"from before").unwrap();
     assert_eq!(recorder.finish(START).map(drop), Err(Unstored::Invalidated));
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], START), "miss UriMiss");

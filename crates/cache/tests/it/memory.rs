@@ -11,27 +11,14 @@ use crate::support::*;
 const FOR_A_MINUTE: (&str, &str) = ("cache-control", "max-age=60");
 
 fn small(max_bytes: u64, max_object_bytes: u64) -> Cache {
-    Cache::new(CacheOptions {
-        max_bytes,
-        max_object_bytes,
-    })
-    .unwrap()
+    Cache::new(CacheOptions { max_bytes, max_object_bytes }).unwrap()
 }
 
 #[test]
 fn options_that_contradict_each_other_are_refused() {
-    let new = |max_bytes, max_object_bytes| {
-        Cache::new(CacheOptions {
-            max_bytes,
-            max_object_bytes,
-        })
-        .map(drop)
-    };
+    let new = |max_bytes, max_object_bytes| Cache::new(CacheOptions { max_bytes, max_object_bytes }).map(drop);
     assert_eq!(new(1000, 10), Err(OptionsError::TooSmall { max_bytes: 1000 }));
-    let too_large = OptionsError::ObjectTooLarge {
-        max_object_bytes: 65_537,
-        max_bytes: 131_072,
-    };
+    let too_large = OptionsError::ObjectTooLarge { max_object_bytes: 65_537, max_bytes: 131_072 };
     assert_eq!(new(131_072, 65_537), Err(too_large));
     assert!(too_large.to_string().contains("at most half"), "{too_large}");
     assert_eq!(new(131_072, 65_536), Ok(()));
@@ -53,10 +40,7 @@ fn a_flood_of_distinct_keys_stays_within_the_budget() {
     }
     assert!(highest > MAX / 2, "the budget is used: {highest}");
     let usage = cache.usage();
-    assert!(
-        usage.bytes / usage.resources as u64 > 500 + 20,
-        "weights count more than the body: {usage:?}"
-    );
+    assert!(usage.bytes / usage.resources as u64 > 500 + 20, "weights count more than the body: {usage:?}");
 }
 
 #[test]
@@ -74,14 +58,8 @@ fn a_flood_of_variants_stays_within_the_list() {
     for n in 5000..5100 {
         assert_eq!(weight_of(&n.to_string()), full);
     }
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("x-any", "5099")], START),
-        "hit body"
-    );
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("x-any", "1000")], START),
-        "miss VaryMiss"
-    );
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("x-any", "5099")], START), "hit body");
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("x-any", "1000")], START), "miss VaryMiss");
 }
 
 #[test]
@@ -89,14 +67,8 @@ fn large_bodies_pass() {
     let cache = small(1 << 20, 1000);
     let body = "x".repeat(1001);
     let announced = [FOR_A_MINUTE, ("content-length", "1001")];
-    assert_eq!(
-        fetch(&cache, &KEY, &[], (200, &announced, &body), START).map(drop),
-        Err(Unstored::TooLarge)
-    );
-    assert_eq!(
-        fetch(&cache, &KEY, &[], (200, &[FOR_A_MINUTE], &body), START).map(drop),
-        Err(Unstored::TooLarge)
-    );
+    assert_eq!(fetch(&cache, &KEY, &[], (200, &announced, &body), START).map(drop), Err(Unstored::TooLarge));
+    assert_eq!(fetch(&cache, &KEY, &[], (200, &[FOR_A_MINUTE], &body), START).map(drop), Err(Unstored::TooLarge));
     let fits = body.get(1..).unwrap();
     fetch(&cache, &KEY, &[], (200, &[FOR_A_MINUTE], fits), START).unwrap();
     assert_eq!(cache.usage().resources, 1);
@@ -118,13 +90,7 @@ fn recordings_share_a_budget_and_give_it_back() {
     let body = vec![b'x'; 65_536];
     let record = |n: usize| {
         let fill = lead(&cache, &key(&format!("/{n}")), &request, START);
-        match fill.response(
-            &request,
-            http::StatusCode::OK,
-            &response,
-            at(START),
-            RouteRules::default(),
-        ) {
+        match fill.response(&request, http::StatusCode::OK, &response, at(START), RouteRules::default()) {
             Decision::Store(mut recorder) => recorder.push(&body).map(|()| recorder),
             Decision::Pass(why) => Err(why),
         }
@@ -165,9 +131,7 @@ fn workers_share_it() {
                                 at(START),
                                 RouteRules::default(),
                             );
-                            let Decision::Store(mut recorder) = decision else {
-                                panic!("{decision:?}")
-                            };
+                            let Decision::Store(mut recorder) = decision else { panic!("{decision:?}") };
                             recorder.push(body.as_bytes()).unwrap();
                             let stored = recorder.finish(START);
                             assert!(matches!(stored, Ok(_) | Err(Unstored::Invalidated)), "{stored:?}");

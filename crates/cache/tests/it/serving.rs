@@ -10,20 +10,12 @@ const FOR_A_MINUTE: (&str, &str) = ("cache-control", "max-age=60");
 #[test]
 fn a_hit_is_the_stored_response_with_its_age() {
     let cache = cache();
-    let response: Fields<'_> = &[
-        FOR_A_MINUTE,
-        ("content-type", "text/plain"),
-        ("link", "</a>"),
-        ("link", "</b>"),
-        ("connection", "close"),
-    ];
+    let response: Fields<'_> =
+        &[FOR_A_MINUTE, ("content-type", "text/plain"), ("link", "</a>"), ("link", "</b>"), ("connection", "close")];
     fetch(&cache, &KEY, &[], (200, response, "hello"), START).unwrap();
 
     let answer = hit(&cache, &KEY, &Method::GET, &[], seconds(7));
-    assert_eq!(
-        (answer.status(), answer.body().as_ref()),
-        (StatusCode::OK, b"hello".as_slice())
-    );
+    assert_eq!((answer.status(), answer.body().as_ref()), (StatusCode::OK, b"hello".as_slice()));
     check_header(&answer, "content-type", "text/plain");
     check_header(&answer, "link", "</a>, </b>");
     check_header(&answer, "content-length", "5");
@@ -87,14 +79,7 @@ fn a_client_that_has_it_gets_304() {
 #[test]
 fn conditions_do_not_turn_a_stored_404_into_304() {
     let cache = cache();
-    fetch(
-        &cache,
-        &KEY,
-        &[],
-        (404, &[FOR_A_MINUTE, ("etag", "\"e\"")], "no"),
-        START,
-    )
-    .unwrap();
+    fetch(&cache, &KEY, &[], (404, &[FOR_A_MINUTE, ("etag", "\"e\"")], "no"), START).unwrap();
     let answer = hit(&cache, &KEY, &Method::GET, &[("if-none-match", "*")], START);
     assert_eq!(answer.status(), StatusCode::NOT_FOUND);
 }
@@ -103,11 +88,7 @@ fn conditions_do_not_turn_a_stored_404_into_304() {
 fn check(method: &Method, request: Fields<'_>, after_s: u64, expected: &str) {
     let cache = cache();
     fetch(&cache, &KEY, &[], (200, &[FOR_A_MINUTE], "x"), START).unwrap();
-    assert_eq!(
-        outcome(&cache, &KEY, method, request, seconds(after_s)),
-        expected,
-        "{method} {request:?} at {after_s}"
-    );
+    assert_eq!(outcome(&cache, &KEY, method, request, seconds(after_s)), expected, "{method} {request:?} at {after_s}");
 }
 
 #[test]
@@ -120,18 +101,8 @@ fn lookups() {
     check(&Method::GET, &[("cache-control", "no-store")], 1, "hit x");
     check(&Method::GET, &[("cache-control", "no-store")], 60, "bypass Request");
     check(&Method::GET, &[("cache-control", "only-if-cached")], 1, "hit x");
-    check(
-        &Method::GET,
-        &[("cache-control", "only-if-cached")],
-        60,
-        "only-if-cached",
-    );
-    check(
-        &Method::GET,
-        &[("cache-control", "only-if-cached"), ("range", "bytes=0-")],
-        1,
-        "only-if-cached",
-    );
+    check(&Method::GET, &[("cache-control", "only-if-cached")], 60, "only-if-cached");
+    check(&Method::GET, &[("cache-control", "only-if-cached"), ("range", "bytes=0-")], 1, "only-if-cached");
     check(&Method::GET, &[("range", "bytes=0-")], 1, "bypass Range");
     check(&Method::GET, &[("content-length", "2")], 1, "bypass RequestBody");
     check(&Method::POST, &[], 1, "bypass Method");
@@ -142,17 +113,8 @@ fn lookups() {
 fn keys_are_told_apart() {
     let cache = cache();
     fetch(&cache, &KEY, &[], (200, &[FOR_A_MINUTE], "x"), START).unwrap();
-    for other in [
-        key("/a"),
-        key("/a?B"),
-        key("/a?b&"),
-        pilotlight_cache::Key { scheme: "https", ..KEY },
-    ] {
-        assert_eq!(
-            outcome(&cache, &other, &Method::GET, &[], START),
-            "miss UriMiss",
-            "{other:?}"
-        );
+    for other in [key("/a"), key("/a?B"), key("/a?b&"), pilotlight_cache::Key { scheme: "https", ..KEY }] {
+        assert_eq!(outcome(&cache, &other, &Method::GET, &[], START), "miss UriMiss", "{other:?}");
     }
 }
 
@@ -162,22 +124,9 @@ fn a_default_lifetime_fills_silence_between_anonymous_requests() {
     fetch_by(&cache, &KEY, &[], (200, &[], "x"), START, route(5)).unwrap();
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(4)), "hit x");
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(5)), "stale Stale");
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("cookie", "a=b")], seconds(1)),
-        "miss Credentials"
-    );
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("authorization", "x")], seconds(1)),
-        "miss Credentials"
-    );
-    let signed_in = fetch_by(
-        &cache,
-        &key("/other"),
-        &[("cookie", "a=b")],
-        (200, &[], "x"),
-        START,
-        route(5),
-    );
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("cookie", "a=b")], seconds(1)), "miss Credentials");
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("authorization", "x")], seconds(1)), "miss Credentials");
+    let signed_in = fetch_by(&cache, &key("/other"), &[("cookie", "a=b")], (200, &[], "x"), START, route(5));
     assert_eq!(signed_in.map(drop), Err(Unstored::Credentials));
 }
 
@@ -189,26 +138,14 @@ fn variants_are_kept_side_by_side_newest_first() {
         let answer = (200, &[FOR_A_MINUTE, vary] as Fields<'_>, language);
         fetch(&cache, &KEY, &[("accept-language", language)], answer, START).unwrap();
     }
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("accept-language", "en")], START),
-        "hit en"
-    );
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("accept-language", "DE")], START),
-        "hit de"
-    );
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("accept-language", "fr")], START),
-        "miss VaryMiss"
-    );
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("accept-language", "en")], START), "hit en");
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("accept-language", "DE")], START), "hit de");
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("accept-language", "fr")], START), "miss VaryMiss");
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], START), "miss VaryMiss");
 
     // A response that does not vary is right for everyone and hides the others.
     fetch(&cache, &KEY, &[], (200, &[FOR_A_MINUTE], "all"), START).unwrap();
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("accept-language", "en")], START),
-        "hit all"
-    );
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("accept-language", "en")], START), "hit all");
 }
 
 #[test]
@@ -217,31 +154,11 @@ fn a_new_answer_replaces_its_own_variant_only() {
     let vary = ("vary", "accept");
     let short = ("cache-control", "max-age=1");
     fetch(&cache, &KEY, &[("accept", "a")], (200, &[short, vary], "old"), START).unwrap();
-    fetch(
-        &cache,
-        &KEY,
-        &[("accept", "b")],
-        (200, &[FOR_A_MINUTE, vary], "other"),
-        START,
-    )
-    .unwrap();
+    fetch(&cache, &KEY, &[("accept", "b")], (200, &[FOR_A_MINUTE, vary], "other"), START).unwrap();
     let before = cache.usage();
-    fetch(
-        &cache,
-        &KEY,
-        &[("accept", "a")],
-        (200, &[short, vary], "new"),
-        seconds(2),
-    )
-    .unwrap();
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("accept", "a")], seconds(2)),
-        "hit new"
-    );
-    assert_eq!(
-        outcome(&cache, &KEY, &Method::GET, &[("accept", "b")], seconds(2)),
-        "hit other"
-    );
+    fetch(&cache, &KEY, &[("accept", "a")], (200, &[short, vary], "new"), seconds(2)).unwrap();
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("accept", "a")], seconds(2)), "hit new");
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[("accept", "b")], seconds(2)), "hit other");
     assert_eq!(cache.usage(), before, "the old one is gone");
 }
 

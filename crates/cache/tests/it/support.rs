@@ -11,20 +11,14 @@ use pilotlight_cache::{
 
 pub(crate) type Fields<'a> = &'a [(&'static str, &'a str)];
 
-pub(crate) const KEY: Key<'static> = Key {
-    scheme: "http",
-    authority: "example.org",
-    target: "/a?b",
-};
+pub(crate) const KEY: Key<'static> = Key { scheme: "http", authority: "example.org", target: "/a?b" };
 
 /// Sun, 06 Nov 1994 08:49:37 GMT, and half a second.
 pub(crate) const START: Timestamp = Timestamp(784_111_777_500);
 pub(crate) const START_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
 pub(crate) fn fields(list: Fields<'_>) -> HeaderMap {
-    list.iter()
-        .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_str(v).unwrap()))
-        .collect()
+    list.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_str(v).unwrap())).collect()
 }
 
 pub(crate) fn seconds(after_start: u64) -> Timestamp {
@@ -32,10 +26,7 @@ pub(crate) fn seconds(after_start: u64) -> Timestamp {
 }
 
 pub(crate) fn at(now: Timestamp) -> Timing {
-    Timing {
-        sent: now,
-        received: now,
-    }
+    Timing { sent: now, received: now }
 }
 
 pub(crate) fn key(target: &str) -> Key<'_> {
@@ -47,9 +38,7 @@ pub(crate) fn cache() -> Cache {
 }
 
 pub(crate) fn route(default_ttl_s: u64) -> RouteRules {
-    RouteRules {
-        default_ttl: Some(Duration::from_secs(default_ttl_s)),
-    }
+    RouteRules { default_ttl: Some(Duration::from_secs(default_ttl_s)) }
 }
 
 /// The fill of a request that must be the one to ask.
@@ -82,13 +71,7 @@ pub(crate) fn fetch_by(
 ) -> Result<Arc<Stored>, Unstored> {
     let request = fields(request);
     let fill = lead(cache, key, &request, now);
-    match fill.response(
-        &request,
-        StatusCode::from_u16(status).unwrap(),
-        &fields(response),
-        at(now),
-        rules,
-    ) {
+    match fill.response(&request, StatusCode::from_u16(status).unwrap(), &fields(response), at(now), rules) {
         Decision::Pass(why) => Err(why),
         Decision::Store(mut recorder) => {
             recorder.push(body.as_bytes())?;
@@ -126,11 +109,6 @@ pub(crate) fn outcome(cache: &Cache, key: &Key<'_>, method: &Method, request: Fi
 
 #[track_caller]
 pub(crate) fn check_header(response: &Response<Bytes>, name: &'static str, expected: &str) {
-    let found: Vec<_> = response
-        .headers()
-        .get_all(name)
-        .iter()
-        .map(|value| value.to_str().unwrap())
-        .collect();
+    let found: Vec<_> = response.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect();
     assert_eq!(found.join(", "), expected, "{name}");
 }

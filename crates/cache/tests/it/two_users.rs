@@ -57,9 +57,7 @@ struct Made {
 
 impl Made {
     fn says(&self, word: &str) -> bool {
-        self.cache_control
-            .split(", ")
-            .any(|member| member.split('=').next() == Some(word))
+        self.cache_control.split(", ").any(|member| member.split('=').next() == Some(word))
     }
 
     /// Leaves its freshness to the route.
@@ -174,11 +172,7 @@ impl World {
             let fields = made.fields(entry, false);
             // What a 304 leaves out is taken over from the stored response.
             let before = self.entries(&stored).1;
-            made.cache_control = if made.cache_control.is_empty() {
-                before.cache_control
-            } else {
-                made.cache_control
-            };
+            made.cache_control = if made.cache_control.is_empty() { before.cache_control } else { made.cache_control };
             made.vary = if made.vary.is_empty() { before.vary } else { made.vary };
             self.made.push(made);
             match fill.not_modified(&stored, asks, &fields, timing, self.rules) {
@@ -200,19 +194,13 @@ impl World {
     fn entries(&self, stored: &Arc<Stored>) -> (Made, Made) {
         let answer = stored.answer(&Method::GET, &HeaderMap::new(), self.now);
         let entry = |text: &[u8]| self.made[std::str::from_utf8(text).unwrap().parse::<usize>().unwrap()].clone();
-        (
-            entry(answer.body()),
-            entry(answer.headers().get("x-entry").unwrap().as_bytes()),
-        )
+        (entry(answer.body()), entry(answer.headers().get("x-entry").unwrap().as_bytes()))
     }
 
     fn served(&mut self, stored: &Arc<Stored>, asker: User, target: &str) {
         let (body, fields) = self.entries(stored);
         for made in [&body, &fields] {
-            assert!(
-                made.is_for(asker, target, &fields),
-                "{asker:?} was served, at {target}, {made:?}"
-            );
+            assert!(made.is_for(asker, target, &fields), "{asker:?} was served, at {target}, {made:?}");
         }
         let answer = stored.answer(&Method::GET, &HeaderMap::new(), self.now);
         assert!(!answer.headers().contains_key("set-cookie"));
@@ -222,21 +210,13 @@ impl World {
     /// The fields are new and made for the asker; the body was theirs to see before.
     fn served_body(&self, stored: &Arc<Stored>, before: &Made, asker: User, target: &str) {
         let body = self.entries(stored).0;
-        assert!(
-            body.is_for(asker, target, before),
-            "{asker:?} was served, at {target}, the body of {body:?}"
-        );
+        assert!(body.is_for(asker, target, before), "{asker:?} was served, at {target}, the body of {body:?}");
     }
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
-    runtime
-        .block_on(async { tokio::time::timeout(Duration::from_secs(10), future).await })
-        .expect("it has landed")
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), future).await }).expect("it has landed")
 }
 
 fn user() -> impl Strategy<Value = User> {
@@ -262,60 +242,30 @@ fn step() -> impl Strategy<Value = Step> {
         "max-age=0, public",
     ]);
     let vary = select(vec!["", "", "", "accept", "authorization", "cookie", "*"]);
-    let wish = select(vec![
-        "",
-        "",
-        "",
-        "no-cache",
-        "no-store",
-        "max-stale",
-        "max-age=0",
-        "only-if-cached",
-    ]);
+    let wish = select(vec!["", "", "", "no-cache", "no-store", "max-stale", "max-age=0", "only-if-cached"]);
     let target = select(vec!["/one", "/two"]);
     let method = select(vec![Method::GET, Method::GET, Method::GET, Method::HEAD]);
     let flags = (prop::bool::weighted(0.15), any::<bool>(), any::<bool>());
-    (
-        user(),
-        user(),
-        target,
-        wish,
-        cache_control,
-        vary,
-        flags,
-        method,
-        0u64..4,
+    (user(), user(), target, wish, cache_control, vary, flags, method, 0u64..4).prop_map(
+        |(user, neighbour, target, wish, cache_control, vary, (sets_cookie, etag, confirms), method, passes_s)| Step {
+            user,
+            neighbour,
+            target,
+            wish,
+            cache_control,
+            vary,
+            sets_cookie,
+            etag,
+            confirms,
+            method,
+            passes_s,
+        },
     )
-        .prop_map(
-            |(user, neighbour, target, wish, cache_control, vary, (sets_cookie, etag, confirms), method, passes_s)| {
-                Step {
-                    user,
-                    neighbour,
-                    target,
-                    wish,
-                    cache_control,
-                    vary,
-                    sets_cookie,
-                    etag,
-                    confirms,
-                    method,
-                    passes_s,
-                }
-            },
-        )
 }
 
 fn world(default_ttl_s: Option<u64>) -> World {
-    let rules = RouteRules {
-        default_ttl: default_ttl_s.map(Duration::from_secs),
-    };
-    World {
-        cache: cache(),
-        rules,
-        now: START,
-        made: Vec::new(),
-        shared: 0,
-    }
+    let rules = RouteRules { default_ttl: default_ttl_s.map(Duration::from_secs) };
+    World { cache: cache(), rules, now: START, made: Vec::new(), shared: 0 }
 }
 
 proptest! {
@@ -335,14 +285,8 @@ proptest! {
 /// The property is not true for want of hits: what may be shared is.
 #[test]
 fn what_may_be_shared_is_shared() {
-    let ann = User {
-        name: "ann",
-        shows: Shows::Authorization,
-    };
-    let bob = User {
-        name: "bob",
-        shows: Shows::Authorization,
-    };
+    let ann = User { name: "ann", shows: Shows::Authorization };
+    let bob = User { name: "bob", shows: Shows::Authorization };
     let mut world = world(None);
     for user in [ann, bob] {
         world.step(&Step {

@@ -34,28 +34,15 @@ fn a_304_makes_the_stored_response_fresh_and_updates_its_fields() {
     let mut upstream = fields(&[("if-none-match", "\"client\""), ("if-modified-since", START_DATE)]);
     stored.make_conditional(&mut upstream);
     assert_eq!(upstream.get(IF_NONE_MATCH).unwrap(), "\"v1\"");
-    assert!(
-        !upstream.contains_key(IF_MODIFIED_SINCE),
-        "the client's condition is not ours"
-    );
+    assert!(!upstream.contains_key(IF_MODIFIED_SINCE), "the client's condition is not ours");
 
-    let confirmation: Fields<'_> = &[
-        ("etag", "\"v1\""),
-        ("x-count", "2"),
-        ("content-length", "0"),
-        ("age", "3"),
-    ];
+    let confirmation: Fields<'_> = &[("etag", "\"v1\""), ("x-count", "2"), ("content-length", "0"), ("age", "3")];
     let Validated::Answer { stored, unstored: None } = validate(&cache, &[], confirmation, seconds(20)) else {
         panic!("not stored");
     };
-    let status = CacheStatus::forwarded(Forward::Stale)
-        .answered(StatusCode::NOT_MODIFIED)
-        .stored();
+    let status = CacheStatus::forwarded(Forward::Stale).answered(StatusCode::NOT_MODIFIED).stored();
     let answer = stored.answer_as(status, &Method::GET, &fields(&[]), seconds(20));
-    assert_eq!(
-        (answer.status(), answer.body().as_ref()),
-        (StatusCode::OK, b"body".as_slice())
-    );
+    assert_eq!((answer.status(), answer.body().as_ref()), (StatusCode::OK, b"body".as_slice()));
     check_header(&answer, "x-count", "2");
     check_header(&answer, "content-length", "4");
     check_header(&answer, "age", "3");
@@ -92,18 +79,8 @@ fn check_unstored(request: Fields<'_>, confirmation: Fields<'_>, expected: Unsto
 
 #[test]
 fn a_304_made_for_one_user_updates_nothing_for_others() {
-    check_unstored(
-        &[("authorization", "a")],
-        &[("x-user", "a")],
-        Unstored::Authorization,
-        "stale Stale",
-    );
-    check_unstored(
-        &[],
-        &[("x-user", "a"), ("set-cookie", "s=a")],
-        Unstored::SetCookie,
-        "miss UriMiss",
-    );
+    check_unstored(&[("authorization", "a")], &[("x-user", "a")], Unstored::Authorization, "stale Stale");
+    check_unstored(&[], &[("x-user", "a"), ("set-cookie", "s=a")], Unstored::SetCookie, "miss UriMiss");
     check_unstored(&[], &[("cache-control", "private")], Unstored::Private, "miss UriMiss");
     check_unstored(&[], &[("cache-control", "no-store")], Unstored::NoStore, "miss UriMiss");
 }
@@ -112,25 +89,11 @@ fn a_304_made_for_one_user_updates_nothing_for_others() {
 #[test]
 fn an_update_with_another_vary_does_not_open_the_body_to_others() {
     let cache = cache();
-    let varies: Fields<'_> = &[
-        ("cache-control", "max-age=10, public"),
-        ("etag", "\"v1\""),
-        ("vary", "authorization"),
-    ];
-    fetch(
-        &cache,
-        &KEY,
-        &[("authorization", "ann")],
-        (200, varies, "for ann"),
-        START,
-    )
-    .unwrap();
+    let varies: Fields<'_> = &[("cache-control", "max-age=10, public"), ("etag", "\"v1\""), ("vary", "authorization")];
+    fetch(&cache, &KEY, &[("authorization", "ann")], (200, varies, "for ann"), START).unwrap();
     let confirmation: Fields<'_> = &[("vary", "accept"), ("cache-control", "max-age=10, public")];
     let validated = validate(&cache, &[("authorization", "ann")], confirmation, seconds(20));
-    assert!(
-        matches!(validated, Validated::Answer { unstored: None, .. }),
-        "{validated:?}"
-    );
+    assert!(matches!(validated, Validated::Answer { unstored: None, .. }), "{validated:?}");
     let ask = |request| outcome(&cache, &KEY, &Method::GET, request, seconds(21));
     assert_eq!(ask(&[("authorization", "ann")]), "hit for ann");
     assert_eq!(ask(&[("authorization", "bob")]), "miss VaryMiss");
@@ -144,10 +107,7 @@ fn head(cache: &Cache, status: u16, response: Fields<'_>, now: Timestamp) {
         pilotlight_cache::Turn::Leader(fill) => {
             let status = StatusCode::from_u16(status).unwrap();
             let decision = fill.response(&request, status, &fields(response), at(now), RouteRules::default());
-            assert!(
-                matches!(decision, pilotlight_cache::Decision::Pass(Unstored::Method)),
-                "{decision:?}"
-            );
+            assert!(matches!(decision, pilotlight_cache::Decision::Pass(Unstored::Method)), "{decision:?}");
         }
         other => panic!("HEAD goes alone: {other:?}"),
     }
@@ -157,11 +117,7 @@ fn head(cache: &Cache, status: u16, response: Fields<'_>, now: Timestamp) {
 fn an_answer_to_head_freshens_what_it_describes() {
     let cache = cache();
     fetch(&cache, &KEY, &[], (200, OLD, "body"), START).unwrap();
-    let same: Fields<'_> = &[
-        ("etag", "\"v1\""),
-        ("cache-control", "max-age=30"),
-        ("content-length", "4"),
-    ];
+    let same: Fields<'_> = &[("etag", "\"v1\""), ("cache-control", "max-age=30"), ("content-length", "4")];
     head(&cache, 200, same, seconds(20));
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(49)), "hit body");
 }
@@ -179,11 +135,7 @@ fn an_answer_to_head_that_may_not_be_stored_changes_nothing() {
         fetch(&cache, &KEY, &[], (200, OLD, "body"), START).unwrap();
         head(&cache, 200, response, seconds(9));
         check_header(&hit(&cache, &KEY, &Method::GET, &[], seconds(9)), "x-count", "1");
-        assert_eq!(
-            outcome(&cache, &KEY, &Method::GET, &[], seconds(10)),
-            "stale Stale",
-            "{response:?}"
-        );
+        assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(10)), "stale Stale", "{response:?}");
     }
 }
 
@@ -193,17 +145,9 @@ fn an_answer_to_head_that_differs_removes_what_is_outdated() {
         let cache = cache();
         fetch(&cache, &KEY, &[], (200, OLD, "body"), START).unwrap();
         head(&cache, 500, &[other], seconds(1));
-        assert_eq!(
-            outcome(&cache, &KEY, &Method::GET, &[], seconds(1)),
-            "hit body",
-            "a failure says nothing"
-        );
+        assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(1)), "hit body", "a failure says nothing");
         head(&cache, 200, &[other], seconds(1));
-        assert_eq!(
-            outcome(&cache, &KEY, &Method::GET, &[], seconds(1)),
-            "miss UriMiss",
-            "{other:?}"
-        );
+        assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(1)), "miss UriMiss", "{other:?}");
     }
 }
 
@@ -216,16 +160,7 @@ fn a_304_after_an_invalidation_is_not_stored() {
     let fill = lead(&cache, &KEY, &request, seconds(20));
     assert!(cache.remove(&KEY));
     let validated = fill.not_modified(&stored, &request, &fields(&[]), at(seconds(20)), RouteRules::default());
-    assert!(
-        matches!(
-            validated,
-            Validated::Answer {
-                unstored: Some(Unstored::Invalidated),
-                ..
-            }
-        ),
-        "{validated:?}"
-    );
+    assert!(matches!(validated, Validated::Answer { unstored: Some(Unstored::Invalidated), .. }), "{validated:?}");
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(20)), "miss UriMiss");
 }
 
@@ -237,24 +172,8 @@ fn a_late_304_does_not_bring_back_what_was_replaced() {
     let request = fields(&[]);
     let slow = lead(&cache, &KEY, &request, seconds(20));
     let insists = [("cache-control", "no-cache")];
-    fetch(
-        &cache,
-        &KEY,
-        &insists,
-        (200, &[("cache-control", "max-age=10")], "new"),
-        seconds(21),
-    )
-    .unwrap();
+    fetch(&cache, &KEY, &insists, (200, &[("cache-control", "max-age=10")], "new"), seconds(21)).unwrap();
     let validated = slow.not_modified(&stored, &request, &fields(&[]), at(seconds(22)), RouteRules::default());
-    assert!(
-        matches!(
-            validated,
-            Validated::Answer {
-                unstored: Some(Unstored::Superseded),
-                ..
-            }
-        ),
-        "{validated:?}"
-    );
+    assert!(matches!(validated, Validated::Answer { unstored: Some(Unstored::Superseded), .. }), "{validated:?}");
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(22)), "hit new");
 }

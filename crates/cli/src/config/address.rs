@@ -34,30 +34,19 @@ pub(super) fn listener(text: &str, folder: &Path) -> Result<ListenerAddress, Rej
             format!("write \"127.0.0.1:{text}\""),
         ),
         _ if text.parse::<IpAddr>().is_ok() => {
-            let address = if text.contains(':') {
-                format!("[{text}]")
-            } else {
-                text.to_owned()
-            };
-            Rejected::help(
-                format!("{} has no port", shown(text)),
-                format!("write \"{address}:8080\""),
-            )
+            let address = if text.contains(':') { format!("[{text}]") } else { text.to_owned() };
+            Rejected::help(format!("{} has no port", shown(text)), format!("write \"{address}:8080\""))
         }
         Some((host, port)) if is_ip(host) => parse_port(port).err().unwrap_or_else(|| malformed(text)),
         Some((host, _)) if host_name(host).is_ok() && host.contains(|c: char| c.is_ascii_alphabetic()) => {
             Rejected::help(
-                format!(
-                    "{} has a host name; only an IP address of this machine can be listened on",
-                    shown(text)
-                ),
+                format!("{} has a host name; only an IP address of this machine can be listened on", shown(text)),
                 "write \"127.0.0.1:8080\", \"[::1]:8080\" or \"unix:pilotlight.sock\"",
             )
         }
-        _ if text.starts_with('/') || text.starts_with("./") => Rejected::help(
-            format!("{} is a path", shown(text)),
-            format!("for a Unix socket write \"unix:{text}\""),
-        ),
+        _ if text.starts_with('/') || text.starts_with("./") => {
+            Rejected::help(format!("{} is a path", shown(text)), format!("for a Unix socket write \"unix:{text}\""))
+        }
         _ => malformed(text),
     })
 }
@@ -65,10 +54,7 @@ pub(super) fn listener(text: &str, folder: &Path) -> Result<ListenerAddress, Rej
 /// Reads the address of a service that somebody else starts: `http://HOST[:PORT]` or `unix:PATH`.
 pub(super) fn upstream(text: &str, folder: &Path) -> Result<Upstream, Rejected> {
     if let Some(path) = text.strip_prefix("unix:") {
-        let path = path
-            .strip_prefix("//")
-            .filter(|path| path.starts_with('/'))
-            .unwrap_or(path);
+        let path = path.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(path);
         return socket_path(path, folder).map(Upstream::Unix);
     }
     let Some(rest) = strip_scheme(text, "http://") else {
@@ -104,10 +90,7 @@ fn host_and_port(authority: &str) -> Result<(String, u16), Rejected> {
     const DEFAULT_PORT: u16 = 80;
     if let Some(rest) = authority.strip_prefix('[') {
         let Some((address, after)) = rest.split_once(']') else {
-            return Err(Rejected::help(
-                format!("{} has no `]`", shown(authority)),
-                "write \"http://[::1]:9000\"",
-            ));
+            return Err(Rejected::help(format!("{} has no `]`", shown(authority)), "write \"http://[::1]:9000\""));
         };
         let Ok(address) = address.parse::<Ipv6Addr>() else {
             return Err(Rejected::help(
@@ -119,10 +102,7 @@ fn host_and_port(authority: &str) -> Result<(String, u16), Rejected> {
             Some(port) => parse_port(port)?,
             None if after.is_empty() => DEFAULT_PORT,
             None => {
-                return Err(Rejected::help(
-                    format!("{} follows the `]`", shown(after)),
-                    "write \"http://[::1]:9000\"",
-                ));
+                return Err(Rejected::help(format!("{} follows the `]`", shown(after)), "write \"http://[::1]:9000\""));
             }
         };
         return Ok((address.to_string(), port));
@@ -160,10 +140,7 @@ fn parse_port(text: &str) -> Result<u16, Rejected> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
         Ok(port) if digits => Ok(port),
-        _ if digits => Err(Rejected::help(
-            format!("{} is not a port", shown(text)),
-            "a port is a number up to 65535",
-        )),
+        _ if digits => Err(Rejected::help(format!("{} is not a port", shown(text)), "a port is a number up to 65535")),
         _ => Err(Rejected::help(
             format!("{} is not a port", shown(text)),
             "write a number after the `:`, for example 8080",
@@ -189,24 +166,18 @@ fn unknown_scheme(text: &str) -> Rejected {
     const EXAMPLE: &str = "write \"http://127.0.0.1:9000\" or \"unix:/run/app.sock\"";
     match text.split_once("://") {
         Some(("https", rest)) => Rejected::help(
-            format!(
-                "{} asks for TLS, which Pilotlight does not speak to services",
-                shown(text)
-            ),
+            format!("{} asks for TLS, which Pilotlight does not speak to services", shown(text)),
             format!("use \"http://{rest}\" if the service is on this machine"),
         ),
-        Some((scheme, _)) => Rejected::help(
-            format!("{} is not a scheme that Pilotlight knows", shown(scheme)),
-            EXAMPLE,
-        ),
-        None if text.starts_with('/') => Rejected::help(
-            format!("{} is a path", shown(text)),
-            format!("for a Unix socket write \"unix:{text}\""),
-        ),
-        None if host_and_port(text).is_ok() => Rejected::help(
-            format!("{} has no scheme", shown(text)),
-            format!("write \"http://{text}\""),
-        ),
+        Some((scheme, _)) => {
+            Rejected::help(format!("{} is not a scheme that Pilotlight knows", shown(scheme)), EXAMPLE)
+        }
+        None if text.starts_with('/') => {
+            Rejected::help(format!("{} is a path", shown(text)), format!("for a Unix socket write \"unix:{text}\""))
+        }
+        None if host_and_port(text).is_ok() => {
+            Rejected::help(format!("{} has no scheme", shown(text)), format!("write \"http://{text}\""))
+        }
         None => Rejected::help(format!("{} is not a URL", shown(text)), EXAMPLE),
     }
 }

@@ -52,11 +52,7 @@ pub enum Existing {
 pub fn style_for_stderr() -> Style {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    if io::stderr().is_terminal() && !plain {
-        Style::Coloured
-    } else {
-        Style::Plain
-    }
+    if io::stderr().is_terminal() && !plain { Style::Coloured } else { Style::Plain }
 }
 
 /// `pilotlight check`: reports everything that is wrong with a file.
@@ -91,19 +87,13 @@ pub fn init(file: &Path, existing: Existing, out: &mut dyn Write, err: &mut dyn 
     let name = file.display();
     match write_starter(file, existing) {
         Ok(()) => {
-            let option = if file == Path::new(super::DEFAULT_FILE) {
-                String::new()
-            } else {
-                format!(" --config {name}")
-            };
+            let option =
+                if file == Path::new(super::DEFAULT_FILE) { String::new() } else { format!(" --config {name}") };
             writeln!(out, "wrote {name}\n\nnext:")?;
             let steps = [
                 (format!("pilotlight check{option}"), "reports every mistake in it"),
                 (format!("pilotlight run{option}"), "starts the gateway"),
-                (
-                    "curl http://127.0.0.1:8080/".to_owned(),
-                    "starts the service in it and shows its answer",
-                ),
+                ("curl http://127.0.0.1:8080/".to_owned(), "starts the service in it and shows its answer"),
             ];
             let width = steps.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
             for (command, meaning) in steps {
@@ -122,10 +112,7 @@ pub fn init(file: &Path, existing: Existing, out: &mut dyn Write, err: &mut dyn 
         }
         Err(error) => {
             writeln!(err, "error: {name} cannot be written: {error}")?;
-            writeln!(
-                err,
-                " = help: check that its folder exists and that this user may write to it"
-            )?;
+            writeln!(err, " = help: check that its folder exists and that this user may write to it")?;
             Ok(Outcome::Failed)
         }
     }

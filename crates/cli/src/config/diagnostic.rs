@@ -152,14 +152,7 @@ impl Diagnostic {
     }
 
     fn new(severity: Severity, code: Code, span: Option<Span>, message: String) -> Self {
-        Diagnostic {
-            severity,
-            code,
-            span,
-            message,
-            help: None,
-            related: None,
-        }
+        Diagnostic { severity, code, span, message, help: None, related: None }
     }
 }
 
@@ -184,20 +177,10 @@ impl Report {
             let start = found.span.as_ref().map(|span| span.start);
             (start.is_none(), start, found.severity)
         });
-        let errors = diagnostics
-            .iter()
-            .filter(|found| found.severity == Severity::Error)
-            .count();
+        let errors = diagnostics.iter().filter(|found| found.severity == Severity::Error).count();
         let warnings = diagnostics.len() - errors;
         diagnostics.truncate(MAX_KEPT);
-        Report {
-            file,
-            text,
-            diagnostics,
-            errors,
-            warnings,
-            partial: false,
-        }
+        Report { file, text, diagnostics, errors, warnings, partial: false }
     }
 
     /// The file's name as it was given.

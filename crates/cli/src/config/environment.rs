@@ -43,20 +43,12 @@ fn check_managed(managed: &Managed, path: Option<&OsString>, found: &mut Vec<Dia
         } else {
             ("does not exist", format!("mkdir -p {}", managed.dir.display()))
         };
-        found.push(missing(
-            &managed.at.dir,
-            format!("the folder {} {message}", managed.dir.display()),
-            help,
-        ));
+        found.push(missing(&managed.at.dir, format!("the folder {} {message}", managed.dir.display()), help));
         if managed.program.starts_with(&managed.dir) {
             return;
         }
     }
-    let own_path = managed
-        .env
-        .iter()
-        .find(|(name, _)| name == "PATH")
-        .map(|(_, value)| OsString::from(value));
+    let own_path = managed.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
     match find_program(managed, own_path.as_ref().or(path)) {
         Ok(program) => {
             found.extend(missing_interpreter(&program, managed));
@@ -121,10 +113,9 @@ impl Candidate {
         match self {
             Candidate::Absent => (format!("the program {name} does not exist"), missing_file_help(file)),
             Candidate::Folder => (format!("{name} is a folder"), "name the program in it".to_owned()),
-            Candidate::Good | Candidate::NotExecutable => (
-                format!("{name} may not be executed by this user"),
-                format!("chmod +x {name}"),
-            ),
+            Candidate::Good | Candidate::NotExecutable => {
+                (format!("{name} may not be executed by this user"), format!("chmod +x {name}"))
+            }
         }
     }
 }
@@ -137,18 +128,11 @@ fn missing_file_help(file: &Path) -> String {
     };
     let Ok(entries) = fs::read_dir(folder) else {
         let built = file.components().any(|part| part.as_os_str() == "target");
-        let build = if built {
-            " (is it built? cargo build --release)"
-        } else {
-            ""
-        };
+        let build = if built { " (is it built? cargo build --release)" } else { "" };
         return format!("the folder {} does not exist either{build}", folder.display());
     };
-    let names: Vec<String> = entries
-        .take(MAX_ENTRIES)
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
+    let names: Vec<String> =
+        entries.take(MAX_ENTRIES).flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean {}?", folder.join(near).display()),
         None if file.components().any(|part| part.as_os_str() == "target") => {
@@ -168,10 +152,7 @@ fn missing_interpreter(program: &Path, managed: &Managed) -> Option<Diagnostic> 
     let interpreter = text.split([' ', '\t']).find(|word| !word.is_empty())?;
     let trimmed = interpreter.trim_end_matches('\r');
     if trimmed != interpreter {
-        let message = format!(
-            "{} has Windows line ends, so its `#!` line names no program",
-            program.display()
-        );
+        let message = format!("{} has Windows line ends, so its `#!` line names no program", program.display());
         return Some(
             Diagnostic::error(Code::Missing, managed.at.program.clone(), message)
                 .help("convert it: sed -i 's/\\r$//' FILE"),
@@ -180,35 +161,22 @@ fn missing_interpreter(program: &Path, managed: &Managed) -> Option<Diagnostic> 
     if Path::new(interpreter).exists() {
         return None;
     }
-    let message = format!(
-        "the `#!` line of {} names {}, which does not exist",
-        program.display(),
-        shown(interpreter)
-    );
+    let message = format!("the `#!` line of {} names {}, which does not exist", program.display(), shown(interpreter));
     Some(Diagnostic::error(Code::Missing, managed.at.program.clone(), message).help("install it, or correct the line"))
 }
 
 /// `python3 app.py`: the script is as much part of the command as the program.
 fn missing_script(managed: &Managed) -> Option<Diagnostic> {
-    const INTERPRETERS: [&str; 10] = [
-        "python", "node", "deno", "bun", "ruby", "perl", "php", "sh", "bash", "java",
-    ];
+    const INTERPRETERS: [&str; 10] = ["python", "node", "deno", "bun", "ruby", "perl", "php", "sh", "bash", "java"];
     const SCRIPTS: [&str; 11] = ["py", "js", "mjs", "cjs", "ts", "rb", "pl", "php", "sh", "jar", "pyz"];
-    let name = managed
-        .program
-        .file_name()?
-        .to_str()?
-        .trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let name = managed.program.file_name()?.to_str()?.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     if !INTERPRETERS.contains(&name) {
         return None;
     }
     let mut words = managed.args.iter().zip(&managed.at.args);
     let (script, at) = words.find(|(word, _)| !word.starts_with('-') || matches!(word.as_str(), "-m" | "-c" | "-e"))?;
     let script_path = Path::new(script);
-    let is_script = script_path
-        .extension()
-        .and_then(|end| end.to_str())
-        .is_some_and(|end| SCRIPTS.contains(&end));
+    let is_script = script_path.extension().and_then(|end| end.to_str()).is_some_and(|end| SCRIPTS.contains(&end));
     if !is_script || script.starts_with('-') {
         return None;
     }

@@ -51,10 +51,7 @@ struct Problem {
 }
 
 fn problem(message: impl Into<String>, help: impl Into<String>) -> Problem {
-    Problem {
-        message: message.into(),
-        help: help.into(),
-    }
+    Problem { message: message.into(), help: help.into() }
 }
 
 fn tcp(address: SocketAddr) -> Option<Problem> {
@@ -73,20 +70,14 @@ fn tcp(address: SocketAddr) -> Option<Problem> {
             "is not an address of this machine",
             "use 127.0.0.1, an address that `ip address` shows, or 0.0.0.0 for all",
         ),
-        _ => problem(
-            format!("cannot be listened on: {error}"),
-            "choose another address in `listen`",
-        ),
+        _ => problem(format!("cannot be listened on: {error}"), "choose another address in `listen`"),
     })
 }
 
 fn unix(path: &Path) -> Option<Problem> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     if !folder.is_dir() {
-        return Some(problem(
-            "cannot be made: its folder does not exist",
-            format!("mkdir -p {}", folder.display()),
-        ));
+        return Some(problem("cannot be made: its folder does not exist", format!("mkdir -p {}", folder.display())));
     }
     if !super::environment::may(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
         return Some(problem(
@@ -96,20 +87,12 @@ fn unix(path: &Path) -> Option<Problem> {
     }
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => Some(problem(
-            format!("cannot be looked at: {error}"),
-            "choose another path in `listen`",
-        )),
-        Ok(metadata) if !metadata.file_type().is_socket() => Some(problem(
-            "is there already and is not a socket",
-            "take it away, or choose another path in `listen`",
-        )),
-        Ok(_) => is_answered(path).then(|| {
-            problem(
-                "is in use by another program",
-                "stop that program, or choose another path in `listen`",
-            )
-        }),
+        Err(error) => Some(problem(format!("cannot be looked at: {error}"), "choose another path in `listen`")),
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            Some(problem("is there already and is not a socket", "take it away, or choose another path in `listen`"))
+        }
+        Ok(_) => is_answered(path)
+            .then(|| problem("is in use by another program", "stop that program, or choose another path in `listen`")),
     }
 }
 

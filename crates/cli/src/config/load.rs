@@ -30,12 +30,7 @@ impl Loaded {
     /// One line that says what the file is about.
     #[must_use]
     pub fn summary(&self) -> String {
-        let addresses: Vec<String> = self
-            .config
-            .listen
-            .iter()
-            .map(|listener| listener.address.to_string())
-            .collect();
+        let addresses: Vec<String> = self.config.listen.iter().map(|listener| listener.address.to_string()).collect();
         format!(
             "{} is valid: {}, {}, listening on {}",
             self.warnings.file(),
@@ -78,14 +73,7 @@ pub fn load(file: &Path, ports: Ports) -> Result<Loaded, Report> {
 }
 
 fn finish((config, report): (Config, Report)) -> Result<Loaded, Report> {
-    if report.error_count() > 0 {
-        Err(report)
-    } else {
-        Ok(Loaded {
-            config,
-            warnings: report,
-        })
-    }
+    if report.error_count() > 0 { Err(report) } else { Ok(Loaded { config, warnings: report }) }
 }
 
 /// The part of the configuration that is right, and everything that is wrong.
@@ -102,10 +90,7 @@ fn read(text: &str, file: &Path, folder: &Path, machine: impl FnOnce(&Config) ->
 
 fn read_text(file: &Path) -> Result<String, (String, Box<Diagnostic>)> {
     let wrong = |message: String, help: &str| {
-        (
-            String::new(),
-            Box::new(Diagnostic::whole_file(Severity::Error, Code::File, message).help(help)),
-        )
+        (String::new(), Box::new(Diagnostic::whole_file(Severity::Error, Code::File, message).help(help)))
     };
     let mut bytes = Vec::new();
     let read = File::open(file).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
@@ -120,17 +105,11 @@ fn read_text(file: &Path) -> Result<String, (String, Box<Diagnostic>)> {
                 "the file may not be read by this user".to_owned(),
                 "change its permissions, for example with chmod u+r",
             ),
-            _ => wrong(
-                format!("the file cannot be read: {error}"),
-                "check the disk and the path",
-            ),
+            _ => wrong(format!("the file cannot be read: {error}"), "check the disk and the path"),
         });
     }
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(wrong(
-            format!("the file has more than {MAX_FILE_BYTES} bytes"),
-            "is it the right file?",
-        ));
+        return Err(wrong(format!("the file has more than {MAX_FILE_BYTES} bytes"), "is it the right file?"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let start = error.utf8_error().valid_up_to();

@@ -31,20 +31,14 @@ pub(super) fn host(text: &str) -> Result<HostPattern, Rejected> {
             "write \"*.example.org\" for every host below example.org",
         ));
     }
-    let bare = text
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(text);
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<Ipv6Addr>() {
         return Ok(HostPattern::Exact(address.to_string()));
     }
     if let Some((_, rest)) = text.split_once("://") {
         return Err(Rejected::help(
             format!("{} is a URL", shown(text)),
-            format!(
-                "write the host alone: \"{}\"",
-                rest.split(['/', ':']).next().unwrap_or_default()
-            ),
+            format!("write the host alone: \"{}\"", rest.split(['/', ':']).next().unwrap_or_default()),
         ));
     }
     if let Some((host, port)) = text.rsplit_once(':')
@@ -63,34 +57,19 @@ pub(super) fn host_name(text: &str) -> Result<String, Rejected> {
     const MAX_HOST: usize = 253;
     const MAX_LABEL: usize = 63;
     if text.is_empty() {
-        return Err(Rejected::help(
-            "the host is empty",
-            "write a host such as \"example.org\" or \"127.0.0.1\"",
-        ));
+        return Err(Rejected::help("the host is empty", "write a host such as \"example.org\" or \"127.0.0.1\""));
     }
     if !text.is_ascii() {
         return Err(Rejected::help(
-            format!(
-                "{} is not ASCII; browsers send such a name in its `xn--` form",
-                shown(text)
-            ),
+            format!("{} is not ASCII; browsers send such a name in its `xn--` form", shown(text)),
             "write the name in its `xn--` form",
         ));
     }
-    if let Some(name) = text
-        .strip_suffix('.')
-        .filter(|name| !name.is_empty() && !name.ends_with('.'))
-    {
-        return Err(Rejected::help(
-            format!("{} ends with a dot", shown(text)),
-            format!("write \"{name}\""),
-        ));
+    if let Some(name) = text.strip_suffix('.').filter(|name| !name.is_empty() && !name.ends_with('.')) {
+        return Err(Rejected::help(format!("{} ends with a dot", shown(text)), format!("write \"{name}\"")));
     }
     if text.len() > MAX_HOST {
-        return Err(Rejected::new(format!(
-            "the host has {} bytes; a host name has at most {MAX_HOST}",
-            text.len()
-        )));
+        return Err(Rejected::new(format!("the host has {} bytes; a host name has at most {MAX_HOST}", text.len())));
     }
     for label in text.split('.') {
         if label.is_empty() {
@@ -100,15 +79,9 @@ pub(super) fn host_name(text: &str) -> Result<String, Rejected> {
             ));
         }
         if label.len() > MAX_LABEL {
-            return Err(Rejected::new(format!(
-                "{} is longer than the {MAX_LABEL} bytes of a label",
-                shown(label)
-            )));
+            return Err(Rejected::new(format!("{} is longer than the {MAX_LABEL} bytes of a label", shown(label))));
         }
-        if let Some(odd) = label
-            .chars()
-            .find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_'))
-        {
+        if let Some(odd) = label.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_')) {
             return Err(Rejected::help(
                 format!("{} cannot stand in a host", shown(&odd.to_string())),
                 "a host has letters, digits, `-`, `_` and dots",
@@ -135,18 +108,12 @@ pub(super) fn path(text: &str, path_match: PathMatch) -> Result<RoutePath, Rejec
         return Err(Rejected::help(format!("{} does not begin with `/`", shown(text)), help));
     }
     if text.len() > MAX_PATH {
-        return Err(Rejected::new(format!(
-            "the path has {} bytes; at most {MAX_PATH} are allowed",
-            text.len()
-        )));
+        return Err(Rejected::new(format!("the path has {} bytes; at most {MAX_PATH} are allowed", text.len())));
     }
     for (mark, name) in [('?', "query"), ('#', "fragment")] {
         if let Some((path, _)) = text.split_once(mark) {
             return Err(Rejected::help(
-                format!(
-                    "{} has a {name}, which takes no part in routing, so no request could match",
-                    shown(text)
-                ),
+                format!("{} has a {name}, which takes no part in routing, so no request could match", shown(text)),
                 format!("write \"{path}\""),
             ));
         }
@@ -173,10 +140,7 @@ pub(super) fn path(text: &str, path_match: PathMatch) -> Result<RoutePath, Rejec
             format!("write \"{path}\", or add exact = true for this one path"),
         ));
     }
-    Ok(RoutePath {
-        path: path.to_owned(),
-        remark,
-    })
+    Ok(RoutePath { path: path.to_owned(), remark })
 }
 
 /// RFC 3986 §3.3: `pchar`, with `%` only before two hexadecimal digits in the normal form of §6.2.2.
@@ -194,11 +158,7 @@ fn characters(text: &str) -> Result<(), Rejected> {
             }
             c => {
                 let mut encoded = [0; 4];
-                let encoded: String = c
-                    .encode_utf8(&mut encoded)
-                    .bytes()
-                    .map(|byte| format!("%{byte:02X}"))
-                    .collect();
+                let encoded: String = c.encode_utf8(&mut encoded).bytes().map(|byte| format!("%{byte:02X}")).collect();
                 return Err(Rejected::help(
                     format!("{} cannot stand in a path as clients send it", shown(&c.to_string())),
                     format!("write {encoded} for it"),
@@ -229,10 +189,7 @@ fn escape(after: &[u8]) -> Result<(), Rejected> {
     }
     if digits.bytes().any(|digit| digit.is_ascii_lowercase()) {
         let upper = digits.to_ascii_uppercase();
-        return Err(Rejected::help(
-            format!("`%{digits}` is not in normal form"),
-            format!("write %{upper}"),
-        ));
+        return Err(Rejected::help(format!("`%{digits}` is not in normal form"), format!("write %{upper}")));
     }
     Ok(())
 }
@@ -279,10 +236,7 @@ mod tests {
     fn check_path(text: &str, path_match: PathMatch, expected: &str) {
         let got = match path(text, path_match) {
             Ok(RoutePath { path, remark: None }) => path,
-            Ok(RoutePath {
-                path,
-                remark: Some(remark),
-            }) => format!("{path} ? {}", remark.reason),
+            Ok(RoutePath { path, remark: Some(remark) }) => format!("{path} ? {}", remark.reason),
             Err(wrong) => format!("! {} ({})", wrong.reason, wrong.help.unwrap_or_default()),
         };
         assert!(got.contains(expected), "{text:?}: {got}");

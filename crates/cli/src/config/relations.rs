@@ -15,24 +15,15 @@ use super::value::nearest;
 pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<Diagnostic>) {
     for (index, listener) in config.listen.iter().enumerate() {
         let earlier = config.listen[..index].iter();
-        if let Some(first) = earlier
-            .clone()
-            .find(|first| first.address == listener.address && !any_port(&first.address))
+        if let Some(first) =
+            earlier.clone().find(|first| first.address == listener.address && !any_port(&first.address))
         {
             found.push(
-                Diagnostic::error(
-                    Code::Duplicate,
-                    listener.at.clone(),
-                    format!("{} is there twice", listener.address),
-                )
-                .related(first.at.clone(), "the first is")
-                .help("take one of the two away"),
+                Diagnostic::error(Code::Duplicate, listener.at.clone(), format!("{} is there twice", listener.address))
+                    .related(first.at.clone(), "the first is")
+                    .help("take one of the two away"),
             );
-        } else if let Some(other) = config
-            .listen
-            .iter()
-            .find(|other| covers(&other.address, &listener.address))
-        {
+        } else if let Some(other) = config.listen.iter().find(|other| covers(&other.address, &listener.address)) {
             found.push(
                 Diagnostic::error(
                     Code::Duplicate,
@@ -46,21 +37,15 @@ pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<D
     }
     let exposed = config.listen.iter().find(|listener| !is_local(&listener.address));
     if let (true, Some(at), Some(exposed)) = (config.dev, dev_at, exposed) {
-        let message = format!(
-            "`dev` shows the output of failing services to everybody who can reach {}",
-            exposed.address
-        );
+        let message =
+            format!("`dev` shows the output of failing services to everybody who can reach {}", exposed.address);
         found.push(Diagnostic::warning(Code::Unsafe, at, message).help("take `dev` away, or listen on 127.0.0.1 only"));
     }
     for service in &config.services {
         let ServiceKind::External(upstream) = &service.kind else {
             continue;
         };
-        if let Some(own) = config
-            .listen
-            .iter()
-            .find(|listener| leads_to(upstream, &listener.address))
-        {
+        if let Some(own) = config.listen.iter().find(|listener| leads_to(upstream, &listener.address)) {
             let message = format!(
                 "the service {} has the address that Pilotlight itself listens on, so a request would go round in circles",
                 shown(&service.name)
@@ -86,12 +71,8 @@ pub(super) struct Said<'a> {
 
 /// Resolves the services of the routes and reports routes that can never match, and services without a route.
 pub(super) fn routes(drafts: Vec<Draft>, config: &Config, said: &Said<'_>, found: &mut Vec<Diagnostic>) -> Vec<Route> {
-    let indexes: HashMap<&str, usize> = config
-        .services
-        .iter()
-        .enumerate()
-        .map(|(index, service)| (service.name.as_str(), index))
-        .collect();
+    let indexes: HashMap<&str, usize> =
+        config.services.iter().enumerate().map(|(index, service)| (service.name.as_str(), index)).collect();
     let names: HashSet<&str> = said.services.iter().map(|(name, _)| name.as_str()).collect();
     let mut seen: HashMap<(Option<HostPattern>, String, PathMatch), Span> = HashMap::new();
     let mut used = HashSet::new();
@@ -128,18 +109,12 @@ pub(super) fn routes(drafts: Vec<Draft>, config: &Config, said: &Said<'_>, found
         );
     }
     // A route whose service is misspelt or missing may be the one that uses a service.
-    for (name, at) in said
-        .services
-        .iter()
-        .filter(|(name, _)| !used.contains(name.as_str()) && !has_unknown && !is_empty)
+    for (name, at) in
+        said.services.iter().filter(|(name, _)| !used.contains(name.as_str()) && !has_unknown && !is_empty)
     {
         found.push(
-            Diagnostic::warning(
-                Code::Unused,
-                at.clone(),
-                format!("no route leads to the service {}", shown(name)),
-            )
-            .help("add [[routes]] with its name, or take the service away"),
+            Diagnostic::warning(Code::Unused, at.clone(), format!("no route leads to the service {}", shown(name)))
+                .help("add [[routes]] with its name, or take the service away"),
         );
     }
     routes
@@ -174,9 +149,7 @@ fn note_duplicate(
         return;
     };
     let host = draft.host.clone().flatten();
-    let name = host.as_ref().map_or_else(String::new, |host| {
-        format!(" for the host {}", shown(&host.to_string()))
-    });
+    let name = host.as_ref().map_or_else(String::new, |host| format!(" for the host {}", shown(&host.to_string())));
     if let Some(first) = seen.get(&(host.clone(), path.clone(), draft.path_match)) {
         found.push(
             Diagnostic::error(
@@ -193,11 +166,8 @@ fn note_duplicate(
 }
 
 fn unknown_service(name: &str, at: &Span, declared: &[(String, Span)]) -> Diagnostic {
-    let diagnostic = Diagnostic::error(
-        Code::UnknownService,
-        at.clone(),
-        format!("there is no service {}", shown(name)),
-    );
+    let diagnostic =
+        Diagnostic::error(Code::UnknownService, at.clone(), format!("there is no service {}", shown(name)));
     match nearest(name, declared.iter().map(|(name, _)| name.as_str())) {
         Some(near) => diagnostic.help(format!("did you mean {}?", shown(near))),
         None if declared.is_empty() => diagnostic.help(format!("add [services.{name}] with its `command` or `url`")),
@@ -230,11 +200,7 @@ fn leads_to(upstream: &Upstream, own: &ListenerAddress) -> bool {
     match (upstream, own) {
         (Upstream::Unix(path), ListenerAddress::Unix(own)) => path == own,
         (Upstream::Tcp { host, port }, ListenerAddress::Tcp(own)) => {
-            let ip = if host == "localhost" {
-                Some(IpAddr::from([127, 0, 0, 1]))
-            } else {
-                host.parse().ok()
-            };
+            let ip = if host == "localhost" { Some(IpAddr::from([127, 0, 0, 1])) } else { host.parse().ok() };
             ip.is_some_and(|ip: IpAddr| {
                 let wildcard = SocketAddr::new(own.ip(), *port).ip().is_unspecified() && ip.is_loopback();
                 *port == own.port() && (ip == own.ip() || (wildcard && ip.is_ipv4() == own.is_ipv4()))

@@ -65,11 +65,7 @@ pub(super) fn text(report: &Report, style: Style) -> String {
 }
 
 pub(super) fn json(report: &Report) -> String {
-    let diagnostics: Vec<Value> = report
-        .diagnostics()
-        .iter()
-        .map(|found| json_one(report, found))
-        .collect();
+    let diagnostics: Vec<Value> = report.diagnostics().iter().map(|found| json_one(report, found)).collect();
     json!({
         "file": report.file,
         "errors": report.error_count(),
@@ -104,14 +100,7 @@ fn write_one(out: &mut String, report: &Report, found: &Diagnostic, style: Style
         format!("{}:{}:", at.line, at.column)
     });
     let file = printable(&report.file);
-    push_line(
-        out,
-        &format!(
-            "{} {severity}: {}",
-            style.paint("1", &format!("{file}:{place}")),
-            found.message
-        ),
-    );
+    push_line(out, &format!("{} {severity}: {}", style.paint("1", &format!("{file}:{place}")), found.message));
     let mut gutter = 0;
     if let Some(span) = &found.span {
         gutter = position(&report.text, span.start).line.to_string().len();
@@ -119,16 +108,10 @@ fn write_one(out: &mut String, report: &Report, found: &Diagnostic, style: Style
     }
     if let Some((span, what)) = &found.related {
         let at = position(&report.text, span.start);
-        push_line(
-            out,
-            &format!("{:gutter$} = {what} at {file}:{}:{}", "", at.line, at.column),
-        );
+        push_line(out, &format!("{:gutter$} = {what} at {file}:{}:{}", "", at.line, at.column));
     }
     if let Some(help) = &found.help {
-        push_line(
-            out,
-            &format!("{:gutter$} = {}: {help}", "", style.paint("1;36", "help")),
-        );
+        push_line(out, &format!("{:gutter$} = {}: {help}", "", style.paint("1;36", "help")));
     }
 }
 
@@ -142,24 +125,11 @@ fn quote(out: &mut String, text: &str, span: &Span, gutter: usize, paint: &dyn F
     let place = text[from..start.min(from + line.len())].chars().count();
     let marked = text[start..end.clamp(start, to)].trim_end().chars().count();
 
-    let skipped = if line.chars().count() > MAX_QUOTED_CHARS {
-        place.saturating_sub(CHARS_BEFORE_PLACE)
-    } else {
-        0
-    };
+    let skipped = if line.chars().count() > MAX_QUOTED_CHARS { place.saturating_sub(CHARS_BEFORE_PLACE) } else { 0 };
     let mut cells: Vec<String> = line.chars().skip(skipped).take(MAX_QUOTED_CHARS).map(cell).collect();
     let cut_after = line.chars().count() > skipped + cells.len();
-    let mut indent: usize = cells
-        .iter()
-        .take(place - skipped)
-        .map(|cell| cell.chars().count())
-        .sum();
-    let width: usize = cells
-        .iter()
-        .skip(place - skipped)
-        .take(marked)
-        .map(|cell| cell.chars().count())
-        .sum();
+    let mut indent: usize = cells.iter().take(place - skipped).map(|cell| cell.chars().count()).sum();
+    let width: usize = cells.iter().skip(place - skipped).take(marked).map(|cell| cell.chars().count()).sum();
     if skipped > 0 {
         cells.insert(0, "…".to_owned());
         indent += 1;
@@ -169,10 +139,7 @@ fn quote(out: &mut String, text: &str, span: &Span, gutter: usize, paint: &dyn F
     }
     let number = position(text, start).line;
     push_line(out, &format!("{number:gutter$} | {}", cells.concat()));
-    push_line(
-        out,
-        &format!("{:gutter$} | {:indent$}{}", "", "", paint(&"^".repeat(width.max(1)))),
-    );
+    push_line(out, &format!("{:gutter$} | {:indent$}{}", "", "", paint(&"^".repeat(width.max(1)))));
 }
 
 /// What a character of a quoted line looks like on the terminal.
@@ -212,11 +179,7 @@ fn summary(report: &Report) -> String {
     if report.warning_count() > 0 {
         parts.push(counted(report.warning_count(), "warning"));
     }
-    let partial = if report.partial {
-        "; there may be more once the syntax is right"
-    } else {
-        ""
-    };
+    let partial = if report.partial { "; there may be more once the syntax is right" } else { "" };
     format!("{}: {}{partial}", printable(&report.file), parts.join(", "))
 }
 
@@ -268,11 +231,7 @@ mod tests {
 
     #[test]
     fn the_caret_stands_under_the_place() {
-        check(
-            "a = 1\nbc = 2\n",
-            6..8,
-            "f.toml:2:1: error: wrong\n2 | bc = 2\n  | ^^\n\nf.toml: 1 error\n",
-        );
+        check("a = 1\nbc = 2\n", 6..8, "f.toml:2:1: error: wrong\n2 | bc = 2\n  | ^^\n\nf.toml: 1 error\n");
     }
 
     #[test]
@@ -286,26 +245,14 @@ mod tests {
 
     #[test]
     fn places_at_and_beyond_the_end_are_the_end() {
-        check(
-            "ab",
-            2..2,
-            "f.toml:1:3: error: wrong\n1 | ab\n  |   ^\n\nf.toml: 1 error\n",
-        );
+        check("ab", 2..2, "f.toml:1:3: error: wrong\n1 | ab\n  |   ^\n\nf.toml: 1 error\n");
         check("", 9..12, "f.toml:1:1: error: wrong\n1 |\n  | ^\n\nf.toml: 1 error\n");
-        check(
-            "ab\r\n",
-            3..4,
-            "f.toml:1:4: error: wrong\n1 | ab\n  |   ^\n\nf.toml: 1 error\n",
-        );
+        check("ab\r\n", 3..4, "f.toml:1:4: error: wrong\n1 | ab\n  |   ^\n\nf.toml: 1 error\n");
     }
 
     #[test]
     fn a_span_over_several_lines_is_marked_in_its_first() {
-        check(
-            "a = [1,\n2]\n",
-            4..10,
-            "f.toml:1:5: error: wrong\n1 | a = [1,\n  |     ^^^\n\nf.toml: 1 error\n",
-        );
+        check("a = [1,\n2]\n", 4..10, "f.toml:1:5: error: wrong\n1 | a = [1,\n  |     ^^^\n\nf.toml: 1 error\n");
     }
 
     #[test]
@@ -334,11 +281,7 @@ mod tests {
 
     #[test]
     fn colours_only_when_asked_for() {
-        let report = Report::new(
-            "f".to_owned(),
-            "a".to_owned(),
-            vec![Diagnostic::warning(Code::Unused, 0..1, "odd")],
-        );
+        let report = Report::new("f".to_owned(), "a".to_owned(), vec![Diagnostic::warning(Code::Unused, 0..1, "odd")]);
         assert!(!report.render(Style::Plain).contains('\x1b'));
         assert!(report.render(Style::Coloured).contains("\x1b[1;33mwarning\x1b[0m"));
     }

@@ -52,53 +52,23 @@ fn listen(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec
     };
     if items.is_empty() {
         found.push(
-            Diagnostic::error(
-                Code::BadValue,
-                field.at.clone(),
-                "`listen` is an empty list, so nobody could connect",
-            )
-            .help(format!("write listen = \"{}\"", schema::LISTEN)),
+            Diagnostic::error(Code::BadValue, field.at.clone(), "`listen` is an empty list, so nobody could connect")
+                .help(format!("write listen = \"{}\"", schema::LISTEN)),
         );
     }
     if items.len() > schema::MAX_LISTENERS {
-        let message = format!(
-            "`listen` has {} addresses; at most {} are allowed",
-            items.len(),
-            schema::MAX_LISTENERS
-        );
+        let message = format!("`listen` has {} addresses; at most {} are allowed", items.len(), schema::MAX_LISTENERS);
         found.push(Diagnostic::error(Code::OutOfRange, field.at.clone(), message));
     }
-    items
-        .into_iter()
-        .filter_map(|(at, value)| {
-            listener(
-                &Field {
-                    at,
-                    value,
-                    ..field.clone()
-                },
-                folder,
-                found,
-            )
-        })
-        .collect()
+    items.into_iter().filter_map(|(at, value)| listener(&Field { at, value, ..field.clone() }, folder, found)).collect()
 }
 
 fn listener(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<Listener> {
-    let port = field
-        .value
-        .as_integer()
-        .and_then(|number| number.as_str().parse::<u16>().ok());
+    let port = field.value.as_integer().and_then(|number| number.as_str().parse::<u16>().ok());
     let help = port.map(|port| format!("write \"127.0.0.1:{port}\""));
     let text = noted(field.string().map_err(|wrong| wrong.maybe_help(help)), found)?;
-    let address = noted(
-        address::listener(text, folder).map_err(|wrong| field.rejected(wrong)),
-        found,
-    )?;
-    Some(Listener {
-        address,
-        at: field.at.clone(),
-    })
+    let address = noted(address::listener(text, folder).map_err(|wrong| field.rejected(wrong)), found)?;
+    Some(Listener { address, at: field.at.clone() })
 }
 
 fn workers(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Workers {
@@ -115,9 +85,7 @@ fn workers(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Workers {
 fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Limits {
     let empty = DeTable::new();
     let field = root.field("limits");
-    let table = field
-        .as_ref()
-        .and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
+    let table = field.as_ref().and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
     let at = field.as_ref().map_or(0..0, |field| field.at.clone());
     let limits = Section::read(Part::Limits, "in [limits]", at, table.unwrap_or(&empty), found);
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -138,19 +106,9 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Limits {
 fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<CacheLimits> {
     let empty = DeTable::new();
     let (table, at) = match field {
-        Some(Field {
-            value: DeValue::Boolean(false),
-            ..
-        }) => return None,
-        Some(Field {
-            value: DeValue::Boolean(true),
-            at,
-            ..
-        }) => (None, at.clone()),
-        Some(field) => (
-            noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found),
-            field.at.clone(),
-        ),
+        Some(Field { value: DeValue::Boolean(false), .. }) => return None,
+        Some(Field { value: DeValue::Boolean(true), at, .. }) => (None, at.clone()),
+        Some(field) => (noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found), field.at.clone()),
         None => (None, 0..0),
     };
     let section = Section::read(Part::Cache, "in [cache]", at, table.unwrap_or(&empty), found);
@@ -160,11 +118,8 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
         return Some(CacheLimits { memory, max_object: max_object.min(memory / 2) });
     };
     if max_object > memory / 2 {
-        let message = format!(
-            "`max_object` ({}) is more than half of `memory` ({})",
-            HumanSize(max_object),
-            HumanSize(memory)
-        );
+        let message =
+            format!("`max_object` ({}) is more than half of `memory` ({})", HumanSize(max_object), HumanSize(memory));
         found.push(
             Diagnostic::error(Code::Conflict, field.at, message)
                 .help("one answer may take half of the cache at most: lower `max_object` or raise `memory`"),

@@ -38,11 +38,7 @@ pub(super) fn read_all(field: Option<Field<'_>>, limits: &Limits, found: &mut Ve
         return Vec::new();
     };
     if list.len() > schema::MAX_ROUTES {
-        let message = format!(
-            "the file has {} routes; at most {} are allowed",
-            list.len(),
-            schema::MAX_ROUTES
-        );
+        let message = format!("the file has {} routes; at most {} are allowed", list.len(), schema::MAX_ROUTES);
         found.push(Diagnostic::error(Code::OutOfRange, field.at.clone(), message));
     }
     let mut drafts = Vec::new();
@@ -61,19 +57,13 @@ pub(super) fn read_all(field: Option<Field<'_>>, limits: &Limits, found: &mut Ve
 
 fn read<'a>(at: Span, table: &'a DeTable<'a>, limits: &Limits, found: &mut Vec<Diagnostic>) -> Draft {
     let section = Section::read(Part::Route, "in [[routes]]", at, table, found);
-    let path_match = if section.boolean("exact", false, found) {
-        PathMatch::Exact
-    } else {
-        PathMatch::Prefix
-    };
+    let path_match = if section.boolean("exact", false, found) { PathMatch::Exact } else { PathMatch::Prefix };
     let path = path(&section, path_match, found);
     let (cache, cache_at) = cache(section.field("cache"), found);
     let strip_prefix = section.boolean("strip_prefix", false, found);
-    if let (true, Some(("/", _)), Some(field)) = (
-        strip_prefix,
-        path.as_ref().map(|(path, at)| (path.as_str(), at)),
-        section.field("strip_prefix"),
-    ) {
+    if let (true, Some(("/", _)), Some(field)) =
+        (strip_prefix, path.as_ref().map(|(path, at)| (path.as_str(), at)), section.field("strip_prefix"))
+    {
         let message = "`strip_prefix` has no effect: the path is `/`";
         found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("take it away"));
     }
@@ -82,13 +72,8 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, limits: &Limits, found: &mut Vec<D
             let text = noted(field.string(), found)?;
             noted(pattern::host(text).map_err(|wrong| field.rejected(wrong)), found)
         }),
-        service: required(
-            &section,
-            "service",
-            "service = \"NAME\", the name of a [services.NAME]",
-            found,
-        )
-        .and_then(|field| Some((noted(field.string(), found)?.to_owned(), field.at))),
+        service: required(&section, "service", "service = \"NAME\", the name of a [services.NAME]", found)
+            .and_then(|field| Some((noted(field.string(), found)?.to_owned(), field.at))),
         timeout: section.time_or_none("timeout", &schema::ROUTE_TIMEOUT, None, found),
         response_timeout: section
             .field("response_timeout")
@@ -104,17 +89,9 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, limits: &Limits, found: &mut Vec<D
 }
 
 fn path(section: &Section<'_>, path_match: PathMatch, found: &mut Vec<Diagnostic>) -> Option<(String, Span)> {
-    let field = required(
-        section,
-        "path",
-        "path = \"/\" for every request, or for example path = \"/users\"",
-        found,
-    )?;
+    let field = required(section, "path", "path = \"/\" for every request, or for example path = \"/users\"", found)?;
     let text = noted(field.string(), found)?;
-    let read = noted(
-        pattern::path(text, path_match).map_err(|wrong| field.rejected(wrong)),
-        found,
-    )?;
+    let read = noted(pattern::path(text, path_match).map_err(|wrong| field.rejected(wrong)), found)?;
     if let Some(remark) = read.remark {
         found.push(Diagnostic::warning(Code::BadValue, field.at.clone(), remark.reason).maybe_help(remark.help));
     }
@@ -133,21 +110,11 @@ fn required<'a>(section: &Section<'a>, name: &str, add: &str, found: &mut Vec<Di
 fn cache(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> (RouteCache, Option<Span>) {
     match field {
         None => (RouteCache::Explicit, None),
-        Some(Field {
-            value: DeValue::Boolean(false),
-            ..
-        }) => (RouteCache::Off, None),
-        Some(Field {
-            value: DeValue::Boolean(true),
-            at,
-            ..
-        }) => (RouteCache::Explicit, Some(at)),
+        Some(Field { value: DeValue::Boolean(false), .. }) => (RouteCache::Off, None),
+        Some(Field { value: DeValue::Boolean(true), at, .. }) => (RouteCache::Explicit, Some(at)),
         Some(field) => {
             let lifetime = noted(field.time(&schema::CACHE_LIFETIME), found);
-            (
-                lifetime.map_or(RouteCache::Explicit, RouteCache::Lifetime),
-                Some(field.at),
-            )
+            (lifetime.map_or(RouteCache::Explicit, RouteCache::Lifetime), Some(field.at))
         }
     }
 }

@@ -51,25 +51,13 @@ pub const MAX_PATH: usize = 1024;
 pub const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
 /// `workers`, when it is a number.
-pub const WORKERS: Bounds<u64> = Bounds {
-    default: 1,
-    min: 1,
-    max: 256,
-};
+pub const WORKERS: Bounds<u64> = Bounds { default: 1, min: 1, max: 256 };
 /// `limits.header_size`, bytes. With what the gateway adds, the largest still fits one frame of Pipe/1 (64 KiB).
 pub const HEADER_SIZE: Bounds<u64> = Bounds { default: 32 * KIB, min: KIB, max: 56 * KIB };
 /// `limits.header_count`.
-pub const HEADER_COUNT: Bounds<u64> = Bounds {
-    default: 100,
-    min: 8,
-    max: 1000,
-};
+pub const HEADER_COUNT: Bounds<u64> = Bounds { default: 100, min: 8, max: 1000 };
 /// `limits.body_size` and a route's `body_size`, bytes.
-pub const BODY_SIZE: Bounds<u64> = Bounds {
-    default: GIB,
-    min: 1,
-    max: 1024 * 1024 * GIB,
-};
+pub const BODY_SIZE: Bounds<u64> = Bounds { default: GIB, min: 1, max: 1024 * 1024 * GIB };
 /// `limits.header_timeout`.
 pub const HEADER_TIMEOUT: Bounds<Duration> = seconds(10, 1, 600);
 /// `limits.body_timeout`.
@@ -77,43 +65,22 @@ pub const BODY_TIMEOUT: Bounds<Duration> = seconds(30, 1, 3600);
 /// `limits.keepalive_timeout`.
 pub const KEEPALIVE_TIMEOUT: Bounds<Duration> = seconds(75, 1, 3600);
 /// `limits.response_timeout` and a route's `response_timeout`.
-pub const RESPONSE_TIMEOUT: Bounds<Duration> = Bounds {
-    default: Duration::from_secs(60),
-    min: Duration::from_millis(1),
-    max: Duration::from_secs(DAY),
-};
+pub const RESPONSE_TIMEOUT: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(60), min: Duration::from_millis(1), max: Duration::from_secs(DAY) };
 /// `limits.shutdown_timeout`.
-pub const SHUTDOWN_TIMEOUT: Bounds<Duration> = Bounds {
-    default: Duration::from_secs(10),
-    min: Duration::ZERO,
-    max: Duration::from_secs(3600),
-};
+pub const SHUTDOWN_TIMEOUT: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(10), min: Duration::ZERO, max: Duration::from_secs(3600) };
 /// `limits.connections`.
-pub const CONNECTIONS: Bounds<u64> = Bounds {
-    default: 10_000,
-    min: 1,
-    max: 1_000_000,
-};
+pub const CONNECTIONS: Bounds<u64> = Bounds { default: 10_000, min: 1, max: 1_000_000 };
 /// `limits.queue`.
 pub const QUEUE: Bounds<u64> = Bounds { default: 1024, min: 1, max: 1_000_000 };
 /// `cache.memory`, bytes.
-pub const CACHE_MEMORY: Bounds<u64> = Bounds {
-    default: 64 * MIB,
-    min: MIB,
-    max: 1024 * GIB,
-};
+pub const CACHE_MEMORY: Bounds<u64> = Bounds { default: 64 * MIB, min: MIB, max: 1024 * GIB };
 /// `cache.max_object`, bytes.
-pub const CACHE_MAX_OBJECT: Bounds<u64> = Bounds {
-    default: MIB,
-    min: KIB,
-    max: GIB,
-};
+pub const CACHE_MAX_OBJECT: Bounds<u64> = Bounds { default: MIB, min: KIB, max: GIB };
 /// A service's `start_timeout`.
-pub const START_TIMEOUT: Bounds<Duration> = Bounds {
-    default: Duration::from_secs(10),
-    min: Duration::from_millis(100),
-    max: Duration::from_secs(600),
-};
+pub const START_TIMEOUT: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(10), min: Duration::from_millis(100), max: Duration::from_secs(600) };
 /// A service's `idle_timeout`.
 pub const IDLE_TIMEOUT: Bounds<Duration> = Bounds {
     default: Duration::from_secs(15 * 60),
@@ -121,53 +88,28 @@ pub const IDLE_TIMEOUT: Bounds<Duration> = Bounds {
     max: Duration::from_secs(365 * DAY),
 };
 /// A service's `drain_timeout`.
-pub const DRAIN_TIMEOUT: Bounds<Duration> = Bounds {
-    default: Duration::from_secs(30),
-    min: Duration::ZERO,
-    max: Duration::from_secs(3600),
-};
+pub const DRAIN_TIMEOUT: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(30), min: Duration::ZERO, max: Duration::from_secs(3600) };
 /// A service's `stop_grace`.
-pub const STOP_GRACE: Bounds<Duration> = Bounds {
-    default: Duration::from_secs(10),
-    min: Duration::ZERO,
-    max: Duration::from_secs(600),
-};
+pub const STOP_GRACE: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(10), min: Duration::ZERO, max: Duration::from_secs(600) };
 /// A service's `min_instances`.
-pub const MIN_INSTANCES: Bounds<u64> = Bounds {
-    default: 0,
-    min: 0,
-    max: 1,
-};
+pub const MIN_INSTANCES: Bounds<u64> = Bounds { default: 0, min: 0, max: 1 };
 /// A route's `timeout`; the wire holds it in 32 bits of milliseconds.
-pub const ROUTE_TIMEOUT: Bounds<Duration> = Bounds {
-    default: Duration::ZERO,
-    min: Duration::from_millis(1),
-    max: Duration::from_secs(30 * DAY),
-};
+pub const ROUTE_TIMEOUT: Bounds<Duration> =
+    Bounds { default: Duration::ZERO, min: Duration::from_millis(1), max: Duration::from_secs(30 * DAY) };
 /// A route's `cache`, when it is a time.
-pub const CACHE_LIFETIME: Bounds<Duration> = Bounds {
-    default: Duration::ZERO,
-    min: Duration::from_secs(1),
-    max: Duration::from_secs(365 * DAY),
-};
+pub const CACHE_LIFETIME: Bounds<Duration> =
+    Bounds { default: Duration::ZERO, min: Duration::from_secs(1), max: Duration::from_secs(365 * DAY) };
 
 const DAY: u64 = 24 * 3600;
 
 const fn seconds(default: u64, min: u64, max: u64) -> Bounds<Duration> {
-    Bounds {
-        default: Duration::from_secs(default),
-        min: Duration::from_secs(min),
-        max: Duration::from_secs(max),
-    }
+    Bounds { default: Duration::from_secs(default), min: Duration::from_secs(min), max: Duration::from_secs(max) }
 }
 
 const fn key(name: &'static str, takes: &'static str, example: &'static str, aliases: &'static [&'static str]) -> Key {
-    Key {
-        name,
-        takes,
-        example,
-        aliases,
-    }
+    Key { name, takes, example, aliases }
 }
 
 const A_SECTION: &str = "a section";
@@ -184,38 +126,18 @@ pub const ROOT: &[Key] = &[
         "\"127.0.0.1:8080\"",
         &["bind", "port", "address", "host", "addr"],
     ),
-    key(
-        "workers",
-        "\"auto\" or a number",
-        "\"auto\"",
-        &["threads", "worker_processes", "cores"],
-    ),
+    key("workers", "\"auto\" or a number", "\"auto\"", &["threads", "worker_processes", "cores"]),
     key("dev", TRUE_OR_FALSE, "true", &["debug", "development"]),
     key("trust_forwarded", TRUE_OR_FALSE, "true", &["trust_proxy", "trusted_proxies", "real_ip"]),
     key("limits", A_SECTION, "[limits]", &["limit"]),
     key("cache", "a section, or true or false", "[cache]", &[]),
-    key(
-        "services",
-        A_SECTION,
-        "[services.NAME]",
-        &["service", "processes", "upstreams", "apps"],
-    ),
-    key(
-        "routes",
-        "a list of sections",
-        "[[routes]]",
-        &["route", "locations", "rules"],
-    ),
+    key("services", A_SECTION, "[services.NAME]", &["service", "processes", "upstreams", "apps"]),
+    key("routes", "a list of sections", "[[routes]]", &["route", "locations", "rules"]),
 ];
 
 /// The keys of `[limits]`.
 pub const LIMITS: &[Key] = &[
-    key(
-        "header_size",
-        A_SIZE,
-        "\"32KiB\"",
-        &["max_header_size", "large_client_header_buffers", "headers"],
-    ),
+    key("header_size", A_SIZE, "\"32KiB\"", &["max_header_size", "large_client_header_buffers", "headers"]),
     key("header_count", "a number", "100", &["max_headers", "max_header_count"]),
     key(
         "body_size",
@@ -223,59 +145,19 @@ pub const LIMITS: &[Key] = &[
         "\"10MiB\"",
         &["max_body_size", "client_max_body_size", "max_body"],
     ),
-    key(
-        "header_timeout",
-        A_TIME,
-        "\"10s\"",
-        &["client_header_timeout", "read_timeout"],
-    ),
-    key(
-        "body_timeout",
-        A_TIME,
-        "\"30s\"",
-        &["client_body_timeout", "send_timeout", "write_timeout"],
-    ),
-    key(
-        "keepalive_timeout",
-        A_TIME,
-        "\"75s\"",
-        &["idle_timeout", "keep_alive", "keepalive", "keep_alive_timeout"],
-    ),
-    key(
-        "response_timeout",
-        A_TIME,
-        "\"60s\"",
-        &["timeout", "proxy_read_timeout", "request_timeout"],
-    ),
-    key(
-        "shutdown_timeout",
-        A_TIME,
-        "\"10s\"",
-        &["shutdown_grace", "grace_period"],
-    ),
-    key(
-        "connections",
-        "a number",
-        "10000",
-        &["max_connections", "worker_connections", "maxconn"],
-    ),
+    key("header_timeout", A_TIME, "\"10s\"", &["client_header_timeout", "read_timeout"]),
+    key("body_timeout", A_TIME, "\"30s\"", &["client_body_timeout", "send_timeout", "write_timeout"]),
+    key("keepalive_timeout", A_TIME, "\"75s\"", &["idle_timeout", "keep_alive", "keepalive", "keep_alive_timeout"]),
+    key("response_timeout", A_TIME, "\"60s\"", &["timeout", "proxy_read_timeout", "request_timeout"]),
+    key("shutdown_timeout", A_TIME, "\"10s\"", &["shutdown_grace", "grace_period"]),
+    key("connections", "a number", "10000", &["max_connections", "worker_connections", "maxconn"]),
     key("queue", "a number", "1024", &["max_queue", "backlog"]),
 ];
 
 /// The keys of `[cache]`.
 pub const CACHE: &[Key] = &[
-    key(
-        "memory",
-        A_SIZE,
-        "\"64MiB\"",
-        &["size", "max_size", "max_memory", "max_bytes"],
-    ),
-    key(
-        "max_object",
-        A_SIZE,
-        "\"1MiB\"",
-        &["max_object_size", "object_size", "max_entry"],
-    ),
+    key("memory", A_SIZE, "\"64MiB\"", &["size", "max_size", "max_memory", "max_bytes"]),
+    key("max_object", A_SIZE, "\"1MiB\"", &["max_object_size", "object_size", "max_entry"]),
 ];
 
 /// The keys of `[services.NAME]`.
@@ -286,94 +168,29 @@ pub const SERVICE: &[Key] = &[
         "[\"./app\", \"--flag\"]",
         &["cmd", "exec", "run", "executable", "start", "program"],
     ),
-    key(
-        "url",
-        A_STRING,
-        "\"http://127.0.0.1:9000\"",
-        &["upstream", "target", "proxy_pass", "uri", "backend"],
-    ),
-    key(
-        "transport",
-        "\"pipe\" or \"http\"",
-        "\"pipe\"",
-        &["mode", "protocol", "communication_mode", "type"],
-    ),
+    key("url", A_STRING, "\"http://127.0.0.1:9000\"", &["upstream", "target", "proxy_pass", "uri", "backend"]),
+    key("transport", "\"pipe\" or \"http\"", "\"pipe\"", &["mode", "protocol", "communication_mode", "type"]),
     key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
-    key(
-        "dir",
-        A_STRING,
-        "\"services/app\"",
-        &["cwd", "directory", "working_dir", "workdir", "folder"],
-    ),
-    key(
-        "env",
-        "a table of strings",
-        "{ NAME = \"value\" }",
-        &["environment", "vars"],
-    ),
-    key(
-        "start_timeout",
-        A_TIME,
-        "\"10s\"",
-        &["startup_timeout", "ready_timeout"],
-    ),
-    key(
-        "idle_timeout",
-        "a time with its unit or \"none\"",
-        "\"15m\"",
-        &["idle", "ttl"],
-    ),
+    key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder"]),
+    key("env", "a table of strings", "{ NAME = \"value\" }", &["environment", "vars"]),
+    key("start_timeout", A_TIME, "\"10s\"", &["startup_timeout", "ready_timeout"]),
+    key("idle_timeout", "a time with its unit or \"none\"", "\"15m\"", &["idle", "ttl"]),
     key("drain_timeout", A_TIME, "\"30s\"", &["drain"]),
-    key(
-        "stop_grace",
-        A_TIME,
-        "\"10s\"",
-        &["stop_timeout", "kill_timeout", "grace_period", "stopwaitsecs"],
-    ),
-    key(
-        "min_instances",
-        "0 or 1",
-        "0",
-        &["instances", "min", "replicas", "always_on"],
-    ),
+    key("stop_grace", A_TIME, "\"10s\"", &["stop_timeout", "kill_timeout", "grace_period", "stopwaitsecs"]),
+    key("min_instances", "0 or 1", "0", &["instances", "min", "replicas", "always_on"]),
 ];
 
 /// The keys of `[[routes]]`.
 pub const ROUTE: &[Key] = &[
-    key(
-        "path",
-        A_STRING,
-        "\"/users\"",
-        &["prefix", "route", "location", "match"],
-    ),
+    key("path", A_STRING, "\"/users\"", &["prefix", "route", "location", "match"]),
     key("host", A_STRING, "\"example.org\"", &["hosts", "domain", "server_name"]),
     key("exact", TRUE_OR_FALSE, "false", &[]),
-    key(
-        "service",
-        "the name of a service",
-        "\"users\"",
-        &["upstream", "target", "backend", "to"],
-    ),
-    key(
-        "strip_prefix",
-        TRUE_OR_FALSE,
-        "false",
-        &["strip", "strip_path", "rewrite"],
-    ),
-    key(
-        "cache",
-        "true, false, or a time with its unit",
-        "\"5s\"",
-        &["ttl", "cache_ttl", "max_age"],
-    ),
+    key("service", "the name of a service", "\"users\"", &["upstream", "target", "backend", "to"]),
+    key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "rewrite"]),
+    key("cache", "true, false, or a time with its unit", "\"5s\"", &["ttl", "cache_ttl", "max_age"]),
     key("timeout", "a time with its unit or \"none\"", "\"30s\"", &["deadline"]),
     key("response_timeout", A_TIME, "\"60s\"", &["proxy_read_timeout"]),
-    key(
-        "body_size",
-        "a size with its unit or \"none\"",
-        "\"10MiB\"",
-        &["max_body_size", "client_max_body_size"],
-    ),
+    key("body_size", "a size with its unit or \"none\"", "\"10MiB\"", &["max_body_size", "client_max_body_size"]),
 ];
 
 /// A part of the file.

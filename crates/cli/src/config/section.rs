@@ -31,20 +31,11 @@ pub(super) struct Field<'a> {
 impl<'a> Section<'a> {
     /// Reads a section; `place` says where it is ("in [limits]").
     pub(super) fn read(part: Part, place: &str, at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> Self {
-        let mut section = Section {
-            fields: Vec::with_capacity(table.len()),
-            meant: Vec::new(),
-            at,
-        };
+        let mut section = Section { fields: Vec::with_capacity(table.len()), meant: Vec::new(), at };
         for (name, value) in table {
             let word = name.get_ref().as_ref();
             if let Some(key) = part.keys().iter().find(|key| key.name == word) {
-                section.fields.push(Field {
-                    key,
-                    key_at: name.span(),
-                    at: value.span(),
-                    value: value.get_ref(),
-                });
+                section.fields.push(Field { key, key_at: name.span(), at: value.span(), value: value.get_ref() });
                 continue;
             }
             let (meant, help) = suggestion(word, value.get_ref(), part);
@@ -70,27 +61,19 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn boolean(&self, name: &str, default: bool, found: &mut Vec<Diagnostic>) -> bool {
-        self.field(name)
-            .and_then(|field| noted(field.boolean(), found))
-            .unwrap_or(default)
+        self.field(name).and_then(|field| noted(field.boolean(), found)).unwrap_or(default)
     }
 
     pub(super) fn number(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> u64 {
-        self.field(name)
-            .and_then(|field| noted(field.number(bounds), found))
-            .unwrap_or(bounds.default)
+        self.field(name).and_then(|field| noted(field.number(bounds), found)).unwrap_or(bounds.default)
     }
 
     pub(super) fn time(&self, name: &str, bounds: &Bounds<Duration>, found: &mut Vec<Diagnostic>) -> Duration {
-        self.field(name)
-            .and_then(|field| noted(field.time(bounds), found))
-            .unwrap_or(bounds.default)
+        self.field(name).and_then(|field| noted(field.time(bounds), found)).unwrap_or(bounds.default)
     }
 
     pub(super) fn size(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> u64 {
-        self.field(name)
-            .and_then(|field| noted(field.size(bounds), found))
-            .unwrap_or(bounds.default)
+        self.field(name).and_then(|field| noted(field.size(bounds), found)).unwrap_or(bounds.default)
     }
 
     /// As `time`, but the file may say "none".
@@ -102,11 +85,7 @@ impl<'a> Section<'a> {
         found: &mut Vec<Diagnostic>,
     ) -> Option<Duration> {
         let Some(field) = self.field(name) else { return default };
-        if field.is_none() {
-            None
-        } else {
-            noted(field.time(bounds), found).or(default)
-        }
+        if field.is_none() { None } else { noted(field.time(bounds), found).or(default) }
     }
 
     /// As `size`, but the file may say "none".
@@ -118,11 +97,7 @@ impl<'a> Section<'a> {
         found: &mut Vec<Diagnostic>,
     ) -> Option<u64> {
         let Some(field) = self.field(name) else { return default };
-        if field.is_none() {
-            None
-        } else {
-            noted(field.size(bounds), found).or(default)
-        }
+        if field.is_none() { None } else { noted(field.size(bounds), found).or(default) }
     }
 }
 
@@ -133,9 +108,9 @@ impl<'a> Field<'a> {
 
     pub(super) fn boolean(&self) -> Result<bool, Diagnostic> {
         self.value.as_bool().ok_or_else(|| match self.value.as_str() {
-            Some(text @ ("true" | "false")) => self
-                .wrong_type()
-                .help(format!("write it without quotes: {} = {text}", self.key.name)),
+            Some(text @ ("true" | "false")) => {
+                self.wrong_type().help(format!("write it without quotes: {} = {text}", self.key.name))
+            }
             _ => self.wrong_type(),
         })
     }
@@ -160,14 +135,9 @@ impl<'a> Field<'a> {
         if (bounds.min..=bounds.max).contains(&time) {
             return Ok(time);
         }
-        let shown = Bounds {
-            default: HumanTime(bounds.default),
-            min: HumanTime(bounds.min),
-            max: HumanTime(bounds.max),
-        };
-        Err(self
-            .out_of_range(text, time < bounds.min, &shown)
-            .maybe_help(self.none_for_zero(time.is_zero())))
+        let shown =
+            Bounds { default: HumanTime(bounds.default), min: HumanTime(bounds.min), max: HumanTime(bounds.max) };
+        Err(self.out_of_range(text, time < bounds.min, &shown).maybe_help(self.none_for_zero(time.is_zero())))
     }
 
     pub(super) fn size(&self, bounds: &Bounds<u64>) -> Result<u64, Diagnostic> {
@@ -177,14 +147,9 @@ impl<'a> Field<'a> {
         if (bounds.min..=bounds.max).contains(&size) {
             return Ok(size);
         }
-        let shown = Bounds {
-            default: HumanSize(bounds.default),
-            min: HumanSize(bounds.min),
-            max: HumanSize(bounds.max),
-        };
-        Err(self
-            .out_of_range(text, size < bounds.min, &shown)
-            .maybe_help(self.none_for_zero(size == 0)))
+        let shown =
+            Bounds { default: HumanSize(bounds.default), min: HumanSize(bounds.min), max: HumanSize(bounds.max) };
+        Err(self.out_of_range(text, size < bounds.min, &shown).maybe_help(self.none_for_zero(size == 0)))
     }
 
     /// Whether the file says that there is no limit.
@@ -219,30 +184,19 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn wrong_type(&self) -> Diagnostic {
-        let message = format!(
-            "`{}` must be {}, not {}",
-            self.key.name,
-            self.key.takes,
-            type_name(self.value)
-        );
+        let message = format!("`{}` must be {}, not {}", self.key.name, self.key.takes, type_name(self.value));
         Diagnostic::error(Code::WrongType, self.at.clone(), message).help(self.example())
     }
 
     pub(super) fn rejected(&self, wrong: Rejected) -> Diagnostic {
         let message = format!("`{}`: {}", self.key.name, wrong.reason);
-        Diagnostic::error(Code::BadValue, self.at.clone(), message)
-            .help(self.example())
-            .maybe_help(wrong.help)
+        Diagnostic::error(Code::BadValue, self.at.clone(), message).help(self.example()).maybe_help(wrong.help)
     }
 
     fn out_of_range<T: std::fmt::Display>(&self, value: &str, is_below: bool, bounds: &Bounds<T>) -> Diagnostic {
         let Bounds { min, max, .. } = bounds;
         let message = format!("`{}` is {value}; it must be from {min} to {max}", self.key.name);
-        let help = if is_below {
-            format!("write {min} or more")
-        } else {
-            format!("write {max} or less")
-        };
+        let help = if is_below { format!("write {min} or more") } else { format!("write {max} or less") };
         Diagnostic::error(Code::OutOfRange, self.at.clone(), message).help(help)
     }
 
@@ -283,10 +237,8 @@ fn suggestion(word: &str, value: &DeValue<'_>, part: Part) -> (Option<&'static s
         return did_you_mean(key.name);
     }
     let others = || Part::ALL.into_iter().filter(|other| *other != part);
-    let elsewhere: Vec<&str> = others()
-        .filter(|other| other.keys().iter().any(|key| key.name == word))
-        .map(Part::place)
-        .collect();
+    let elsewhere: Vec<&str> =
+        others().filter(|other| other.keys().iter().any(|key| key.name == word)).map(Part::place).collect();
     if !elsewhere.is_empty() {
         return (None, format!("`{word}` belongs {}", elsewhere.join(" or ")));
     }
@@ -296,18 +248,13 @@ fn suggestion(word: &str, value: &DeValue<'_>, part: Part) -> (Option<&'static s
         return did_you_mean(key.name);
     }
     if part == Part::Top
-        && value
-            .as_table()
-            .is_some_and(|table| table.contains_key("command") || table.contains_key("url"))
+        && value.as_table().is_some_and(|table| table.contains_key("command") || table.contains_key("url"))
     {
         return (Some("services"), format!("did you mean [services.{word}]?"));
     }
     let foreign = others().find_map(|other| Some((other, other.keys().iter().find(|key| is_alias(key, word))?)));
     if let Some((other, key)) = foreign {
-        return (
-            None,
-            format!("did you mean `{}`? It belongs {}", key.name, other.place()),
-        );
+        return (None, format!("did you mean `{}`? It belongs {}", key.name, other.place()));
     }
     let names: Vec<&str> = part.keys().iter().map(|key| key.name).collect();
     (None, format!("the keys here are {}", names.join(", ")))

@@ -23,44 +23,21 @@ pub(super) struct Services {
 }
 
 /// Keys that only a service that Pilotlight starts has.
-const MANAGED_KEYS: [&str; 8] = [
-    "socket",
-    "dir",
-    "env",
-    "start_timeout",
-    "idle_timeout",
-    "drain_timeout",
-    "stop_grace",
-    "min_instances",
-];
+const MANAGED_KEYS: [&str; 8] =
+    ["socket", "dir", "env", "start_timeout", "idle_timeout", "drain_timeout", "stop_grace", "min_instances"];
 
 pub(super) fn read_all(field: Option<Field<'_>>, folder: &Path, found: &mut Vec<Diagnostic>) -> Services {
-    let mut services = Services {
-        complete: Vec::new(),
-        declared: Vec::new(),
-    };
+    let mut services = Services { complete: Vec::new(), declared: Vec::new() };
     let Some(field) = field else { return services };
     let Some(table) = field.value.as_table() else {
-        found.push(
-            field
-                .wrong_type()
-                .help("write [services.NAME] for each service, NAME being its name"),
-        );
+        found.push(field.wrong_type().help("write [services.NAME] for each service, NAME being its name"));
         return services;
     };
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
     if entries.len() > schema::MAX_SERVICES {
-        let message = format!(
-            "the file has {} services; at most {} are allowed",
-            entries.len(),
-            schema::MAX_SERVICES
-        );
-        found.push(Diagnostic::error(
-            Code::OutOfRange,
-            entries[schema::MAX_SERVICES].0.span(),
-            message,
-        ));
+        let message = format!("the file has {} services; at most {} are allowed", entries.len(), schema::MAX_SERVICES);
+        found.push(Diagnostic::error(Code::OutOfRange, entries[schema::MAX_SERVICES].0.span(), message));
         entries.truncate(schema::MAX_SERVICES);
     }
     for (name, value) in entries {
@@ -85,31 +62,18 @@ fn read<'a>(
         } else {
             format!("write [services.{}] and its keys below it", printable(name))
         };
-        let message = format!(
-            "the service {} must be a section, not {}",
-            shown(name),
-            type_name(value.get_ref())
-        );
+        let message = format!("the service {} must be a section, not {}", shown(name), type_name(value.get_ref()));
         found.push(Diagnostic::error(Code::WrongType, value.span(), message).help(help));
         return None;
     };
-    let section = Section::read(
-        Part::Service,
-        &format!("in [services.{}]", printable(name)),
-        value.span(),
-        table,
-        found,
-    );
+    let section =
+        Section::read(Part::Service, &format!("in [services.{}]", printable(name)), value.span(), table, found);
     let kind = match (section.field("command"), section.field("url")) {
         (Some(command), Some(url)) => {
             found.push(
-                Diagnostic::error(
-                    Code::Conflict,
-                    url.key_at,
-                    "a service has either `command` or `url`, not both",
-                )
-                .related(command.key_at, "`command` is")
-                .help("`command` if Pilotlight shall start it, `url` if somebody else does"),
+                Diagnostic::error(Code::Conflict, url.key_at, "a service has either `command` or `url`, not both")
+                    .related(command.key_at, "`command` is")
+                    .help("`command` if Pilotlight shall start it, `url` if somebody else does"),
             );
             None
         }
@@ -125,32 +89,19 @@ fn read<'a>(
         (None, Some(url)) => external(&section, &url, folder, found),
     };
     let kind = kind.filter(|_| good_name)?;
-    Some(Service {
-        name: name.to_owned(),
-        kind,
-        at,
-    })
+    Some(Service { name: name.to_owned(), kind, at })
 }
 
 fn check_name(name: &str, at: &Span) -> Result<(), Diagnostic> {
     let is_good = !name.is_empty()
         && name.len() <= schema::MAX_NAME
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
     if is_good {
         return Ok(());
     }
-    let simple: String = name
-        .to_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' })
-        .collect();
-    let simple = if simple.is_empty() || simple.len() > schema::MAX_NAME {
-        "users".to_owned()
-    } else {
-        simple
-    };
+    let simple: String =
+        name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
+    let simple = if simple.is_empty() || simple.len() > schema::MAX_NAME { "users".to_owned() } else { simple };
     let message = format!(
         "{} is not a name for a service: it has 1 to {} of a-z, 0-9, `-` and `_`",
         shown(name),
@@ -171,24 +122,14 @@ fn external(section: &Section<'_>, url: &Field<'_>, folder: &Path, found: &mut V
         found.push(no_use_with_url(&field, url).help("a service with `url` speaks HTTP; take `transport` away"));
     }
     let text = noted(url.string(), found)?;
-    noted(
-        address::upstream(text, folder).map_err(|wrong| url.rejected(wrong)),
-        found,
-    )
-    .map(ServiceKind::External)
+    noted(address::upstream(text, folder).map_err(|wrong| url.rejected(wrong)), found).map(ServiceKind::External)
 }
 
 fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {
-    let message = format!(
-        "`{}` is for services that Pilotlight starts, and this one has a `url`",
-        field.key.name
-    );
+    let message = format!("`{}` is for services that Pilotlight starts, and this one has a `url`", field.key.name);
     Diagnostic::error(Code::Conflict, field.key_at.clone(), message)
         .related(url.key_at.clone(), "`url` is")
-        .help(format!(
-            "take `{}` away, or give `command` instead of `url`",
-            field.key.name
-        ))
+        .help(format!("take `{}` away, or give `command` instead of `url`", field.key.name))
 }
 
 fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<Managed> {
@@ -197,16 +138,9 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
     let dir_text = dir_field.as_ref().and_then(|field| noted(non_empty(field), found));
     let dir = dir_text.map_or_else(|| folder.to_path_buf(), |dir| joined(folder, dir));
     let min_instances = section.number("min_instances", &schema::MIN_INSTANCES, found);
-    let idle_timeout = section.time_or_none(
-        "idle_timeout",
-        &schema::IDLE_TIMEOUT,
-        Some(schema::IDLE_TIMEOUT.default),
-        found,
-    );
-    if let Some(idle) = section
-        .field("idle_timeout")
-        .filter(|_| min_instances > 0 && idle_timeout.is_some())
-    {
+    let idle_timeout =
+        section.time_or_none("idle_timeout", &schema::IDLE_TIMEOUT, Some(schema::IDLE_TIMEOUT.default), found);
+    if let Some(idle) = section.field("idle_timeout").filter(|_| min_instances > 0 && idle_timeout.is_some()) {
         found.push(
             Diagnostic::warning(
                 Code::NoEffect,
@@ -225,11 +159,7 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
     let (program, program_at) = argv.next()?;
     let (args, arg_spans) = argv.unzip();
     Some(Managed {
-        program: if program.contains('/') {
-            joined(&dir, &program)
-        } else {
-            program.into()
-        },
+        program: if program.contains('/') { joined(&dir, &program) } else { program.into() },
         args,
         env,
         transport,
@@ -238,11 +168,7 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
         drain_timeout,
         stop_grace,
         min_instances: u8::try_from(min_instances).unwrap_or(u8::MAX),
-        at: ManagedSpans {
-            program: program_at,
-            args: arg_spans,
-            dir: dir_field.map_or(0..0, |field| field.at),
-        },
+        at: ManagedSpans { program: program_at, args: arg_spans, dir: dir_field.map_or(0..0, |field| field.at) },
         dir,
     })
 }
@@ -251,10 +177,7 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
     let argv = match field.value {
         DeValue::String(text) => {
             let split = words::split(text).map_err(|wrong| field.rejected(wrong));
-            noted(split, found)?
-                .into_iter()
-                .map(|word| (word, field.at.clone()))
-                .collect()
+            noted(split, found)?.into_iter().map(|word| (word, field.at.clone())).collect()
         }
         DeValue::Array(list) => read_words(field, list, found)?,
         _ => {
@@ -263,10 +186,7 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
         }
     };
     let wrong = match argv.first() {
-        None => Rejected::help(
-            "no program is given",
-            "write the program and its arguments: [\"./app\", \"--flag\"]",
-        ),
+        None => Rejected::help("no program is given", "write the program and its arguments: [\"./app\", \"--flag\"]"),
         Some((program, _)) if program.trim().is_empty() => Rejected::help(
             "the program's name is empty",
             "write the program and its arguments: [\"./app\", \"--flag\"]",
@@ -276,22 +196,14 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
         {
             let parts: Vec<String> = program.split_whitespace().map(|word| format!("\"{word}\"")).collect();
             Rejected::help(
-                format!(
-                    "{} is one word of the list, so it would be the name of the program",
-                    shown(program)
-                ),
-                format!(
-                    "write each argument by itself: {}",
-                    shown(&format!("[{}]", parts.join(", ")))
-                ),
+                format!("{} is one word of the list, so it would be the name of the program", shown(program)),
+                format!("write each argument by itself: {}", shown(&format!("[{}]", parts.join(", ")))),
             )
         }
         _ if argv.iter().any(|(word, _)| word.contains('\0')) => Rejected::new("a zero byte cannot stand in a command"),
-        _ if argv.len() > schema::MAX_ARGUMENTS => Rejected::new(format!(
-            "{} words are more than the {} allowed",
-            argv.len(),
-            schema::MAX_ARGUMENTS
-        )),
+        _ if argv.len() > schema::MAX_ARGUMENTS => {
+            Rejected::new(format!("{} words are more than the {} allowed", argv.len(), schema::MAX_ARGUMENTS))
+        }
         _ => return Some(argv),
     };
     found.push(field.rejected(wrong));
@@ -305,11 +217,7 @@ fn read_words(field: &Field<'_>, list: &DeArray<'_>, found: &mut Vec<Diagnostic>
         match item.get_ref() {
             DeValue::String(word) => argv.push((word.to_string(), item.span())),
             other => {
-                let message = format!(
-                    "each word of `{}` must be a string, not {}",
-                    field.key.name,
-                    type_name(other)
-                );
+                let message = format!("each word of `{}` must be a string, not {}", field.key.name, type_name(other));
                 let help = "write it in quotes, for example \"8000\"";
                 found.push(Diagnostic::error(Code::WrongType, item.span(), message).help(help));
                 is_good = false;
@@ -326,9 +234,7 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
         Some(field) => noted(choice(field, &["pipe", "http"]), found) == Some("http"),
         None => false,
     };
-    let kind = socket
-        .as_ref()
-        .and_then(|field| noted(choice(field, &["unix", "tcp", "port"]), found));
+    let kind = socket.as_ref().and_then(|field| noted(choice(field, &["unix", "tcp", "port"]), found));
     if let Some(field) = socket.filter(|_| !is_http) {
         let said = transport.is_some();
         let message = "`socket` is for services that speak HTTP, and this one uses the pipe";
@@ -351,10 +257,7 @@ fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, D
     let text = field.string()?;
     choices.iter().copied().find(|choice| *choice == text).ok_or_else(|| {
         let help = nearest(text, choices.iter().copied()).map(|choice| format!("did you mean \"{choice}\"?"));
-        let wrong = Rejected {
-            reason: format!("{} is not one of {}", shown(text), field.key.takes),
-            help,
-        };
+        let wrong = Rejected { reason: format!("{} is not one of {}", shown(text), field.key.takes), help };
         field.rejected(wrong)
     })
 }
@@ -377,11 +280,7 @@ fn env(field: Option<Field<'_>>, transport: Transport, found: &mut Vec<Diagnosti
         return Vec::new();
     };
     if table.len() > schema::MAX_ENV {
-        let message = format!(
-            "`env` has {} variables; at most {} are allowed",
-            table.len(),
-            schema::MAX_ENV
-        );
+        let message = format!("`env` has {} variables; at most {} are allowed", table.len(), schema::MAX_ENV);
         found.push(Diagnostic::error(Code::OutOfRange, field.at, message));
         return Vec::new();
     }
@@ -411,11 +310,9 @@ fn variable(
     }
     match value.get_ref() {
         DeValue::String(text) if !text.contains('\0') => Ok((key.to_owned(), text.to_string())),
-        DeValue::String(_) => Err(Diagnostic::error(
-            Code::BadValue,
-            value.span(),
-            "a zero byte cannot stand in an environment variable",
-        )),
+        DeValue::String(_) => {
+            Err(Diagnostic::error(Code::BadValue, value.span(), "a zero byte cannot stand in an environment variable"))
+        }
         other => Err(Diagnostic::error(
             Code::WrongType,
             value.span(),

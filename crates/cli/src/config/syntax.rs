@@ -26,12 +26,8 @@ impl Syntax {
     pub(super) fn parse(text: &str) -> (DeTable<'_>, Self) {
         let (tree, mut errors) = DeTable::parse_recoverable(text);
         let tree = tree.into_inner();
-        let mut syntax = Syntax {
-            found: Vec::new(),
-            lines: Lines::of(text),
-            bad_lines: BTreeSet::new(),
-            in_doubt_from: None,
-        };
+        let mut syntax =
+            Syntax { found: Vec::new(), lines: Lines::of(text), bad_lines: BTreeSet::new(), in_doubt_from: None };
         if !errors.is_empty() {
             errors.sort_by_key(start_of);
             syntax.read(text, errors, &Spans::of(text, &tree));
@@ -71,8 +67,7 @@ impl Syntax {
             self.bad_lines.insert(self.lines.index(start));
             self.doubt(start);
             let diagnostic = Diagnostic::error(Code::Syntax, start..start + 1, "this bracket is never closed");
-            self.found
-                .push(diagnostic.help("close it with `]` (a list) or `}` (a table)"));
+            self.found.push(diagnostic.help("close it with `]` (a list) or `}` (a table)"));
         }
     }
 
@@ -100,8 +95,7 @@ impl Syntax {
             return false;
         }
         let about_the_rest = matches!(diagnostic.code, Code::MissingKey | Code::UnknownService | Code::Unused);
-        self.in_doubt_from
-            .is_none_or(|from| span.start < from && !about_the_rest)
+        self.in_doubt_from.is_none_or(|from| span.start < from && !about_the_rest)
     }
 }
 
@@ -113,14 +107,8 @@ struct Lines {
 
 impl Lines {
     fn of(text: &str) -> Self {
-        let after_ends = text
-            .bytes()
-            .enumerate()
-            .filter(|(_, byte)| *byte == b'\n')
-            .map(|(at, _)| at + 1);
-        Lines {
-            starts: std::iter::once(0).chain(after_ends).collect(),
-        }
+        let after_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        Lines { starts: std::iter::once(0).chain(after_ends).collect() }
     }
 
     /// The line that holds the byte, counted from 0.
@@ -246,23 +234,12 @@ fn diagnostic(text: &str, error: &Error, span: Span, spans: &Spans) -> Diagnosti
         return syntax(span, "a key is followed by `=`, not by `:`", "write key = value");
     }
     if is_heading_mistake(message) {
-        return syntax(
-            span,
-            "the heading has no closing `]`",
-            "write [name], or [[name]] for one of a list",
-        );
+        return syntax(span, "the heading has no closing `]`", "write [name], or [[name]] for one of a list");
     }
     if message.starts_with("key with no value") {
-        return syntax(
-            span,
-            "a key without a value",
-            "write key = value; a text stands in quotes: key = \"text\"",
-        );
+        return syntax(span, "a key without a value", "write key = value; a text stands in quotes: key = \"text\"");
     }
-    let whole = spans
-        .plain_at(span.start)
-        .filter(|whole| whole.end >= span.end)
-        .unwrap_or(span);
+    let whole = spans.plain_at(span.start).filter(|whole| whole.end >= span.end).unwrap_or(span);
     let written = text.get(whole.clone()).unwrap_or_default().trim();
     if written.is_empty() {
         return syntax(whole, "a value is missing here", "write a value, or take the line away");

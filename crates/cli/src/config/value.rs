@@ -14,17 +14,11 @@ pub(super) struct Rejected {
 
 impl Rejected {
     pub(super) fn new(reason: impl Into<String>) -> Self {
-        Rejected {
-            reason: reason.into(),
-            help: None,
-        }
+        Rejected { reason: reason.into(), help: None }
     }
 
     pub(super) fn help(reason: impl Into<String>, help: impl Into<String>) -> Self {
-        Rejected {
-            reason: reason.into(),
-            help: Some(help.into()),
-        }
+        Rejected { reason: reason.into(), help: Some(help.into()) }
     }
 }
 
@@ -36,13 +30,7 @@ pub(super) struct HumanTime(pub(super) Duration);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HumanSize(pub(super) u64);
 
-const TIME_UNITS: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1000),
-    ("ms", 1),
-];
+const TIME_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -76,10 +64,7 @@ pub(super) fn time(text: &str) -> Result<Duration, Rejected> {
             return Err(wrong("it needs whole numbers, each with its unit, without spaces"));
         }
         let Some((_, size)) = TIME_UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Err(wrong(&format!(
-                "{} is not one of the units d, h, m, s, ms",
-                shown(unit)
-            )));
+            return Err(wrong(&format!("{} is not one of the units d, h, m, s, ms", shown(unit))));
         };
         if *size >= last_unit {
             return Err(wrong("the units go from large to small, each once"));
@@ -106,14 +91,9 @@ pub(super) fn size(text: &str) -> Result<u64, Rejected> {
         return Err(wrong("it needs a whole number with its unit"));
     }
     let Some((_, factor)) = SIZE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) else {
-        return Err(wrong(&format!(
-            "{} is not one of the units B, KiB, MiB, GiB, TiB, kB, MB, GB, TB",
-            shown(unit)
-        )));
+        return Err(wrong(&format!("{} is not one of the units B, KiB, MiB, GiB, TiB, kB, MB, GB, TB", shown(unit))));
     };
-    number
-        .and_then(|number| number.checked_mul(*factor))
-        .ok_or_else(|| wrong("it is larger than any limit"))
+    number.and_then(|number| number.checked_mul(*factor)).ok_or_else(|| wrong("it is larger than any limit"))
 }
 
 /// The word of `known` that `word` was probably meant to be.
@@ -152,9 +132,7 @@ impl fmt::Display for HumanTime {
 
 impl fmt::Display for HumanSize {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = SIZE_UNITS
-            .iter()
-            .find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor));
+        let whole = SIZE_UNITS.iter().find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor));
         match whole {
             Some((unit, factor)) => write!(formatter, "{}{unit}", self.0 / factor),
             None => write!(formatter, "{}B", self.0),
@@ -226,9 +204,7 @@ impl Decimal {
 /// `1.5 unit` taken apart.
 fn decimal(text: &str) -> Option<(Decimal, &str)> {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..end], text[end..].trim());
     if unit.contains(|c: char| c.is_ascii_digit()) {
         return None;
@@ -257,11 +233,7 @@ mod tests {
 
     #[track_caller]
     fn check_size(text: &str, expected: Result<u64, &str>) {
-        assert_eq!(
-            size(text).map_err(|wrong| wrong.help),
-            expected.map_err(|help| Some(help.to_owned())),
-            "{text:?}"
-        );
+        assert_eq!(size(text).map_err(|wrong| wrong.help), expected.map_err(|help| Some(help.to_owned())), "{text:?}");
     }
 
     const ANY_TIME: &str = "write it like \"250ms\", \"10s\", \"1m30s\" or \"2h\"";

@@ -18,10 +18,7 @@ pub(super) fn split(text: &str) -> Result<Vec<String>, Rejected> {
                 Some('\n') => {}
                 Some(c) => word.get_or_insert_default().push(c),
                 None => {
-                    return Err(Rejected::help(
-                        "the command ends with a lone `\\`",
-                        "take it away or write `\\\\`",
-                    ));
+                    return Err(Rejected::help("the command ends with a lone `\\`", "take it away or write `\\\\`"));
                 }
             },
             '|' | '&' | ';' | '<' | '>' | '(' | ')' | '$' | '`' => return Err(needs_a_shell(&c.to_string())),
@@ -69,10 +66,7 @@ fn unclosed(quote: &str) -> Rejected {
 
 fn needs_a_shell(what: &str) -> Rejected {
     Rejected::help(
-        format!(
-            "{} means something to a shell, but no shell reads this command",
-            shown(what)
-        ),
+        format!("{} means something to a shell, but no shell reads this command", shown(what)),
         "quote it to pass it on as text, or ask for a shell: [\"sh\", \"-c\", \"…\"]",
     )
 }
@@ -107,18 +101,7 @@ mod tests {
 
     #[test]
     fn what_only_a_shell_can_do_is_refused() {
-        for text in [
-            "a && b",
-            "a | b",
-            "a; b",
-            "a > b",
-            "echo $HOME",
-            "\"$x\"",
-            "`id`",
-            "a # b",
-            "~/app",
-            "(a)",
-        ] {
+        for text in ["a && b", "a | b", "a; b", "a > b", "echo $HOME", "\"$x\"", "`id`", "a # b", "~/app", "(a)"] {
             check_refused(text, "no shell reads this command");
         }
         check_refused("a 'b", "never closed");

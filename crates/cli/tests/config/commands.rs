@@ -9,19 +9,12 @@ use tempfile::TempDir;
 const VALID: &str = "listen = \"127.0.0.1:0\"\n[services.a]\nurl = \"http://127.0.0.1:9000\"\n[[routes]]\npath = \"/\"\nservice = \"a\"\n";
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_pilotlight"))
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_pilotlight")).args(arguments).current_dir(folder).output().unwrap()
 }
 
 #[track_caller]
 fn check(output: &Output, code: i32, out: &[&str], err: &[&str]) {
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{stdout}{stderr}");
     for (text, parts) in [(&stdout, out), (&stderr, err)] {
         assert_eq!(text.is_empty(), parts.is_empty(), "{text}");
@@ -52,12 +45,7 @@ fn a_valid_file() {
 #[test]
 fn warnings_do_not_fail() {
     let here = folder_with("listen = \"127.0.0.1:0\"\n");
-    check(
-        &run(here.path(), &["check"]),
-        0,
-        &["is valid"],
-        &["warning: there is no route"],
-    );
+    check(&run(here.path(), &["check"]), 0, &["is valid"], &["warning: there is no route"]);
 }
 
 #[test]
@@ -67,11 +55,7 @@ fn every_mistake_is_on_the_standard_error() {
         &run(here.path(), &["check"]),
         2,
         &[],
-        &[
-            "pilotlight.toml:1:1: error:",
-            "pilotlight.toml:2:11: error:",
-            "2 errors",
-        ],
+        &["pilotlight.toml:1:1: error:", "pilotlight.toml:2:11: error:", "2 errors"],
     );
 }
 
@@ -84,10 +68,7 @@ fn json_for_programs() {
     assert_eq!(report["file"], "pilotlight.toml");
     assert_eq!(report["errors"], 1);
     let found = &report["diagnostics"][0];
-    assert_eq!(
-        (&found["severity"], &found["code"]),
-        (&"error".into(), &"wrong-type".into())
-    );
+    assert_eq!((&found["severity"], &found["code"]), (&"error".into(), &"wrong-type".into()));
     let at = serde_json::json!({ "line": 2, "column": 7, "end_line": 2, "end_column": 8 });
     assert_eq!(found["at"], at);
 
@@ -107,12 +88,7 @@ fn no_file_says_how_to_make_one() {
         &[],
         &["pilotlight.toml: error: there is no such file", "`pilotlight init`"],
     );
-    check(
-        &run(here.path(), &["check", "--config", "other.toml"]),
-        2,
-        &[],
-        &["other.toml: error"],
-    );
+    check(&run(here.path(), &["check", "--config", "other.toml"]), 2, &[], &["other.toml: error"]);
 }
 
 #[test]
@@ -121,11 +97,7 @@ fn what_init_writes_passes_check() {
     check(
         &run(here.path(), &["init"]),
         0,
-        &[
-            "wrote pilotlight.toml",
-            "pilotlight check ",
-            "curl http://127.0.0.1:8080/",
-        ],
+        &["wrote pilotlight.toml", "pilotlight check ", "curl http://127.0.0.1:8080/"],
         &[],
     );
     // The starter's port may be taken on this machine, and only that may be remarked on.
@@ -140,12 +112,7 @@ fn what_init_writes_passes_check() {
 fn init_leaves_an_existing_file_alone_unless_forced() {
     let here = folder_with("# mine\n");
     let read = || fs::read_to_string(here.path().join("pilotlight.toml")).unwrap();
-    check(
-        &run(here.path(), &["init"]),
-        2,
-        &[],
-        &["pilotlight.toml exists already", "--force"],
-    );
+    check(&run(here.path(), &["init"]), 2, &[], &["pilotlight.toml exists already", "--force"]);
     assert_eq!(read(), "# mine\n");
     check(&run(here.path(), &["init", "--force"]), 0, &["wrote"], &[]);
     assert!(read().contains("[services.files]"));
@@ -160,12 +127,7 @@ fn init_elsewhere() {
         &["wrote p.toml", "pilotlight check --config p.toml"],
         &[],
     );
-    check(
-        &run(here.path(), &["init", "--config", "gone/p.toml"]),
-        1,
-        &[],
-        &["gone/p.toml cannot be written"],
-    );
+    check(&run(here.path(), &["init", "--config", "gone/p.toml"]), 1, &[], &["gone/p.toml cannot be written"]);
 }
 
 #[test]

@@ -20,9 +20,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::Service => "## `[services.NAME]`",
         Part::Route => "## `[[routes]]`",
     };
-    let (_, rest) = reference
-        .split_once(heading)
-        .unwrap_or_else(|| panic!("{heading} is missing"));
+    let (_, rest) = reference.split_once(heading).unwrap_or_else(|| panic!("{heading} is missing"));
     rest.split("\n## ").next().unwrap()
 }
 
@@ -30,10 +28,8 @@ fn chapter(reference: &str, part: Part) -> &str {
 fn every_key_and_no_other_is_in_the_reference() {
     let reference = reference();
     for part in Part::ALL {
-        let documented: Vec<&str> = chapter(&reference, part)
-            .lines()
-            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-            .collect();
+        let documented: Vec<&str> =
+            chapter(&reference, part).lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
         let known: Vec<&str> = part.keys().iter().map(|key| key.name).collect();
         assert_eq!(documented, known, "{part:?}");
     }
@@ -43,22 +39,15 @@ fn every_key_and_no_other_is_in_the_reference() {
 fn every_code_is_in_the_reference() {
     let reference = reference();
     for code in Code::ALL {
-        assert!(
-            reference.contains(&format!("| `{}` |", code.as_str())),
-            "{}",
-            code.as_str()
-        );
+        assert!(reference.contains(&format!("| `{}` |", code.as_str())), "{}", code.as_str());
     }
 }
 
 #[test]
 fn every_example_of_the_reference_is_valid() {
     let reference = reference();
-    let examples: Vec<&str> = reference
-        .split("```toml\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap())
-        .collect();
+    let examples: Vec<&str> =
+        reference.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 2);
     for example in examples {
         if let Err(report) = parse(example, Path::new("example.toml")) {
@@ -98,18 +87,11 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             .filter(|found| found.code == Code::OutOfRange)
             .map(|found| found.message.as_str())
             .collect();
-        assert_eq!(
-            ranges.len(),
-            text.lines().filter(|line| line.contains(" = ")).count(),
-            "{report}"
-        );
+        assert_eq!(ranges.len(), text.lines().filter(|line| line.contains(" = ")).count(), "{report}");
         for message in ranges {
             let name = message.split('`').nth(1).unwrap();
             let range = message.split("from ").nth(1).unwrap().replace(" to ", " – ");
-            let row = chapter(&reference, part)
-                .lines()
-                .find(|line| line.starts_with(&format!("| `{name}`")))
-                .unwrap();
+            let row = chapter(&reference, part).lines().find(|line| line.starts_with(&format!("| `{name}`"))).unwrap();
             assert!(row.contains(&range), "{name}: {range} is not in\n{row}");
         }
     }

@@ -55,11 +55,7 @@ fn programs_that_are_there() {
     check(here.path(), "command = [\"sub/app\"]", &[]);
     check(here.path(), "command = [\"./app\"]\ndir = \"sub\"", &[]);
     check(here.path(), "command = [\"sh\", \"-c\", \"missing.sh\"]", &[]);
-    check(
-        here.path(),
-        &format!("command = [\"{}/app\"]", here.path().display()),
-        &[],
-    );
+    check(here.path(), &format!("command = [\"{}/app\"]", here.path().display()), &[]);
 }
 
 #[test]
@@ -70,26 +66,15 @@ fn programs_that_are_missing() {
     check(
         here.path(),
         "command = [\"./usrs-app\", \"x\"]",
-        &[
-            "HERE/pilotlight.toml:2:12: error: the program HERE/usrs-app does not exist",
-            "did you mean HERE/users-app?",
-        ],
+        &["HERE/pilotlight.toml:2:12: error: the program HERE/usrs-app does not exist", "did you mean HERE/users-app?"],
     );
-    check(
-        here.path(),
-        "command = [\"./target/release/users\"]",
-        &["is it built? cargo build --release"],
-    );
+    check(here.path(), "command = [\"./target/release/users\"]", &["is it built? cargo build --release"]);
     check(
         here.path(),
         "command = \"no-such-program-here\"",
         &[":2:11: error: the program `no-such-program-here` is in no folder of PATH"],
     );
-    check(
-        here.path(),
-        "command = [\"users-app\"]",
-        &["in no folder of PATH", "write \"./users-app\""],
-    );
+    check(here.path(), "command = [\"users-app\"]", &["in no folder of PATH", "write \"./users-app\""]);
     check(here.path(), "command = [\"/\"]", &["/ is a folder"]);
     check(
         here.path(),
@@ -103,11 +88,7 @@ fn programs_that_are_missing() {
         "command = [\"./plain\"]",
         &["HERE/plain may not be executed by this user", "chmod +x HERE/plain"],
     );
-    check(
-        here.path(),
-        "command = [\"plain\"]\nenv = { PATH = \".\" }",
-        &["may not be executed by this user"],
-    );
+    check(here.path(), "command = [\"plain\"]\nenv = { PATH = \".\" }", &["may not be executed by this user"]);
 }
 
 #[test]
@@ -119,24 +100,13 @@ fn scripts_and_their_interpreters() {
     program(here.path(), "bin/python3.11", "#!/bin/sh\n", 0o755);
     program(here.path(), "bin/node", "#!/bin/sh\n", 0o755);
     check(here.path(), "command = [\"bin/python3.11\", \"-u\", \"app.py\"]", &[]);
-    check(
-        here.path(),
-        "command = [\"bin/python3.11\", \"-m\", \"app.server\", \"x.py\"]",
-        &[],
-    );
+    check(here.path(), "command = [\"bin/python3.11\", \"-m\", \"app.server\", \"x.py\"]", &[]);
     check(
         here.path(),
         "command = [\"bin/python3.11\", \"-u\", \"apps.py\"]",
-        &[
-            ":2:36: error: the script HERE/apps.py does not exist",
-            "did you mean HERE/app.py?",
-        ],
+        &[":2:36: error: the script HERE/apps.py does not exist", "did you mean HERE/app.py?"],
     );
-    check(
-        here.path(),
-        "command = \"bin/node server.js\"",
-        &[":2:11: error: the script HERE/server.js does not exist"],
-    );
+    check(here.path(), "command = \"bin/node server.js\"", &[":2:11: error: the script HERE/server.js does not exist"]);
     check(
         here.path(),
         "command = [\"./bad\"]",
@@ -154,17 +124,9 @@ fn folders() {
         "command = [\"sh\"]\ndir = \"gone\"",
         &[":3:7: error: the folder HERE/gone does not exist", "mkdir -p HERE/gone"],
     );
-    check(
-        here.path(),
-        "command = [\"sh\"]\ndir = \"file\"",
-        &["the folder HERE/file is not a folder"],
-    );
+    check(here.path(), "command = [\"sh\"]\ndir = \"file\"", &["the folder HERE/file is not a folder"]);
     // A program inside the missing folder is not reported a second time.
-    check(
-        here.path(),
-        "command = [\"./app\"]\ndir = \"gone\"",
-        &["pilotlight.toml: 1 error\n"],
-    );
+    check(here.path(), "command = [\"./app\"]\ndir = \"gone\"", &["pilotlight.toml: 1 error\n"]);
     check(here.path(), "command = [\"sh\"]\ndir = \".\"", &[]);
 }
 
@@ -182,14 +144,7 @@ fn a_port_in_use_is_a_warning_for_check_and_an_error_for_a_start() {
     let report = load(&file, Ports::Require).unwrap_err();
     let place = format!("pilotlight.toml:1:10: error: {address} is in use by another program");
     assert!(report.to_string().contains(&place), "{report}");
-    assert!(
-        load(&file, Ports::Skip)
-            .unwrap()
-            .warnings
-            .diagnostics()
-            .iter()
-            .all(|found| found.code != Code::Listen)
-    );
+    assert!(load(&file, Ports::Skip).unwrap().warnings.diagnostics().iter().all(|found| found.code != Code::Listen));
 
     drop(taken);
     assert!(load(&file, Ports::Require).is_ok());
@@ -201,21 +156,14 @@ fn addresses_that_cannot_be_had() {
     // 192.0.2.0/24 is for documentation (RFC 5737): no machine has it.
     fs::write(here.path().join("pilotlight.toml"), "listen = \"192.0.2.1:8080\"\n").unwrap();
     let text = report(here.path(), Ports::Require);
-    assert!(
-        text.contains("192.0.2.1:8080 is not an address of this machine"),
-        "{text}"
-    );
+    assert!(text.contains("192.0.2.1:8080 is not an address of this machine"), "{text}");
 }
 
 #[test]
 fn unix_sockets() {
     let here = folder();
     let listen = |path: &str| {
-        fs::write(
-            here.path().join("pilotlight.toml"),
-            format!("listen = \"unix:{path}\"\n"),
-        )
-        .unwrap();
+        fs::write(here.path().join("pilotlight.toml"), format!("listen = \"unix:{path}\"\n")).unwrap();
         report(here.path(), Ports::Require)
     };
     assert!(!listen("p.sock").contains("error"), "a new socket");
@@ -234,12 +182,9 @@ fn mistakes_of_the_file_and_of_the_machine_come_together() {
     let here = folder();
     service(here.path(), "command = [\"./gone\"]\nstart_timeout = 5\nidle = 3");
     let text = report(here.path(), Ports::Skip);
-    for part in [
-        ":2:12: error: the program",
-        ":3:17: error: `start_timeout`",
-        ":4:1: error: unknown key `idle`",
-        "3 errors",
-    ] {
+    for part in
+        [":2:12: error: the program", ":3:17: error: `start_timeout`", ":4:1: error: unknown key `idle`", "3 errors"]
+    {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
 }

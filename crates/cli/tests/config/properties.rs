@@ -10,39 +10,20 @@ use proptest::prelude::*;
 fn check_report(text: &str, report: &Report) {
     for style in [Style::Plain, Style::Coloured] {
         let rendered = report.render(style);
-        assert!(
-            rendered
-                .chars()
-                .all(|c| !c.is_control() || c == '\n' || (c == '\x1b' && style == Style::Coloured))
-        );
+        assert!(rendered.chars().all(|c| !c.is_control() || c == '\n' || (c == '\x1b' && style == Style::Coloured)));
     }
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
-    assert_eq!(
-        json["diagnostics"].as_array().unwrap().len(),
-        report.diagnostics().len()
-    );
+    assert_eq!(json["diagnostics"].as_array().unwrap().len(), report.diagnostics().len());
     for found in report.diagnostics() {
         assert!(!found.message.is_empty());
-        assert!(
-            found
-                .span
-                .as_ref()
-                .is_none_or(|span| span.start <= span.end && span.end <= text.len()),
-            "{found:?}"
-        );
+        assert!(found.span.as_ref().is_none_or(|span| span.start <= span.end && span.end <= text.len()), "{found:?}");
     }
 }
 
 fn check(text: &str) {
     match parse(text, Path::new("pilotlight.toml")) {
         Ok(loaded) => {
-            assert!(
-                loaded
-                    .warnings
-                    .diagnostics()
-                    .iter()
-                    .all(|found| found.severity == Severity::Warning)
-            );
+            assert!(loaded.warnings.diagnostics().iter().all(|found| found.severity == Severity::Warning));
             assert!(!loaded.config.listen.is_empty());
             for route in &loaded.config.routes {
                 assert!(loaded.config.service_of(route).is_some());
@@ -155,11 +136,7 @@ proptest! {
 
 #[test]
 fn deep_nesting_is_refused_not_overflowed() {
-    for deep in [
-        "[".repeat(100_000),
-        "{a=".repeat(100_000),
-        format!("a{}=1", ".a".repeat(10_000)),
-    ] {
+    for deep in ["[".repeat(100_000), "{a=".repeat(100_000), format!("a{}=1", ".a".repeat(10_000))] {
         check(&format!("x = {deep}"));
         check(&deep);
     }

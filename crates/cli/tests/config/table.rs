@@ -25,10 +25,7 @@ struct Case {
 #[test]
 fn every_file_gives_its_report() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/cases");
-    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let update = std::env::var_os("UPDATE_EXPECTED").is_some();
     let mut count = 0;
@@ -41,12 +38,7 @@ fn every_file_gives_its_report() {
             let got = report(text);
             write!(written, "== {name}\n{text}--\n{got}\n").unwrap();
             if got != *expected && !update {
-                writeln!(
-                    wrong,
-                    "{}: {name}\n--- expected\n{expected}--- got\n{got}",
-                    file.display()
-                )
-                .unwrap();
+                writeln!(wrong, "{}: {name}\n--- expected\n{expected}--- got\n{got}", file.display()).unwrap();
             }
         }
         if update {
@@ -70,16 +62,10 @@ fn cases(file: &str) -> Vec<Case> {
     let mut cases = Vec::new();
     for part in format!("\n{file}").split("\n== ").skip(1) {
         let (name, rest) = part.split_once('\n').unwrap();
-        let (text, expected) = rest
-            .split_once("\n--\n")
-            .map_or((rest, ""), |(text, expected)| (text, expected));
+        let (text, expected) = rest.split_once("\n--\n").map_or((rest, ""), |(text, expected)| (text, expected));
         let text = format!("{text}\n");
         let expected = format!("{}\n", expected.trim_end());
-        cases.push(Case {
-            name: name.to_owned(),
-            text,
-            expected,
-        });
+        cases.push(Case { name: name.to_owned(), text, expected });
     }
     cases
 }

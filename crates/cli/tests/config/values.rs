@@ -10,9 +10,7 @@ use pilotlight_cli::config::{
 
 #[track_caller]
 fn config(text: &str) -> Config {
-    parse(text, Path::new("/etc/pilotlight/pilotlight.toml"))
-        .unwrap_or_else(|report| panic!("{report}"))
-        .config
+    parse(text, Path::new("/etc/pilotlight/pilotlight.toml")).unwrap_or_else(|report| panic!("{report}")).config
 }
 
 #[track_caller]
@@ -29,19 +27,10 @@ const SECOND: Duration = Duration::from_secs(1);
 fn an_empty_file_is_all_defaults() {
     let config = config("");
     assert_eq!(config.listen.len(), 1);
-    assert_eq!(
-        config.listen[0].address,
-        ListenerAddress::Tcp("127.0.0.1:8080".parse().unwrap())
-    );
+    assert_eq!(config.listen[0].address, ListenerAddress::Tcp("127.0.0.1:8080".parse().unwrap()));
     assert_eq!(config.workers, Workers::PerCore);
     assert!(!config.dev);
-    assert_eq!(
-        config.cache,
-        Some(CacheLimits {
-            memory: 64 << 20,
-            max_object: 1 << 20
-        })
-    );
+    assert_eq!(config.cache, Some(CacheLimits { memory: 64 << 20, max_object: 1 << 20 }));
     assert_eq!(
         config.limits,
         Limits {
@@ -54,6 +43,7 @@ fn an_empty_file_is_all_defaults() {
             response_timeout: 60 * SECOND,
             shutdown_timeout: 10 * SECOND,
             connections: 10_000,
+            queue: 1024,
         }
     );
     assert!(config.services.is_empty() && config.routes.is_empty());
@@ -62,24 +52,11 @@ fn an_empty_file_is_all_defaults() {
 #[test]
 fn every_key_of_a_full_file_arrives() {
     let config = config(include_str!("full.toml"));
-    let addresses: Vec<String> = config
-        .listen
-        .iter()
-        .map(|listener| listener.address.to_string())
-        .collect();
-    assert_eq!(
-        addresses,
-        ["127.0.0.1:8081", "[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]
-    );
+    let addresses: Vec<String> = config.listen.iter().map(|listener| listener.address.to_string()).collect();
+    assert_eq!(addresses, ["127.0.0.1:8081", "[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]);
     assert_eq!(config.workers, Workers::Exactly(3));
-    assert!(config.dev);
-    assert_eq!(
-        config.cache,
-        Some(CacheLimits {
-            memory: 8 << 20,
-            max_object: 64 << 10
-        })
-    );
+    assert!(config.dev && config.trust_forwarded);
+    assert_eq!(config.cache, Some(CacheLimits { memory: 8 << 20, max_object: 64 << 10 }));
     assert_eq!(
         config.limits,
         Limits {
@@ -92,42 +69,27 @@ fn every_key_of_a_full_file_arrives() {
             response_timeout: 5 * SECOND,
             shutdown_timeout: Duration::ZERO,
             connections: 77,
+            queue: 64,
         }
     );
     let names: Vec<&str> = config.services.iter().map(|service| service.name.as_str()).collect();
-    assert_eq!(
-        names,
-        ["users", "node", "plain", "old", "socket"],
-        "in the order of the file"
-    );
+    assert_eq!(names, ["users", "node", "plain", "old", "socket"], "in the order of the file");
 }
 
 #[test]
 fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     let config = config(include_str!("full.toml"));
     let users = managed(&config, 0);
-    assert_eq!(
-        users.program,
-        PathBuf::from("/etc/pilotlight/services/users/target/release/users")
-    );
+    assert_eq!(users.program, PathBuf::from("/etc/pilotlight/services/users/target/release/users"));
     assert_eq!(users.args, ["--db", "users db"]);
     assert_eq!(users.dir, PathBuf::from("/etc/pilotlight/services/users"));
-    assert_eq!(
-        users.env,
-        [("A".to_owned(), "1".to_owned()), ("B".to_owned(), String::new())]
-    );
+    assert_eq!(users.env, [("A".to_owned(), "1".to_owned()), ("B".to_owned(), String::new())]);
     assert_eq!(users.transport, Transport::Pipe);
-    assert_eq!(
-        (users.start_timeout, users.stop_grace, users.drain_timeout),
-        (SECOND, 2 * SECOND, 3 * SECOND)
-    );
+    assert_eq!((users.start_timeout, users.stop_grace, users.drain_timeout), (SECOND, 2 * SECOND, 3 * SECOND));
     assert_eq!((users.idle_timeout, users.min_instances), (None, 1));
 
     let node = managed(&config, 1);
-    assert_eq!(
-        (node.program.as_path(), node.dir.as_path()),
-        (Path::new("node"), Path::new("/etc/pilotlight"))
-    );
+    assert_eq!((node.program.as_path(), node.dir.as_path()), (Path::new("node"), Path::new("/etc/pilotlight")));
     assert_eq!(node.args, ["app.js", "two words"]);
     assert_eq!(node.transport, Transport::Http(HttpSocket::Tcp));
     assert_eq!((node.idle_timeout, node.min_instances), (Some(900 * SECOND), 0));
@@ -136,10 +98,7 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert_eq!(managed(&config, 2).transport, Transport::Http(HttpSocket::Unix));
     assert_eq!(managed(&config, 2).program, Path::new("/usr/bin/plain"));
     let upstreams: Vec<&ServiceKind> = config.services[3..].iter().map(|service| &service.kind).collect();
-    let tcp = ServiceKind::External(Upstream::Tcp {
-        host: "localhost".to_owned(),
-        port: 9000,
-    });
+    let tcp = ServiceKind::External(Upstream::Tcp { host: "localhost".to_owned(), port: 9000 });
     let unix = ServiceKind::External(Upstream::Unix(PathBuf::from("/etc/pilotlight/run/app.sock")));
     assert_eq!(upstreams, [&tcp, &unix]);
 }
@@ -148,22 +107,13 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
 fn routes_take_what_they_do_not_say_from_the_limits() {
     let config = config(include_str!("full.toml"));
     let first = &config.routes[0];
-    assert_eq!(
-        (first.path.as_str(), first.path_match, first.strip_prefix),
-        ("/users", PathMatch::Prefix, false)
-    );
-    assert_eq!(
-        (&first.host, first.cache, first.timeout),
-        (&None, RouteCache::Explicit, None)
-    );
+    assert_eq!((first.path.as_str(), first.path_match, first.strip_prefix), ("/users", PathMatch::Prefix, false));
+    assert_eq!((&first.host, first.cache, first.timeout), (&None, RouteCache::Explicit, None));
     assert_eq!((first.body_size, first.response_timeout), (None, 5 * SECOND));
     assert_eq!(config.service_of(first).unwrap().name, "users");
 
     let second = &config.routes[1];
-    assert_eq!(
-        (second.path.as_str(), second.path_match, second.strip_prefix),
-        ("/node/", PathMatch::Exact, true)
-    );
+    assert_eq!((second.path.as_str(), second.path_match, second.strip_prefix), ("/node/", PathMatch::Exact, true));
     assert_eq!(second.host, Some(HostPattern::Below("example.org".to_owned())));
     assert_eq!(second.cache, RouteCache::Lifetime(90 * SECOND));
     assert_eq!((second.timeout, second.response_timeout), (Some(30 * SECOND), SECOND));
@@ -171,10 +121,7 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     assert_eq!(config.service_of(second).unwrap().name, "node");
 
     let third = &config.routes[2];
-    assert_eq!(
-        (&third.host, third.cache),
-        (&Some(HostPattern::Exact("a.example.org".to_owned())), RouteCache::Off)
-    );
+    assert_eq!((&third.host, third.cache), (&Some(HostPattern::Exact("a.example.org".to_owned())), RouteCache::Off));
 }
 
 #[test]
@@ -187,14 +134,13 @@ fn cache_can_be_switched_off_and_on() {
 fn the_starter_file_shows_the_defaults() {
     let shown = commands::STARTER.replace("# ", "");
     // The commented limits and cache settings, uncommented, are what an empty file means.
-    let limits: String = shown
-        .lines()
-        .skip_while(|line| *line != "[limits]")
-        .take_while(|line| *line != "#")
-        .fold(String::new(), |mut text, line| {
+    let limits: String = shown.lines().skip_while(|line| *line != "[limits]").take_while(|line| *line != "#").fold(
+        String::new(),
+        |mut text, line| {
             text.extend([line.split(" # ").next().unwrap().split("   ").next().unwrap(), "\n"]);
             text
-        });
+        },
+    );
     assert!(limits.lines().count() > 5, "{limits}");
     assert_eq!(config(&limits).limits, config("").limits);
     let loaded = parse(commands::STARTER, Path::new("pilotlight.toml")).unwrap();

@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, UPGRADE};
 use http::{Method, StatusCode};
 use http_body::Frame;
-use pilotlight_supervisor::{Endpoint, Ended, Instance, Lease};
+use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease};
 
 use super::http1::{self, Decoded, Decoder, Framing, ParseError};
 use super::{Answer, BodyLeft, Failed, Ran, SendError, Upgraded, UpstreamError};
@@ -151,10 +151,9 @@ pub(crate) async fn send(
 }
 
 async fn connect(pool: &Pool, place: Place<'_>, instance: u64) -> Result<Connection, UpstreamError> {
-    let socket = Socket::connect(place).await.map_err(|e| UpstreamError::Connect {
-        service: pool.service.clone(),
-        cause: format!("{place}: {e}"),
-    })?;
+    let socket = Socket::connect(place)
+        .await
+        .map_err(|e| UpstreamError::Connect { service: pool.service.clone(), cause: format!("{place}: {e}") })?;
     Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance })
 }
 
@@ -225,7 +224,9 @@ impl Exchange {
                 self.any_byte = true;
                 match http1::parse_response_head(&mut self.connection.read, method) {
                     // RFC 9110 §15.2: interim answers come before the final one. hyper cannot send them on, so they end here.
-                    Ok(Some(head)) if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS => {
+                    Ok(Some(head))
+                        if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>
+                    {
                         continue;
                     }
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),
@@ -240,7 +241,9 @@ impl Exchange {
                 }
                 Ok(_) => {}
                 Err(e) => {
-                    return Poll::Ready(Err(closed(service, &format!("broke the connection ({e})"), Ran::Maybe).into()));
+                    return Poll::Ready(
+                        Err(closed(service, &format!("broke the connection ({e})"), Ran::Maybe).into()),
+                    );
                 }
             }
         }

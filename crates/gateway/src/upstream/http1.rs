@@ -320,7 +320,9 @@ fn parse_trailers(buf: &mut BytesMut) -> Result<Option<HeaderMap>, ParseError> {
             buf.advance(used);
             Ok(Some(map))
         }
-        Ok(httparse::Status::Partial) if buf.len() > MAX_TRAILERS => Err(ParseError::Chunk("the trailers are too long")),
+        Ok(httparse::Status::Partial) if buf.len() > MAX_TRAILERS => {
+            Err(ParseError::Chunk("the trailers are too long"))
+        }
         Ok(httparse::Status::Partial) => Ok(None),
         Err(_) => Err(ParseError::Chunk("the trailers are malformed")),
     }

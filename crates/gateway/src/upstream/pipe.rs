@@ -69,7 +69,13 @@ pub(crate) struct Peer {
 }
 
 impl Link {
-    pub(crate) fn new(service: Arc<Service>, worker: u32, workers: u16, spawner: Spawner, max_queue: usize) -> Rc<Self> {
+    pub(crate) fn new(
+        service: Arc<Service>,
+        worker: u32,
+        workers: u16,
+        spawner: Spawner,
+        max_queue: usize,
+    ) -> Rc<Self> {
         let peers = RefCell::default();
         Rc::new(Self { service, worker, workers, spawner, max_queue, peers, changed: Notify::new() })
     }
@@ -256,7 +262,9 @@ pub(crate) async fn send(
             let peer = link.reach(lease.instance()).await?;
             let whole = held.as_ref().and_then(|held| frames::request_frame(outbound, deadline_ms, flags::END, held));
             match whole {
-                Some(frame) if peer.shared.takes_exchanges() => send_shared(link, &peer, frame, outbound, &first_byte).await,
+                Some(frame) if peer.shared.takes_exchanges() => {
+                    send_shared(link, &peer, frame, outbound, &first_byte).await
+                }
                 _ => send_own(&peer, outbound, deadline_ms, body.take(), &first_byte).await,
             }
         })
@@ -266,12 +274,10 @@ pub(crate) async fn send(
         Err(Unsent { error, body: left }) => {
             let body = match (left, body) {
                 (Some(left), _) => left,
-                (None, body) => {
-                    BodyLeft::Whole(body.map(|mut body| {
-                        body.rewind();
-                        body
-                    }))
-                }
+                (None, body) => BodyLeft::Whole(body.map(|mut body| {
+                    body.rewind();
+                    body
+                })),
             };
             Err(Failed { error, body })
         }
@@ -304,9 +310,7 @@ impl Reply {
         let Self { status, headers, first, rest, left } = self;
         let body = match rest {
             None => ResponseBody::full(first),
-            Some(stream) => {
-                ResponseBody::Pipe(Box::new(PipeBody::new(stream, lease, first, left, service.to_owned())))
-            }
+            Some(stream) => ResponseBody::Pipe(Box::new(PipeBody::new(stream, lease, first, left, service.to_owned()))),
         };
         Answer { status, headers, body, upgraded: None }
     }
@@ -365,7 +369,8 @@ async fn send_own(
 ) -> Result<Reply, Unsent> {
     let end = if body.is_some() { flags::NONE } else { flags::END };
     let Some(frame) = frames::request_frame(outbound, deadline_ms, end, b"") else {
-        let what = "cannot be told of this request: its fields do not fit a frame of 65,536 bytes; lower limits.header_size";
+        let what =
+            "cannot be told of this request: its fields do not fit a frame of 65,536 bytes; lower limits.header_size";
         let error = UpstreamError::Protocol { service: peer.service.clone(), what: what.to_owned() };
         return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
     };
@@ -378,9 +383,7 @@ async fn send_own(
         return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
     };
     let stream = Box::new(Stream::own(socket, read, Rc::clone(peer), exchange, frame, body));
-    read_head(peer, stream, outbound, first_byte)
-        .await
-        .map_err(|(error, left)| Unsent { error, body: Some(left) })
+    read_head(peer, stream, outbound, first_byte).await.map_err(|(error, left)| Unsent { error, body: Some(left) })
 }
 
 /// Waits for RESPONSE on a stream.
@@ -449,7 +452,9 @@ impl CancelOnDrop {
     }
 
     fn failed(&mut self, service: &str, error: StreamError) -> (SendError, BodyLeft) {
-        let Some(mut stream) = self.0.take() else { return (closed(service, "is gone", Ran::Maybe).into(), BodyLeft::Spent) };
+        let Some(mut stream) = self.0.take() else {
+            return (closed(service, "is gone", Ran::Maybe).into(), BodyLeft::Spent);
+        };
         let left = stream.reclaim();
         match error {
             StreamError::Client(e) => {
@@ -508,7 +513,10 @@ impl FirstByte {
         let mut work = std::pin::pin!(work);
         poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(done),
-            Poll::Pending => self.poll_over(cx).map(|()| Err(Unsent { error: self.over(service).into(), body: Some(BodyLeft::Spent) })),
+            Poll::Pending if self.poll_over(cx).is_pending() => Poll::Pending,
+            Poll::Pending => {
+                Poll::Ready(Err(Unsent { error: self.over(service).into(), body: Some(BodyLeft::Spent) }))
+            }
         })
         .await
     }

@@ -61,10 +61,5 @@ fn parent_of(pid: i32) -> Option<i32> {
     // `pid (name) state ppid …`, and the name may hold anything, `)` included.
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after_name = stat.iter().rposition(|byte| *byte == b')')?;
-    str::from_utf8(&stat[after_name + 1..])
-        .ok()?
-        .split_ascii_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
+    str::from_utf8(&stat[after_name + 1..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }

@@ -37,11 +37,7 @@ pub(crate) enum LinkEvent {
 /// Executes a guardian and does not wait for it.
 pub(crate) fn spawn_process(program: &(PathBuf, Vec<OsString>)) -> io::Result<(Child, StdUnixStream)> {
     let (ours, theirs) = socket_pair()?;
-    let child = Command::new(&program.0)
-        .args(&program.1)
-        .stdin(theirs)
-        .stdout(Stdio::null())
-        .spawn()?;
+    let child = Command::new(&program.0).args(&program.1).stdin(theirs).stdout(Stdio::null()).spawn()?;
     Ok((child, ours))
 }
 
@@ -94,11 +90,7 @@ impl Link {
         // Both end with the socket, and the socket with the guardian, whose end the supervisor waits for.
         tokio::spawn(write(Arc::clone(&socket), to_send));
         tokio::spawn(read(socket, received));
-        Ok(Self {
-            child,
-            outgoing,
-            incoming,
-        })
+        Ok(Self { child, outgoing, incoming })
     }
 
     /// Asks for a spawn; the answer comes as an event.
@@ -118,11 +110,7 @@ impl Link {
 
     /// Lets the guardian kill all that is left and end; `false` if it did not end in time.
     pub(crate) async fn finish(self) -> bool {
-        let Self {
-            mut child,
-            outgoing,
-            mut incoming,
-        } = self;
+        let Self { mut child, outgoing, mut incoming } = self;
         drop(outgoing); // the writer shuts the socket down
         let ended = tokio::time::timeout(GUARDIAN_PATIENCE, async { while incoming.recv().await.is_some() {} }).await;
         if ended.is_err()
@@ -141,12 +129,10 @@ impl Link {
 
     fn send(&self, message: &ToGuardian, fds: Vec<OwnedFd>) -> io::Result<()> {
         let bytes = wire::encode(message)?;
-        self.outgoing
-            .try_send(Outgoing { bytes, fds })
-            .map_err(|error| match error {
-                mpsc::error::TrySendError::Full(_) => io::Error::other("the guardian process does not keep up"),
-                mpsc::error::TrySendError::Closed(_) => io::Error::other("the guardian process has died"),
-            })
+        self.outgoing.try_send(Outgoing { bytes, fds }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => io::Error::other("the guardian process does not keep up"),
+            mpsc::error::TrySendError::Closed(_) => io::Error::other("the guardian process has died"),
+        })
     }
 }
 

@@ -110,14 +110,9 @@ fn start(command: &mut Command) -> io::Result<Pid> {
 /// What failed, where, and what to do.
 fn explain(error: &io::Error, program: &OsStr, dir: Option<&OsStr>) -> String {
     let shown = Path::new(program).display();
-    let here = dir
-        .map(|dir| format!(" in {}", Path::new(dir).display()))
-        .unwrap_or_default();
+    let here = dir.map(|dir| format!(" in {}", Path::new(dir).display())).unwrap_or_default();
     if let Some(dir) = dir.filter(|dir| !Path::new(dir).is_dir()) {
-        return format!(
-            "its working directory {} does not exist; check `dir`",
-            Path::new(dir).display()
-        );
+        return format!("its working directory {} does not exist; check `dir`", Path::new(dir).display());
     }
     let has_slash = program.as_encoded_bytes().contains(&b'/');
     let path = dir.map_or_else(|| Path::new(program).to_owned(), |dir| Path::new(dir).join(program));

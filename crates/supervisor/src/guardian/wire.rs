@@ -26,9 +26,7 @@ pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     serde_json::to_writer(&mut out, message)?;
     let length = out.len() - 4;
     if length > MAX_MESSAGE {
-        return Err(io::Error::other(format!(
-            "{length} bytes of arguments and environment, at most {MAX_MESSAGE}"
-        )));
+        return Err(io::Error::other(format!("{length} bytes of arguments and environment, at most {MAX_MESSAGE}")));
     }
     out[..4].copy_from_slice(&(length as u32).to_ne_bytes());
     Ok(out)
@@ -42,9 +40,7 @@ pub(crate) async fn send(socket: &UnixStream, message: &impl Serialize, fds: &[B
 /// Sends an encoded message with its descriptors. Not cancel safe.
 pub(crate) async fn send_encoded(socket: &UnixStream, mut bytes: &[u8], mut fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let sent = socket
-            .async_io(Interest::WRITABLE, || send_some(socket, bytes, fds))
-            .await?;
+        let sent = socket.async_io(Interest::WRITABLE, || send_some(socket, bytes, fds)).await?;
         bytes = &bytes[sent..];
         fds = &[];
     }
@@ -57,12 +53,7 @@ fn send_some(socket: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::R
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::other("more descriptors than one message carries"));
     }
-    Ok(sendmsg(
-        socket,
-        &[IoSlice::new(bytes)],
-        &mut control,
-        SendFlags::NOSIGNAL,
-    )?)
+    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
 }
 
 /// What has arrived.
@@ -79,16 +70,8 @@ impl Inbox {
             if let Some(message) = self.split()? {
                 return Ok(Some(message));
             }
-            if socket
-                .async_io(Interest::READABLE, || self.receive_some(socket))
-                .await?
-                == 0
-            {
-                return if self.bytes.is_empty() {
-                    Ok(None)
-                } else {
-                    Err(io::ErrorKind::UnexpectedEof.into())
-                };
+            if socket.async_io(Interest::READABLE, || self.receive_some(socket)).await? == 0 {
+                return if self.bytes.is_empty() { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
             }
         }
     }
@@ -104,10 +87,7 @@ impl Inbox {
         };
         let length = u32::from_ne_bytes(*length) as usize;
         if length > MAX_MESSAGE {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("message of {length} bytes"),
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("message of {length} bytes")));
         }
         if self.bytes.len() < 4 + length {
             return Ok(None);
@@ -120,12 +100,7 @@ impl Inbox {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut buffer = [0; 4096];
-        let received = recvmsg(
-            socket,
-            &mut [IoSliceMut::new(&mut buffer)],
-            &mut control,
-            receive_flags(),
-        )?;
+        let received = recvmsg(socket, &mut [IoSliceMut::new(&mut buffer)], &mut control, receive_flags())?;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
                 self.fds.extend(fds);
@@ -153,10 +128,7 @@ mod tests {
 
     #[test]
     fn messages_and_descriptors_arrive_in_order_and_whole() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (left, right) = UnixStream::pair().unwrap();
             let sender = tokio::spawn(async move {

@@ -25,14 +25,8 @@ impl Owner {
         let record = &mut self.records[run.service];
         let never_ready = !run.start_over && !run.stop_asked;
         if !never_ready {
-            let lasted = run
-                .ready_at
-                .map_or_else(Default::default, |at| now.saturating_duration_since(at));
-            let end = if run.stop_asked {
-                RunEnd::Stopped
-            } else {
-                RunEnd::Crashed { ready_for: lasted }
-            };
+            let lasted = run.ready_at.map_or_else(Default::default, |at| now.saturating_duration_since(at));
+            let end = if run.stop_asked { RunEnd::Stopped } else { RunEnd::Crashed { ready_for: lasted } };
             if !run.failed {
                 record.backoff.ended(end, now, random());
             }
@@ -40,11 +34,7 @@ impl Owner {
             if !run.stop_asked {
                 let reason = format!("it {exit} {:.1} s after it was ready", lasted.as_secs_f64());
                 let error = StartError::new(record.service.name(), Phase::Answer, reason, run.begun);
-                record.last_failure = Some(StartError {
-                    exit: Some(exit),
-                    output_tail: run.tail.report(),
-                    ..error
-                });
+                record.last_failure = Some(StartError { exit: Some(exit), output_tail: run.tail.report(), ..error });
             }
         }
         // A run that was never ready stays current until its output is read, so that those who ask meanwhile get the
@@ -151,10 +141,7 @@ impl Owner {
         self.leave_service(id); // shows the failure before anybody is answered
         let Some(run) = self.runs.get(&id) else { return };
         self.records[service].fail_waiters(&error);
-        run.instance.set_ended(Ended {
-            exit: run.exit,
-            start_error: Some(error),
-        });
+        run.instance.set_ended(Ended { exit: run.exit, start_error: Some(error) });
         self.keep_minimum(service, now);
     }
 
@@ -167,17 +154,9 @@ impl Owner {
             self.tokens.remove(token);
         }
         run.instance.set_state(InstanceState::Ended);
-        run.instance.set_ended(Ended {
-            exit: run.exit,
-            start_error: None,
-        });
+        run.instance.set_ended(Ended { exit: run.exit, start_error: None });
         for worker in 0..self.workers.len() {
-            self.tell(
-                worker,
-                WorkerEvent::Gone {
-                    instance: Arc::clone(&run.instance),
-                },
-            );
+            self.tell(worker, WorkerEvent::Gone { instance: Arc::clone(&run.instance) });
         }
         self.keep_minimum(run.service, now);
     }

@@ -41,14 +41,9 @@ pub(super) async fn greet(mut stream: UnixStream) -> Greeting {
 }
 
 async fn read_hello(stream: &mut UnixStream) -> Result<(Hello, Bytes), Unwelcome> {
-    let peer = stream
-        .peer_cred()
-        .map_err(|error| refused(format!("P-4: your user id is not known: {error}")))?;
+    let peer = stream.peer_cred().map_err(|error| refused(format!("P-4: your user id is not known: {error}")))?;
     if peer.uid() != rustix::process::geteuid().as_raw() {
-        return Err(refused(format!(
-            "P-4: you run under user id {}, not under the gateway's",
-            peer.uid()
-        )));
+        return Err(refused(format!("P-4: you run under user id {}, not under the gateway's", peer.uid())));
     }
     let mut buffer = BytesMut::with_capacity(HEADER_LEN + MAX_HELLO);
     while buffer.len() < HEADER_LEN {
@@ -57,10 +52,7 @@ async fn read_hello(stream: &mut UnixStream) -> Result<(Hello, Bytes), Unwelcome
     let header = buffer.split_to(HEADER_LEN);
     let header = header.first_chunk().map(FrameHeader::decode).ok_or(Unwelcome::Gone)?;
     if header.kind != FrameType::HELLO || header.exchange != 0 {
-        return Err(refused(format!(
-            "P-1: the first frame must be HELLO on exchange 0, not type {}",
-            header.kind
-        )));
+        return Err(refused(format!("P-1: the first frame must be HELLO on exchange 0, not type {}", header.kind)));
     }
     let length = header.length as usize;
     if length > MAX_HELLO {
@@ -121,25 +113,13 @@ impl Owner {
         };
         let shared = hello.kind == ConnectionKind::Shared;
         let instance = Arc::clone(&run.instance);
-        let link = shared.then(|| SharedLink {
-            instance: Arc::clone(&instance),
-            worker,
-        });
+        let link = shared.then(|| SharedLink { instance: Arc::clone(&instance), worker });
         if shared {
             run.links[worker] += 1;
             run.asked[worker] = None;
         }
         let first = matches!(run.stage, Stage::Spawning | Stage::Starting);
-        self.tell(
-            worker,
-            WorkerEvent::Connected {
-                instance,
-                hello,
-                stream,
-                read_ahead,
-                link,
-            },
-        );
+        self.tell(worker, WorkerEvent::Connected { instance, hello, stream, read_ahead, link });
         if first {
             self.become_ready(id, now); // P-2
         }
@@ -159,15 +139,7 @@ impl Owner {
         run.asked[worker] = Some(now);
         let instance = Arc::clone(&run.instance);
         let (kind, for_worker) = (ConnectionKind::Shared, worker as u32);
-        self.tell(
-            holder,
-            WorkerEvent::SendMore {
-                instance,
-                kind,
-                count: 1,
-                for_worker,
-            },
-        );
+        self.tell(holder, WorkerEvent::SendMore { instance, kind, count: 1, for_worker });
     }
 }
 

@@ -131,9 +131,7 @@ impl Run {
     ) -> Self {
         Self {
             service: instance.service().0,
-            seats: (0..workers)
-                .map(|worker| Arc::new(Seat::new(Arc::clone(&instance), worker)))
-                .collect(),
+            seats: (0..workers).map(|worker| Arc::new(Seat::new(Arc::clone(&instance), worker))).collect(),
             instance,
             stage: Stage::Spawning,
             deadline: None,
@@ -170,10 +168,7 @@ impl Run {
 
     pub(super) fn last_use(&self) -> Instant {
         let ready_at = self.ready_at.unwrap_or(self.begun);
-        self.seats
-            .iter()
-            .map(|seat| seat.last_use())
-            .fold(ready_at, Instant::max)
+        self.seats.iter().map(|seat| seat.last_use()).fold(ready_at, Instant::max)
     }
 
     pub(super) fn enter_stage(&mut self, stage: Stage, deadline: Option<Instant>, timers: &mut Timers) {

@@ -24,12 +24,9 @@ impl Owner {
     pub(super) fn requested(&mut self, request: Request, now: Instant) {
         let service = request.service;
         let answer = match self.records[service].current {
-            _ if self.stopping.is_some() => Some(Err(self.refusal(
-                service,
-                Phase::Stopping,
-                "the gateway is stopping",
-                now,
-            ))),
+            _ if self.stopping.is_some() => {
+                Some(Err(self.refusal(service, Phase::Stopping, "the gateway is stopping", now)))
+            }
             Some(run) => self.enter(run, request.worker),
             None => self.blocked(service, now).map(Err),
         };
@@ -42,12 +39,7 @@ impl Owner {
             self.records[service].waiters.retain(|waiter| !waiter.reply.is_closed());
         }
         if self.records[service].waiters.len() >= MAX_WAITING {
-            let error = self.refusal(
-                service,
-                Phase::Queue,
-                &format!("{MAX_WAITING} callers wait for it already"),
-                now,
-            );
+            let error = self.refusal(service, Phase::Queue, &format!("{MAX_WAITING} callers wait for it already"), now);
             let _ = request.reply.send(Err(error.retry_after(Duration::from_secs(1))));
             return;
         }
@@ -66,9 +58,7 @@ impl Owner {
             return;
         }
         match record.backoff.wait(now) {
-            Some(wait) => self
-                .timers
-                .set(Timer::Restart(service), &mut record.restart, Some(now + wait)),
+            Some(wait) => self.timers.set(Timer::Restart(service), &mut record.restart, Some(now + wait)),
             None => self.start(service, 0, now),
         }
     }
@@ -207,21 +197,9 @@ impl Owner {
             Transport::Pipe => None,
             Transport::Http(kind) => Some(Listener::bind(kind, &self.folder.socket_path(service, number))?),
         };
-        let endpoint = listener
-            .as_ref()
-            .map_or(Endpoint::Pipe, |listener| Endpoint::Http(listener.address.clone()));
-        let token = if endpoint == Endpoint::Pipe {
-            Some(new_token()?)
-        } else {
-            None
-        };
-        let instance = Instance::new(
-            ServiceId(service),
-            (id, number),
-            endpoint,
-            self.epoch,
-            self.notices.clone(),
-        );
+        let endpoint = listener.as_ref().map_or(Endpoint::Pipe, |listener| Endpoint::Http(listener.address.clone()));
+        let token = if endpoint == Endpoint::Pipe { Some(new_token()?) } else { None };
+        let instance = Instance::new(ServiceId(service), (id, number), endpoint, self.epoch, self.notices.clone());
         let instance = Arc::new(instance);
         let (outputs, mut fds) = outputs()?;
         let mut inherit = Inherit::Nothing;
@@ -236,17 +214,7 @@ impl Owner {
         let tail = Arc::new(Tail::default());
         for (output, from) in outputs {
             let (service, tail, sink) = (record.service(), Arc::clone(&tail), self.log.clone());
-            self.pumps.spawn(pumped(
-                id,
-                Pump {
-                    service,
-                    instance: number,
-                    output,
-                    tail,
-                    sink,
-                },
-                from,
-            ));
+            self.pumps.spawn(pumped(id, Pump { service, instance: number, output, tail, sink }, from));
         }
         if let Some(token) = &token {
             self.tokens.insert(token.clone(), id);
@@ -273,21 +241,12 @@ impl Owner {
             }
             (Endpoint::Http(Address::Tcp(address)), Inherit::Nothing) => set("PORT", address.port().to_string()),
             (_, Inherit::Nothing) => {
-                set(
-                    "PILOTLIGHT_SOCKET",
-                    self.folder.pipe_path().to_string_lossy().into_owned(),
-                );
+                set("PILOTLIGHT_SOCKET", self.folder.pipe_path().to_string_lossy().into_owned());
                 set("PILOTLIGHT_TOKEN", token.unwrap_or_default().to_owned());
             }
         }
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
-        SpawnRequest {
-            run: instance.run,
-            argv: spec.argv.clone(),
-            dir,
-            env,
-            inherit,
-        }
+        SpawnRequest { run: instance.run, argv: spec.argv.clone(), dir, env, inherit }
     }
 
     /// The guardian, a new one if the last was lost.
@@ -296,9 +255,7 @@ impl Owner {
             let (child, socket) = spawn_process(&self.program)?;
             self.link = Some(Link::attach(child, socket)?);
         }
-        self.link
-            .as_ref()
-            .ok_or_else(|| io::Error::other("there is no guardian process"))
+        self.link.as_ref().ok_or_else(|| io::Error::other("there is no guardian process"))
     }
 }
 

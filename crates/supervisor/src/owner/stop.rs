@@ -59,12 +59,7 @@ impl Owner {
 
     /// Somebody asked for the service to be stopped.
     pub(super) fn stop_service(&mut self, service: usize, now: Instant) {
-        let runs: Vec<u64> = self
-            .runs
-            .values()
-            .filter(|run| run.service == service)
-            .map(Run::id)
-            .collect();
+        let runs: Vec<u64> = self.runs.values().filter(|run| run.service == service).map(Run::id).collect();
         for id in runs {
             self.stop_run(id, now);
         }
@@ -75,10 +70,7 @@ impl Owner {
         if self.stopping.is_some() {
             return;
         }
-        let mut stopping = Stopping {
-            phase: StopPhase::Asked,
-            until: None,
-        };
+        let mut stopping = Stopping { phase: StopPhase::Asked, until: None };
         self.timers.set(Timer::Shutdown, &mut stopping.until, Some(until));
         self.stopping = Some(stopping);
         for service in 0..self.records.len() {
@@ -208,13 +200,7 @@ impl Owner {
         }
         let run = &self.runs[&id];
         for worker in (0..run.links.len()).filter(|worker| run.links[*worker] > 0) {
-            self.tell(
-                worker,
-                WorkerEvent::Drain {
-                    instance: Arc::clone(&run.instance),
-                    grace,
-                },
-            );
+            self.tell(worker, WorkerEvent::Drain { instance: Arc::clone(&run.instance), grace });
         }
     }
 

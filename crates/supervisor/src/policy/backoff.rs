@@ -54,9 +54,7 @@ impl Backoff {
 
     /// How long to wait before the next start, if at all.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
-        self.not_before
-            .and_then(|at| at.checked_duration_since(now))
-            .filter(|wait| !wait.is_zero())
+        self.not_before.and_then(|at| at.checked_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
     /// Failures in a row.
@@ -87,17 +85,13 @@ mod tests {
         for end in ends {
             backoff.ended(*end, now, MIDDLE);
         }
-        let wait = backoff
-            .wait(now)
-            .map(|wait| (wait.as_secs_f64() * 1000.0).round() as u64);
+        let wait = backoff.wait(now).map(|wait| (wait.as_secs_f64() * 1000.0).round() as u64);
         assert_eq!(wait, expected_ms);
     }
 
     #[test]
     fn pauses() {
-        let short = RunEnd::Crashed {
-            ready_for: Duration::from_secs(1),
-        };
+        let short = RunEnd::Crashed { ready_for: Duration::from_secs(1) };
         let long = RunEnd::Crashed { ready_for: HEALTHY_RUN };
         check(&[], None);
         check(&[RunEnd::NeverReady], Some(100));

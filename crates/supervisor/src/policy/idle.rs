@@ -29,10 +29,7 @@ mod tests {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let now = start + 10 * second;
         assert_eq!(decide(now, 0, start, 10 * second), Idle::Stop);
-        assert_eq!(
-            decide(now, 0, start + second, 10 * second),
-            Idle::LookAgain(start + 11 * second)
-        );
+        assert_eq!(decide(now, 0, start + second, 10 * second), Idle::LookAgain(start + 11 * second));
         assert_eq!(decide(now, 1, start, 3 * second), Idle::LookAgain(start + 13 * second));
         assert_eq!(decide(start, 0, now, second), Idle::LookAgain(start + 11 * second));
     }

@@ -11,11 +11,7 @@ pub(crate) struct Lines {
 impl Lines {
     /// Lines of at most `max` bytes.
     pub(crate) fn new(max: usize) -> Self {
-        Self {
-            partial: Vec::new(),
-            cut: false,
-            max,
-        }
+        Self { partial: Vec::new(), cut: false, max }
     }
 
     /// Takes bytes as they come and calls `line` with each whole line (without its LF or CR LF) and whether it was cut.
@@ -47,14 +43,7 @@ impl Lines {
     }
 
     fn end(&mut self, line: &mut impl FnMut(&[u8], bool)) {
-        line(
-            if self.cut {
-                &self.partial
-            } else {
-                without_cr(&self.partial)
-            },
-            self.cut,
-        );
+        line(if self.cut { &self.partial } else { without_cr(&self.partial) }, self.cut);
         self.partial.clear();
         self.cut = false;
     }

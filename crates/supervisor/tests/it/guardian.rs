@@ -16,18 +16,12 @@ fn kill_9_of_the_gateway_leaves_nothing_within_two_seconds() {
                   c=$(setsid sh -c 'sleep 1000 >/dev/null & echo $!'); echo $$ $a $b $c > PIDS.new; mv PIDS.new PIDS; wait";
     let script = script.replace("PIDS", pids.to_str().unwrap());
     let mut gateway = Command::new(stub())
-        .args([
-            std::ffi::OsStr::new("run"),
-            dir.path().join("run").as_os_str(),
-            std::ffi::OsStr::new(&script),
-        ])
+        .args([std::ffi::OsStr::new("run"), dir.path().join("run").as_os_str(), std::ffi::OsStr::new(&script)])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(gateway.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(gateway.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "up 1\n");
     let begun = Instant::now();
     let text = loop {
@@ -47,10 +41,7 @@ fn kill_9_of_the_gateway_leaves_nothing_within_two_seconds() {
     gateway.wait().unwrap();
     let killed = Instant::now();
     for pid in pids {
-        assert!(
-            gone_within(pid, Duration::from_secs(2).saturating_sub(killed.elapsed())),
-            "{pid} is still there"
-        );
+        assert!(gone_within(pid, Duration::from_secs(2).saturating_sub(killed.elapsed())), "{pid} is still there");
     }
 }
 
@@ -109,15 +100,8 @@ fn a_socket_that_already_is_descriptor_3_is_inherited() {
 
 #[test]
 fn a_guardian_started_by_hand_says_so() {
-    let output = Command::new(stub())
-        .arg("guardian")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output = Command::new(stub()).arg("guardian").stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        text.contains("it is started by the gateway itself, not by hand"),
-        "{text}"
-    );
+    assert!(text.contains("it is started by the gateway itself, not by hand"), "{text}");
 }

@@ -39,12 +39,7 @@ impl Bed {
             log: sink,
         };
         let (supervisor, events) = start(options, specs).unwrap();
-        Self {
-            supervisor,
-            log,
-            events,
-            dir,
-        }
+        Self { supervisor, log, events, dir }
     }
 
     pub(crate) fn service(&self, index: usize) -> Arc<Service> {
@@ -67,12 +62,7 @@ impl Bed {
     /// Shuts down while the workers go on; the folder stays for a look.
     pub(crate) async fn shutdown(self, patience: Duration) -> (bool, TempDir) {
         let Self { supervisor, dir, .. } = self;
-        (
-            tokio::task::spawn_blocking(move || supervisor.shutdown(patience))
-                .await
-                .unwrap(),
-            dir,
-        )
+        (tokio::task::spawn_blocking(move || supervisor.shutdown(patience)).await.unwrap(), dir)
     }
 
     /// The next line that passes.
@@ -99,20 +89,13 @@ async fn work(worker: usize, mut events: WorkerEvents, seen: mpsc::UnboundedSend
     let mut writers: HashMap<u64, Vec<OwnedWriteHalf>> = HashMap::new();
     while let Some(event) = events.recv().await {
         let note = match event {
-            WorkerEvent::Connected {
-                instance, stream, link, ..
-            } => {
+            WorkerEvent::Connected { instance, stream, link, .. } => {
                 let (mut reader, writer) = UnixStream::from_std(stream).unwrap().into_split();
                 writers.entry(instance.number()).or_default().push(writer);
                 tokio::spawn(async move { hold(&mut reader, link).await });
-                Seen::Connected {
-                    worker,
-                    instance: instance.number(),
-                }
+                Seen::Connected { worker, instance: instance.number() }
             }
-            WorkerEvent::SendMore {
-                instance, for_worker, ..
-            } => {
+            WorkerEvent::SendMore { instance, for_worker, .. } => {
                 let mut frame = vec![8, 0, 0, 0, 13, 0, 0, 0, 2, 0, 1, 0];
                 frame.extend_from_slice(&for_worker.to_le_bytes());
                 send(&mut writers, instance.number(), &frame).await;
@@ -122,17 +105,11 @@ async fn work(worker: usize, mut events: WorkerEvents, seen: mpsc::UnboundedSend
                 let mut frame = vec![4, 0, 0, 0, 12, 0, 0, 0];
                 frame.extend_from_slice(&(grace.as_millis() as u32).to_le_bytes());
                 send(&mut writers, instance.number(), &frame).await;
-                Seen::Drain {
-                    worker,
-                    instance: instance.number(),
-                }
+                Seen::Drain { worker, instance: instance.number() }
             }
             WorkerEvent::Gone { instance } => {
                 writers.remove(&instance.number());
-                Seen::Gone {
-                    worker,
-                    instance: instance.number(),
-                }
+                Seen::Gone { worker, instance: instance.number() }
             }
         };
         let _ = seen.send(note);
@@ -154,25 +131,15 @@ async fn send(writers: &mut HashMap<u64, Vec<OwnedWriteHalf>>, instance: u64, fr
 /// Runs a test, in bounded time.
 #[track_caller]
 pub(crate) fn run<F: Future>(test: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(LIMIT, test).await.expect("the test took too long") })
 }
 
 /// The program beside the tests that is its own guardian.
 pub(crate) fn stub() -> PathBuf {
     let here = std::env::current_exe().unwrap();
-    let stub = here
-        .parent()
-        .and_then(|deps| deps.parent())
-        .unwrap()
-        .join("examples/stub");
-    assert!(
-        stub.exists(),
-        "build it first: cargo build -p pilotlight-supervisor --examples"
-    );
+    let stub = here.parent().and_then(|deps| deps.parent()).unwrap().join("examples/stub");
+    assert!(stub.exists(), "build it first: cargo build -p pilotlight-supervisor --examples");
     stub
 }
 
@@ -207,21 +174,11 @@ pub(crate) fn gone_within(pid: i32, limit: Duration) -> bool {
     let Ok(pidfd) = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()) else {
         return true;
     };
-    let limit = Timespec {
-        tv_sec: limit.as_secs() as i64,
-        tv_nsec: limit.subsec_nanos().into(),
-    };
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&limit)).unwrap() > 0
 }
 
 pub(crate) fn parent_of(pid: i32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    stat.rsplit(')')
-        .next()
-        .unwrap()
-        .split_ascii_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap()
+    stat.rsplit(')').next().unwrap().split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
 }

@@ -33,11 +33,7 @@ while True:
 "#;
 
 fn python(program: &str, transport: pilotlight_supervisor::Transport) -> ServiceSpec {
-    ServiceSpec::new(
-        "h",
-        crate::harness::args(&["/usr/bin/python3", "-I", "-S", "-c", program]),
-        transport,
-    )
+    ServiceSpec::new("h", crate::harness::args(&["/usr/bin/python3", "-I", "-S", "-c", program]), transport)
 }
 
 trait Stream: AsyncRead + AsyncWrite + Unpin {}
@@ -100,12 +96,7 @@ fn a_port_that_nobody_binds_fails_the_start() {
         spec.start_timeout = Duration::from_millis(200);
         let error = Bed::new(1, vec![spec]).service(0).ready(0).await.unwrap_err();
         assert_eq!(error.phase, Phase::Connect);
-        assert!(
-            error
-                .to_string()
-                .contains("nothing listens on the port in its variable PORT"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("nothing listens on the port in its variable PORT"), "{error}");
     });
 }
 
@@ -120,9 +111,7 @@ fn a_service_that_never_accepts_is_found_out() {
         let error = lease.instance().ended().await.start_error.unwrap();
         assert_eq!(error.phase, Phase::Connect);
         assert!(
-            error
-                .to_string()
-                .contains("never accepted a connection on the socket it was given as descriptor 3"),
+            error.to_string().contains("never accepted a connection on the socket it was given as descriptor 3"),
             "{error}"
         );
         assert_eq!(bed.service(0).ready(0).await.unwrap_err().phase, Phase::Backoff);

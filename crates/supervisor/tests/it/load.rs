@@ -16,11 +16,7 @@ fn a_flood_of_200_mb_neither_blocks_nor_grows_nor_starves() {
         // Nobody takes lines while it floods.
         let begun = Instant::now();
         let other = bed.service(1).ready(0).await.unwrap();
-        assert!(
-            begun.elapsed() < Duration::from_secs(2),
-            "starved for {:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < Duration::from_secs(2), "starved for {:?}", begun.elapsed());
         assert_eq!(lease.instance().ended().await.exit, Some(Exit::Code(7)));
         let grown = resident_bytes().saturating_sub(before);
         assert!(grown < 48 << 20, "grew by {grown} bytes");
@@ -32,11 +28,7 @@ fn a_flood_of_200_mb_neither_blocks_nor_grows_nor_starves() {
             told += line.dropped;
         }
         let all = 200_000_000_u64.div_ceil(99); // `end` is on the last line, which `fold` does not end
-        assert_eq!(
-            passed + service.dropped_lines(),
-            all,
-            "{told} of the dropped were told of"
-        );
+        assert_eq!(passed + service.dropped_lines(), all, "{told} of the dropped were told of");
         assert!(service.dropped_lines() > 1_000_000);
     });
 }
@@ -48,13 +40,7 @@ fn dropped_lines_are_told_of_in_the_next_that_passes_and_long_ones_are_cut() {
                       head -c 20000 /dev/zero | tr '\\0' y; echo; exec sleep 1000";
         let fifo = tempfile::tempdir().unwrap();
         let path = fifo.path().join("fifo");
-        assert!(
-            std::process::Command::new("mkfifo")
-                .arg(&path)
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let mut bed = Bed::new(1, vec![sh("h", &script.replace("FIFO", path.to_str().unwrap()), UNIX)]);
         let service = bed.service(0);
         let _lease = service.ready(0).await.unwrap();
@@ -67,10 +53,7 @@ fn dropped_lines_are_told_of_in_the_next_that_passes_and_long_ones_are_cut() {
         std::fs::write(&path, "go\n").unwrap();
         let line = bed.log.recv().await.unwrap();
         assert_eq!((line.text.len(), line.cut, line.dropped), (8192, true, 3000 - 1024));
-        assert_eq!(
-            (line.text.as_str(), line.instance, &*line.service),
-            (&*"y".repeat(8192), 1, "h")
-        );
+        assert_eq!((line.text.as_str(), line.instance, &*line.service), (&*"y".repeat(8192), 1, "h"));
     });
 }
 

@@ -18,13 +18,7 @@ fn another_worker_gets_its_connection_through_the_first() {
         for _ in 0..10 {
             service.want_shared(0); // asked for once
         }
-        assert_eq!(
-            seen.recv().await,
-            Some(Seen::Asked {
-                worker: 2,
-                for_worker: 0
-            })
-        );
+        assert_eq!(seen.recv().await, Some(Seen::Asked { worker: 2, for_worker: 0 }));
         assert_eq!(seen.recv().await, Some(Seen::Connected { worker: 0, instance: 1 }));
         service.want_shared(0); // it has one
         service.want_shared(1);
@@ -50,10 +44,7 @@ fn what_is_not_a_hello_is_refused_with_the_reason() {
             (vec![1, 16, 0, 0, 1, 0, 0, 0], "P-6: HELLO of 4097 bytes"),
             (text("PIPE/2\n"), "P-12: version \"PIPE/2\" is not spoken here"),
             (text("PIPE/1\n"), "P-4: HELLO has no token"),
-            (
-                text(&format!("PIPE/1\ntoken={token}\n")),
-                "P-4: the token is not that of a live instance",
-            ),
+            (text(&format!("PIPE/1\ntoken={token}\n")), "P-4: the token is not that of a live instance"),
             (vec![], "P-4: no HELLO within 2s"),
             (vec![9, 0, 0, 0, 1, 0], "P-4: no HELLO within 2s"),
         ];
@@ -88,13 +79,8 @@ fn connections_are_accepted_only_in_order_and_for_workers_that_exist() {
             assert_eq!(bed.line(|_| true).await.text, expected);
         }
         let event = events.recv().await; // worker 1's first
-        let Some(WorkerEvent::Connected { hello, link, .. }) = event else {
-            panic!("not a connection: {event:?}")
-        };
-        assert_eq!(
-            (hello.kind, hello.worker, link.is_none()),
-            (ConnectionKind::Own, Some(1), true)
-        );
+        let Some(WorkerEvent::Connected { hello, link, .. }) = event else { panic!("not a connection: {event:?}") };
+        assert_eq!((hello.kind, hello.worker, link.is_none()), (ConnectionKind::Own, Some(1), true));
     });
 }
 

@@ -56,36 +56,12 @@ fn check_failure(mut spec: ServiceSpec, phase: Phase, exit: Option<Exit>, text: 
 fn what_cannot_be_executed() {
     for transport in [Transport::Pipe, UNIX] {
         let spec = |argv: &str| ServiceSpec::new("x", vec![argv.into()], transport);
-        check_failure(
-            spec("no-such-program-here"),
-            Phase::Spawn,
-            None,
-            "was not found in any folder of PATH",
-            &[],
-        );
-        check_failure(
-            spec("./no/such"),
-            Phase::Spawn,
-            None,
-            "`./no/such` does not exist; check `command`",
-            &[],
-        );
-        check_failure(
-            spec("/dev/null"),
-            Phase::Spawn,
-            None,
-            "`/dev/null` may not be executed",
-            &[],
-        );
+        check_failure(spec("no-such-program-here"), Phase::Spawn, None, "was not found in any folder of PATH", &[]);
+        check_failure(spec("./no/such"), Phase::Spawn, None, "`./no/such` does not exist; check `command`", &[]);
+        check_failure(spec("/dev/null"), Phase::Spawn, None, "`/dev/null` may not be executed", &[]);
         let mut no_dir = spec("sh");
         no_dir.dir = Some("/no/such/dir".into());
-        check_failure(
-            no_dir,
-            Phase::Spawn,
-            None,
-            "its working directory /no/such/dir does not exist",
-            &[],
-        );
+        check_failure(no_dir, Phase::Spawn, None, "its working directory /no/such/dir does not exist", &[]);
     }
 }
 
@@ -102,29 +78,11 @@ fn what_exits_at_once_is_reported_with_its_output() {
         );
     });
     let sorted = sh("x", "echo one; sleep 0.02; echo two >&2; exit 3", Transport::Pipe);
-    check_failure(
-        sorted,
-        Phase::Connect,
-        Some(Exit::Code(3)),
-        "it exited with status 3",
-        &["one", "two"],
-    );
+    check_failure(sorted, Phase::Connect, Some(Exit::Code(3)), "it exited with status 3", &["one", "two"]);
     let killed = sh("x", "kill -SEGV $$", Transport::Pipe);
-    check_failure(
-        killed,
-        Phase::Connect,
-        Some(Exit::Signal(11)),
-        "it was ended by SIGSEGV",
-        &[],
-    );
+    check_failure(killed, Phase::Connect, Some(Exit::Signal(11)), "it was ended by SIGSEGV", &[]);
     let zero = sh("x", "exit 0", Transport::Pipe);
-    check_failure(
-        zero,
-        Phase::Connect,
-        Some(Exit::Code(0)),
-        "must dial PILOTLIGHT_SOCKET",
-        &[],
-    );
+    check_failure(zero, Phase::Connect, Some(Exit::Code(0)), "must dial PILOTLIGHT_SOCKET", &[]);
 }
 
 #[test]
@@ -138,10 +96,7 @@ fn what_never_dials_is_killed() {
         assert!(begun.elapsed() >= Duration::from_millis(300));
         assert_eq!((error.phase, error.exit), (Phase::Connect, None));
         assert!(error.to_string().contains("did not dial PILOTLIGHT_SOCKET"), "{error}");
-        assert!(gone_within(
-            error.output_tail[0].parse().unwrap(),
-            Duration::from_secs(2)
-        ));
+        assert!(gone_within(error.output_tail[0].parse().unwrap(), Duration::from_secs(2)));
     });
 }
 
@@ -171,10 +126,7 @@ fn failures_earn_longer_pauses_and_a_success_clears_them() {
         drop(lease);
         bed.supervisor.stop(service.id());
         let lease = service.ready(0).await.unwrap();
-        assert_eq!(
-            service.status().failures,
-            if lease.instance().number() == 4 { 3 } else { 0 }
-        );
+        assert_eq!(service.status().failures, if lease.instance().number() == 4 { 3 } else { 0 });
     });
 }
 

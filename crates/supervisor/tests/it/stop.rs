@@ -65,10 +65,7 @@ fn idle_stop_never_races_an_exchange() {
         done.store(true, Ordering::Relaxed);
     });
     let (instances, exchanges) = (service.status().instance, entered.load(Ordering::Relaxed));
-    assert!(
-        instances >= 20 && exchanges > instances,
-        "{exchanges} exchanges with {instances} instances"
-    );
+    assert!(instances >= 20 && exchanges > instances, "{exchanges} exchanges with {instances} instances");
     assert!(run(bed.shutdown(Duration::from_secs(10))).0);
 }
 
@@ -152,10 +149,7 @@ fn what_a_leader_leaves_in_its_group_is_killed() {
 #[test]
 fn a_start_can_be_stopped() {
     run(async {
-        let bed = Bed::new(
-            1,
-            vec![sh("p", "exec sleep 1000", pilotlight_supervisor::Transport::Pipe)],
-        );
+        let bed = Bed::new(1, vec![sh("p", "exec sleep 1000", pilotlight_supervisor::Transport::Pipe)]);
         let service = bed.service(0);
         let waiting = tokio::spawn({
             let service = service.clone();
@@ -169,10 +163,7 @@ fn a_start_can_be_stopped() {
         assert_eq!(error.phase, pilotlight_supervisor::Phase::Stopping);
         assert_eq!(service.status().failures, 0);
         assert!(bed.shutdown(Duration::from_secs(10)).await.0);
-        assert_eq!(
-            service.ready(0).await.unwrap_err().phase,
-            pilotlight_supervisor::Phase::Stopping
-        );
+        assert_eq!(service.ready(0).await.unwrap_err().phase, pilotlight_supervisor::Phase::Stopping);
     });
 }
 

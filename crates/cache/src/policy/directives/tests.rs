@@ -11,10 +11,7 @@ fn request(lines: &[&str]) -> RequestDirectives {
 }
 
 fn headers(name: &http::HeaderName, lines: &[&str]) -> HeaderMap {
-    lines
-        .iter()
-        .map(|line| (name.clone(), HeaderValue::from_bytes(line.as_bytes()).unwrap()))
-        .collect()
+    lines.iter().map(|line| (name.clone(), HeaderValue::from_bytes(line.as_bytes()).unwrap())).collect()
 }
 
 #[track_caller]
@@ -35,14 +32,8 @@ fn reads_lists_case_and_spaces() {
     check(&["max-age=60"], "max-age=60");
     check(&["MAX-AGE=60 ,, \t PuBlIc,"], "public, max-age=60");
     check(&["no-store", "private, s-maxage=5"], "no-store, private, s-maxage=5");
-    check(
-        &["must-revalidate,proxy-revalidate,must-understand"],
-        "must-revalidate, proxy-revalidate, must-understand",
-    );
-    check(
-        &["immutable, stale-while-revalidate=60, x-unknown=\"max-age=1, no-store\""],
-        "",
-    );
+    check(&["must-revalidate,proxy-revalidate,must-understand"], "must-revalidate, proxy-revalidate, must-understand");
+    check(&["immutable, stale-while-revalidate=60, x-unknown=\"max-age=1, no-store\""], "");
 }
 
 #[test]
@@ -84,15 +75,9 @@ fn numbers() {
 
 #[test]
 fn what_may_hide_a_restriction_is_malformed() {
-    for line in [
-        "x=\"no-store",
-        "x=\"a\"b, max-age=1",
-        "\"max-age=60\"",
-        "x=a\"b, c\"",
-        "=60",
-        "x=\"a\\",
-        "max-age=1,=\"\"",
-    ] {
+    for line in
+        ["x=\"no-store", "x=\"a\"b, max-age=1", "\"max-age=60\"", "x=a\"b, c\"", "=60", "x=\"a\\", "max-age=1,=\"\""]
+    {
         check_malformed(line);
     }
 }
@@ -100,20 +85,11 @@ fn what_may_hide_a_restriction_is_malformed() {
 #[test]
 fn request_directives() {
     assert_eq!(request(&[]), RequestDirectives::default());
-    let all = request(&[
-        "no-store, no-cache, only-if-cached, max-age=3",
-        "min-fresh=4, max-stale=5",
-    ]);
+    let all = request(&["no-store, no-cache, only-if-cached, max-age=3", "min-fresh=4, max-stale=5"]);
     assert!(all.no_store && all.no_cache && all.only_if_cached);
-    assert_eq!(
-        (all.max_age, all.min_fresh, all.max_stale),
-        (Some(3), Some(4), Some(MaxStale::Seconds(5)))
-    );
+    assert_eq!((all.max_age, all.min_fresh, all.max_stale), (Some(3), Some(4), Some(MaxStale::Seconds(5))));
     assert_eq!(request(&["max-stale"]).max_stale, Some(MaxStale::Any));
-    assert_eq!(
-        request(&["max-stale, max-stale=3, max-stale=9"]).max_stale,
-        Some(MaxStale::Seconds(3))
-    );
+    assert_eq!(request(&["max-stale, max-stale=3, max-stale=9"]).max_stale, Some(MaxStale::Seconds(3)));
     assert_eq!(request(&["max-stale=x"]).max_stale, Some(MaxStale::Seconds(0)));
     assert_eq!(request(&["max-age=x"]).max_age, Some(0));
     assert_eq!(request(&["max-age=9, max-age=3"]).max_age, Some(3));

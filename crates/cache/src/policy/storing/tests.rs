@@ -8,10 +8,7 @@ type Fields = &'static [(&'static str, &'static str)];
 const CACHEABLE: (&str, &str) = ("cache-control", "max-age=60");
 
 fn map(fields: Fields) -> HeaderMap {
-    fields
-        .iter()
-        .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v)))
-        .collect()
+    fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
 }
 
 fn plan(
@@ -28,9 +25,7 @@ fn plan(
         status: StatusCode::from_u16(status).unwrap(),
         response: &map(response),
         timing: Timing { sent: at, received: at },
-        rules: RouteRules {
-            default_ttl: default_s.map(Duration::from_secs),
-        },
+        rules: RouteRules { default_ttl: default_s.map(Duration::from_secs) },
     }
     .plan()
 }
@@ -44,41 +39,19 @@ fn check(request: Fields, status: u16, response: Fields, expected: Result<(), Un
 #[track_caller]
 fn check_default(request: Fields, status: u16, response: Fields, expected: Result<(), Unstored>) {
     let found = plan(&Method::GET, request, status, response, Some(5)).map(drop);
-    assert_eq!(
-        found, expected,
-        "{request:?} answered {status} {response:?} on a route with a default"
-    );
+    assert_eq!(found, expected, "{request:?} answered {status} {response:?} on a route with a default");
 }
 
 #[test]
 fn only_get_without_body() {
     for method in [Method::HEAD, Method::POST, Method::PUT, Method::OPTIONS] {
-        assert_eq!(
-            plan(&method, &[], 200, &[CACHEABLE], None).map(drop),
-            Err(Unstored::Method),
-            "{method}"
-        );
+        assert_eq!(plan(&method, &[], 200, &[CACHEABLE], None).map(drop), Err(Unstored::Method), "{method}");
     }
     check(&[], 200, &[CACHEABLE], Ok(()));
     check(&[("content-length", "0")], 200, &[CACHEABLE], Ok(()));
-    check(
-        &[("content-length", "3")],
-        200,
-        &[CACHEABLE],
-        Err(Unstored::RequestBody),
-    );
-    check(
-        &[("transfer-encoding", "chunked")],
-        200,
-        &[CACHEABLE],
-        Err(Unstored::RequestBody),
-    );
-    check(
-        &[("cache-control", "no-store")],
-        200,
-        &[CACHEABLE],
-        Err(Unstored::RequestNoStore),
-    );
+    check(&[("content-length", "3")], 200, &[CACHEABLE], Err(Unstored::RequestBody));
+    check(&[("transfer-encoding", "chunked")], 200, &[CACHEABLE], Err(Unstored::RequestBody));
+    check(&[("cache-control", "no-store")], 200, &[CACHEABLE], Err(Unstored::RequestNoStore));
     check(&[("cache-control", "no-cache")], 200, &[CACHEABLE], Ok(()));
 }
 
@@ -94,84 +67,29 @@ fn statuses() {
 
 #[test]
 fn response_directives() {
-    check(
-        &[],
-        200,
-        &[("cache-control", "max-age=60, no-store")],
-        Err(Unstored::NoStore),
-    );
-    check(
-        &[],
-        200,
-        &[("cache-control", "max-age=60, private")],
-        Err(Unstored::Private),
-    );
-    check(
-        &[],
-        200,
-        &[("cache-control", "max-age=60, private=\"x-user\"")],
-        Err(Unstored::Private),
-    );
-    check(
-        &[],
-        200,
-        &[("cache-control", "max-age=60, x=\"")],
-        Err(Unstored::Malformed),
-    );
+    check(&[], 200, &[("cache-control", "max-age=60, no-store")], Err(Unstored::NoStore));
+    check(&[], 200, &[("cache-control", "max-age=60, private")], Err(Unstored::Private));
+    check(&[], 200, &[("cache-control", "max-age=60, private=\"x-user\"")], Err(Unstored::Private));
+    check(&[], 200, &[("cache-control", "max-age=60, x=\"")], Err(Unstored::Malformed));
     check(&[], 200, &[("cache-control", "max-age=60, immutable")], Ok(()));
 }
 
 #[test]
 fn must_understand() {
-    check(
-        &[],
-        200,
-        &[("cache-control", "max-age=60, no-store, must-understand")],
-        Ok(()),
-    );
+    check(&[], 200, &[("cache-control", "max-age=60, no-store, must-understand")], Ok(()));
     check(&[], 200, &[("cache-control", "max-age=60, must-understand")], Ok(()));
-    check(
-        &[],
-        299,
-        &[("cache-control", "max-age=60, no-store, must-understand")],
-        Err(Unstored::Status),
-    );
-    check(
-        &[],
-        299,
-        &[("cache-control", "max-age=60, must-understand")],
-        Err(Unstored::Status),
-    );
-    check(
-        &[],
-        200,
-        &[("cache-control", "max-age=60, private, must-understand")],
-        Err(Unstored::Private),
-    );
+    check(&[], 299, &[("cache-control", "max-age=60, no-store, must-understand")], Err(Unstored::Status));
+    check(&[], 299, &[("cache-control", "max-age=60, must-understand")], Err(Unstored::Status));
+    check(&[], 200, &[("cache-control", "max-age=60, private, must-understand")], Err(Unstored::Private));
 }
 
 #[test]
 fn authorization() {
     const AUTH: Fields = &[("authorization", "Basic YTpi")];
     check(AUTH, 200, &[CACHEABLE], Err(Unstored::Authorization));
-    check(
-        AUTH,
-        200,
-        &[("cache-control", "max-age=60, proxy-revalidate")],
-        Err(Unstored::Authorization),
-    );
-    check(
-        AUTH,
-        200,
-        &[("cache-control", "max-age=60, s-maxage=x")],
-        Err(Unstored::Authorization),
-    );
-    check(
-        AUTH,
-        200,
-        &[("cache-control", "max-age=60, public=x")],
-        Err(Unstored::Authorization),
-    );
+    check(AUTH, 200, &[("cache-control", "max-age=60, proxy-revalidate")], Err(Unstored::Authorization));
+    check(AUTH, 200, &[("cache-control", "max-age=60, s-maxage=x")], Err(Unstored::Authorization));
+    check(AUTH, 200, &[("cache-control", "max-age=60, public=x")], Err(Unstored::Authorization));
     check(AUTH, 200, &[("cache-control", "max-age=60, public")], Ok(()));
     check(AUTH, 200, &[("cache-control", "max-age=60, must-revalidate")], Ok(()));
     check(AUTH, 200, &[("cache-control", "s-maxage=60")], Ok(()));
@@ -180,18 +98,8 @@ fn authorization() {
 #[test]
 fn cookies() {
     check(&[], 200, &[CACHEABLE, ("set-cookie", "a=b")], Err(Unstored::SetCookie));
-    check(
-        &[],
-        200,
-        &[("cache-control", "public, s-maxage=60"), ("set-cookie", "a=b")],
-        Err(Unstored::SetCookie),
-    );
-    check(
-        &[],
-        200,
-        &[CACHEABLE, ("vary", "accept, cookie")],
-        Err(Unstored::VaryCookie),
-    );
+    check(&[], 200, &[("cache-control", "public, s-maxage=60"), ("set-cookie", "a=b")], Err(Unstored::SetCookie));
+    check(&[], 200, &[CACHEABLE, ("vary", "accept, cookie")], Err(Unstored::VaryCookie));
     check(&[("cookie", "a=b")], 200, &[CACHEABLE], Ok(()));
     check(&[], 200, &[CACHEABLE, ("vary", "*")], Err(Unstored::VaryAny));
 }
@@ -205,28 +113,10 @@ fn freshness_is_needed_or_a_validator() {
     check(&[], 200, &[("cache-control", "max-age=0")], Err(Unstored::Stale));
     check(&[], 200, &[("expires", "0")], Err(Unstored::Stale));
     check(&[], 200, &[CACHEABLE, ("age", "60")], Err(Unstored::Stale));
-    check(
-        &[],
-        200,
-        &[("cache-control", "no-cache, max-age=60")],
-        Err(Unstored::Stale),
-    );
+    check(&[], 200, &[("cache-control", "no-cache, max-age=60")], Err(Unstored::Stale));
     check(&[], 200, &[("cache-control", "no-cache"), ("etag", "\"a\"")], Ok(()));
-    check(
-        &[],
-        200,
-        &[
-            ("cache-control", "max-age=0"),
-            ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
-        ],
-        Ok(()),
-    );
-    check(
-        &[],
-        200,
-        &[CACHEABLE, ("content-length", "x")],
-        Err(Unstored::Malformed),
-    );
+    check(&[], 200, &[("cache-control", "max-age=0"), ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT")], Ok(()));
+    check(&[], 200, &[CACHEABLE, ("content-length", "x")], Err(Unstored::Malformed));
 }
 
 #[test]
@@ -243,10 +133,5 @@ fn the_default_fills_silence_only() {
     check_default(&[], 200, &[("cache-control", "max-age=0")], Err(Unstored::Stale));
     check_default(&[("cookie", "a=b")], 200, &[], Err(Unstored::Credentials));
     check_default(&[("cookie", "a=b")], 200, &[CACHEABLE], Ok(()));
-    check_default(
-        &[("authorization", "x")],
-        200,
-        &[("cache-control", "public")],
-        Err(Unstored::Credentials),
-    );
+    check_default(&[("authorization", "x")], 200, &[("cache-control", "public")], Err(Unstored::Credentials));
 }

@@ -5,19 +5,19 @@ fn head(text: &str) -> Result<Option<ResponseHead>, ParseError> {
 }
 
 #[track_caller]
-fn check_framing(text: &str, want: Result<Framing, ParseError>) {
+fn check_framing(text: &str, want: &Result<Framing, ParseError>) {
     let got = head(text).map(|h| h.expect("whole head").framing);
-    assert_eq!(got, want, "{text:?}");
+    assert_eq!(&got, want, "{text:?}");
 }
 
 #[test]
 fn framing_by_rfc_9112_6_3() {
-    check_framing("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", Ok(Framing::Length(5)));
-    check_framing("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n", Ok(Framing::Length(5)));
-    check_framing("HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n", Ok(Framing::Chunked));
-    check_framing("HTTP/1.1 200 OK\r\n\r\n", Ok(Framing::UntilClose));
-    check_framing("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", Ok(Framing::None));
-    check_framing("HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", Ok(Framing::None));
+    check_framing("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", &Ok(Framing::Length(5)));
+    check_framing("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n", &Ok(Framing::Length(5)));
+    check_framing("HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n", &Ok(Framing::Chunked));
+    check_framing("HTTP/1.1 200 OK\r\n\r\n", &Ok(Framing::UntilClose));
+    check_framing("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", &Ok(Framing::None));
+    check_framing("HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", &Ok(Framing::None));
 }
 
 #[test]

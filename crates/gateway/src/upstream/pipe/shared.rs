@@ -117,11 +117,7 @@ impl Shared {
     ///
     /// # Cancel safety
     /// Dropping the future, or the [`Waiting`] it returns, cancels the exchange.
-    pub(crate) async fn begin(
-        self: &Rc<Self>,
-        max_queue: usize,
-        frame: &mut [u8],
-    ) -> Result<Waiting, BeginError> {
+    pub(crate) async fn begin(self: &Rc<Self>, max_queue: usize, frame: &mut [u8]) -> Result<Waiting, BeginError> {
         let mut ticket = Ticket { shared: self, number: None };
         let exchange = poll_fn(|cx| ticket.poll(cx, max_queue)).await?;
         super::frames::set_exchange(frame, exchange);
@@ -244,7 +240,13 @@ impl Shared {
     }
 
     /// P-10: says which rule was broken, as far as the socket takes it, and ends.
-    fn protocol_error(&self, cx: &mut Context<'_>, socket: &mut Socket, io: &mut DriverIo, e: &ProtocolError) -> String {
+    fn protocol_error(
+        &self,
+        cx: &mut Context<'_>,
+        socket: &mut Socket,
+        io: &mut DriverIo,
+        e: &ProtocolError,
+    ) -> String {
         e.to_reset().encode(&mut io.write, 0);
         let _ = socket.poll_write_all(cx, &mut io.write);
         format!("broke the protocol ({e})")

@@ -94,10 +94,7 @@ impl Stream {
 
     /// The next part of the answer with its payload; parts of cancelled exchanges are thrown away up to the final one,
     /// which is given as `None`.
-    pub(crate) fn poll_part(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<(AnswerPart, Bytes)>, StreamError>> {
+    pub(crate) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<(AnswerPart, Bytes)>, StreamError>> {
         if let Some(part) = self.pending.take() {
             return Poll::Ready(Ok(Some(part)));
         }
@@ -408,7 +405,8 @@ impl PipeBody {
                     });
                 }
                 Ok(Some((AnswerPart::Reset, payload))) => {
-                    let what = Reset::parse(&payload).map_or_else(|e| e.to_string(), |r| format!("{}: {}", r.code.name(), r.text));
+                    let what = Reset::parse(&payload)
+                        .map_or_else(|e| e.to_string(), |r| format!("{}: {}", r.code.name(), r.text));
                     return Poll::Ready(Some(Err(self.cut(what))));
                 }
                 Ok(Some((AnswerPart::Info | AnswerPart::Response(_), _)) | None) => {
@@ -430,7 +428,7 @@ impl PipeBody {
     }
 
     /// Cancels the exchange because the route's time is over (P-28).
-    pub(crate) fn deadline_over(mut self: Box<Self>) {
+    pub(crate) fn deadline_over(&mut self) {
         if let Some(stream) = self.stream.take() {
             stream.cancel(ResetCode::Deadline);
         }
