@@ -1,14 +1,13 @@
 'use strict';
 /**
- * Pilotlight's SDK for Node: `serve(handler)` answers the HTTP requests that the gateway sends over Pipe/1 (docs/spec/pipe.md).
- * This file is the service: its connections, how many exchanges are open, drain and exit.
+ * Pilotlight's SDK for Node: `serve(handler)` answers the HTTP requests that the gateway sends over Pipe/1
+ * (docs/spec/pipe.md). This file is the service: its connections, how many exchanges are open, drain and exit.
  * @example require('pilotlight').serve((req, res) => res.end('hello'))
  */
 const { AsyncResource } = require('async_hooks');
 const { Connection, TYPE, CODE, u32, broken } = require('./lib/connection');
 
 const MAX_SHARED = 64;
-const MAX_IDLE_ANSWER = 16; // answer connections kept for the next large answer
 const MAX_LIMIT = 4096; // of `exchanges` and `max_own`, §10
 const DRAIN_REPLY_MS = 1000; // after SIGTERM: how long to wait for the gateway's DRAIN (P-32)
 const HOW_TO_START = 'This service is started by the pilotlight gateway: add it to pilotlight.toml\n'
@@ -33,18 +32,9 @@ class Service {
   ofKind(kind) { return [...this.connections].filter(connection => connection.kind === kind); }
 
   more(number, count, worker) { // P-23
-    const kind = { 1: 'own', 2: 'shared' }[number] ?? broken('P-11', `MORE of kind ${number}`);
-    const room = (kind === 'own' ? this.maxOwn : MAX_SHARED) - this.ofKind(kind).length;
+    const [kind, max] = { 1: ['own', this.maxOwn], 2: ['shared', MAX_SHARED] }[number] ?? broken('P-11', `MORE of kind ${number}`);
+    const room = max - this.ofKind(kind).length;
     for (let i = 0; i < Math.min(count, room) && !this.draining; i++) new Connection(this, kind, worker);
-  }
-
-  /** P-24, P-25: the connection for an answer that does not go on a shared one. */
-  answerConnection(exchange) {
-    const { id, conn: { worker } } = exchange;
-    const idle = other => other.worker === worker && other.exchanges.size === 0 && !other.closing;
-    const connection = this.ofKind('answer').find(idle) ?? new Connection(this, 'answer', worker);
-    connection.exchanges.set(id, exchange);
-    return connection;
   }
 
   begin(connection, id, payload, complete) {
@@ -52,16 +42,9 @@ class Service {
     const exchange = new Exchange(this, connection, id, payload, complete);
     this.open++;
     if (this.draining) return exchange.reset(CODE.REFUSED, 'this instance is draining'); // P-31
-    // A context of its own, or AsyncLocalStorage#enterWith of one exchange would be seen by the next one of the same read.
-    const result = new AsyncResource('PILOTLIGHT').runInAsyncScope(async () => this.handler(exchange.req, exchange.res));
-    result.catch(err => exchange.fail(err));
-  }
-
-  /** The final frame of an exchange is queued. */
-  answered({ out }) {
-    this.open--;
-    if (out.kind === 'answer' && this.ofKind('answer').length > MAX_IDLE_ANSWER) out.close();
-    this.leave();
+    // A context of its own, or AsyncLocalStorage#enterWith of one would be seen by the next one of the same read.
+    const context = new AsyncResource('PILOTLIGHT');
+    context.runInAsyncScope(async () => this.handler(exchange.req, exchange.res)).catch(err => exchange.destroy(err ?? new Error('no reason')));
   }
 
   /** Finishes what is open and refuses the rest. P-31 by the gateway's DRAIN, P-32 by a signal or close(). */
@@ -72,6 +55,11 @@ class Service {
     }
     this.draining = true;
     this.leaving ||= byGateway;
+    this.leave();
+  }
+
+  answered() {
+    this.open--;
     this.leave();
   }
 
@@ -93,7 +81,6 @@ class Service {
 
 /** Ends the exchange of `res` with a RESET instead of an answer. */
 function reset(res, code, text, retryAfterMs) {
-  if (typeof res?.socket?.fail !== 'function') throw new TypeError('pilotlight: this is not the res of a pilotlight service');
   if (res.headersSent) throw new Error(`pilotlight: too late to answer "${text}", the headers were sent`);
   res.socket.reset(code, text, retryAfterMs);
 }

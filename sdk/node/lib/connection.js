@@ -1,8 +1,8 @@
 'use strict';
 /**
- * One Pipe/1 connection: cuts what was read into frames, checks each against the rules, and writes in batches (P-18). Knows
- * no http. Invariants: no memory is sized by a length that has not been checked; `exchanges` holds those that still expect or
- * owe frames here.
+ * One Pipe/1 connection: cuts what was read into frames, checks each against the rules, and writes in batches (P-18).
+ * Knows no http. Invariants: no memory is sized by a length that has not been checked; `exchanges` holds those that still
+ * expect or owe frames here.
  */
 const net = require('net');
 
@@ -17,14 +17,14 @@ const TYPE = { HELLO: 1, WELCOME: 2, REQUEST: 3, RESPONSE: 4, INFO: 5, DATA: 6, 
 const CODE = { CANCELLED: 1, DEADLINE: 2, REFUSED: 3, OVERLOADED: 4, INTERNAL: 5, PROTOCOL: 6, TOO_LARGE: 7 };
 const EMPTY = Buffer.alloc(0);
 
-/** What the gateway may send (P-11): on which kinds of connection, of how many bytes if that is fixed, and who takes it. */
+/** What the gateway may send (P-11): on which kinds of connection, its size if that is fixed, and who takes it. */
 const RULES = {
   [TYPE.WELCOME]: { on: 'shared own answer', take: (conn, id, payload) => conn.welcome(payload) },
   [TYPE.REQUEST]: { on: 'shared own', take: (conn, id, payload, end) => conn.request(id, payload, end) },
   [TYPE.DATA]: { on: 'own', take: (conn, id, payload, end) => conn.body(id, payload, end, []) },
   [TYPE.TRAILERS]: { on: 'own', take: (conn, id, payload) => conn.body(id, EMPTY, true, strings(payload, 0)) },
   [TYPE.RESET]: { on: 'shared own answer', take: (conn, id, payload) => conn.reset(id, payload) },
-  [TYPE.PING]: { on: 'shared own', bytes: 8, take: (conn, id, payload) => conn.send(TYPE.PONG, 0, 0, '', payload) }, // P-35
+  [TYPE.PING]: { on: 'shared own', bytes: 8, take: (conn, id, bytes) => conn.send(TYPE.PONG, 0, 0, '', bytes) }, // P-35
   [TYPE.PONG]: { on: 'shared own', bytes: 8, take: () => {} }, // nothing waits for one: no PING is sent
   [TYPE.DRAIN]: { on: 'shared', bytes: 4, take: conn => conn.service.drain(true) },
   [TYPE.MORE]: { on: 'shared', bytes: 8, take: (conn, id, payload) => conn.more(payload) },
@@ -47,19 +47,16 @@ function strings(payload, first, from = 0, to = payload.length) {
 
 class Connection {
   constructor(service, kind, worker) {
-    Object.assign(this, { service, kind, worker, maxFrame: MIN_MAX_FRAME, welcomed: false, closing: false, failure: null });
-    this.exchanges = new Map(); // by id
-    this.cancelled = 0; // own: the id of a cancelled exchange, whose DATA may still arrive
-    this.rest = EMPTY; // of what was read: the beginning of a frame
-    Object.assign(this, { batch: [], callbacks: [], scheduled: false }); // what to write, and whom to tell then
+    Object.assign(this, { service, kind, worker, maxFrame: MIN_MAX_FRAME, welcomed: false, closing: false });
+    // Exchanges by id; the beginning of a frame that was read; what to write, and whom to tell then.
+    Object.assign(this, { exchanges: new Map(), rest: EMPTY, batch: [], callbacks: [], scheduled: false });
     service.connections.add(this);
-    this.socket = net.connect(service.path).on('data', data => this.read(data)).on('error', err => { this.failure ??= err; });
-    this.socket.on('close', () => service.closed(this, this.failure));
-    const keys = { token: service.token, kind, max_own: service.maxOwn, sdk: 'node/0.1.0', pid: process.pid };
-    if (worker !== undefined) keys.worker = worker;
-    if (kind === 'shared') keys.exchanges = service.maxExchanges;
-    const lines = Object.entries(keys).map(([key, value]) => `${key}=${value}\n`);
-    this.send(TYPE.HELLO, 0, 0, `PIPE/1\n${lines.join('')}`); // P-1
+    this.socket = net.connect(service.path).on('data', data => this.read(data));
+    this.socket.on('error', err => { this.failure ??= err; }).on('close', () => service.closed(this, this.failure));
+    const keys = `token=${service.token}\nkind=${kind}\nmax_own=${service.maxOwn}\nsdk=node/0.1.0\npid=${process.pid}\n`;
+    const named = worker === undefined ? '' : `worker=${worker}\n`; // P-13
+    const size = kind === 'shared' ? `exchanges=${service.maxExchanges}\n` : '';
+    this.send(TYPE.HELLO, 0, 0, `PIPE/1\n${keys}${named}${size}`); // P-1
     this.flush();
   }
 
@@ -83,12 +80,13 @@ class Connection {
   }
 
   frame(type, flags, id, payload) {
-    if (type < TYPE.HELLO || type > TYPE.LOG) return flags & IGNORABLE || broken('P-7', `type ${type} is unknown, and not IGNORABLE`);
-    const rule = RULES[type];
-    if (!rule?.on.includes(this.kind)) broken('P-11', `type ${type} from the gateway, on a connection of kind ${this.kind}`);
-    if (rule.bytes && rule.bytes !== payload.length) broken('P-11', `a frame of type ${type} with ${payload.length} bytes`);
-    const refusal = type === TYPE.RESET && id === 0; // P-4
-    if (this.welcomed === (type === TYPE.WELCOME) && !refusal) broken('P-3', 'WELCOME is the first frame, once');
+    const [rule, { length }] = [RULES[type], payload];
+    const known = type >= TYPE.HELLO && type <= TYPE.LOG;
+    if (!known) return flags & IGNORABLE || broken('P-7', `type ${type} is unknown, and not IGNORABLE`);
+    if (!rule?.on.includes(this.kind)) broken('P-11', `type ${type} from the gateway on an ${this.kind} connection`);
+    if (length !== (rule.bytes ?? length)) broken('P-11', `a frame of type ${type} with ${length} bytes`);
+    const first = type === TYPE.WELCOME || (type === TYPE.RESET && id === 0 && !this.welcomed); // P-4
+    if (this.welcomed === first) broken('P-3', 'WELCOME is the first frame, once');
     return rule.take(this, id, payload, (flags & END) !== 0);
   }
 
@@ -99,7 +97,7 @@ class Connection {
     const keys = Object.fromEntries(lines.map(line => line.split(/=(.*)/s)));
     [this.worker, this.maxFrame] = [Number(keys.worker), Number(keys.max_frame ?? MIN_MAX_FRAME)];
     if (!Number.isInteger(this.worker)) broken('P-3', 'WELCOME names no worker');
-    if (!(this.maxFrame >= MIN_MAX_FRAME)) broken('P-6', `max_frame=${keys.max_frame} in WELCOME, less than ${MIN_MAX_FRAME}`);
+    if (!(this.maxFrame >= MIN_MAX_FRAME)) broken('P-6', `max_frame=${this.maxFrame}, ${MIN_MAX_FRAME} at least`);
     this.welcomed = true;
   }
 
@@ -110,21 +108,19 @@ class Connection {
     if (kind === 'shared' && !end) broken('P-14', 'a REQUEST without END on a shared connection');
     if (exchanges.has(id)) broken('P-15', `exchange ${id} is still open`);
     if (exchanges.size >= service.maxExchanges) broken('P-14', `more than exchanges=${service.maxExchanges} open`);
-    this.cancelled = 0;
     service.begin(this, id, payload, end);
   }
 
   body(id, bytes, end, trailers) {
     const exchange = this.exchanges.get(id);
-    if (exchange && !exchange.received) exchange.receive(bytes, end, trailers);
-    else if (id !== this.cancelled) broken('P-20', `a body for exchange ${id}, which takes none`);
+    if (!exchange || exchange.received) broken('P-20', `a body for exchange ${id}, which takes none`);
+    exchange.receive(bytes, end, trailers);
   }
 
   reset(id, payload) {
     if (payload.length < 8) broken('P-11', `a RESET of ${payload.length} bytes, 8 at least`);
-    if (id === 0) return this.close(new Error(`the gateway says: ${payload.toString('utf8', 8) || `code ${payload[0]}`}`));
+    if (id === 0) return this.close(new Error(`the gateway says: ${payload.toString('utf8', 8)} (code ${payload[0]})`));
     if (this.kind === 'answer') broken('P-25', 'a RESET for an exchange on an answer connection');
-    this.cancelled = id;
     this.exchanges.get(id)?.cancel(payload.readUInt16LE(0)); // P-26: ignored for one that has ended
   }
 
@@ -139,20 +135,20 @@ class Connection {
   }
 
   sendReset(id, code, text, retryAfterMs = 0) {
-    const ms = Math.min(Math.max(0, Math.ceil(retryAfterMs) || 0), 0xffffffff);
-    this.send(TYPE.RESET, 0, id, u32(code) + u32(ms), Buffer.from(String(text).slice(0, MAX_TEXT)));
+    this.send(TYPE.RESET, 0, id, u32(code) + u32(retryAfterMs), Buffer.from(text.slice(0, MAX_TEXT)));
   }
 
   /** Writes what is queued, with one call. */
   flush() {
     const { batch, callbacks, socket } = this;
     [this.batch, this.callbacks, this.scheduled] = [[], [], false];
-    if (batch.length) socket.write(Buffer.concat(batch), () => { for (const callback of callbacks) callback(); });
-    if (this.kind === 'shared' && socket.writableLength > MAX_BACKLOG) socket.pause().once('drain', () => socket.resume());
+    if (batch.length) socket.write(Buffer.concat(batch), () => callbacks.forEach(callback => callback()));
+    const full = this.kind === 'shared' && socket.writableLength > MAX_BACKLOG;
+    if (full) socket.pause().once('drain', () => socket.resume());
   }
 
   /** Closes when what is queued has been written; what still arrives is not handled. */
-  close(err = null) {
+  close(err) {
     if (err) this.service.report(`a connection of kind ${this.kind} has failed: ${err.message}`);
     this.failure ??= err;
     this.closing = true;

@@ -6,34 +6,23 @@
  */
 const { EventEmitter } = require('events');
 const http = require('http');
-const { TYPE, CODE, END, EMPTY, u32, broken, strings } = require('./connection');
+const { Connection, TYPE, CODE, END, EMPTY, u32, broken, strings } = require('./connection');
 
 const HIGH_WATER_BYTES = 16 * 1024; // unwritten bytes of one answer beyond which res.write() returns false
-const REQUEST_STRINGS = 7; // method, scheme, authority, target, protocol, peer, request id
 // P-9: these never cross the pipe, nor do the fields that `connection` names.
-const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'proxy-connection', 'te', 'transfer-encoding', 'upgrade', 'expect']);
-const SIGNAL = { get() { return this.socket.signal; }, configurable: true, enumerable: true };
+const HOP_BY_HOP = ['connection', 'keep-alive', 'proxy-connection', 'te', 'transfer-encoding', 'upgrade', 'expect'];
 const { writeHead } = http.ServerResponse.prototype;
 // Node keeps `writableNeedDrain` under a symbol; without it only that property would be wrong.
 const kNeedDrain = Object.getOwnPropertySymbols(new http.OutgoingMessage()).find(it => it.description === 'kNeedDrain');
 
-/** As Node's, but the body is not chunked: frames say where it ends. An own property: Express exchanges the prototype. */
-function writePlainHead(...args) {
-  writeHead.apply(this, args);
-  this.chunkedEncoding = false;
-  return this;
-}
-
-/** Fields from the lines `Name: value` from `start` on, of headers or trailers, which Node has made and checked. */
-function toFields(text, start, drop = HOP_BY_HOP) {
+/** Fields from lines `Name: value` of headers or trailers, which Node has made and checked. */
+function toFields(lines, drop = HOP_BY_HOP) {
+  const named = drop === HOP_BY_HOP && /^connection: (?!keep-alive\r)(.*)/im.exec(lines);
+  if (named) return toFields(lines, [...drop, ...named[1].toLowerCase().split(/[\s,]+/)]);
   let fields = '';
-  for (let at = start, end; (end = text.indexOf('\r\n', at)) > at; at = end + 2) {
-    const colon = text.indexOf(': ', at);
-    const [name, value] = [text.slice(at, colon).toLowerCase(), text.slice(colon + 2, end)];
-    if (!drop.has(name)) fields += `${name}\0${value}\0`;
-    else if (name === 'connection' && value !== 'keep-alive' && drop === HOP_BY_HOP) {
-      return toFields(text, start, new Set([...drop, ...value.toLowerCase().split(/[\s,]+/)]));
-    }
+  for (let at = 0, end; (end = lines.indexOf('\r\n', at)) > at; at = end + 2) {
+    const name = lines.slice(at, lines.indexOf(':', at)).toLowerCase();
+    if (!drop.includes(name)) fields += `${name}\0${lines.slice(at + name.length + 2, end)}\0`;
   }
   return fields;
 }
@@ -46,36 +35,35 @@ class Exchange extends EventEmitter {
     this.id = id;
     this.pending = []; // body that is not in a frame yet
     this.callbacks = []; // of the writes in `pending`
-    const req = this.req = new http.IncomingMessage(this);
-    const body = this.readHead(payload, req);
-    // Body parsers look for these two; the pipe has dropped transfer-encoding.
-    if ((body.length || !complete) && !req.headers['content-length']) req.headers['transfer-encoding'] = 'chunked';
-    req.complete = this.received = complete;
-    this.unread = complete ? body : null; // is pushed when the handler reads: most do not
-    if (!complete) this.receive(body, false);
-    const res = this.res = new http.ServerResponse(req);
-    res.sendDate = false;
-    res.writeHead = writePlainHead;
-    res.assignSocket(this);
-    res.on('prefinish', () => this.flush(true));
+    this.received = complete;
+    this.req = this.makeRequest(payload, complete);
+    this.res = new http.ServerResponse(this.req).on('prefinish', () => this.flush(true));
+    this.res.sendDate = false;
+    // The body is not chunked, for frames say where it ends. An own property, for Express exchanges the prototype.
+    this.res.writeHead = (...args) => Object.assign(writeHead.apply(this.res, args), { chunkedEncoding: false });
+    this.res.assignSocket(this);
     conn.exchanges.set(id, this);
   }
 
-  /** Reads a request head into `req`, and returns what follows it. */
-  readHead(payload, req) {
-    if (payload.length < 8) broken('P-8', `a REQUEST of ${payload.length} bytes has no room for a head`);
-    const [end, deadlineMs] = [8 + payload.readUInt32LE(0), payload.readUInt32LE(4)];
-    if (end > payload.length) broken('P-8', 'head_length is larger than the payload');
-    const list = strings(payload, REQUEST_STRINGS, 8, end);
+  makeRequest(payload, complete) {
+    const headEnd = payload.length < 8 ? Infinity : 8 + payload.readUInt32LE(0);
+    if (headEnd > payload.length) broken('P-8', `a head of more than the ${payload.length} bytes of the REQUEST`);
+    const list = strings(payload, 7, 8, headEnd);
     const [method, scheme, authority, url, protocol, peer, id] = list;
     const raw = list.slice(authority ? 5 : 7);
     if (authority) [raw[0], raw[1]] = ['host', authority];
-    req._addHeaderLines(raw, raw.length);
-    Object.assign(req, { method, url, id, httpVersion: protocol.slice(5), deadline: deadlineMs ? Date.now() + deadlineMs : null });
-    [req.httpVersionMajor, req.httpVersionMinor] = [Number(protocol[5]), Number(protocol[7])];
-    Object.defineProperty(req, 'signal', SIGNAL);
     [this.peer, this.encrypted] = [peer, scheme === 'https'];
-    return end < payload.length ? payload.subarray(end) : EMPTY;
+    const deadline = payload.readUInt32LE(4) ? Date.now() + payload.readUInt32LE(4) : null;
+    const [httpVersion, httpVersionMajor, httpVersionMinor] = [protocol.slice(5), Number(protocol[5]), Number(protocol[7])];
+    const req = new http.IncomingMessage(this);
+    req._addHeaderLines(raw, raw.length);
+    Object.assign(req, { method, url, id, deadline, complete, httpVersion, httpVersionMajor, httpVersionMinor });
+    Object.defineProperty(req, 'signal', { get: () => this.signal, configurable: true, enumerable: true });
+    const body = headEnd < payload.length ? payload.subarray(headEnd) : EMPTY;
+    // Body parsers look for these two; the pipe has dropped transfer-encoding.
+    if ((body.length || !complete) && !req.headers['content-length']) req.headers['transfer-encoding'] = 'chunked';
+    this.unread = complete ? [body, null] : [body]; // pushed when the handler reads: most do not
+    return req;
   }
 
   get remoteAddress() { return this.peer.slice(0, this.peer.lastIndexOf(':')).replace(/^\[|\]$/g, '') || undefined; }
@@ -87,44 +75,39 @@ class Exchange extends EventEmitter {
     return this.controller.signal;
   }
 
+  /** Node calls this when it wants body. */
+  resume() {
+    for (const part of this.unread.splice(0)) this.req.push(part);
+    if (!this.received) this.conn.socket.resume();
+  }
+
   receive(bytes, last, trailers) {
     this.received = last;
-    if (this.answered) return this.release(); // P-21: thrown away
-    if (bytes.length && !this.req.push(bytes)) this.conn.socket.pause(); // P-22
+    if (this.answered && last) this.conn.exchanges.delete(this.id); // P-19
+    if (this.answered) return; // P-21: thrown away
+    for (const part of this.unread.splice(0)) this.req.push(part);
+    if (!this.req.push(bytes)) this.conn.socket.pause(); // P-22
     if (!last) return;
     this.req.complete = true;
     this.req._addHeaderLines(trailers, trailers.length);
     this.req.push(null);
-  }
-
-  /** Node calls this when it wants body. */
-  resume() {
-    if (!this.received) this.conn.socket.resume();
-    if (this.unread?.length) this.req.push(this.unread);
-    if (this.unread) this.req.push(null);
-    this.unread = null;
-  }
-
-  setTimeout(ms, callback) {
-    if (callback) this.once('timeout', callback);
-    clearTimeout(this.timer);
-    const heard = () => [this.req, this.res, this].map(emitter => emitter.emit('timeout', this)).includes(true);
-    if (ms > 0 && !this.answered) this.timer = setTimeout(() => heard() || this.destroy(), ms);
-    return this;
+    this.conn.socket.resume();
   }
 
   /** Node writes here: a head, always in one piece, with some of the body perhaps; then more of the body. */
   write(data, encoding, callback) {
     if (this.answered) return false;
-    if (!this.status) {
-      const status = Number(data.slice(9, 12)); // HTTP/1.1 200 OK
-      const fields = toFields(data, data.indexOf('\r\n') + 2);
-      if (status < 200) return this.inform(status, fields, callback);
-      [this.status, this.fields] = [status, fields];
-      data = data.slice(data.indexOf('\r\n\r\n') + 4);
+    if (!this.head) {
+      const [start, end] = [data.indexOf('\r\n') + 2, data.indexOf('\r\n\r\n') + 4];
+      const [status, fields] = [Number(data.slice(9, 12)), toFields(data.slice(start, end))]; // HTTP/1.1 200 OK
+      const head = u32(fields.length) + u32(status) + fields;
+      if (status > 100 && status < 200) this.stream().send(TYPE.INFO, 0, this.id, head); // the gateway answers `expect`
+      if (status < 200) return process.nextTick(callback ?? (() => {}));
+      this.head = head;
+      data = data.slice(end);
     }
     const bytes = typeof data === 'string' ? Buffer.from(data, encoding) : data;
-    this.pending.push(bytes);
+    if (bytes.length) this.pending.push(bytes);
     if (callback) this.callbacks.push(callback);
     // An answer that ends in the turn of its first write still goes out as one frame.
     if (!this.scheduled) process.nextTick(() => this.flush(false));
@@ -133,39 +116,35 @@ class Exchange extends EventEmitter {
     return !this.needDrain;
   }
 
-  inform(status, fields, callback) {
-    // The gateway has answered `expect` itself.
-    if (status !== 100) this.stream().send(TYPE.INFO, 0, this.id, u32(fields.length) + u32(status) + fields);
-    if (callback) process.nextTick(callback);
-    return true;
-  }
-
-  /** The connection for frames that must not be on a shared one (P-17, P-24). */
+  /** The connection for frames that must not be on a shared one (P-17, P-24, P-25). */
   stream() {
-    if (this.out.kind === 'shared') this.out = this.service.answerConnection(this);
+    if (this.out.kind !== 'shared') return this.out;
+    const { service, conn: { worker } } = this;
+    const idle = other => other.worker === worker && other.exchanges.size === 0 && !other.closing;
+    this.out = service.ofKind('answer').find(idle) ?? new Connection(service, 'answer', worker);
+    this.out.exchanges.set(this.id, this);
     return this.out;
   }
 
   /** Sends what has been written: in one frame if that is the whole answer, else as a stream. */
   flush(last) {
     if (this.answered) return;
-    const { id, res, status, fields, callbacks } = this;
-    if (!status) return this.fail(new Error(`${res.statusCode} is not the status of an answer`));
+    const { id, res, head, callbacks } = this;
+    if (!head) return this.destroy(new Error(`${res.statusCode} is not the status of an answer`));
     const body = this.pending.length === 1 ? this.pending[0] : Buffer.concat(this.pending);
     [this.pending, this.callbacks, this.scheduled] = [[], [], false];
-    const head = this.begun ? '' : u32(fields.length) + u32(status) + fields;
-    const trailers = last && res._hasBody ? toFields(res._trailer, 0) : '';
+    const trailers = last && res._hasBody ? toFields(res._trailer) : '';
     const whole = last && !this.begun && !trailers && head.length + body.length <= this.out.maxFrame;
     const out = whole ? this.out : this.stream();
     const longest = Math.max(head.length, trailers.length);
-    if (longest > out.maxFrame) return this.fail(new Error(`headers or trailers of ${longest} bytes, max_frame is ${out.maxFrame}`));
+    if (longest > out.maxFrame) return this.destroy(new Error(`headers of ${longest} bytes, max_frame is ${out.maxFrame}`));
     if (last && !this.received) this.conn.send(TYPE.STOP, 0, id, ''); // P-21
     if (!this.begun) out.send(TYPE.RESPONSE, whole ? END : 0, id, head, whole ? body : EMPTY);
-    this.begun = true;
-    if (!whole) {
-      for (let at = 0; at < body.length; at += out.maxFrame) out.send(TYPE.DATA, 0, id, '', body.subarray(at, at + out.maxFrame));
-      if (last) out.send(trailers ? TYPE.TRAILERS : TYPE.DATA, END, id, trailers);
+    for (let at = 0; at < body.length && !whole; at += out.maxFrame) {
+      out.send(TYPE.DATA, 0, id, '', body.subarray(at, at + out.maxFrame));
     }
+    if (last && !whole) out.send(trailers ? TYPE.TRAILERS : TYPE.DATA, END, id, trailers);
+    this.begun = true;
     out.callbacks.push(() => this.written(body.length, callbacks));
     if (last) this.final();
   }
@@ -179,22 +158,18 @@ class Exchange extends EventEmitter {
     this.res.emit('drain');
   }
 
-  /** The final frame is queued. */
+  /** The final frame is queued. P-19: the connection forgets an exchange when both directions have ended. */
   final() {
     this.answered = true;
-    clearTimeout(this.timer);
-    if (!this.received) this.conn.socket.resume(); // what still comes is thrown away
     if (this.out !== this.conn) this.out.exchanges.delete(this.id);
-    this.release();
+    if (this.received) this.conn.exchanges.delete(this.id);
+    else this.conn.socket.resume(); // what still comes is thrown away
     this.out.callbacks.push(() => this.destroy());
-    this.service.answered(this);
+    this.service.answered();
   }
 
-  /** P-19: its connection forgets an exchange when both directions have ended. */
-  release() { if (this.answered && this.received) this.conn.exchanges.delete(this.id); }
-
   /** Ends the exchange with RESET, unless it has ended. */
-  reset(code, text, retryAfterMs) {
+  reset(code, text, retryAfterMs = 0) {
     if (this.answered) return;
     this.out.sendReset(this.id, code, text, retryAfterMs);
     this.final();
@@ -203,39 +178,34 @@ class Exchange extends EventEmitter {
   /** The gateway has reset the exchange (P-26), or its connection is gone (P-34). */
   cancel(code) {
     this.received = true;
-    this.release();
+    this.conn.exchanges.delete(this.id);
     this.reset(code, 'cancelled');
-    this.destroy(Object.assign(new Error('aborted'), { code: 'ECONNRESET' }));
+    this.close(Object.assign(new Error('aborted'), { code: 'ECONNRESET' }));
   }
 
-  fail(err) {
-    this.service.report(`${this.req.method} ${this.req.url}: the handler failed: ${err?.stack ?? err}`);
-    if (!this.answered) this.destroy(err);
+  /** The handler has failed, or it or Node has called destroy(); also the end of every exchange. */
+  destroy(err) {
+    if (err) this.service.report(`${this.req.method} ${this.req.url}: the handler failed: ${err.stack ?? err}`);
+    this.reset(CODE.INTERNAL, 'the handler failed, its log says why');
+    return this.close(err);
   }
 
   /** As a socket that closes: 'close' on res, and 'aborted' and 'close' on a req that was cut. */
-  destroy(err) {
+  close(err) {
     if (this.destroyed) return this;
-    this.reset(CODE.INTERNAL, 'the handler failed, its log says why');
-    this.destroyed = this.closed = true;
-    this.readable = this.writable = false;
-    this.aborted = err;
+    const { req } = this;
+    Object.assign(this, { destroyed: true, closed: true, readable: false, writable: false, aborted: err });
     if (err) this.controller?.abort(err);
     this.emit('close');
-    const { req } = this;
     if (err || !req.complete) req.destroy(err);
-    else if (!req.readableDidRead && (req.listenerCount('end') || req.listenerCount('close'))) req.resume(); // for those who wait
+    else if (!req.readableDidRead && (req.listenerCount('end') || req.listenerCount('close'))) req.resume(); // they wait
     return this;
   }
-
-  cork() {}
-  uncork() {}
-  setNoDelay() { return this; }
-  setKeepAlive() { return this; }
 }
 // How each begins. The first line is what Node reads of a socket; `writableLength` are the bytes that the operating system
 // does not have yet, and one for the end.
 Object.assign(Exchange.prototype, { readable: true, writable: true, writableLength: 1, _paused: false, _writableState: {},
-  destroyed: false, closed: false, begun: false, answered: false, scheduled: false, needDrain: false, status: 0 });
+  destroyed: false, closed: false, cork() {}, uncork() {}, setNoDelay() {}, setKeepAlive() {}, setTimeout() {},
+  begun: false, answered: false, scheduled: false, needDrain: false, head: '' });
 
 module.exports = { Exchange };

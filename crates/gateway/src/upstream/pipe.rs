@@ -514,9 +514,7 @@ impl FirstByte {
         poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(done),
             Poll::Pending if self.poll_over(cx).is_pending() => Poll::Pending,
-            Poll::Pending => {
-                Poll::Ready(Err(Unsent { error: self.over(service).into(), body: Some(BodyLeft::Spent) }))
-            }
+            Poll::Pending => Poll::Ready(Err(Unsent { error: self.over(service).into(), body: Some(BodyLeft::Spent) })),
         })
         .await
     }
