@@ -312,6 +312,10 @@ class WebSockets(TestCase):
         with Origin(gateway.folder / "web.sock"):
             self.check(self.start(gateway))
 
+    def test_upgrade_on_a_cached_route(self):
+        with Origin() as origin:
+            self.check(self.start(Gateway(BINARY, config(service("web", url=origin.url), route(service="web", cache="5s")))))
+
     def test_refused_upgrade_is_an_answer(self):
         with Origin() as origin:
             gateway = self.start(Gateway(BINARY, config(service("web", url=origin.url), route(service="web"))))

@@ -1,13 +1,15 @@
 """Runs an unmodified WSGI application (PEP 3333) as a service: `python -m pilotlight.wsgi package.module:app`.
 
-An answer whose content-length is at most SMALL_BYTES, or that is a list or a tuple, goes out whole; any other is streamed
-as the application yields it. The application's iterable is always closed.
+An answer whose content-length is at most SMALL_BYTES, or that is a list or a tuple, goes out whole; any other is
+streamed as the application yields it. The application's iterable is always closed.
 """
 
 import sys
 
-from . import serve
-from ._exchange import fields, response_head
+from _thread import allocate_lock
+
+from ._pipe import serve
+from ._wire import response_head
 
 SMALL_BYTES = 60_000  # with its head, an answer of this size still fits one frame
 FILE_BLOCK_BYTES = 65_536
@@ -88,7 +90,7 @@ class Call:
     def start_response(self, status, headers, exc_info=None):
         if exc_info:
             try:
-                if self.request._responded:
+                if self.request._begun:
                     raise exc_info[1].with_traceback(exc_info[2])
             finally:
                 exc_info = None  # no cycle through the traceback
@@ -107,7 +109,9 @@ class Call:
     def write(self, data):
         """What start_response returns: sends at once."""
         if data:
-            self.request._write(response_head(self.status, fields(self.headers)), data)
+            if not self.request._begun:
+                self.request._head = response_head(self.status, self.headers)
+            self.request._send(data)
 
     def body(self, result):
         """The body as bytes if it is short and its length known, else as something to stream."""
@@ -121,7 +125,7 @@ class Call:
             return b""
         length = next((int(value) for name, value in self.headers if name.lower() == "content-length"), None)
         body = Body(first, pieces, length, result)
-        if self.request._responded or length is None or length > SMALL_BYTES:
+        if self.request._begun or length is None or length > SMALL_BYTES:
             return body
         return b"".join(body)
 
@@ -135,6 +139,7 @@ class Body:
 
     def __init__(self, first, pieces, length, result):
         self._first, self._pieces, self._length, self._result = first, pieces, length, result
+        self.gate = None  # to be released at the end
 
     def __iter__(self):
         total, piece = 0, self._first
@@ -149,6 +154,8 @@ class Body:
 
     def close(self):
         close(self._result)
+        if self.gate:
+            self.gate.release()
 
 
 def close(result):
@@ -202,6 +209,25 @@ def handler(app, mount="", multithread=True):
     return handle
 
 
+def alone(handle):
+    """`handle` for an application that is not thread-safe: one request at a time, until its body has been sent."""
+    gate = allocate_lock()
+
+    def handle_alone(request):
+        gate.acquire()
+        body = None
+        try:
+            status, headers, body = handle(request)
+        finally:
+            if isinstance(body, Body):
+                body.gate = gate
+            else:
+                gate.release()
+        return status, headers, body
+
+    return handle_alone
+
+
 def describe(request, environ):
     """The variables that are no header fields."""
     environ["REQUEST_METHOD"] = request.method
@@ -235,9 +261,8 @@ def add_headers(request, environ, names):
         else:
             environ[key] = value
     if "CONTENT_LENGTH" not in environ and request._ended:
-        length = sum(map(len, request._pieces))
-        if length:
-            environ["CONTENT_LENGTH"] = str(length)
+        if request._ahead:
+            environ["CONTENT_LENGTH"] = str(len(request._ahead))
 
 
 def unquote(path):
@@ -294,7 +319,8 @@ def main(arguments=None):
     if "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does: the application is found in the working directory
     threads = int(options["--threads"])
-    serve(handler(load(names[0]), options["--mount"], threads > 1), threads=threads)
+    handle = handler(load(names[0]), options["--mount"], threads > 1)
+    serve(handle if threads > 1 else alone(handle), threads=threads)
 
 
 if __name__ == "__main__":

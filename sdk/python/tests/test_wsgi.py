@@ -6,13 +6,13 @@ import sys
 import unittest
 from wsgiref.validate import validator
 
-from harness import DATA, END, INTERNAL, RESET, RESPONSE, SDK, GatewayCase, frame, request
+from harness import CANCELLED, DATA, END, INTERNAL, PING, PONG, RESET, RESPONSE, SDK, GatewayCase, frame, request, reset
 
 sys.path.insert(0, SDK)
 from pilotlight import wsgi  # noqa: E402
 
 APP = """
-import json
+import json, time
 from wsgiref.validate import validator
 
 TEXT = [("Content-Type", "text/plain")]
@@ -50,6 +50,16 @@ def app(environ, start):
     if path == "/stream":
         start("200 OK", TEXT)
         return Pieces(b"abc", b"def")
+    if path == "/ticks":
+        def ticks():
+            try:
+                while True:
+                    yield b"tick"
+                    time.sleep(0.01)
+            finally:
+                closed.append(1)
+        start("200 OK", TEXT)
+        return ticks()
     if path == "/generator":
         def generate():
             start("202 Accepted", TEXT)
@@ -163,6 +173,17 @@ class Wsgi(GatewayCase):
     def test_one_thread_is_told_to_the_application(self):
         self.run_app("app:app", "--threads", "1")
         self.assertIs(self.environ("/environ")["wsgi.multithread"], False)
+
+    def test_one_thread_runs_one_request_at_a_time_with_its_body(self):
+        self.run_app("app:app", "--threads", "1")
+        own = self.own(self.shared)
+        own.send(request(1, "/ticks"))
+        self.assertEqual(own.next().body, b"tick")
+        self.shared.send(request(2, "/closed"), frame(PING, 0, b"12345678"))
+        self.assertEqual(self.shared.next().kind, PONG)
+        self.assertTrue(self.shared.quiet())  # it waits for the end of the stream
+        own.send(reset(1, CANCELLED))
+        self.assertEqual(self.shared.next().body, b"1")
 
     def test_the_body_is_a_file(self):
         self.run_app()
