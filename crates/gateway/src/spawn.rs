@@ -27,7 +27,7 @@ impl Spawner {
 }
 
 impl Tasks {
-    /// Runs the tasks for as long as it is polled; must be polled inside a `LocalSet`.
+    /// Runs the tasks for as long as it is polled; must be polled inside a local runtime.
     ///
     /// # Cancel safety
     /// Dropping it drops all tasks.

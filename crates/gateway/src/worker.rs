@@ -12,8 +12,8 @@ use arc_swap::ArcSwap;
 use pilotlight_cache::Cache;
 use pilotlight_supervisor::{Service, Transport, WorkerEvent, WorkerEvents};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::LocalOptions;
 use tokio::sync::{Notify, watch};
-use tokio::task::LocalSet;
 
 use crate::client::ClientTimes;
 use crate::connection;
@@ -74,8 +74,9 @@ pub(crate) fn run(
     stop: watch::Receiver<bool>,
     drained: mpsc::Sender<()>,
 ) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    LocalSet::new().block_on(&runtime, main(index, common, listeners, events, stop, drained))
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().build_local(LocalOptions::default())?;
+    runtime.block_on(main(index, common, listeners, events, stop, drained))
 }
 
 async fn main(
