@@ -102,6 +102,10 @@ for_test() {
     say "installing Flask into $VENV, for the tests of WSGI"
     pip_install --requirement examples/wsgi-flask/requirements.txt || die "Flask could not be installed (see above)"
   fi
+  if ! has_modules websockets; then
+    say "installing websockets into $VENV, a client of other people's for the end-to-end tests"
+    pip_install websockets==15.0.1 || die "websockets could not be installed (see above)"
+  fi
   if [ ! sdk/node/node_modules/.package-lock.json -nt sdk/node/package-lock.json ]; then
     say "installing Express into sdk/node/node_modules, for its tests"
     npm --prefix sdk/node ci --silent --no-audit --no-fund

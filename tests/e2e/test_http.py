@@ -316,6 +316,17 @@ class WebSockets(TestCase):
         with Origin() as origin:
             self.check(self.start(Gateway(BINARY, config(service("web", url=origin.url), route(service="web", cache="5s")))))
 
+    def test_other_peoples_client(self):
+        from websockets.sync.client import connect  # `make test` installs it
+
+        with Origin() as origin:
+            gateway = self.start(Gateway(BINARY, config(service("web", url=origin.url), route(service="web", cache=True))))
+            with connect(f"ws://127.0.0.1:{gateway.address[1]}/ws", compression=None) as socket:
+                for message in ("text", b"\x00\xff" * 50_000):
+                    socket.send(message)
+                    self.assertEqual(socket.recv(timeout=5), message)
+                self.assertTrue(socket.ping().wait(5), "no pong")
+
     def test_refused_upgrade_is_an_answer(self):
         with Origin() as origin:
             gateway = self.start(Gateway(BINARY, config(service("web", url=origin.url), route(service="web"))))
