@@ -106,15 +106,17 @@ impl Body for Outgoing {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
         let this = self.get_mut();
-        let Poll::Ready(frame) = this.source.poll_source(cx) else {
-            let Some(deadline) = &this.deadline else { return Poll::Pending };
-            ready!(deadline.poll(cx));
+        // First, because a source that always has more would never let the deadline be seen.
+        let late = this.deadline.as_ref().is_some_and(|deadline| deadline.poll(cx).is_ready());
+        if late && !matches!(this.source, ResponseBody::Empty | ResponseBody::Full(_)) {
+            this.deadline = None;
             if let ResponseBody::Pipe(mut body) = std::mem::replace(&mut this.source, ResponseBody::Empty) {
                 body.deadline_over();
             }
             let what = "the route's timeout is over".to_owned();
             return Poll::Ready(Some(Err(CutError { service: "this exchange".to_owned(), what })));
-        };
+        }
+        let frame = ready!(this.source.poll_source(cx));
         if let Some(Err(cut)) = &frame {
             tracing::warn!(service = %cut.service, "{cut}");
         }

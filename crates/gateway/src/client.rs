@@ -62,6 +62,7 @@ pub(crate) struct Client {
     deadline: Deadline,
     times: ClientTimes,
     io: RefCell<Io>,
+    write_blocked: Cell<bool>,
     /// Whether the client may still be sending when the connection is closed.
     lingers: Cell<bool>,
     /// Set by an exchange that ended in 101; the connection becomes a tunnel when hyper lets go of it.
@@ -71,16 +72,16 @@ pub(crate) struct Client {
 struct Io {
     socket: Socket,
     out: BytesMut,
-    write_blocked: bool,
 }
 
 impl Client {
     pub(crate) fn new(socket: Socket, peer: &str, deadline: Deadline, times: ClientTimes) -> Rc<Self> {
         deadline.set(times.idle.min(times.header)); // a connection that never sends anything is not kept for long
-        let io = RefCell::new(Io { socket, out: BytesMut::new(), write_blocked: false });
+        let io = RefCell::new(Io { socket, out: BytesMut::new() });
+        let write_blocked = Cell::new(false);
         let upgraded = RefCell::new(None);
         let (phase, lingers) = (Cell::new(Phase::Idle), Cell::new(false));
-        Rc::new(Self { peer: peer.into(), phase, deadline, times, io, lingers, upgraded })
+        Rc::new(Self { peer: peer.into(), phase, deadline, times, io, write_blocked, lingers, upgraded })
     }
 
     /// Writes what was gathered; to be called at the end of every turn of the connection's task.
@@ -89,16 +90,19 @@ impl Client {
         if io.out.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let Io { socket, out, .. } = &mut *io;
+        let Io { socket, out } = &mut *io;
+        let before = out.len();
         let written = socket.poll_write_all(cx, out);
+        if self.write_blocked.get() && out.len() < before {
+            self.deadline.set(self.times.write); // slow, but it takes something
+        }
         self.watch_write(&mut io, cx, written)
     }
 
     /// A client that takes nothing for too long is cut.
     fn watch_write<T>(&self, io: &mut Io, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match &written {
-            Poll::Pending if !io.write_blocked => {
-                io.write_blocked = true;
+            Poll::Pending if !self.write_blocked.replace(true) => {
                 self.deadline.set(self.times.write);
                 // Registered, so that the end of the wait wakes the task.
                 let _ = self.deadline.poll(cx);
@@ -108,13 +112,11 @@ impl Client {
                     return Poll::Ready(Err(e));
                 }
             }
-            Poll::Ready(_) if io.write_blocked => {
-                io.write_blocked = false;
-                match self.phase.get() {
-                    Phase::Idle => self.deadline.set(self.times.idle),
-                    _ => self.deadline.clear(),
-                }
-            }
+            Poll::Ready(_) if self.write_blocked.replace(false) => match self.phase.get() {
+                Phase::Idle => self.deadline.set(self.times.idle),
+                Phase::Head => self.deadline.set(self.times.header),
+                _ => self.deadline.clear(),
+            },
             Poll::Ready(_) => {}
         }
         written
@@ -125,7 +127,7 @@ impl Client {
             return None;
         }
         let setting = match self.phase.get() {
-            _ if io.write_blocked => "body_timeout",
+            _ if self.write_blocked.get() => "body_timeout",
             Phase::Head => {
                 let mut text = problem::header_timeout(self.times.header);
                 // Nothing else is being written while a head is awaited; a client that cannot take even this is not told.
@@ -141,7 +143,7 @@ impl Client {
     /// The head of a request is whole.
     pub(crate) fn request_began(&self) {
         self.phase.set(Phase::Busy);
-        self.deadline.clear();
+        self.set_unless_blocked(None);
     }
 
     /// The last request has a body, of which part may be unread when the connection ends.
@@ -156,15 +158,21 @@ impl Client {
     /// The answer has been handed over, body and all.
     pub(crate) fn request_ended(&self) {
         if self.phase.get() == Phase::Busy {
-            self.phase.set(Phase::Idle);
-            self.deadline.set(self.times.idle);
+            self.answered_at_once();
         }
     }
 
     /// A request was answered the moment that its head was whole.
     pub(crate) fn answered_at_once(&self) {
         self.phase.set(Phase::Idle);
-        self.deadline.set(self.times.idle);
+        self.set_unless_blocked(Some(self.times.idle));
+    }
+
+    /// While a write is blocked the deadline is that write's.
+    fn set_unless_blocked(&self, after: Option<Duration>) {
+        if !self.write_blocked.get() {
+            self.deadline.set_or_clear(after);
+        }
     }
 
     pub(crate) fn upgrade_to(&self, upgraded: Upgraded) {
@@ -183,7 +191,7 @@ impl Client {
     fn on_read(&self) {
         if self.phase.get() == Phase::Idle {
             self.phase.set(Phase::Head);
-            self.deadline.set(self.times.header);
+            self.set_unless_blocked(Some(self.times.header));
         }
     }
 }
@@ -210,7 +218,9 @@ pub(crate) struct ClientIo(pub(crate) Rc<Client>);
 impl ClientIo {
     /// Whether `buf` is an answer that hyper made up itself to a head it could not parse.
     fn is_rejection(&self, buf: &[u8]) -> bool {
-        self.0.phase.get() == Phase::Head && buf.starts_with(b"HTTP/1.1 4")
+        // Every answer of the gateway's has `cache-status`; a pipelined one may still wait when the next head is half here.
+        let head = self.0.phase.get() == Phase::Head && buf.starts_with(b"HTTP/1.1 4");
+        head && memchr::memmem::find(buf, b"\r\ncache-status: ").is_none()
     }
 
     /// Makes room for more to be gathered.
@@ -221,6 +231,10 @@ impl ClientIo {
 
 impl AsyncRead for ClientIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // A client that sends requests and takes no answers is not read on: what waits for it is bounded.
+        if matches!(self.0.phase.get(), Phase::Idle | Phase::Head) {
+            ready!(self.poll_room(cx))?;
+        }
         let client = &self.0;
         let mut io = client.io.borrow_mut();
         let before = buf.filled().len();

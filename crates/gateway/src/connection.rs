@@ -69,6 +69,7 @@ async fn tunnel(mut client: ClientIo, read_ahead: &[u8], upgraded: Upgraded) {
     let Upgraded { mut socket, read_ahead: answered, lease } = upgraded;
     let result = async {
         client.write_all(&answered).await?;
+        client.flush().await?; // it is gathered there, and nothing else may follow for long
         socket.write_all(read_ahead).await?;
         tokio::io::copy_bidirectional(&mut client, &mut socket).await
     };

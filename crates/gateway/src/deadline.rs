@@ -93,7 +93,8 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// Due `after` from now; replaces what was set before.
     pub(crate) fn set(&self, after: Duration) {
-        let ticks = (after.as_millis() / TICK.as_millis()) as u64 + 1;
+        // One more, because the next tick may be due at once.
+        let ticks = after.as_millis().div_ceil(TICK.as_millis()) as u64 + 1;
         let due = self.owner.tick.get() + ticks;
         if let Some(slot) = self.owner.slots.borrow_mut().get_mut(self.key) {
             slot.due = due;
@@ -155,6 +156,17 @@ mod tests {
             all.advance();
             assert!(!expired(&one));
         }
+        all.advance();
+        assert!(expired(&one));
+    }
+
+    #[test]
+    fn never_early_between_ticks() {
+        let all = Deadlines::new();
+        let one = all.deadline();
+        one.set(TICK * 3 / 2);
+        (0..2).for_each(|_| all.advance()); // the first may come at once: hardly more than one tick has gone by
+        assert!(!expired(&one));
         all.advance();
         assert!(expired(&one));
     }

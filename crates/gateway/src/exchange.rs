@@ -5,14 +5,13 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
@@ -73,6 +72,7 @@ impl Service<Request<Incoming>> for Handler {
             if !path.starts_with('/') {
                 return Err(Failure::BadTarget);
             }
+            check_coding(request.headers())?;
             let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
             let lookup = look_up(worker, route, authority, &request);
             if let Some(Lookup::Hit(stored)) = lookup {
@@ -114,6 +114,10 @@ fn look_up(worker: &Worker, route: &RouteSpec, authority: &str, request: &Reques
     if request.headers().contains_key(UPGRADE) {
         return None; // the answer may be another protocol
     }
+    // A body is no part of the key: stored, the answer to one client's body would be given to others.
+    if request.method().is_safe() && !request.body().is_end_stream() {
+        return None;
+    }
     let authority = key_authority(authority);
     let key = key(&authority, request.uri());
     Some(cache.lookup(&key, request.method(), request.headers(), now()))
@@ -144,10 +148,18 @@ fn authority(request: &Request<Incoming>) -> Result<&str, Failure> {
         (None, None) if request.version() == Version::HTTP_10 => "",
         _ => return Err(Failure::BadHost),
     };
-    if let Some(authority) = request.uri().authority() {
-        return Ok(authority.as_str());
-    }
+    // RFC 9110 §4.2.4: user information in a target is an error (`@` is not among the bytes).
+    let host = request.uri().authority().map_or(host, http::uri::Authority::as_str);
     if host.bytes().all(|b| HOST_BYTES[usize::from(b)]) { Ok(host) } else { Err(Failure::BadHost) }
+}
+
+/// RFC 9112 §6.1: hyper takes off `chunked`; a service would not learn of another coding below it.
+fn check_coding(headers: &HeaderMap) -> Result<(), Failure> {
+    let known = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    match headers.get_all(TRANSFER_ENCODING).iter().all(known) {
+        true => Ok(()),
+        false => Err(Failure::Coding),
+    }
 }
 
 /// What `Host` may consist of: visible ASCII but for the delimiters of other parts of a URI.
@@ -222,6 +234,8 @@ struct Inbound<'a> {
     route: Arc<RouteSpec>,
     outbound: Outbound,
     incoming: Option<Incoming>,
+    /// The route's `timeout`, and when it is over.
+    ends: Option<(Duration, Instant)>,
 }
 
 impl<'a> Inbound<'a> {
@@ -235,7 +249,9 @@ impl<'a> Inbound<'a> {
         let (parts, incoming) = request.into_parts();
         let connection = FieldList::connection(&parts.headers);
         let speaks_http = !matches!(worker.upstreams.get(route.service), Some(Upstream::Pipe(..)));
-        let upgrade = parts.headers.get(UPGRADE).filter(|_| speaks_http && connection.contains("upgrade")).cloned();
+        // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
+        let may_switch = speaks_http && parts.version == Version::HTTP_11;
+        let upgrade = parts.headers.get(UPGRADE).filter(|_| may_switch && connection.contains("upgrade")).cloned();
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
         let outbound = Outbound {
             parts,
@@ -248,7 +264,8 @@ impl<'a> Inbound<'a> {
             upgrade,
             connection,
         };
-        Self { worker, client, route, outbound, incoming: Some(incoming) }
+        let ends = route.timeout.map(|after| (after, Instant::now() + after));
+        Self { worker, client, route, outbound, incoming: Some(incoming), ends }
     }
 
     fn parts(&self) -> &Parts {
@@ -276,7 +293,7 @@ impl<'a> Inbound<'a> {
     /// RFC 9111 §4: waits while another request asks for the same, then uses its answer or asks.
     async fn turn(&self, cache: &Cache) -> Asks {
         let patience = self.first_byte();
-        patience.deadline.set_or_clear(patience.limit.map(|(after, _)| after));
+        patience.service_turn(); // the other request takes as long as this one may
         let authority = key_authority(&self.outbound.authority);
         let key = key(&authority, &self.parts().uri);
         let headers = &self.parts().headers;
@@ -285,18 +302,10 @@ impl<'a> Inbound<'a> {
             turn = match turn {
                 Turn::Hit(stored) => return Asks::Nobody(stored),
                 Turn::Leader(fill) => return Asks::First(fill),
-                Turn::Follower(wait) => {
-                    let mut landed = std::pin::pin!(wait.landed());
-                    let landed = poll_fn(|cx| match landed.as_mut().poll(cx) {
-                        Poll::Ready(landed) => Poll::Ready(Some(landed)),
-                        // The other request takes as long as this one may.
-                        Poll::Pending => patience.deadline.poll(cx).map(|()| None),
-                    });
-                    match landed.await {
-                        Some(landed) => landed.turn(&key, headers, now()),
-                        None => return Asks::Alone,
-                    }
-                }
+                Turn::Follower(wait) => match patience.within(wait.landed()).await {
+                    Some(landed) => landed.turn(&key, headers, now()),
+                    None => return Asks::Alone,
+                },
             };
         }
     }

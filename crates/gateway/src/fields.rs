@@ -30,17 +30,19 @@ impl FieldList {
 /// Whether a field belongs to one connection only and must not be forwarded (RFC 9110 §7.6.1).
 pub(crate) fn is_hop_by_hop(name: &HeaderName, connection: &FieldList) -> bool {
     matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
-        || (!connection.0.is_empty() && connection.contains(name.as_str()))
+        || (!connection.0.is_empty() && connection.contains(name.as_str()) && !is_needed(name))
+}
+
+/// `Connection: content-length` and the like are an attack, not an option: without it the body would be read as a request.
+fn is_needed(name: &HeaderName) -> bool {
+    matches!(name.as_str(), "content-length" | "content-type" | "host" | "set-cookie" | "cache-control")
 }
 
 /// Removes what must not be forwarded from a service's answer.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let connection = FieldList::connection(headers);
-    // `Connection: content-length` and the like are an attack, not an option.
-    let needed =
-        |name: &str| matches!(name, "content-length" | "content-type" | "host" | "set-cookie" | "cache-control");
     // One look at each name costs less than removing six that are rarely there.
-    let leaves = |name: &&HeaderName| is_hop_by_hop(name, &connection) && !needed(name.as_str());
+    let leaves = |name: &&HeaderName| is_hop_by_hop(name, &connection);
     let leaving: Vec<HeaderName> = headers.keys().filter(leaves).cloned().collect();
     for name in leaving {
         headers.remove(name);
@@ -51,6 +53,13 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 mod tests {
     use super::*;
     use http::HeaderValue;
+
+    #[test]
+    fn connection_cannot_name_what_frames_the_body() {
+        let list = FieldList(vec!["content-length".into(), "x-other".into()]);
+        assert!(!is_hop_by_hop(&HeaderName::from_static("content-length"), &list));
+        assert!(is_hop_by_hop(&HeaderName::from_static("x-other"), &list));
+    }
 
     #[test]
     fn connection_names_fields_that_stay_behind() {

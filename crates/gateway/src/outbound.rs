@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use http::header::{HeaderMap, HeaderName};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Version};
 
 use crate::fields::{FieldList, is_hop_by_hop};
 use crate::request_id::RequestId;
+use crate::routes::normalized;
 
 /// A request that is on its way to a service.
 pub(crate) struct Outbound {
@@ -32,10 +33,17 @@ impl Outbound {
     /// Path and query as received, less the stripped prefix.
     pub(crate) fn target(&self) -> Cow<'_, str> {
         let whole = self.parts.uri.path_and_query().map_or("/", |t| t.as_str());
-        match self.stripped.as_deref().map(|prefix| whole.get(prefix.len()..).unwrap_or("")) {
-            None => Cow::Borrowed(whole),
-            Some(rest) if rest.starts_with('/') => Cow::Borrowed(rest),
-            Some(rest) => Cow::Owned(format!("/{rest}")),
+        let Some(prefix) = self.stripped.as_deref() else { return Cow::Borrowed(whole) };
+        // It matched without its dot segments, so if it has any, that is what the prefix is cut off.
+        let path = normalized(self.parts.uri.path());
+        if path != self.parts.uri.path() {
+            let rest = path.strip_prefix(prefix).unwrap_or(&path).trim_start_matches('/');
+            let query = self.parts.uri.query().map_or(String::new(), |query| format!("?{query}"));
+            return Cow::Owned(format!("/{rest}{query}"));
+        }
+        match whole.strip_prefix(prefix).unwrap_or("") {
+            rest if rest.starts_with('/') => Cow::Borrowed(rest),
+            rest => Cow::Owned(format!("/{rest}")),
         }
     }
 
@@ -66,8 +74,8 @@ impl Outbound {
         self.forwarded(field);
         // RFC 9110 §7.6.3: every intermediary adds itself.
         let version = if self.parts.version == Version::HTTP_10 { "1.0" } else { "1.1" };
-        match self.parts.headers.get(http::header::VIA).map(http::HeaderValue::as_bytes) {
-            Some(before) => field(b"via", &[before, b", ", version.as_bytes(), b" pilotlight"].concat()),
+        match self.joined(&http::header::VIA) {
+            Some(before) => field(b"via", &[&*before, b", ", version.as_bytes(), b" pilotlight"].concat()),
             None if version == "1.1" => field(b"via", b"1.1 pilotlight"),
             None => field(b"via", b"1.0 pilotlight"),
         }
@@ -86,17 +94,24 @@ impl Outbound {
         }
     }
 
+    /// A list field's lines as one: the last of them is the nearest proxy's, and must not be the one that is lost.
+    fn joined(&self, name: &HeaderName) -> Option<Cow<'_, [u8]>> {
+        let mut values = self.parts.headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|v| !v.is_empty());
+        let first = values.next()?;
+        Some(values.fold(Cow::Borrowed(first), |all, next| Cow::Owned([&*all, b", ", next].concat())))
+    }
+
     /// RFC 7239 and its older spellings. What a client says of itself counts only when it is trusted.
     fn forwarded(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
         let ip = self.peer.rsplit_once(':').map_or(&*self.peer, |(ip, _)| ip);
         let bare = ip.trim_start_matches('[').trim_end_matches(']');
-        let before = |name: &str| {
-            let trusted = self.trust_forwarded.then(|| self.parts.headers.get(name)).flatten();
-            trusted.and_then(|v| v.to_str().ok()).filter(|v| !v.is_empty())
+        let before = |name: &'static str| {
+            let trusted = self.trust_forwarded.then(|| self.joined(&HeaderName::from_static(name))).flatten();
+            trusted.and_then(|v| String::from_utf8(v.into_owned()).ok())
         };
         let mut text = String::with_capacity(128);
         if let Some(before) = before("forwarded") {
-            text.extend([before, ", "]);
+            text.extend([&before, ", "]);
         }
         match bare {
             "" => text.push_str("for=unknown"),
@@ -112,13 +127,14 @@ impl Outbound {
         if !bare.is_empty() {
             text.clear();
             if let Some(before) = before("x-forwarded-for") {
-                text.extend([before, ", "]);
+                text.extend([&before, ", "]);
             }
             text.push_str(bare);
             field(b"x-forwarded-for", text.as_bytes());
         }
-        field(b"x-forwarded-proto", before("x-forwarded-proto").unwrap_or("http").as_bytes());
-        let host = before("x-forwarded-host").unwrap_or(&self.authority);
+        field(b"x-forwarded-proto", before("x-forwarded-proto").as_deref().unwrap_or("http").as_bytes());
+        let host = before("x-forwarded-host");
+        let host = host.as_deref().unwrap_or(&self.authority);
         if !host.is_empty() {
             field(b"x-forwarded-host", host.as_bytes());
         }
@@ -185,6 +201,7 @@ mod tests {
     fn trusted_claims_are_extended() {
         let request = Request::builder()
             .header("x-forwarded-for", "6.6.6.6")
+            .header("x-forwarded-for", "7.7.7.7")
             .header("x-forwarded-proto", "https")
             .header("via", "1.0 other")
             .body(())
@@ -192,7 +209,7 @@ mod tests {
         let mut out = outbound(request, "[::1]:555");
         out.trust_forwarded = true;
         let all = fields(&out);
-        assert_eq!(value(&all, "x-forwarded-for"), ["6.6.6.6, ::1"]);
+        assert_eq!(value(&all, "x-forwarded-for"), ["6.6.6.6, 7.7.7.7, ::1"]);
         assert_eq!(value(&all, "x-forwarded-proto"), ["https"]);
         assert_eq!(value(&all, "via"), ["1.0 other, 1.1 pilotlight"]);
         assert_eq!(value(&all, "forwarded"), ["for=\"[::1]\";host=\"example.org\";proto=http"]);
@@ -206,5 +223,9 @@ mod tests {
         assert_eq!(out.target(), "/x?q=%2F");
         out.parts.uri = "/api?x=1".parse().unwrap();
         assert_eq!(out.target(), "/?x=1");
+        for hidden in ["/x/../api/y?q=%2F", "/%2e/api/y?q=%2F", "/api/../x/../api/y?q=%2F"] {
+            out.parts.uri = hidden.parse().unwrap();
+            assert_eq!(out.target(), "/y?q=%2F", "{hidden}");
+        }
     }
 }

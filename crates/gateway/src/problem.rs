@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     BadTarget,
     /// CONNECT.
     Connect,
+    /// A transfer coding besides `chunked`.
+    Coding,
     NoRoute {
         path: String,
     },
@@ -40,7 +42,7 @@ impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::BadHost | Self::BadTarget => StatusCode::BAD_REQUEST,
-            Self::Connect => StatusCode::NOT_IMPLEMENTED,
+            Self::Connect | Self::Coding => StatusCode::NOT_IMPLEMENTED,
             Self::NoRoute { .. } => StatusCode::NOT_FOUND,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
             Self::Body(BodyError::TooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -64,6 +66,7 @@ impl Failure {
             Self::BadHost => "the request needs exactly one valid Host field (RFC 9112 section 3.2)".into(),
             Self::BadTarget => "the request target must be a path that begins with /".into(),
             Self::Connect => "this gateway is not a forward proxy: CONNECT is not supported".into(),
+            Self::Coding => "the only transfer coding taken is chunked (RFC 9112 section 6.1)".into(),
             Self::NoRoute { path } => {
                 format!("no route matches {path}; `pilotlight check` lists the routes that are configured")
             }
@@ -99,7 +102,7 @@ impl Failure {
 
     /// Whether the connection has to be closed because the rest of the request is still on it.
     pub(crate) fn closes(&self) -> bool {
-        matches!(self, Self::Body(_))
+        matches!(self, Self::Body(_) | Self::Coding)
     }
 
     /// The answer. `dev` shows clients what a service that failed to start printed.

@@ -35,12 +35,18 @@ pub(crate) struct Pump {
     pub(crate) out: BytesMut,
     body: Option<RequestBody>,
     had_body: bool,
+    /// Whether a piece of the body has come since [`Pump::take_moved`].
+    moved: bool,
+    /// Whether anything after the head has been put out.
+    sent_more: bool,
+    /// Whether the head has been written whole.
+    begun: bool,
     framing: BodyFraming,
 }
 
 impl Pump {
     pub(crate) fn new(out: BytesMut, body: Option<RequestBody>, framing: BodyFraming) -> Self {
-        Self { out, had_body: body.is_some(), body, framing }
+        Self { out, had_body: body.is_some(), moved: false, sent_more: false, begun: false, body, framing }
     }
 
     /// Whether everything has been written.
@@ -58,6 +64,32 @@ impl Pump {
             None if self.had_body => BodyLeft::Spent,
             None => BodyLeft::Whole(None),
         }
+    }
+
+    /// Whether the head has been written whole, so that the service may have begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Whether nothing but the head has been put out.
+    pub(crate) fn is_head_only(&self) -> bool {
+        !self.sent_more
+    }
+
+    /// Puts out a frame that is no part of the body.
+    pub(crate) fn put(&mut self, frame: impl FnOnce(&mut BytesMut)) {
+        self.sent_more = true;
+        frame(&mut self.out);
+    }
+
+    /// Whether it is the client that keeps the request from going on.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.body.is_some() && self.out.is_empty()
+    }
+
+    /// Whether more of the body has come since this was last asked.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
     }
 
     /// Whether the end of the body has not been put out yet.
@@ -83,8 +115,11 @@ impl Pump {
             if socket.poll_write_all(cx, &mut self.out).map_err(|_| PumpError::Socket)?.is_pending() {
                 return Poll::Pending;
             }
+            self.begun = true;
             let Some(body) = &mut self.body else { return Poll::Ready(Ok(())) };
-            match std::task::ready!(body.poll_piece(cx)).map_err(PumpError::Body)? {
+            let piece = std::task::ready!(body.poll_piece(cx)).map_err(PumpError::Body)?;
+            (self.moved, self.sent_more) = (true, true);
+            match piece {
                 Piece::Data(data) => match self.framing {
                     BodyFraming::Length => self.out.extend_from_slice(&data),
                     BodyFraming::Chunked => http1::encode_chunk(&mut self.out, &data),

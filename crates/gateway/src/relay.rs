@@ -122,14 +122,16 @@ impl Reader {
                 if held.client_gone {
                     return Poll::Ready(()); // nobody wants the rest: dropping the source cancels the exchange
                 }
+                held.reader = Some(cx.waker().clone()); // also to learn that the client has gone while the service is silent
                 if held.bytes >= MAX_HELD {
-                    held.reader = Some(cx.waker().clone());
                     return Poll::Pending;
                 }
             }
             match self.source.poll_source(cx) {
                 Poll::Ready(Some(frame)) => {
-                    self.deadline.set(self.patience);
+                    if !self.held.borrow().client_gone {
+                        self.deadline.set(self.patience); // nobody there: what is missing has to come within one patience
+                    }
                     if self.pass_on(frame).is_ready() {
                         return Poll::Ready(());
                     }

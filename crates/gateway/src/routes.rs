@@ -102,7 +102,7 @@ fn host_of(authority: &str) -> &str {
 }
 
 /// The path without dot segments; borrowed when there are none.
-fn normalized(path: &str) -> Cow<'_, str> {
+pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
     let suspicious = path.as_bytes().windows(2).any(|w| w == b"/." || (w[0] == b'%' && w[1] == b'2'));
     if !suspicious {
         return Cow::Borrowed(path);

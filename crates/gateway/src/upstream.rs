@@ -10,6 +10,7 @@ use crate::body::ResponseBody;
 use crate::net::Socket;
 use crate::request_body::{BodyError, RequestBody};
 
+pub(crate) mod first_byte;
 pub(crate) mod http;
 pub(crate) mod http1;
 pub(crate) mod pipe;
@@ -71,10 +72,11 @@ impl UpstreamError {
         match self {
             // Another instance is only there if this one is going.
             Self::Refused { .. } => instance.is_some_and(|i| i.drain_announced() || i.drain_requested()),
+            // Nothing was sent, and the next instance has a socket of its own.
+            Self::Connect { .. } => instance.is_some_and(|i| i.ended_now().is_some()),
             Self::Closed { ran, .. } => *ran == Ran::No || (*ran == Ran::Maybe && idempotent),
             // An instance that has too much to do is not helped by more.
             Self::Overloaded { .. }
-            | Self::Connect { .. }
             | Self::Timeout { .. }
             | Self::Protocol { .. }
             | Self::Deadline { .. }

@@ -32,6 +32,9 @@ const POOL_SWEEP: Duration = Duration::from_secs(5);
 /// Pause after a failed `accept`, so that a lack of descriptors is not a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long connections that are cut may take to go: no task blocks, so this is never used up.
+const CUT_TIME: Duration = Duration::from_secs(1);
+
 /// What all workers share.
 pub(crate) struct Common {
     pub(crate) table: ArcSwap<Table>,
@@ -90,28 +93,33 @@ async fn main(
     let (spawner, tasks) = Spawner::new();
     let worker = Worker::new(index, common, spawner.clone());
     let owner = tokio::task::spawn_local(tasks.run());
+    let (to_clients, clients) = Spawner::new();
+    let clients = tokio::task::spawn_local(clients.run());
     spawner.spawn(Rc::clone(&worker.deadlines).sweep());
     spawner.spawn(Rc::clone(&worker).close_idle_connections());
     let supervised = tokio::task::spawn_local(Rc::clone(&worker).take_events(events));
     for listener in listeners {
         let listener = Accepting::new(listener)?;
-        spawner.spawn(Rc::clone(&worker).accept(listener, stop.clone()));
+        spawner.spawn(Rc::clone(&worker).accept(listener, stop.clone(), to_clients.clone()));
     }
     // An error means that the gateway was dropped without being stopped: that is a stop as well.
     let _ = stop.wait_for(|stop| *stop).await;
     worker.stopping.set(true);
     worker.deadlines.wake_all(); // idle connections close, busy ones close after their answer
-    let all_gone = async {
-        while worker.clients.get() > 0 {
-            worker.clients_changed.notified().await;
-        }
-    };
-    if tokio::time::timeout(worker.common.limits.shutdown_timeout, all_gone).await.is_err() {
+    if tokio::time::timeout(worker.common.limits.shutdown_timeout, worker.all_gone()).await.is_err() {
         tracing::warn!(
             worker = index,
-            "{} connections were cut: their requests took longer than limits.shutdown_timeout",
+            "{} connections are cut: their requests took longer than limits.shutdown_timeout",
             worker.clients.get()
         );
+        // With them go their leases: the supervisor would wait for those (an open WebSocket has one).
+        clients.abort();
+        if tokio::time::timeout(CUT_TIME, worker.all_gone()).await.is_err() {
+            tracing::error!(
+                worker = index,
+                "connections are still open after they were cut; this is a bug of Pilotlight"
+            );
+        }
     }
     drop(drained);
     // The supervisor drains the services over this worker's connections and closes the queue when it is done, in bounded time.
@@ -165,21 +173,28 @@ impl Worker {
         self.stopping.get()
     }
 
-    async fn accept(self: Rc<Self>, listener: Accepting, mut stop: watch::Receiver<bool>) {
+    async fn all_gone(&self) {
+        while self.clients.get() > 0 {
+            self.clients_changed.notified().await;
+        }
+    }
+
+    async fn accept(self: Rc<Self>, listener: Accepting, mut stop: watch::Receiver<bool>, to_clients: Spawner) {
         loop {
             // limits.connections: those beyond it wait in the kernel's backlog.
             while self.clients.get() >= self.max_clients {
                 self.clients_changed.notified().await;
             }
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                biased;
                 _ = stop.wait_for(|stop| *stop) => return,
+                accepted = listener.accept() => accepted,
             };
             match accepted {
                 Ok((socket, peer)) => {
                     self.clients.set(self.clients.get() + 1);
                     let open = OpenClient(Rc::clone(&self));
-                    self.spawner.spawn(async move {
+                    to_clients.spawn(async move {
                         connection::serve(&open.0, socket, peer).await;
                     });
                 }

@@ -1,6 +1,7 @@
 //! A request to its service: the lease on an instance, the try, and when to try again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pilotlight_cache::Timing;
 use pilotlight_supervisor::Lease;
@@ -8,30 +9,37 @@ use pilotlight_supervisor::Lease;
 use super::{Inbound, now};
 use crate::problem::Failure;
 use crate::request_body::RequestBody;
-use crate::upstream::http::{FirstByte, Target};
-use crate::upstream::{Answer, BodyLeft, Failed, SendError, http, pipe};
+use crate::upstream::first_byte::FirstByte;
+use crate::upstream::http::Target;
+use crate::upstream::{Answer, BodyLeft, Failed, SendError, UpstreamError, http, pipe};
 use crate::worker::Upstream;
 
 /// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new instance.
 const MAX_TRIES: u32 = 3;
+/// How long the end of an instance may take from its socket to the supervisor.
+const END_NOTICE: Duration = Duration::from_millis(500);
 
 impl Inbound<'_> {
     /// Sends the request and waits for the head of the answer. A body that is still whole afterwards stays in `body`.
     pub(super) async fn fetch(&self, body: &mut Option<RequestBody>) -> Result<(Answer, Timing), Failure> {
         let mut tries = 1;
         loop {
-            let lease = self.lease(tries).await?;
+            let first_byte = self.first_byte();
+            let Some(lease) = first_byte.within(self.lease(tries)).await else {
+                return Err(Failure::Upstream(first_byte.over(&self.service_name())));
+            };
+            let lease = lease?;
             let instance = lease.as_ref().map(|lease| Arc::clone(lease.instance()));
             let sent = now(); // the start of a service is not part of the answer's age
             let failed = match (self.upstream(), lease) {
                 (Upstream::Pipe(_, link), Some(lease)) => {
-                    pipe::send(link, lease, &self.outbound, body.take(), self.first_byte()).await
+                    pipe::send(link, lease, &self.outbound, body.take(), first_byte).await
                 }
                 (Upstream::Http(_, pool), Some(lease)) => {
-                    http::send(pool, Target::Managed(lease), &self.outbound, body.take(), self.first_byte()).await
+                    http::send(pool, Target::Managed(lease), &self.outbound, body.take(), first_byte).await
                 }
                 (Upstream::External(addr, pool), _) => {
-                    http::send(pool, Target::External(addr), &self.outbound, body.take(), self.first_byte()).await
+                    http::send(pool, Target::External(addr), &self.outbound, body.take(), first_byte).await
                 }
                 (Upstream::Pipe(..) | Upstream::Http(..), None) => return Err(Failure::ShuttingDown),
             };
@@ -39,6 +47,10 @@ impl Inbound<'_> {
                 Ok(answer) => return Ok((answer, Timing { sent, received: now() })),
                 Err(failed) => failed,
             };
+            // Nobody accepts there any more: the supervisor is about to learn it, too.
+            if let (SendError::Upstream(UpstreamError::Connect { .. }), Some(instance)) = (&error, &instance) {
+                let _ = tokio::time::timeout(END_NOTICE, instance.ended()).await; // `may_retry` looks
+            }
             match (error, left) {
                 (SendError::Upstream(e), BodyLeft::Whole(whole))
                     if tries < MAX_TRIES && e.may_retry(self.outbound.is_idempotent(), instance.as_deref()) =>
@@ -80,10 +92,9 @@ impl Inbound<'_> {
     }
 
     pub(super) fn first_byte(&self) -> FirstByte {
-        let whole = self.route.timeout.map(|after| (after, "the route's timeout"));
+        let whole = self.ends.map(|(after, ends)| ((after, "the route's timeout"), ends));
         let route = self.route.response_timeout.map(|after| (after, "the route's response_timeout"));
         let general = self.worker.common.limits.response_timeout.map(|after| (after, "limits.response_timeout"));
-        let limit = [whole, route.or(general)].into_iter().flatten().min_by_key(|(after, _)| *after);
-        FirstByte { deadline: self.worker.deadlines.deadline(), limit, told: self.route.timeout }
+        FirstByte::new(self.worker.deadlines.deadline(), route.or(general), whole)
     }
 }

@@ -3,7 +3,7 @@
 //! The task that serves the client also reads and writes the service's socket: no task, queue or wake-up lies between
 //! the two connections, so an exchange costs one write and one read more than an answer from memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use http::{Method, StatusCode};
 use http_body::Frame;
 use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease};
 
+use super::first_byte::FirstByte;
 use super::http1::{self, Decoded, Decoder, Framing, ParseError};
 use super::{Answer, BodyLeft, Failed, Ran, SendError, Upgraded, UpstreamError};
 use crate::body::{CutError, ResponseBody};
-use crate::deadline::Deadline;
 use crate::net::{Place, Socket};
 use crate::options::ExternalAddr;
 use crate::outbound::Outbound;
@@ -37,6 +37,8 @@ const READ_SIZE: usize = 16 * 1024;
 pub(crate) struct Pool {
     pub(crate) service: String,
     idle: RefCell<Vec<(Connection, Instant)>>,
+    /// Exchanges whose answer has not begun.
+    waiting: Cell<usize>,
 }
 
 /// A connection between two exchanges.
@@ -49,7 +51,7 @@ struct Connection {
 
 impl Pool {
     pub(crate) fn new(service: String) -> Rc<Self> {
-        Rc::new(Self { service, idle: RefCell::new(Vec::new()) })
+        Rc::new(Self { service, idle: RefCell::new(Vec::new()), waiting: Cell::new(0) })
     }
 
     /// The most recently used connection that is still open.
@@ -89,14 +91,6 @@ pub(crate) enum Target<'a> {
     External(&'a ExternalAddr),
 }
 
-/// How long the first byte of an answer may take.
-pub(crate) struct FirstByte {
-    pub(crate) deadline: Deadline,
-    pub(crate) limit: Option<(Duration, &'static str)>,
-    /// The whole exchange's deadline, for services that can be told.
-    pub(crate) told: Option<Duration>,
-}
-
 /// Sends a request and waits for the head of the answer.
 ///
 /// # Cancel safety
@@ -126,15 +120,35 @@ pub(crate) async fn send(
     loop {
         let (connection, reused) = match pool.take(number) {
             Some(connection) => (connection, true),
-            None => match connect(pool, place, number).await {
-                Ok(connection) => (connection, false),
-                Err(error) => return Err(Failed { error: error.into(), body: BodyLeft::Whole(body) }),
-            },
+            None => {
+                first_byte.service_turn();
+                let connected = first_byte.within(connect(pool, place, number)).await;
+                match connected.unwrap_or_else(|| Err(first_byte.over(&pool.service))) {
+                    Ok(connection) => (connection, false),
+                    Err(error) => return Err(Failed { error: error.into(), body: BodyLeft::Whole(body) }),
+                }
+            }
         };
         let mut exchange = Exchange::new(connection, outbound, body.take());
-        match exchange.answer(pool, instance.as_deref(), &outbound.parts.method, &first_byte).await {
-            Ok(head) => return Ok(exchange.into_answer(pool, head, outbound, lease)),
-            Err(error) => {
+        let counted = Counted::new(&pool.waiting);
+        let answer = exchange.answer(pool, instance.as_deref(), &outbound.parts.method, &first_byte).await;
+        let alone = pool.waiting.get() == 1;
+        drop(counted);
+        match answer {
+            Ok(head) if head.status == StatusCode::SWITCHING_PROTOCOLS && !exchange.may_switch(&head, outbound) => {
+                let what = "it switched to another protocol without being asked to".to_owned();
+                let error = UpstreamError::Protocol { service: pool.service.clone(), what };
+                return Err(Failed { error: error.into(), body: BodyLeft::Spent });
+            }
+            Ok(head) => return Ok(exchange.into_answer(pool, head, lease)),
+            Err(mut error) => {
+                if let SendError::Upstream(UpstreamError::Closed { ran: ran @ Ran::Maybe, .. }) = &mut error
+                    && exchange.read_to_the_end
+                    && alone
+                    && !reused
+                {
+                    *ran = Ran::Suspect; // sent again, it might end the next instance, too
+                }
                 body = match exchange.pump.reclaim() {
                     BodyLeft::Spent => return Err(Failed { error, body: BodyLeft::Spent }),
                     BodyLeft::Whole(body) => body,
@@ -147,6 +161,22 @@ pub(crate) async fn send(
                 }
             }
         }
+    }
+}
+
+/// Counts while it lives.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -163,6 +193,8 @@ struct Exchange {
     /// Set when the service closed its reading side; it may still answer.
     write_failed: bool,
     any_byte: bool,
+    /// Whether the service closed the connection in order: it has read the request then, and may have ended by it.
+    read_to_the_end: bool,
 }
 
 impl Exchange {
@@ -175,10 +207,21 @@ impl Exchange {
         http1::encode_request_head(&mut out, &outbound.parts.method, &outbound.target(), authority, chunked, |field| {
             outbound.fields(field);
         });
-        Self { connection, pump: Pump::new(out, body, framing), write_failed: false, any_byte: false }
+        Self {
+            connection,
+            pump: Pump::new(out, body, framing),
+            write_failed: false,
+            any_byte: false,
+            read_to_the_end: false,
+        }
     }
 
-    /// Sends and waits for a final response head; `None` fields of the first byte's limit mean no limit.
+    /// RFC 9110 §7.8: a service switches only to what it was asked for, and only when it has the whole request.
+    fn may_switch(&self, head: &http1::ResponseHead, outbound: &Outbound) -> bool {
+        outbound.upgrade.is_some() && head.headers.contains_key(UPGRADE) && self.pump.is_done()
+    }
+
+    /// Sends and waits for a final response head.
     async fn answer(
         &mut self,
         pool: &Pool,
@@ -186,7 +229,6 @@ impl Exchange {
         method: &Method,
         first_byte: &FirstByte,
     ) -> Result<http1::ResponseHead, SendError> {
-        first_byte.deadline.set_or_clear(first_byte.limit.map(|(after, _)| after));
         // Until its first answer an instance is starting, and its end is a failed start.
         let mut ended = instance.filter(|i| !i.answered()).map(|i| Box::pin(i.ended()));
         let service = &pool.service;
@@ -200,16 +242,11 @@ impl Exchange {
             {
                 return Poll::Ready(Err(start_failed(service, end)));
             }
-            if let Some((after, setting)) = first_byte.limit
-                && first_byte.deadline.poll(cx).is_ready()
-            {
-                let service = service.clone();
-                return Poll::Ready(Err(UpstreamError::Timeout { service, after, setting }.into()));
-            }
-            Poll::Pending
+            first_byte.turn(self.pump.waits_for_client(), self.pump.take_moved());
+            first_byte.poll_over(cx).map(|()| Err(first_byte.over(service).into()))
         })
         .await
-        .inspect(|_| first_byte.deadline.clear())
+        .inspect(|_| first_byte.came())
     }
 
     fn poll_head(
@@ -236,14 +273,20 @@ impl Exchange {
             }
             match ready!(self.poll_fill(cx)) {
                 Ok(0) => {
-                    let ran = if self.write_failed && !self.any_byte { Ran::No } else { Ran::Maybe };
+                    self.read_to_the_end = true;
+                    let begun = self.pump.has_begun() || self.any_byte;
+                    let ran = if self.write_failed && !begun { Ran::No } else { Ran::Maybe };
                     return Poll::Ready(Err(closed(service, "closed the connection", ran).into()));
                 }
                 Ok(_) => {}
                 Err(e) => {
-                    return Poll::Ready(
-                        Err(closed(service, &format!("broke the connection ({e})"), Ran::Maybe).into()),
-                    );
+                    // On a Unix socket a reset means that it was closed with the request unread.
+                    let unread = matches!(self.connection.socket, Socket::Unix(_))
+                        && e.kind() == std::io::ErrorKind::ConnectionReset
+                        && !self.any_byte
+                        && self.pump.is_head_only();
+                    let ran = if unread { Ran::No } else { Ran::Maybe };
+                    return Poll::Ready(Err(closed(service, &format!("broke the connection ({e})"), ran).into()));
                 }
             }
         }
@@ -272,38 +315,30 @@ impl Exchange {
         socket.poll_read_buf(cx, read)
     }
 
-    fn into_answer(
-        mut self,
-        pool: &Rc<Pool>,
-        head: http1::ResponseHead,
-        outbound: &Outbound,
-        lease: Option<Lease>,
-    ) -> Answer {
+    fn into_answer(mut self, pool: &Rc<Pool>, head: http1::ResponseHead, lease: Option<Lease>) -> Answer {
         let http1::ResponseHead { status, headers, framing, keep_alive } = head;
         if let Some(lease) = &lease {
             lease.instance().mark_answered();
         }
-        if status == StatusCode::SWITCHING_PROTOCOLS && outbound.upgrade.is_some() && headers.contains_key(UPGRADE) {
+        if status == StatusCode::SWITCHING_PROTOCOLS {
             let Connection { socket, read, .. } = self.connection;
             let upgraded = Some(Upgraded { socket, read_ahead: read, lease });
             return Answer { status, headers, body: ResponseBody::Empty, upgraded };
         }
-        let mut decoder = Decoder::new(framing);
-        // The common small answer is in the buffer whole.
+        // The common small answer is in the buffer whole. One that came before the end of the request goes out as well,
+        // and the connection, which still carries the request, is closed.
         let whole = match framing {
             Framing::None => Some(Bytes::new()),
             Framing::Length(n) if n <= self.connection.read.len() as u64 => {
-                decoder = Decoder::Ended;
                 Some(self.connection.read.split_to(n as usize).freeze())
             }
             _ => None,
         };
-        if let Some(data) = whole
-            && self.pump.is_done()
-        {
+        if let Some(data) = whole {
             self.recycle(pool, keep_alive);
             return Answer { status, headers, body: ResponseBody::full(data), upgraded: None };
         }
+        let decoder = Decoder::new(framing);
         let body = HttpBody { exchange: Some(self), decoder, keep_alive, pool: Rc::clone(pool), lease };
         Answer { status, headers, body: ResponseBody::Http(Box::new(body)), upgraded: None }
     }

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
@@ -23,7 +23,7 @@ use pilotlight_supervisor::{Instance, Lease, Service, SharedLink};
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
-use super::http::FirstByte;
+use super::first_byte::FirstByte;
 use super::{Answer, BodyLeft, Failed, Ran, SendError, UpstreamError};
 use crate::body::ResponseBody;
 use crate::net::Socket;
@@ -41,6 +41,8 @@ use stream::{Stream, StreamError};
 
 /// The largest body that is read whole so that it can share a connection.
 const MAX_SHARED_BODY: u64 = 32 * 1024;
+/// How long a service may take to dial an own connection before it is asked again.
+const OWN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// One worker's connections to one service.
 pub(crate) struct Link {
@@ -64,7 +66,12 @@ pub(crate) struct Peer {
     max_own: u16,
     own_open: Cell<u16>,
     own_asked: Cell<u16>,
+    own_asked_at: Cell<Instant>,
+    /// Exchanges that wait for an own connection.
+    own_waiting: Cell<usize>,
     own_idle: RefCell<Vec<(Socket, BytesMut)>>,
+    /// Whether own connections stay open between exchanges: not if there are fewer than workers that want one.
+    keeps_own: bool,
     own_changed: Notify,
 }
 
@@ -97,9 +104,10 @@ impl Link {
         match (hello.kind, known) {
             (ConnectionKind::Shared, known) => {
                 let shared = Shared::new(self.service.name().to_string(), Arc::clone(instance), hello.exchanges);
-                if known.is_none_or(|p| p.shared.is_ended()) {
+                let peer = known.is_none_or(|p| p.shared.is_ended()).then(|| self.peer(Rc::clone(&shared), hello));
+                if let Some(peer) = &peer {
                     self.forget(instance);
-                    self.peers.borrow_mut().push(self.peer(Rc::clone(&shared), hello));
+                    self.peers.borrow_mut().push(Rc::clone(peer));
                     self.changed.notify_waiters();
                 }
                 let this = Rc::clone(self);
@@ -107,6 +115,9 @@ impl Link {
                     let why = shared.drive(socket, read_ahead).await;
                     tracing::debug!(service = %this.service.name(), "a shared connection ended: the service {why}");
                     drop(link); // P-33: the supervisor counts them
+                    if let Some(peer) = peer {
+                        peer.own_changed.notify_waiters(); // nobody dials for those that wait
+                    }
                     this.changed.notify_waiters();
                 });
             }
@@ -129,6 +140,9 @@ impl Link {
             max_own: if hello.max_own == 0 { 0 } else { (hello.max_own / self.workers).max(1) },
             own_open: Cell::new(0),
             own_asked: Cell::new(0),
+            own_asked_at: Cell::new(Instant::now()),
+            own_waiting: Cell::new(0),
+            keeps_own: hello.max_own >= self.workers,
             own_idle: RefCell::default(),
             own_changed: Notify::new(),
         })
@@ -152,6 +166,7 @@ impl Link {
             peer.shared.control(|out| Drain { grace_ms }.encode(out));
             peer.own_idle.borrow_mut().clear();
         }
+        self.changed.notify_waiters();
     }
 
     /// Forgets an instance that has ended.
@@ -191,12 +206,19 @@ impl Peer {
     /// An own connection that was asked for has come.
     fn own_arrived(&self, socket: Socket, read: BytesMut) {
         self.own_asked.set(self.own_asked.get().saturating_sub(1));
+        if self.own_open.get() >= self.max_own {
+            return; // more than it said that it would hold open: closed
+        }
         self.own_open.set(self.own_open.get() + 1);
-        self.own_is_idle(socket, read);
+        self.own_idle.borrow_mut().push((socket, read));
+        self.own_changed.notify_one();
     }
 
     /// An own connection is at rest.
     fn own_is_idle(&self, socket: Socket, read: BytesMut) {
+        if !self.keeps_own {
+            return self.own_is_closed(); // dropped here; another worker may have the place
+        }
         self.own_idle.borrow_mut().push((socket, read));
         self.own_changed.notify_one();
     }
@@ -207,13 +229,16 @@ impl Peer {
         self.own_changed.notify_one();
     }
 
-    /// An own connection at rest, asked for if there is none.
-    async fn own(&self) -> Result<(Socket, BytesMut), UpstreamError> {
+    /// An own connection at rest, asked for if there is none. At most `max_queue` exchanges wait for one.
+    ///
+    /// # Cancel safety
+    /// Safe: a connection that comes too late is the next exchange's.
+    async fn own(&self, max_queue: usize) -> Result<(Socket, BytesMut), SendError> {
         if self.max_own == 0 {
             let what = "takes no own connections (max_own = 0), so it cannot take this request".to_owned();
-            return Err(UpstreamError::Protocol { service: self.service.clone(), what });
+            return Err(UpstreamError::Protocol { service: self.service.clone(), what }.into());
         }
-        let mut asked = false;
+        let mut counted = None;
         loop {
             while let Some((socket, read)) = self.own_idle.borrow_mut().pop() {
                 // P-23: the service may have closed it.
@@ -223,16 +248,49 @@ impl Peer {
                 self.own_open.set(self.own_open.get().saturating_sub(1));
             }
             if self.shared.is_ended() {
-                return Err(closed(&self.service, "ended", Ran::No));
+                return Err(closed(&self.service, "ended", Ran::No).into());
             }
-            if !asked && self.own_open.get() + self.own_asked.get() < self.max_own {
-                asked = true;
-                self.own_asked.set(self.own_asked.get() + 1);
-                let more = More { kind: MoreKind::Own, count: 1, worker: self.worker };
-                self.shared.control(|out| more.encode(out));
+            if counted.is_none() {
+                let to_come = usize::from(self.max_own.saturating_sub(self.own_open.get()));
+                if self.own_waiting.get() >= max_queue.saturating_add(to_come) {
+                    return Err(SendError::QueueFull { limit: max_queue });
+                }
+                counted = Some(OwnWaiter::new(self));
             }
-            self.own_changed.notified().await;
+            self.ask_for_own();
+            // The time over is no error: the service may have been unable to dial, and is asked again.
+            let _ = tokio::time::timeout(OWN_PATIENCE, self.own_changed.notified()).await;
         }
+    }
+
+    /// Sends MORE if fewer connections are on their way than exchanges wait.
+    fn ask_for_own(&self) {
+        if self.own_asked_at.get().elapsed() >= OWN_PATIENCE {
+            self.own_asked.set(0); // those will not come any more
+        }
+        let asked = self.own_asked.get();
+        if usize::from(asked) < self.own_waiting.get() && self.own_open.get().saturating_add(asked) < self.max_own {
+            self.own_asked.set(asked + 1);
+            self.own_asked_at.set(Instant::now());
+            let more = More { kind: MoreKind::Own, count: 1, worker: self.worker };
+            self.shared.control(|out| more.encode(out));
+        }
+    }
+}
+
+/// Counts an exchange that waits for an own connection.
+struct OwnWaiter<'a>(&'a Peer);
+
+impl<'a> OwnWaiter<'a> {
+    fn new(peer: &'a Peer) -> Self {
+        peer.own_waiting.set(peer.own_waiting.get() + 1);
+        Self(peer)
+    }
+}
+
+impl Drop for OwnWaiter<'_> {
+    fn drop(&mut self) {
+        self.0.own_waiting.set(self.0.own_waiting.get() - 1);
     }
 }
 
@@ -247,29 +305,29 @@ pub(crate) async fn send(
     mut body: Option<RequestBody>,
     first_byte: FirstByte,
 ) -> Result<Answer, Failed> {
-    first_byte.deadline.set_or_clear(first_byte.limit.map(|(after, _)| after));
+    let service = link.service.name();
+    let over = || SendError::from(first_byte.over(service));
     let held = match &mut body {
         None => Some(Bytes::new()),
-        Some(body) => match body.hold(MAX_SHARED_BODY).await {
-            Ok(held) => held,
-            Err(e) => return Err(Failed { error: SendError::Client(e), body: BodyLeft::Spent }),
+        Some(body) => match first_byte.within(body.hold(MAX_SHARED_BODY)).await {
+            Some(Ok(held)) => held,
+            Some(Err(e)) => return Err(Failed { error: SendError::Client(e), body: BodyLeft::Spent }),
+            None => return Err(Failed { error: over(), body: BodyLeft::Spent }),
         },
     };
-    let deadline_ms = first_byte.told.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX).max(1));
-    let service = link.service.name();
-    let result = first_byte
-        .limit_wait(service, async {
-            let peer = link.reach(lease.instance()).await?;
-            let whole = held.as_ref().and_then(|held| frames::request_frame(outbound, deadline_ms, flags::END, held));
-            match whole {
-                Some(frame) if peer.shared.takes_exchanges() => {
-                    send_shared(link, &peer, frame, outbound, &first_byte).await
-                }
-                _ => send_own(&peer, outbound, deadline_ms, body.take(), &first_byte).await,
+    first_byte.service_turn();
+    let sent = first_byte.within(async {
+        let peer = link.reach(lease.instance()).await?;
+        let whole = held.as_ref().and_then(|held| frames::request_frame(outbound, flags::END, held));
+        match whole {
+            Some(frame) if peer.shared.takes_exchanges() => {
+                send_shared(link, &peer, frame, outbound, &first_byte).await
             }
-        })
-        .await;
-    match result {
+            _ => send_own(link, &peer, outbound, body.take(), &first_byte).await,
+        }
+    });
+    let Some(sent) = sent.await else { return Err(Failed { error: over(), body: BodyLeft::Spent }) };
+    match sent {
         Ok(reply) => Ok(reply.into_answer(lease, service)),
         Err(Unsent { error, body: left }) => {
             let body = match (left, body) {
@@ -324,7 +382,7 @@ async fn send_shared(
     first_byte: &FirstByte,
 ) -> Result<Reply, Unsent> {
     let service = &peer.service;
-    let mut waiting = match peer.shared.begin(link.max_queue, &mut frame).await {
+    let mut waiting = match peer.shared.begin(link.max_queue, &mut frame, first_byte).await {
         Ok(waiting) => waiting,
         Err(BeginError::QueueFull) => {
             return Err(Unsent { error: SendError::QueueFull { limit: link.max_queue }, body: None });
@@ -361,27 +419,29 @@ async fn send_shared(
 }
 
 async fn send_own(
+    link: &Link,
     peer: &Rc<Peer>,
     outbound: &Outbound,
-    deadline_ms: u32,
     body: Option<RequestBody>,
     first_byte: &FirstByte,
 ) -> Result<Reply, Unsent> {
     let end = if body.is_some() { flags::NONE } else { flags::END };
-    let Some(frame) = frames::request_frame(outbound, deadline_ms, end, b"") else {
+    let Some(mut frame) = frames::request_frame(outbound, end, b"") else {
         let what =
             "cannot be told of this request: its fields do not fit a frame of 65,536 bytes; lower limits.header_size";
         let error = UpstreamError::Protocol { service: peer.service.clone(), what: what.to_owned() };
         return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
     };
-    let (socket, read) = match peer.own().await {
+    let (socket, read) = match peer.own(link.max_queue).await {
         Ok(own) => own,
-        Err(error) => return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) }),
+        Err(error) => return Err(Unsent { error, body: Some(BodyLeft::Whole(body)) }),
     };
     let Some(exchange) = peer.shared.begin_own() else {
+        peer.own_is_idle(socket, read);
         let error = UpstreamError::Protocol { service: peer.service.clone(), what: "has no exchange id left".into() };
         return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
     };
+    frames::complete(&mut frame, exchange, first_byte.left());
     let stream = Box::new(Stream::own(socket, read, Rc::clone(peer), exchange, frame, body));
     read_head(peer, stream, outbound, first_byte).await.map_err(|(error, left)| Unsent { error, body: Some(left) })
 }
@@ -398,7 +458,10 @@ async fn read_head(
     loop {
         let part = poll_fn(|cx| match stream.poll_part(cx) {
             Poll::Ready(part) => Poll::Ready(Some(part)),
-            Poll::Pending => first_byte.poll_over(cx).map(|()| None),
+            Poll::Pending => {
+                stream.turn(first_byte);
+                first_byte.poll_over(cx).map(|()| None)
+            }
         })
         .await;
         let (part, payload) = match part {
@@ -420,7 +483,11 @@ async fn read_head(
                         return Err(stream.failed(service, StreamError::Protocol(error)));
                     }
                 };
-                return Ok(stream.reply(status, headers, first, part, &outbound.parts.method));
+                let method = &outbound.parts.method;
+                if part == Part::Last && !frames::length_fits(method, status, &headers, &first) {
+                    return Err(stream.refused(wrong_length(service)));
+                }
+                return Ok(stream.reply(status, headers, first, part, method));
             }
             AnswerPart::Reset => {
                 let reset = Reset::parse(&payload).unwrap_or_else(|e| Reset::new(ResetCode::Internal, e.to_string()));
@@ -442,6 +509,13 @@ impl CancelOnDrop {
         match &mut self.0 {
             Some(stream) => stream.poll_part(cx),
             None => Poll::Pending,
+        }
+    }
+
+    /// Whose turn it is while the request's body is being sent.
+    fn turn(&mut self, first_byte: &FirstByte) {
+        if let Some(stream) = &mut self.0 {
+            first_byte.turn(stream.waits_for_client(), stream.take_moved());
         }
     }
 
@@ -495,28 +569,6 @@ impl CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.cancel(ResetCode::Cancelled);
-    }
-}
-
-impl FirstByte {
-    fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.limit.is_some() { self.deadline.poll(cx) } else { Poll::Pending }
-    }
-
-    fn over(&self, service: &str) -> UpstreamError {
-        let (after, setting) = self.limit.unwrap_or((Duration::ZERO, "its deadline"));
-        UpstreamError::Timeout { service: service.to_owned(), after, setting }
-    }
-
-    /// Ends the waiting for connections, too, when the time is over.
-    async fn limit_wait<T>(&self, service: &str, work: impl Future<Output = Result<T, Unsent>>) -> Result<T, Unsent> {
-        let mut work = std::pin::pin!(work);
-        poll_fn(|cx| match work.as_mut().poll(cx) {
-            Poll::Ready(done) => Poll::Ready(done),
-            Poll::Pending if self.poll_over(cx).is_pending() => Poll::Pending,
-            Poll::Pending => Poll::Ready(Err(Unsent { error: self.over(service).into(), body: Some(BodyLeft::Spent) })),
-        })
-        .await
     }
 }
 

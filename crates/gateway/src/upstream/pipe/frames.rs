@@ -11,11 +11,10 @@ use pilotlight_pipe::reset::{Reset, ResetCode};
 use crate::outbound::Outbound;
 use crate::upstream::{Ran, UpstreamError};
 
-/// A REQUEST frame for exchange 0, or `None` if it is larger than a frame may be.
-pub(crate) fn request_frame(outbound: &Outbound, deadline_ms: u32, flags: u8, body: &[u8]) -> Option<BytesMut> {
+/// A REQUEST frame without exchange id and deadline, or `None` if it is larger than a frame may be.
+pub(crate) fn request_frame(outbound: &Outbound, flags: u8, body: &[u8]) -> Option<BytesMut> {
     let mut frame = BytesMut::with_capacity(1024 + body.len());
-    frame.put_bytes(0, HEADER_LEN + 4);
-    frame.put_u32_le(deadline_ms);
+    frame.put_bytes(0, HEADER_LEN + 8); // with what `complete` writes
     let head_start = frame.len();
     let target = outbound.target();
     let method = outbound.parts.method.as_str();
@@ -43,10 +42,14 @@ pub(crate) fn request_frame(outbound: &Outbound, deadline_ms: u32, flags: u8, bo
     Some(frame)
 }
 
-/// Writes the id into a frame made by [`request_frame`].
-pub(crate) fn set_exchange(frame: &mut [u8], exchange: u16) {
+/// Writes the id, and the time that is left now (P-28), into a frame made by [`request_frame`].
+pub(crate) fn complete(frame: &mut [u8], exchange: u16, left: Option<Duration>) {
+    let deadline_ms = left.map_or(0, |left| u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1));
     if let Some(place) = frame.get_mut(6..8) {
         place.copy_from_slice(&exchange.to_le_bytes());
+    }
+    if let Some(place) = frame.get_mut(HEADER_LEN + 4..HEADER_LEN + 8) {
+        place.copy_from_slice(&deadline_ms.to_le_bytes());
     }
 }
 

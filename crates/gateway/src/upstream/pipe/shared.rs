@@ -30,6 +30,7 @@ use slab::Slab;
 use super::stream::AnswerStream;
 use crate::net::Socket;
 use crate::upstream::Ran;
+use crate::upstream::first_byte::FirstByte;
 
 const READ_SIZE: usize = 64 * 1024;
 const NOBODY: usize = usize::MAX;
@@ -117,10 +118,15 @@ impl Shared {
     ///
     /// # Cancel safety
     /// Dropping the future, or the [`Waiting`] it returns, cancels the exchange.
-    pub(crate) async fn begin(self: &Rc<Self>, max_queue: usize, frame: &mut [u8]) -> Result<Waiting, BeginError> {
+    pub(crate) async fn begin(
+        self: &Rc<Self>,
+        max_queue: usize,
+        frame: &mut [u8],
+        first_byte: &FirstByte,
+    ) -> Result<Waiting, BeginError> {
         let mut ticket = Ticket { shared: self, number: None };
         let exchange = poll_fn(|cx| ticket.poll(cx, max_queue)).await?;
-        super::frames::set_exchange(frame, exchange);
+        super::frames::complete(frame, exchange, first_byte.left());
         let mut state = self.state.borrow_mut();
         state.out.extend_from_slice(frame);
         state.wake_driver();
@@ -462,11 +468,12 @@ impl Waiting {
         }
         let mut state = self.shared.state.borrow_mut();
         match state.places.try_remove(self.place) {
-            // It had ended already. An answer that was not taken sends its own RESET when it is dropped.
-            Some(Place::Done(outcome)) => {
+            // Its answer has begun on a connection that nobody has taken yet: that one brings itself to rest.
+            Some(Place::Done(Outcome::Answer(answer))) => {
                 drop(state);
-                return drop(outcome);
+                return answer.cancel(code);
             }
+            Some(Place::Done(_)) => return, // it had ended already
             Some(Place::Waiting(_)) | None => {}
         }
         if let Some(place) = state.place_of.get_mut(usize::from(self.exchange)) {

@@ -68,10 +68,9 @@ impl Stream {
         read: BytesMut,
         peer: Rc<Peer>,
         exchange: u16,
-        mut request: BytesMut,
+        request: BytesMut,
         body: Option<RequestBody>,
     ) -> Self {
-        super::frames::set_exchange(&mut request, exchange);
         let mut session = OwnGateway::default();
         let fresh = session.begin(exchange, if body.is_some() { Part::More } else { Part::Last });
         debug_assert!(fresh, "a new session is idle");
@@ -92,6 +91,16 @@ impl Stream {
         self.pump.reclaim()
     }
 
+    /// Whether it is the client that keeps the request from going on.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.pump.waits_for_client()
+    }
+
+    /// Whether more of the request's body has come since this was last asked.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        self.pump.take_moved()
+    }
+
     /// The next part of the answer with its payload; parts of cancelled exchanges are thrown away up to the final one,
     /// which is given as `None`.
     pub(crate) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<(AnswerPart, Bytes)>, StreamError>> {
@@ -106,28 +115,28 @@ impl Stream {
             if self.read.capacity() - self.read.len() < READ_SIZE / 4 {
                 self.read.reserve(READ_SIZE);
             }
-            let ran = if self.has_received() { Ran::Maybe } else { self.ran_if_closed() };
             match ready!(self.socket.poll_read_buf(cx, &mut self.read)) {
-                Ok(0) => return Poll::Ready(Err(StreamError::Closed("closed the connection".into(), ran))),
+                Ok(0) => {
+                    return Poll::Ready(Err(StreamError::Closed("closed the connection".into(), self.ran(None))));
+                }
                 Ok(_) => {}
                 Err(e) => {
+                    let ran = self.ran(Some(&e));
                     return Poll::Ready(Err(StreamError::Closed(format!("broke the connection ({e})"), ran)));
                 }
             }
         }
     }
 
-    fn has_received(&self) -> bool {
-        match &self.session {
-            Session::Own(own) => own.has_received(),
-            Session::Answer(_) => true,
-        }
-    }
-
-    /// P-23: an idle own connection may be closed at any time, so a request that met the close has not begun. It has if
-    /// more than the kernel's buffer of it was taken, which the service's process must have read.
-    fn ran_if_closed(&self) -> Ran {
-        if self.write_failed { Ran::No } else { Ran::Maybe }
+    /// P-23: an idle own connection may be closed at any time, and a request that met the close has not begun. That is
+    /// certain if the socket did not take REQUEST, or if the service closed the connection with REQUEST unread, which is
+    /// what a reset means on a Unix socket.
+    fn ran(&self, error: Option<&std::io::Error>) -> Ran {
+        let Session::Own(own) = &self.session else { return Ran::Maybe };
+        let unsent = self.write_failed && !self.pump.has_begun();
+        let reset = error.is_some_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset);
+        let unread = reset && self.pump.is_head_only();
+        if !own.has_received() && (unsent || unread) { Ran::No } else { Ran::Maybe }
     }
 
     /// One frame from the buffer. `Some(None)` is the final part of a cancelled exchange.
@@ -144,7 +153,8 @@ impl Stream {
                         continue;
                     }
                     OwnEvent::Ping => {
-                        encode_pong(&mut self.pump.out, parse_ping(&payload)?);
+                        let ping = parse_ping(&payload)?;
+                        self.pump.put(|out| encode_pong(out, ping));
                         continue;
                     }
                     OwnEvent::Drain => {
@@ -247,6 +257,7 @@ impl Stream {
 
     /// The answer is no longer wanted: says so to the service, and waits for its final frame elsewhere.
     pub(crate) fn cancel(mut self, code: ResetCode) {
+        self.pending = None; // must not be taken for a part of the connection's next answer
         if !self.ended {
             self.pump.abandon();
             match &mut self.session {
@@ -388,17 +399,18 @@ impl PipeBody {
                 Ok(Some((AnswerPart::Data(part), data))) => {
                     if part == Part::Last {
                         self.end();
+                        return Poll::Ready(self.last(data));
                     }
                     if data.is_empty() {
-                        if self.stream.is_none() {
-                            return Poll::Ready(self.check_end());
-                        }
                         continue;
                     }
                     return Poll::Ready(Some(self.take(data)));
                 }
                 Ok(Some((AnswerPart::Trailers, fields))) => {
                     self.end();
+                    if self.left.is_some_and(|left| left > 0) {
+                        return Poll::Ready(self.last(Bytes::new()));
+                    }
                     return Poll::Ready(match decode_fields(&fields) {
                         Ok(trailers) => Some(Ok(Frame::trailers(filtered(trailers)))),
                         Err(e) => Some(Err(self.cut(e.to_string()))),
@@ -445,10 +457,14 @@ impl PipeBody {
         Ok(Frame::data(data))
     }
 
-    fn check_end(&mut self) -> Option<Result<Frame<Bytes>, CutError>> {
+    /// The last piece. One that leaves the answer too short is not passed on: whoever stores it must not think it whole.
+    fn last(&mut self, data: Bytes) -> Option<Result<Frame<Bytes>, CutError>> {
         match self.left {
-            Some(left) if left > 0 => Some(Err(self.cut("it is shorter than its content-length".into()))),
-            _ => None,
+            Some(left) if left > data.len() as u64 => {
+                Some(Err(self.cut("it is shorter than its content-length".into())))
+            }
+            _ if data.is_empty() => None,
+            _ => Some(self.take(data)),
         }
     }
 
