@@ -10,8 +10,7 @@ const { Connection, TYPE, CODE, u32, broken } = require('./lib/connection');
 const MAX_SHARED = 64;
 const MAX_LIMIT = 4096; // of `exchanges` and `max_own`, §10
 const DRAIN_REPLY_MS = 1000; // after SIGTERM: how long to wait for the gateway's DRAIN (P-32)
-const HOW_TO_START = 'This service is started by the pilotlight gateway: add it to pilotlight.toml\n'
-  + '([services.NAME] command = ["node", "FILE"], transport = "pipe") and run `pilotlight`.';
+const HOW_TO_START = 'add it to pilotlight.toml (command = ["node", "FILE"], transport = "pipe") and run `pilotlight`';
 const report = text => process.stderr.write(`pilotlight: ${text}\n`);
 let Exchange; // loaded while the gateway reads HELLO: http takes longer to load than all the rest
 
@@ -19,7 +18,7 @@ class Service {
   constructor(handler, { exchanges = 64, maxOwn = 64 } = {}) {
     const { PILOTLIGHT_SOCKET: path, PILOTLIGHT_TOKEN: token } = process.env;
     if (!path || !token) {
-      report(`${path ? 'PILOTLIGHT_TOKEN' : 'PILOTLIGHT_SOCKET'} is not set. ${HOW_TO_START}`);
+      report(`${path ? 'PILOTLIGHT_TOKEN' : 'PILOTLIGHT_SOCKET'} is not set, the gateway does that: ${HOW_TO_START}`);
       process.exit(2);
     }
     const limit = value => Math.min(Math.max(1, value | 0), MAX_LIMIT);
@@ -31,10 +30,12 @@ class Service {
 
   ofKind(kind) { return [...this.connections].filter(connection => connection.kind === kind); }
 
-  more(number, count, worker) { // P-23
-    const [kind, max] = { 1: ['own', this.maxOwn], 2: ['shared', MAX_SHARED] }[number] ?? broken('P-11', `MORE of kind ${number}`);
-    const room = max - this.ofKind(kind).length;
-    for (let i = 0; i < Math.min(count, room) && !this.draining; i++) new Connection(this, kind, worker);
+  more(payload) { // P-23
+    const [number, count, worker] = [payload.readUInt16LE(0), payload.readUInt16LE(2), payload.readUInt32LE(4)];
+    const [kind, max] = { 1: ['own', this.maxOwn], 2: ['shared', MAX_SHARED] }[number] ?? [];
+    if (!kind) broken('P-11', `MORE of kind ${number}`);
+    const room = this.draining ? 0 : max - this.ofKind(kind).length;
+    for (let i = 0; i < Math.min(count, room); i++) new Connection(this, kind, worker);
   }
 
   begin(connection, id, payload, complete) {
@@ -43,8 +44,8 @@ class Service {
     this.open++;
     if (this.draining) return exchange.reset(CODE.REFUSED, 'this instance is draining'); // P-31
     // A context of its own, or AsyncLocalStorage#enterWith of one would be seen by the next one of the same read.
-    const context = new AsyncResource('PILOTLIGHT');
-    context.runInAsyncScope(async () => this.handler(exchange.req, exchange.res)).catch(err => exchange.destroy(err ?? new Error('no reason')));
+    const done = new AsyncResource('PILOTLIGHT').runInAsyncScope(async () => this.handler(exchange.req, exchange.res));
+    done.catch(err => exchange.destroy(err ?? new Error('no reason given')));
   }
 
   /** Finishes what is open and refuses the rest. P-31 by the gateway's DRAIN, P-32 by a signal or close(). */
@@ -58,16 +59,11 @@ class Service {
     this.leave();
   }
 
-  answered() {
-    this.open--;
-    this.leave();
-  }
-
   leave() { if (this.leaving && this.open === 0) for (const connection of this.connections) connection.close(); }
 
-  closed(connection, failure) {
+  closed(connection, { failure } = connection) {
     const unreachable = failure?.syscall === 'connect';
-    if (unreachable) report(`cannot connect to PILOTLIGHT_SOCKET=${this.path}: ${failure.message}`);
+    if (failure) report(`the ${connection.kind} connection to ${this.path} has failed: ${failure.message}`);
     this.connections.delete(connection);
     for (const exchange of [...connection.exchanges.values()]) { // P-34
       if (unreachable) exchange.out = exchange.conn; // the only way left to tell the gateway

@@ -87,7 +87,7 @@ for (const version of ['express4', 'express5']) {
       gateway.shared.send(request(++id, '/endless'));
       await answers.next('RESPONSE');
       await answers.until(() => answers.frames.length > 2, 'some of the body');
-      answers.send(reset(id, 1));
+      gateway.shared.send(reset(id, 1)); // P-26: on the connection of the request
       assert.strictEqual((await answers.answer()).last.type, 'RESET');
       const lines = JSON.parse((await call('/lines')).text);
       for (const line of ['signal', 'aborted', 'close false', 'pipeline ERR_STREAM_PREMATURE_CLOSE']) assert.ok(lines.includes(line), `${line} in ${lines}`);
