@@ -167,6 +167,12 @@ class Gateway {
     return this.accept('an own connection');
   }
 
+  /** Waits until the service has said `pattern` on stderr, which may come later than a frame that was sent after it. */
+  async says(pattern) {
+    const wait = async () => { while (!pattern.test(this.stderr)) await new Promise(resolve => this.child.stderr.once('data', resolve)); };
+    await within(wait(), `${pattern} in ${this.stderr}`);
+  }
+
   exited() { return within(this.exit, 'the service exits'); }
 
   async stop() {

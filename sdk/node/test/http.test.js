@@ -80,7 +80,7 @@ test('trailers both ways', async t => {
 test('a handler that fails: RESET(INTERNAL), and its stack on stderr', async t => {
   const { gateway, answer } = await once(t, '/reject');
   assert.deepStrictEqual([answer.last.type, answer.last.code], ['RESET', 5]);
-  assert.match(gateway.stderr, /GET \/reject: handler failed: Error: rejected by the handler\n\s+at /);
+  await gateway.says(/GET \/reject: handler failed: Error: rejected by the handler\n\s+at /);
   gateway.shared.send(request(2, '/two-writes'));
   assert.strictEqual((await gateway.shared.answer()).text, 'one two three'); // and in one frame, for it ended in the same turn
 });
@@ -121,7 +121,7 @@ test('a status below 200 is no answer; an answer whose connection breaks is clos
   gateway.shared.send(request(1, '/status-103'));
   const { last } = await (await gateway.accept()).answer();
   assert.deepStrictEqual([last.type, last.code], ['RESET', 5]);
-  assert.match(gateway.stderr, /103 is not the status of an answer/);
+  await gateway.says(/103 is not the status of an answer/);
   const own = await gateway.own();
   own.send(request(2, '/flood-events'));
   await own.next();

@@ -123,11 +123,11 @@ test('MORE: kinds, workers and max_own (P-23)', async t => {
   const peers = [await gateway.accept(), await gateway.accept(), await gateway.accept()];
   assert.deepStrictEqual(peers.map(peer => [peer.keys.kind, peer.keys.worker]), [['own', '8'], ['own', '8'], ['shared', '9']]);
   peers[0].socket.destroy();
-  gateway.shared.send(more(1, 5, 7));
-  // The closed connection may be noticed after this MORE: then there is still no room, and a second one finds it.
-  gateway.shared.send(frame(T.PING, 0, '12345678'));
-  await gateway.shared.next('PONG');
-  gateway.shared.send(more(1, 5, 7));
+  // The service may notice later than the next MORE that a connection is closed: it is asked until there is room again.
+  for (let i = 0; i < 1000 && !gateway.peers.length; i++) {
+    gateway.shared.send(more(1, 5, 7), frame(T.PING, 0, '12345678'));
+    await gateway.shared.next('PONG');
+  }
   assert.strictEqual((await gateway.accept()).keys.worker, '7');
   assert.strictEqual(gateway.peers.length, 0);
 });
