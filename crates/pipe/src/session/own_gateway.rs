@@ -103,6 +103,7 @@ impl OwnGateway {
         match &mut self.current {
             Some(current) if current.response != Phase::Ended && !current.cancelled => {
                 current.cancelled = true;
+                current.request = Part::Last; // P-26: RESET ends this direction, too
                 true
             }
             _ => false,

@@ -151,13 +151,14 @@ impl OwnService {
     }
 
     fn reset(&mut self, exchange: u16) -> OwnServiceEvent {
-        match &mut self.current {
-            Some(current) if current.exchange == exchange && !current.answered && !current.cancelled => {
-                current.cancelled = true;
-                OwnServiceEvent::Cancel
-            }
-            _ => OwnServiceEvent::Ignored, // P-26
-        }
+        let Some(current) = self.current.as_mut().filter(|current| current.exchange == exchange) else {
+            return OwnServiceEvent::Ignored; // P-26: it has ended
+        };
+        let late = current.answered || current.cancelled;
+        current.cancelled = true;
+        current.request = Part::Last; // P-26: no DATA follows it
+        self.settle();
+        if late { OwnServiceEvent::Ignored } else { OwnServiceEvent::Cancel }
     }
 
     fn settle(&mut self) {

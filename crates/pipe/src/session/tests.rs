@@ -213,10 +213,14 @@ mod own {
         assert!(own.stop() && !own.stop());
         assert_eq!(own.receive(&header(FrameType::DATA, 0, 1)), Ok(OwnServiceEvent::Thrown));
         assert_eq!(own.receive(&header(FrameType::RESET, 0, 1)), Ok(OwnServiceEvent::Cancel));
+        assert!(!own.is_idle());
+        own.finish();
+        assert!(own.is_idle(), "RESET has ended the request direction (P-26)");
+        // The same when the answer has ended before the RESET comes, and the request has not.
+        assert_eq!(own.receive(&header(FrameType::REQUEST, 0, 3)), Ok(OwnServiceEvent::Request(3, Part::More)));
         own.finish();
         assert!(!own.is_idle() && !own.owes_answer());
-        assert_eq!(own.receive(&header(FrameType::RESET, 0, 1)), Ok(OwnServiceEvent::Ignored));
-        assert_eq!(own.receive(&header(FrameType::DATA, END, 1)), Ok(OwnServiceEvent::Thrown));
+        assert_eq!(own.receive(&header(FrameType::RESET, 0, 3)), Ok(OwnServiceEvent::Ignored));
         assert!(own.is_idle());
         assert_eq!(own.receive(&header(FrameType::REQUEST, END, 2)), Ok(OwnServiceEvent::Request(2, Part::Last)));
         assert_eq!(rule(own.receive(&header(FrameType::DATA, END, 2))), "P-20");
