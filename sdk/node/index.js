@@ -32,8 +32,7 @@ class Service {
 
   more(payload) { // P-23
     const [number, count, worker] = [payload.readUInt16LE(0), payload.readUInt16LE(2), payload.readUInt32LE(4)];
-    const [kind, max] = { 1: ['own', this.maxOwn], 2: ['shared', MAX_SHARED] }[number] ?? [];
-    if (!kind) broken('P-11', `MORE of kind ${number}`);
+    const [kind, max] = { 1: ['own', this.maxOwn], 2: ['shared', MAX_SHARED] }[number] ?? broken('P-11', 'MORE: kind');
     const room = this.draining ? 0 : max - this.ofKind(kind).length;
     for (let i = 0; i < Math.min(count, room); i++) new Connection(this, kind, worker);
   }

@@ -114,10 +114,6 @@ fn look_up(worker: &Worker, route: &RouteSpec, authority: &str, request: &Reques
     if request.headers().contains_key(UPGRADE) {
         return None; // the answer may be another protocol
     }
-    // A body is no part of the key: stored, the answer to one client's body would be given to others.
-    if request.method().is_safe() && !request.body().is_end_stream() {
-        return None;
-    }
     let authority = key_authority(authority);
     let key = key(&authority, request.uri());
     Some(cache.lookup(&key, request.method(), request.headers(), now()))

@@ -15,16 +15,18 @@ const TYPE = { HELLO: 1, WELCOME: 2, REQUEST: 3, RESPONSE: 4, INFO: 5, DATA: 6, 
   RESET: 9, PING: 10, PONG: 11, DRAIN: 12, MORE: 13, LOG: 14 };
 const CODE = { CANCELLED: 1, DEADLINE: 2, REFUSED: 3, OVERLOADED: 4, INTERNAL: 5, PROTOCOL: 6, TOO_LARGE: 7 };
 const EMPTY = Buffer.alloc(0);
+const readBuffer = Buffer.allocUnsafeSlow(64 * 1024); // of all connections: what outlives a read is copied
 
 /** What the gateway may send (P-11): on which kinds of connection, its size if that is fixed, and who takes it. */
 const RULES = {
   [TYPE.WELCOME]: { on: 'shared own answer', take: (conn, id, payload) => conn.welcome(payload) },
   [TYPE.REQUEST]: { on: 'shared own', take: (conn, id, payload, end) => conn.request(id, payload, end) },
-  [TYPE.DATA]: { on: 'own', take: (conn, id, payload, end) => conn.body(id, payload, end, []) },
+  [TYPE.DATA]: { on: 'own', take: (conn, id, payload, end) => conn.body(id, Buffer.from(payload), end, []) },
   [TYPE.TRAILERS]: { on: 'own', take: (conn, id, payload) => conn.body(id, EMPTY, true, strings(payload, 0)) },
   [TYPE.RESET]: { on: 'shared own answer', take: (conn, id, payload) => conn.reset(id, payload) },
-  [TYPE.PING]: { on: 'shared own', bytes: 8, take: (conn, id, bytes) => conn.send(TYPE.PONG, 0, 0, '', bytes) }, // P-35
-  [TYPE.PONG]: { on: 'shared own', bytes: 8, take: () => {} }, // nothing waits for one: no PING is sent
+  // P-35. No PING is sent from here: a PONG is nobody's.
+  [TYPE.PING]: { on: 'shared own', bytes: 8, take: (conn, id, data) => conn.send(TYPE.PONG, 0, 0, data.latin1Slice()) },
+  [TYPE.PONG]: { on: 'shared own', bytes: 8, take: () => {} },
   [TYPE.DRAIN]: { on: 'shared', bytes: 4, take: conn => conn.service.drain(true) },
   [TYPE.MORE]: { on: 'shared', bytes: 8, take: (conn, id, payload) => conn.service.more(payload) },
 };
@@ -51,7 +53,8 @@ class Connection {
     // Exchanges by id; the beginning of a frame that was read; what to write, and whom to tell then.
     Object.assign(this, { exchanges: new Map(), rest: EMPTY, batch: [], callbacks: [], scheduled: false });
     service.connections.add(this);
-    this.socket = net.connect(service.path).on('data', data => this.read(data)).on('close', () => service.closed(this));
+    const onread = { buffer: readBuffer, callback: size => this.read(readBuffer.subarray(0, size)) };
+    this.socket = net.connect({ path: service.path, onread }).on('close', () => service.closed(this));
     // Other errors than that of connecting are the end of the stream (P-33, P-34).
     this.socket.on('error', err => { if (err.syscall === 'connect') this.failure = err; });
     const who = `token=${service.token}\nsdk=node/0.1.0\npid=${process.pid}\nmax_own=${service.maxOwn}\nkind=${kind}\n`;
@@ -75,7 +78,7 @@ class Connection {
       this.send(TYPE.RESET, 0, 0, ...resetPayload(CODE.PROTOCOL, err.message)); // P-10
       this.close(err);
     } finally {
-      this.rest = at < bytes.length ? bytes.subarray(at) : EMPTY;
+      this.rest = at < bytes.length ? Buffer.from(bytes.subarray(at)) : EMPTY;
     }
   }
 
@@ -134,7 +137,8 @@ class Connection {
   flush() {
     const { batch, callbacks, socket } = this;
     [this.batch, this.callbacks, this.scheduled] = [[], [], false];
-    if (batch.length) socket.write(Buffer.concat(batch), err => callbacks.forEach(callback => callback(err)));
+    // Up to Node 22 a write that a reset has cut off has no `err`.
+    if (batch.length) socket.write(Buffer.concat(batch), err => callbacks.forEach(it => it(err ?? socket.destroyed)));
   }
 
   /** Closes when what is queued has been written; what still arrives is not handled. */

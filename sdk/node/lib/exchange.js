@@ -58,15 +58,14 @@ class Exchange extends EventEmitter {
     if (headEnd > payload.length) broken('P-8', `a head of more than the ${payload.length} bytes of the REQUEST`);
     const list = strings(payload, 7, 8, headEnd);
     const [method, scheme, authority, url, protocol, peer, id] = list;
-    const raw = list.slice(authority ? 5 : 7);
-    if (authority) [raw[0], raw[1]] = ['host', authority];
+    const raw = authority ? ['host', authority, ...list.slice(7)] : list.slice(7);
     [this.peer, this.encrypted] = [peer, scheme === 'https'];
     const deadline = payload.readUInt32LE(4) ? Date.now() + payload.readUInt32LE(4) : null;
     const req = new IncomingMessage(this);
     req._addHeaderLines(raw, raw.length);
     [req.method, req.url, req.id, req.deadline, req.complete] = [method, url, id, deadline, complete];
     [req.httpVersion, req.httpVersionMajor, req.httpVersionMinor] = [protocol.slice(5), +protocol[5], +protocol[7]];
-    const body = headEnd < payload.length ? payload.subarray(headEnd) : EMPTY;
+    const body = headEnd < payload.length ? Buffer.from(payload.subarray(headEnd)) : EMPTY;
     // Body parsers look for these two; the pipe has dropped transfer-encoding.
     if ((body.length || !complete) && !req.headers['content-length']) req.headers['transfer-encoding'] = 'chunked';
     if (!complete) req.push(body);
@@ -140,7 +139,7 @@ class Exchange extends EventEmitter {
     for (let at = 0; !whole && at < body.length; at += max) out.send(TYPE.DATA, 0, id, '', body.subarray(at, at + max));
     if (last && !whole) out.send(trailers ? TYPE.TRAILERS : TYPE.DATA, END, id, trailers);
     this.begun = true;
-    out.callbacks.push(err => err ?? this.written(body.length, callbacks));
+    out.callbacks.push(failed => failed || this.written(body.length, callbacks));
     if (last) this.final();
   }
 

@@ -13,10 +13,7 @@ use std::time::Instant;
 /// The answers to one write of requests must fit.
 const INPUT_LIMIT: usize = 64 * 1024;
 const EVENTS: usize = 256;
-const LOOK_AT_CLOCK: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+const LOOK_AT_CLOCK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 struct Connection {
     socket: Socket,
@@ -95,17 +92,8 @@ impl Connection {
             return Ok(());
         }
         self.waits_to_write = waits;
-        let interest = if waits {
-            EventFlags::IN | EventFlags::OUT
-        } else {
-            EventFlags::IN
-        };
-        Ok(epoll::modify(
-            epoll,
-            &self.socket,
-            EventData::new_u64(index as u64),
-            interest,
-        )?)
+        let interest = if waits { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        Ok(epoll::modify(epoll, &self.socket, EventData::new_u64(index as u64), interest)?)
     }
 
     fn turn(&mut self, flags: EventFlags, request: &[u8], latency: &mut Histogram) -> io::Result<()> {
@@ -128,12 +116,7 @@ pub fn run(plan: &Plan) -> io::Result<Outcome> {
     let mut connections = Vec::with_capacity(plan.connections);
     for index in 0..plan.connections {
         let connection = Connection::open(plan)?;
-        epoll::add(
-            &epoll,
-            &connection.socket,
-            EventData::new_u64(index as u64),
-            EventFlags::IN,
-        )?;
+        epoll::add(&epoll, &connection.socket, EventData::new_u64(index as u64), EventFlags::IN)?;
         connections.push(Some(connection));
     }
     let start = Instant::now();
@@ -144,11 +127,7 @@ pub fn run(plan: &Plan) -> io::Result<Outcome> {
     let mut alive = plan.connections;
     while alive > 0 && start.elapsed() < plan.duration {
         events.clear();
-        epoll::wait(
-            &epoll,
-            rustix::buffer::spare_capacity(&mut events),
-            Some(&LOOK_AT_CLOCK),
-        )?;
+        epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), Some(&LOOK_AT_CLOCK))?;
         for event in &events {
             let (index, flags) = (event.data.u64() as usize, event.flags);
             let Some(connection) = &mut connections[index] else {
@@ -163,10 +142,6 @@ pub fn run(plan: &Plan) -> io::Result<Outcome> {
             }
         }
     }
-    outcome.bad_status += connections
-        .iter()
-        .flatten()
-        .map(|connection| connection.responses.bad_status)
-        .sum::<u64>();
+    outcome.bad_status += connections.iter().flatten().map(|connection| connection.responses.bad_status).sum::<u64>();
     Ok(outcome)
 }

@@ -12,11 +12,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self {
-            buckets: vec![0; (STEPS * u64::from(u64::BITS)) as usize],
-            count: 0,
-            max_ns: 0,
-        }
+        Self { buckets: vec![0; (STEPS * u64::from(u64::BITS)) as usize], count: 0, max_ns: 0 }
     }
 }
 

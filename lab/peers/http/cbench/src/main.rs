@@ -55,11 +55,7 @@ fn main() {
         std::process::exit(2);
     };
     let start = Instant::now();
-    let run = if plan.connections == 1 && plan.depth == 1 {
-        sequential::run
-    } else {
-        concurrent::run
-    };
+    let run = if plan.connections == 1 && plan.depth == 1 { sequential::run } else { concurrent::run };
     let outcome = run(&plan).unwrap_or_else(|error| {
         eprintln!("cbench: {}: {error}", plan.target);
         std::process::exit(1);

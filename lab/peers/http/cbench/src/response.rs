@@ -76,20 +76,12 @@ mod tests {
         check(FIRST, &[41], 0);
         check(&FIRST[..40], &[], 0);
         check(&FIRST.repeat(3), &[41, 41, 41], 0);
-        check(
-            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
-            &[58],
-            0,
-        );
+        check("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", &[58], 0);
     }
 
     #[test]
     fn a_head_of_another_length_is_read_anew() {
-        check(
-            &format!("{FIRST}HTTP/1.1 200 OK\r\ncontent-length: 1\r\nage: 10\r\n\r\nz"),
-            &[41, 48],
-            0,
-        );
+        check(&format!("{FIRST}HTTP/1.1 200 OK\r\ncontent-length: 1\r\nage: 10\r\n\r\nz"), &[41, 48], 0);
     }
 
     #[test]

@@ -24,9 +24,7 @@ fn answers() -> Answers {
     let start =
         r#"{"id":42,"name":"Mallory Rodriguez","email":"user42@example.com","createdAt":"2025-01-15T18:42:00","bio":""#;
     let body = format!("{start}{}\"}}", "x".repeat(198 - start.len()));
-    (0..10_000)
-        .map(|id| (format!("/users/{id}"), Bytes::copy_from_slice(body.as_bytes())))
-        .collect()
+    (0..10_000).map(|id| (format!("/users/{id}"), Bytes::copy_from_slice(body.as_bytes()))).collect()
 }
 
 fn answer(answers: &Answers, request: &Request<Incoming>) -> Response<Full<Bytes>> {
@@ -36,9 +34,7 @@ fn answer(answers: &Answers, request: &Request<Incoming>) -> Response<Full<Bytes
         return response;
     };
     let mut response = Response::new(Full::new(body.clone()));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -65,10 +61,7 @@ async fn serve(port: u16) -> io::Result<()> {
                 async move { Ok::<_, Infallible>(response) }
             });
             // a connection that its client cut is not this program's concern
-            let _ = http1::Builder::new()
-                .pipeline_flush(true)
-                .serve_connection(TokioIo::new(socket), service)
-                .await;
+            let _ = http1::Builder::new().pipeline_flush(true).serve_connection(TokioIo::new(socket), service).await;
         });
     }
 }

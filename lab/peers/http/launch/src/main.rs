@@ -60,10 +60,7 @@ fn main() {
     match samples {
         Ok(samples) => println!(
             r#"{{"first_connection_ms":{:?},"first_byte_ms":{:?}}}"#,
-            samples
-                .iter()
-                .filter_map(|sample| sample.first_connection)
-                .collect::<Vec<_>>(),
+            samples.iter().filter_map(|sample| sample.first_connection).collect::<Vec<_>>(),
             samples.iter().map(|sample| sample.first_byte).collect::<Vec<_>>(),
         ),
         Err(error) => {
@@ -86,9 +83,7 @@ fn start_function(kind: &str) -> Option<Start> {
 fn http(command: &[String]) -> io::Result<Sample> {
     let (listener, file) = bind()?;
     if listener.as_raw_fd() != INHERITED_FD {
-        return Err(Error::other(format!(
-            "fd {INHERITED_FD} is taken; start launch without inherited descriptors"
-        )));
+        return Err(Error::other(format!("fd {INHERITED_FD} is taken; start launch without inherited descriptors")));
     }
     fcntl_setfd(&listener, FdFlags::empty())?;
     let before = Instant::now();
@@ -100,10 +95,7 @@ fn http(command: &[String]) -> io::Result<Sample> {
     socket.read_exact(&mut [0])?;
     let first_byte = milliseconds(before);
     drop(running);
-    Ok(Sample {
-        first_connection: None,
-        first_byte,
-    })
+    Ok(Sample { first_connection: None, first_byte })
 }
 
 fn bind() -> io::Result<(UnixListener, SocketFile)> {
@@ -113,10 +105,7 @@ fn bind() -> io::Result<(UnixListener, SocketFile)> {
 
 fn spawn(command: &[String], environment: &[(&str, &str)]) -> io::Result<Running> {
     let mut child = Command::new(&command[0]);
-    child
-        .args(&command[1..])
-        .envs(environment.iter().copied())
-        .process_group(0);
+    child.args(&command[1..]).envs(environment.iter().copied()).process_group(0);
     child.stdin(Stdio::null()).stdout(Stdio::null());
     Ok(Running(child.spawn()?))
 }

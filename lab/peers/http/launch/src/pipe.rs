@@ -17,10 +17,7 @@ const MAX_HELLO: usize = 4096;
 
 pub fn start(command: &[String]) -> io::Result<Sample> {
     let (listener, file) = bind()?;
-    let path = file
-        .0
-        .to_str()
-        .ok_or_else(|| Error::other("the temporary folder's path is not UTF-8"))?;
+    let path = file.0.to_str().ok_or_else(|| Error::other("the temporary folder's path is not UTF-8"))?;
     let environment = [
         ("PILOTLIGHT_SOCKET", path),
         ("PILOTLIGHT_TOKEN", TOKEN),
@@ -35,12 +32,7 @@ pub fn start(command: &[String]) -> io::Result<Sample> {
     let (kind, _) = read_frame(&mut socket)?;
     let first_connection = milliseconds(before);
     expect(kind, HELLO)?;
-    let mut out = frame(
-        WELCOME,
-        0,
-        0,
-        b"PIPE/1\nworker=0\nmax_frame=65536\nservice=bench\ninstance=1\n",
-    );
+    let mut out = frame(WELCOME, 0, 0, b"PIPE/1\nworker=0\nmax_frame=65536\nservice=bench\ninstance=1\n");
     out.extend(frame(REQUEST, END, 1, &request_head()));
     socket.write_all(&out)?;
     let mut header = [0; HEADER_LENGTH];
@@ -48,32 +40,19 @@ pub fn start(command: &[String]) -> io::Result<Sample> {
     let first_byte = milliseconds(before);
     expect(header[4], RESPONSE)?;
     drop(running);
-    Ok(Sample {
-        first_connection: Some(first_connection),
-        first_byte,
-    })
+    Ok(Sample { first_connection: Some(first_connection), first_byte })
 }
 
 fn wait_for_connection(listener: &UnixListener) -> io::Result<()> {
-    let timeout = Timespec {
-        tv_sec: ANSWER_TIMEOUT.as_secs() as i64,
-        tv_nsec: 0,
-    };
+    let timeout = Timespec { tv_sec: ANSWER_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
     match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))? {
-        0 => Err(Error::new(
-            ErrorKind::TimedOut,
-            "the service never dialled PILOTLIGHT_SOCKET",
-        )),
+        0 => Err(Error::new(ErrorKind::TimedOut, "the service never dialled PILOTLIGHT_SOCKET")),
         _ => Ok(()),
     }
 }
 
 fn expect(found: u8, wanted: u8) -> io::Result<()> {
-    if found == wanted {
-        Ok(())
-    } else {
-        Err(Error::other(format!("frame type {found} where {wanted} was due")))
-    }
+    if found == wanted { Ok(()) } else { Err(Error::other(format!("frame type {found} where {wanted} was due"))) }
 }
 
 fn read_frame(socket: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
@@ -81,9 +60,7 @@ fn read_frame(socket: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
     socket.read_exact(&mut header)?;
     let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
     if length > MAX_HELLO {
-        return Err(Error::other(format!(
-            "a HELLO of {length} bytes is longer than {MAX_HELLO}"
-        )));
+        return Err(Error::other(format!("a HELLO of {length} bytes is longer than {MAX_HELLO}")));
     }
     let mut payload = vec![0; length];
     socket.read_exact(&mut payload)?;

@@ -31,18 +31,9 @@ impl Answers {
         let body = format!("{start}{}\"}}", "x".repeat(198 - start.len()));
         let head =
             "HTTP/1.1 200 OK\r\nserver: limit\r\ncontent-type: application/json\r\ncontent-length: 200\r\ndate: ";
-        let entry = || Stored {
-            before_date: head.into(),
-            after_date: format!("\r\n\r\n{body}").into(),
-        };
-        let stored = (0..10_000)
-            .map(|id| (format!("/users/{id}").into_bytes(), entry()))
-            .collect();
-        Self {
-            stored,
-            date: String::new(),
-            second: 0,
-        }
+        let entry = || Stored { before_date: head.into(), after_date: format!("\r\n\r\n{body}").into() };
+        let stored = (0..10_000).map(|id| (format!("/users/{id}").into_bytes(), entry())).collect();
+        Self { stored, date: String::new(), second: 0 }
     }
 
     fn tick(&mut self) {
@@ -78,14 +69,7 @@ struct Connection {
 impl Connection {
     fn new(socket: TcpStream) -> Self {
         let input = Box::new([0; INPUT_LIMIT]);
-        Self {
-            socket,
-            input,
-            filled: 0,
-            output: Vec::with_capacity(INPUT_LIMIT),
-            written: 0,
-            waits_to_write: false,
-        }
+        Self { socket, input, filled: 0, output: Vec::with_capacity(INPUT_LIMIT), written: 0, waits_to_write: false }
     }
 
     /// One read, every request in it, one write.
@@ -107,10 +91,7 @@ impl Connection {
         while used < self.filled {
             let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
             let mut request = httparse::Request::new(&mut headers);
-            match request
-                .parse(&self.input[used..self.filled])
-                .map_err(|_| ErrorKind::InvalidData)?
-            {
+            match request.parse(&self.input[used..self.filled]).map_err(|_| ErrorKind::InvalidData)? {
                 httparse::Status::Complete(length) => {
                     answers.write(request.path.unwrap_or(""), &mut self.output);
                     used += length;
@@ -120,11 +101,7 @@ impl Connection {
         }
         self.input.copy_within(used..self.filled, 0);
         self.filled -= used;
-        if self.filled == INPUT_LIMIT {
-            Err(ErrorKind::InvalidData.into())
-        } else {
-            Ok(())
-        }
+        if self.filled == INPUT_LIMIT { Err(ErrorKind::InvalidData.into()) } else { Ok(()) }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -178,10 +155,7 @@ fn serve(listener: TcpListener) -> io::Result<()> {
                 while let Ok((socket, _)) = listener.accept() {
                     socket.set_nonblocking(true)?;
                     socket.set_nodelay(true)?;
-                    let index = connections
-                        .iter()
-                        .position(Option::is_none)
-                        .unwrap_or(connections.len());
+                    let index = connections.iter().position(Option::is_none).unwrap_or(connections.len());
                     let data = EventData::new_u64(index as u64);
                     epoll::add(&epoll, &socket, data, EventFlags::IN | EventFlags::RDHUP)?;
                     connections.resize_with(connections.len().max(index + 1), || None);

@@ -51,9 +51,7 @@ async fn answer(
         Full::new(json).boxed_unsync()
     };
     let mut response = Response::new(body);
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
@@ -61,9 +59,7 @@ async fn connection(socket: UnixStream, json: Bytes) {
     let service = service_fn(move |request| answer(request, json.clone()));
     // pipeline_flush stays off: with it hyper 1.12 takes from a body that is always ready without end (`can_buffer` in its io.rs).
     // A connection that the gateway cut is not this program's concern.
-    let _ = http1::Builder::new()
-        .serve_connection(TokioIo::new(socket), service)
-        .await;
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
 }
 
 fn listener() -> io::Result<std::os::unix::net::UnixListener> {
@@ -71,10 +67,7 @@ fn listener() -> io::Result<std::os::unix::net::UnixListener> {
         return std::os::unix::net::UnixListener::bind(path);
     }
     listenfd::ListenFd::from_env().take_unix_listener(0)?.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "usage: svchyper PATH, or LISTEN_FDS=1 and the socket as fd 3",
-        )
+        io::Error::new(io::ErrorKind::InvalidInput, "usage: svchyper PATH, or LISTEN_FDS=1 and the socket as fd 3")
     })
 }
 

@@ -42,9 +42,7 @@ async fn answer(request: Request<Incoming>, json: Bytes) -> Result<Response<Body
         json.into()
     };
     let mut response = Response::new(body);
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
