@@ -68,8 +68,7 @@ fn an_unwanted_body_is_stopped_and_the_rest_thrown_away() {
     own.data(1, 0, &[0; 1000]);
     own.cancel(1);
     assert_eq!(own.reset(1).code, ResetCode::Cancelled);
-    own.data(1, flags::END, b"");
-    go.send(()).unwrap();
+    go.send(()).unwrap(); // RESET has ended the request direction, too (P-26)
     own.get(2, "/next");
     assert_eq!(&own.answer(2).2[..], b"/next");
 }
