@@ -100,7 +100,7 @@ fn write_one(out: &mut String, report: &Report, found: &Diagnostic, style: Style
         format!("{}:{}:", at.line, at.column)
     });
     let file = printable(&report.file);
-    push_line(out, &format!("{} {severity}: {}", style.paint("1", &format!("{file}:{place}")), found.message));
+    push_line(out, &format!("{} {severity}: {}", style.paint("1", &format!("{file}:{place}")), lines(&found.message)));
     let mut gutter = 0;
     if let Some(span) = &found.span {
         gutter = position(&report.text, span.start).line.to_string().len();
@@ -108,10 +108,10 @@ fn write_one(out: &mut String, report: &Report, found: &Diagnostic, style: Style
     }
     if let Some((span, what)) = &found.related {
         let at = position(&report.text, span.start);
-        push_line(out, &format!("{:gutter$} = {what} at {file}:{}:{}", "", at.line, at.column));
+        push_line(out, &format!("{:gutter$} = {} at {file}:{}:{}", "", lines(what), at.line, at.column));
     }
     if let Some(help) = &found.help {
-        push_line(out, &format!("{:gutter$} = {}: {help}", "", style.paint("1;36", "help")));
+        push_line(out, &format!("{:gutter$} = {}: {}", "", style.paint("1;36", "help"), lines(help)));
     }
 }
 
@@ -163,6 +163,11 @@ pub(super) fn printable(text: &str) -> String {
         }
     }
     out
+}
+
+/// A text of several lines, each with its control characters escaped: advice may repeat what the file says.
+fn lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Control characters, and those that reorder the text around them.

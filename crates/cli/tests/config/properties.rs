@@ -135,6 +135,13 @@ proptest! {
 }
 
 #[test]
+fn advice_repeats_no_control_characters() {
+    check("[[routes]]\npath = '''\n\r\n");
+    check("[[routes]]\npath = '''\r\na'''\n");
+    check("[[routes]]\npath = \"a\\u001b[31m\"\nhost = \"\\u0007\"\nservice = \"\\u001b\"\n");
+}
+
+#[test]
 fn deep_nesting_is_refused_not_overflowed() {
     for deep in ["[".repeat(100_000), "{a=".repeat(100_000), format!("a{}=1", ".a".repeat(10_000))] {
         check(&format!("x = {deep}"));
