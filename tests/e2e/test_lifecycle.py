@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from harness import (
     BINARY, DEMO, ORIGIN, PYTHON, Gateway, TestCase, alive, config, demo_gateway, descendants, eventually, in_threads,
@@ -24,6 +25,24 @@ class Start(TestCase):
         gateway = self.start(Gateway(BINARY, config(service("web", ORIGIN, transport="http"), route(service="web"))))
         pids = in_threads(30, lambda _: self.assert_json(gateway.get("/show"))["pid"])
         self.assertEqual(len(set(pids)), 1)
+
+    @unittest.skipUnless(Path("/proc/self/status").exists(), "Linux")
+    def test_services_may_have_huge_pages(self):
+        """The gateway's allocator switches them off for itself, and children inherit that."""
+        web = service("web", ORIGIN, transport="http")
+        gateway = self.start(demo_gateway(web, route("/web", "web")))
+        for pid in (self.assert_json(gateway.get("/pid"))["pid"], self.assert_json(gateway.get("/web/show"))["pid"]):
+            own = Path("/proc/self/status").read_text().partition("THP_enabled:")[2].split()[:1]
+            self.assertEqual(Path(f"/proc/{pid}/status").read_text().partition("THP_enabled:")[2].split()[:1], own)
+
+    @unittest.skipUnless(Path("/proc/self/task").exists(), "Linux")
+    def test_the_guardian_has_one_thread(self):
+        """It forks, which is safe in a process of one thread only (docs/adr/0011)."""
+        gateway = self.start(demo_gateway())
+        self.assert_json(gateway.get("/pid"))
+        pid = gateway.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        self.assertEqual([len(os.listdir(f"/proc/{child}/task")) for child in children], [1])
 
     def test_a_service_that_exits_at_once(self):
         """503 names the phase, the exit status and (dev) what it said, and when to come back."""

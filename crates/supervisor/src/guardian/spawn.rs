@@ -3,9 +3,11 @@
 use super::message::{Inherit, SpawnRequest};
 use super::wire::Inbox;
 use command_fds::{CommandFdExt, FdMapping};
+use fork::{Fork, fork};
+use rustix::io::Errno;
 use rustix::process::Pid;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -37,10 +39,10 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox) -> Result<Pid, St
     };
     let program = request.argv.first().ok_or("the command is empty")?.clone();
     let dir = request.dir.clone();
-    let spawned = match listener {
+    let spawned = with_huge_pages(|| match listener {
         None => plain(request, &program, stdout, stderr),
-        Some(listener) => with_listener(request, listener, stdout, stderr),
-    };
+        Some(listener) => with_listener(request, &program, listener, stdout, stderr),
+    });
     spawned.map_err(|error| explain(&error, &program, dir.as_deref()))
 }
 
@@ -50,39 +52,50 @@ fn plain(request: &SpawnRequest, program: &OsStr, stdout: OwnedFd, stderr: Owned
     start(configure(&mut command, request, stdout, stderr))
 }
 
-/// Through a shell that sets `LISTEN_PID` and becomes the service: servers that follow `sd_listen_fds(3)` use the socket only if the
-/// variable is their own pid, which nobody knows before the process exists. (Executing this program once more instead costs
-/// 0.7 ms more of every cold start.)
-fn with_listener(request: &SpawnRequest, listener: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Pid> {
-    check_executable(request)?;
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", "export LISTEN_PID=$$; exec \"$@\"", "sh"]).args(&request.argv).stdin(Stdio::null());
+/// Servers that follow `sd_listen_fds(3)` use the socket only if `LISTEN_PID` is their own pid, which nobody knows before the
+/// process exists: the process is forked first, and says itself what it executes.
+fn with_listener(
+    request: &SpawnRequest,
+    program: &OsStr,
+    listener: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+) -> io::Result<Pid> {
+    let mut command = Command::new(program);
+    command.args(&request.argv[1..]).stdin(Stdio::null());
     configure(&mut command, request, stdout, stderr);
     // Clears close-on-exec even if the socket already is descriptor 3, which `dup2` alone would not do.
     let mapping = FdMapping { parent_fd: listener, child_fd: LISTEN_FD };
     command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
-    start(&mut command)
+    let (failure, report) = io::pipe()?; // closed by a successful `exec`, both
+    // The guardian has one thread, so the child may do whatever its parent may.
+    match fork()? {
+        Fork::Parent(pid) => {
+            drop(report);
+            executed(failure)?;
+            into_pid(pid)
+        }
+        Fork::Child => execute(command, report),
+    }
 }
 
-/// What `exec` would say of the program: the shell can only say it in the service's output.
-fn check_executable(request: &SpawnRequest) -> io::Result<()> {
-    let program = Path::new(request.argv.first().map_or(OsStr::new(""), OsStr::new));
-    let dir = request.dir.as_deref().map_or(Path::new(""), Path::new);
-    if program.as_os_str().as_encoded_bytes().contains(&b'/') {
-        return executable(&dir.join(program));
-    }
-    let own = std::env::var_os("PATH");
-    let path = request.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.into()).or(own);
-    let folders: Vec<_> = path.iter().flat_map(std::env::split_paths).collect();
-    let found = folders.iter().map(|folder| executable(&dir.join(folder).join(program)));
-    found.min_by_key(Result::is_err).unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
+/// The child's part, up to its end as this program.
+fn execute(mut command: Command, mut report: PipeWriter) -> ! {
+    let error = command.env("LISTEN_PID", std::process::id().to_string()).exec();
+    let code = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+    // If even this fails, the service ends at once with this status, which is reported as well.
+    let _ = report.write_all(&code.to_ne_bytes());
+    std::process::exit(127)
 }
 
-fn executable(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Err(io::ErrorKind::PermissionDenied.into());
+/// The parent's part: waits until the child has executed its program, or could not.
+fn executed(mut failure: PipeReader) -> io::Result<()> {
+    let mut code = [0; 4];
+    match failure.read_exact(&mut code) {
+        Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(code))),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        Err(error) => Err(error),
     }
-    Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
 }
 
 fn configure<'a>(
@@ -102,9 +115,28 @@ fn configure<'a>(
 }
 
 fn start(command: &mut Command) -> io::Result<Pid> {
-    let child = command.spawn()?;
-    // Not waited for through `child`: all children are buried in one place.
-    Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the new process has no pid"))
+    // Not waited for through the `Child`: all children are buried in one place.
+    into_pid(command.spawn()?.id() as i32)
+}
+
+fn into_pid(pid: i32) -> io::Result<Pid> {
+    Pid::from_raw(pid).ok_or_else(|| io::Error::other("the new process has no pid"))
+}
+
+/// Our allocator switches huge pages off for its process. Children inherit that, even through `exec`, and a service has not asked for it.
+fn with_huge_pages<T>(spawn: impl FnOnce() -> T) -> T {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
+        if transparent_huge_pages_are_disabled() == Ok(true) {
+            // A kernel that refuses leaves the service with small pages, which works as well.
+            let _ = disable_transparent_huge_pages(false);
+            let spawned = spawn();
+            let _ = disable_transparent_huge_pages(true);
+            return spawned;
+        }
+    }
+    spawn()
 }
 
 /// What failed, where, and what to do.
