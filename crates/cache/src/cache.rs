@@ -4,8 +4,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::header::{AUTHORIZATION, CONTENT_LOCATION, LOCATION, RANGE};
-use http::{HeaderMap, Method, StatusCode};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, LOCATION, PRAGMA, RANGE, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
 use crate::fill::Fill;
@@ -17,6 +19,10 @@ use crate::tier::memory::{Found, Memory};
 
 /// A request waits for others at most so many times, then goes alone.
 pub const MAX_WAITS: u32 = 3;
+
+/// Fields whose presence makes a request another than a plain one. One look at each name of a request costs less than a
+/// search for each of these.
+const WISHES: [HeaderName; 5] = [CACHE_CONTROL, PRAGMA, RANGE, CONTENT_LENGTH, TRANSFER_ENCODING];
 
 /// The smallest useful cache.
 const MIN_BYTES: u64 = 64 * 1024;
@@ -144,8 +150,10 @@ impl Cache {
         if method != Method::GET && method != Method::HEAD {
             return Lookup::Bypass(Forward::Method);
         }
-        let directives = RequestDirectives::parse(request);
-        let found = match unkeyed(request) {
+        let plain = request.keys().all(|name| !WISHES.contains(name));
+        let directives = if plain { RequestDirectives::default() } else { RequestDirectives::parse(request) };
+        let unkeyed = if plain { None } else { unkeyed(request) };
+        let found = match unkeyed {
             Some(why) => Err(why),
             None => Ok(self.inner.memory.find(key, request, &directives, now)),
         };

@@ -29,9 +29,10 @@ impl Key<'_> {
 /// Invariant: hashes like the stored key that it is equivalent to.
 impl Hash for Key<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.scheme.hash(state);
-        self.authority.hash(state);
-        self.target.hash(state);
+        // The length keeps the parts apart. Two writes instead of the six that `str::hash` makes of three.
+        state.write(self.authority.as_bytes());
+        state.write(self.target.as_bytes());
+        state.write_usize(self.authority.len() << 8 | self.scheme.len() & 0xff);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
@@ -18,6 +18,8 @@ use crate::status::CacheStatus;
 const OVERHEAD_BYTES: usize = 768;
 /// Memory of one field besides its name and value: entries in two maps (the stored and the prepared one).
 const FIELD_OVERHEAD_BYTES: usize = 256;
+/// How often a name and a value are held: in the stored map, and in the prepared head.
+const FIELD_COPIES: usize = 2;
 
 /// A stored response. Immutable: validation makes a new one that replaces it.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub struct Stored {
     vary: Vary,
     validators: Validators,
     weight: usize,
-    /// The fields as they are sent, for one second of age: nearly every hit is then one clone of this map.
+    /// The answer's head as it is sent, for one second of age: nearly every hit is then one copy of it.
     prepared: ArcSwapOption<Prepared>,
 }
 
@@ -38,6 +40,27 @@ pub struct Stored {
 struct Prepared {
     age_s: u64,
     headers: HeaderMap,
+    /// The same as bytes, with the status line and the empty line.
+    head: Box<[u8]>,
+}
+
+impl Prepared {
+    fn new(age_s: u64, status: StatusCode, headers: HeaderMap) -> Self {
+        let mut head =
+            Vec::with_capacity(64 + headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>());
+        head.extend_from_slice(b"HTTP/1.1 ");
+        head.extend_from_slice(status.as_str().as_bytes());
+        head.push(b' ');
+        head.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+        for (name, value) in &headers {
+            head.extend_from_slice(b"\r\n");
+            head.extend_from_slice(name.as_str().as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(value.as_bytes());
+        }
+        head.extend_from_slice(b"\r\n\r\n");
+        Self { age_s, headers, head: head.into() }
+    }
 }
 
 /// Why a stored response does not answer a request, for the choice among the responses of one resource.
@@ -65,7 +88,9 @@ impl Stored {
     }
 
     fn assemble(status: StatusCode, headers: HeaderMap, body: Bytes, freshness: Freshness, vary: Vary) -> Self {
-        let one = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + FIELD_OVERHEAD_BYTES;
+        let one = |(name, value): (&HeaderName, &HeaderValue)| {
+            (name.as_str().len() + value.len()) * FIELD_COPIES + FIELD_OVERHEAD_BYTES
+        };
         let weight = OVERHEAD_BYTES + body.len() + vary.weight() + headers.iter().map(one).sum::<usize>();
         let validators = Validators::of(&headers);
         Self { status, headers, body, freshness, vary, validators, weight, prepared: ArcSwapOption::empty() }
@@ -75,14 +100,17 @@ impl Stored {
     ///
     /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), and has no body for HEAD.
     pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<Bytes> {
-        let age_s = self.freshness.age_s(now);
-        let prepared = self.prepared.load();
-        let headers = match &*prepared {
-            Some(prepared) if prepared.age_s == age_s => prepared.headers.clone(),
-            _ => self.prepare(age_s),
-        };
-        drop(prepared);
+        let headers = self.with_prepared(now, |prepared| prepared.headers.clone());
         self.finish(headers, method, request)
+    }
+
+    /// Writes [`Stored::answer`] to a GET without conditions as HTTP/1.1 sends it, head and body, behind what is in `out`.
+    pub fn write_answer(&self, now: Timestamp, out: &mut BytesMut) {
+        self.with_prepared(now, |prepared| {
+            out.reserve(prepared.head.len() + self.body.len());
+            out.extend_from_slice(&prepared.head);
+            out.extend_from_slice(&self.body);
+        });
     }
 
     /// The same with another `Cache-Status`, for answers that were validated or shared (collapsed).
@@ -184,11 +212,20 @@ impl Stored {
         headers
     }
 
+    fn with_prepared<R>(&self, now: Timestamp, then: impl FnOnce(&Prepared) -> R) -> R {
+        let age_s = self.freshness.age_s(now);
+        match &*self.prepared.load() {
+            Some(prepared) if prepared.age_s == age_s => then(prepared),
+            _ => then(&self.prepare(age_s)),
+        }
+    }
+
     #[cold]
-    fn prepare(&self, age_s: u64) -> HeaderMap {
+    fn prepare(&self, age_s: u64) -> Arc<Prepared> {
         let headers = self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s)));
-        self.prepared.store(Some(Arc::new(Prepared { age_s, headers: headers.clone() })));
-        headers
+        let prepared = Arc::new(Prepared::new(age_s, self.status, headers));
+        self.prepared.store(Some(Arc::clone(&prepared)));
+        prepared
     }
 
     fn finish(&self, headers: HeaderMap, method: &Method, request: &HeaderMap) -> Response<Bytes> {

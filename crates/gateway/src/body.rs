@@ -78,18 +78,13 @@ pub(crate) struct Outgoing {
     source: ResponseBody,
     /// The route's `timeout`, for the whole exchange.
     deadline: Option<Deadline>,
-    _request: Option<RequestGuard>,
+    _request: RequestGuard,
 }
 
 impl Outgoing {
-    /// An answer that is in memory.
-    pub(crate) fn stored(data: Bytes) -> Self {
-        Self { source: ResponseBody::full(data), deadline: None, _request: None }
-    }
-
     /// An answer that may still be coming, cut when the deadline is over.
     pub(crate) fn new(source: ResponseBody, deadline: Option<Deadline>, request: RequestGuard) -> Self {
-        Self { source, deadline, _request: Some(request) }
+        Self { source, deadline, _request: request }
     }
 }
 

@@ -30,6 +30,12 @@ use crate::net::Socket;
 use crate::problem;
 use crate::upstream::Upgraded;
 
+mod hits;
+mod intake;
+
+pub(crate) use hits::Desk;
+use intake::Intake;
+
 /// Bytes gathered before they are written in the middle of a turn. Larger pieces are not copied at all.
 const MAX_GATHERED: usize = 64 * 1024;
 /// Pieces of at least this size are written from where they are.
@@ -71,13 +77,14 @@ pub(crate) struct Client {
 
 struct Io {
     socket: Socket,
+    intake: Intake,
     out: BytesMut,
 }
 
 impl Client {
     pub(crate) fn new(socket: Socket, peer: &str, deadline: Deadline, times: ClientTimes) -> Rc<Self> {
         deadline.set(times.idle.min(times.header)); // a connection that never sends anything is not kept for long
-        let io = RefCell::new(Io { socket, out: BytesMut::new() });
+        let io = RefCell::new(Io { socket, intake: Intake::new(), out: BytesMut::new() });
         let write_blocked = Cell::new(false);
         let upgraded = RefCell::new(None);
         let (phase, lingers) = (Cell::new(Phase::Idle), Cell::new(false));
@@ -90,7 +97,7 @@ impl Client {
         if io.out.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let Io { socket, out } = &mut *io;
+        let Io { socket, out, .. } = &mut *io;
         let before = out.len();
         let written = socket.poll_write_all(cx, out);
         if self.write_blocked.get() && out.len() < before {
@@ -158,14 +165,9 @@ impl Client {
     /// The answer has been handed over, body and all.
     pub(crate) fn request_ended(&self) {
         if self.phase.get() == Phase::Busy {
-            self.answered_at_once();
+            self.phase.set(Phase::Idle);
+            self.set_unless_blocked(Some(self.times.idle));
         }
-    }
-
-    /// A request was answered the moment that its head was whole.
-    pub(crate) fn answered_at_once(&self) {
-        self.phase.set(Phase::Idle);
-        self.set_unless_blocked(Some(self.times.idle));
     }
 
     /// While a write is blocked the deadline is that write's.
@@ -186,6 +188,11 @@ impl Client {
             self.deadline.clear();
         }
         upgraded
+    }
+
+    /// Makes room for more to be gathered.
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.io.borrow().out.len() < MAX_GATHERED { Poll::Ready(Ok(())) } else { self.poll_flush_out(cx) }
     }
 
     fn on_read(&self) {
@@ -222,23 +229,19 @@ impl ClientIo {
         let head = self.0.phase.get() == Phase::Head && buf.starts_with(b"HTTP/1.1 4");
         head && memchr::memmem::find(buf, b"\r\ncache-status: ").is_none()
     }
-
-    /// Makes room for more to be gathered.
-    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.0.io.borrow().out.len() < MAX_GATHERED { Poll::Ready(Ok(())) } else { self.0.poll_flush_out(cx) }
-    }
 }
 
 impl AsyncRead for ClientIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         // A client that sends requests and takes no answers is not read on: what waits for it is bounded.
         if matches!(self.0.phase.get(), Phase::Idle | Phase::Head) {
-            ready!(self.poll_room(cx))?;
+            ready!(self.0.poll_room(cx))?;
         }
         let client = &self.0;
         let mut io = client.io.borrow_mut();
         let before = buf.filled().len();
-        match Pin::new(&mut io.socket).poll_read(cx, buf) {
+        let Io { socket, intake, .. } = &mut *io;
+        match intake.poll_read(cx, socket, buf) {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() > before {
                     client.on_read();
@@ -259,6 +262,11 @@ impl AsyncWrite for ClientIo {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.0.phase.get() {
             Phase::Tunnel => self.0.poll_flush_out(cx),
+            Phase::Idle => {
+                // hyper flushes when it has nothing left to write.
+                self.0.io.borrow_mut().intake.answered();
+                Poll::Ready(Ok(()))
+            }
             _ => Poll::Ready(Ok(())), // at the end of the turn
         }
     }
@@ -273,7 +281,7 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_room(cx))?;
+        ready!(self.0.poll_room(cx))?;
         let client = &self.0;
         let mut io = client.io.borrow_mut();
         let size = bufs.iter().map(|b| b.len()).sum();

@@ -33,14 +33,21 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
         .max_buf_size(worker.common.limits.header_size.max(MIN_BUFFER))
         .max_headers(worker.common.limits.header_count)
         .serve_connection(io, handler);
+    if worker.common.cache.is_none() || !worker.common.table.load().caches() {
+        client.leave_to_hyper();
+    }
     let mut told = false;
     let mut served = Poll::Pending;
     let flushed = poll_fn(|cx| {
         if worker.is_stopping() && !std::mem::replace(&mut told, true) {
+            client.leave_to_hyper();
             Pin::new(&mut connection).graceful_shutdown();
         }
-        if served.is_pending() {
+        while served.is_pending() && !client.answer_hits(cx, worker) {
             served = connection.poll_without_shutdown(cx);
+            if !client.has_next() {
+                break;
+            }
         }
         match client.poll_flush_out(cx) {
             Poll::Ready(Ok(())) if served.is_pending() => Poll::Pending,

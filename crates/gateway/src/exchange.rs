@@ -1,7 +1,7 @@
 //! A request from its head to its answer: route, cache, service.
 //!
-//! What is in memory is answered without a future: [`Handler::call`] returns the response itself. Everything else goes
-//! through [`forward`].
+//! What is in memory is answered without a future: [`Handler::call`] returns the response itself. (Most hits never come here:
+//! [`crate::client`] answers them before hyper sees them.) Everything else goes through [`forward`].
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
 use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
@@ -74,17 +75,21 @@ impl Service<Request<Incoming>> for Handler {
             }
             check_coding(request.headers())?;
             let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
-            let lookup = look_up(worker, route, authority, &request);
+            let now = now();
+            let target = target(request.uri());
+            let lookup = match request.headers().contains_key(UPGRADE) {
+                true => None, // the answer may be another protocol
+                false => look_up(worker, route, (authority, target), (request.method(), request.headers()), now),
+            };
             if let Some(Lookup::Hit(stored)) = lookup {
-                return Ok(Found::Stored(stored));
+                return Ok(Found::Stored(stored.answer(request.method(), request.headers(), now)));
             }
             Ok(Found::Route(Arc::clone(route), authority.to_owned(), lookup))
         });
         match found {
-            Ok(Found::Stored(stored)) => {
-                self.client.answered_at_once();
-                let answer = stored.answer(request.method(), request.headers(), now());
-                Reply::Now(Some(answer.map(Outgoing::stored)))
+            Ok(Found::Stored(answer)) => {
+                let guard = RequestGuard::new(&self.client);
+                Reply::Now(Some(answer.map(|body| Outgoing::new(ResponseBody::full(body), None, guard))))
             }
             Ok(Found::Route(route, authority, lookup)) => {
                 let (worker, client) = (Rc::clone(worker), Rc::clone(&self.client));
@@ -100,27 +105,32 @@ impl Service<Request<Incoming>> for Handler {
 
 /// What is known of a request when its head has been read.
 enum Found {
-    Stored(Arc<Stored>),
+    Stored(Response<Bytes>),
     Route(Arc<RouteSpec>, String, Option<Lookup>),
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::from_system(SystemTime::now())
 }
 
-/// `None` where the route does not use the cache.
-fn look_up(worker: &Worker, route: &RouteSpec, authority: &str, request: &Request<Incoming>) -> Option<Lookup> {
+/// What the cache has for a target (authority, path and query); `None` where the route does not use it.
+pub(crate) fn look_up(
+    worker: &Worker,
+    route: &RouteSpec,
+    (authority, target): (&str, &str),
+    (method, headers): (&Method, &HeaderMap),
+    now: Timestamp,
+) -> Option<Lookup> {
     let cache = worker.common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
-    if request.headers().contains_key(UPGRADE) {
-        return None; // the answer may be another protocol
-    }
-    let authority = key_authority(authority);
-    let key = key(&authority, request.uri());
-    Some(cache.lookup(&key, request.method(), request.headers(), now()))
+    Some(cache.lookup(&key(&key_authority(authority), target), method, headers, now))
 }
 
-fn key<'a>(authority: &'a str, uri: &'a http::Uri) -> Key<'a> {
-    Key { scheme: "http", authority, target: uri.path_and_query().map_or("/", |t| t.as_str()) }
+fn key<'a>(authority: &'a str, target: &'a str) -> Key<'a> {
+    Key { scheme: "http", authority, target }
+}
+
+fn target(uri: &http::Uri) -> &str {
+    uri.path_and_query().map_or("/", |t| t.as_str())
 }
 
 /// Lower case, without the default port (RFC 9110 §4.2.3).
@@ -138,15 +148,23 @@ fn authority(request: &Request<Incoming>) -> Result<&str, Failure> {
     if *request.method() == Method::CONNECT {
         return Err(Failure::Connect);
     }
-    let mut hosts = request.headers().get_all(HOST).iter();
-    let host = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => host.to_str().map_err(|_| Failure::BadHost)?,
-        (None, None) if request.version() == Version::HTTP_10 => "",
-        _ => return Err(Failure::BadHost),
+    let host = match host(request.headers()) {
+        None if request.version() == Version::HTTP_10 && !request.headers().contains_key(HOST) => "",
+        host => host.ok_or(Failure::BadHost)?,
     };
     // RFC 9110 §4.2.4: user information in a target is an error (`@` is not among the bytes).
     let host = request.uri().authority().map_or(host, http::uri::Authority::as_str);
-    if host.bytes().all(|b| HOST_BYTES[usize::from(b)]) { Ok(host) } else { Err(Failure::BadHost) }
+    if is_authority(host) { Ok(host) } else { Err(Failure::BadHost) }
+}
+
+/// The one `Host`.
+pub(crate) fn host(headers: &HeaderMap) -> Option<&str> {
+    let mut hosts = headers.get_all(HOST).iter();
+    hosts.next().filter(|_| hosts.next().is_none())?.to_str().ok()
+}
+
+pub(crate) fn is_authority(host: &str) -> bool {
+    host.bytes().all(|b| HOST_BYTES[usize::from(b)])
 }
 
 /// RFC 9112 §6.1: hyper takes off `chunked`; a service would not learn of another coding below it.
@@ -291,7 +309,7 @@ impl<'a> Inbound<'a> {
         let patience = self.first_byte();
         patience.service_turn(); // the other request takes as long as this one may
         let authority = key_authority(&self.outbound.authority);
-        let key = key(&authority, &self.parts().uri);
+        let key = key(&authority, target(&self.parts().uri));
         let headers = &self.parts().headers;
         let mut turn = cache.begin(&key, &self.parts().method, headers, now());
         loop {
@@ -312,7 +330,7 @@ impl<'a> Inbound<'a> {
         let (answer, _) = self.fetch(&mut body).await?;
         if let Some(cache) = cache {
             let authority = key_authority(&self.outbound.authority);
-            let key = key(&authority, &self.parts().uri);
+            let key = key(&authority, target(&self.parts().uri));
             cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers);
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);

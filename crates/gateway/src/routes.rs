@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::options::RouteSpec;
+use crate::options::{RouteCache, RouteSpec};
 
 /// All routes.
 pub(crate) struct Table {
@@ -21,22 +21,36 @@ pub(crate) struct Table {
     /// Suffixes with their dot (`.example.org`), longest first.
     wildcards: Vec<(Box<str>, Paths)>,
     any: Paths,
+    caches: bool,
 }
 
 #[derive(Default)]
 struct Paths {
     exact: FxHashMap<Box<str>, usize>,
     prefix: FxHashMap<Box<str>, usize>,
+    /// Bytes of the longest prefix: there is no need to look for a longer one.
+    longest: usize,
 }
 
 impl Table {
     pub(crate) fn new(routes: Vec<RouteSpec>) -> Self {
-        let mut table =
-            Self { routes: Vec::new(), hosts: FxHashMap::default(), wildcards: Vec::new(), any: Paths::default() };
+        let mut table = Self {
+            routes: Vec::new(),
+            hosts: FxHashMap::default(),
+            wildcards: Vec::new(),
+            any: Paths::default(),
+            caches: false,
+        };
+        table.caches = routes.iter().any(|route| route.cache != RouteCache::Off);
         for (index, route) in routes.iter().enumerate() {
             let paths = table.paths_of(route.host.as_deref());
             let path = if route.exact { route.path.as_str() } else { route.path.trim_end_matches('/') };
-            let map = if route.exact { &mut paths.exact } else { &mut paths.prefix };
+            let map = if route.exact {
+                &mut paths.exact
+            } else {
+                paths.longest = paths.longest.max(path.len());
+                &mut paths.prefix
+            };
             map.entry(path.into()).or_insert(index);
         }
         table.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
@@ -56,6 +70,11 @@ impl Table {
                 &mut self.wildcards[at].1
             }
         }
+    }
+
+    /// Whether any route uses the cache.
+    pub(crate) fn caches(&self) -> bool {
+        self.caches
     }
 
     /// The route for `authority` (as in the request, with or without a port) and `path` (without the query).
@@ -84,13 +103,21 @@ impl Paths {
             return Some(*index);
         }
         let mut end = path.trim_end_matches('/').len();
+        if end > self.longest {
+            end = last_slash(path, self.longest + 1)?;
+        }
         loop {
             if let Some(index) = self.prefix.get(&path[..end]) {
                 return Some(*index);
             }
-            end = path[..end].rfind('/')?;
+            end = last_slash(path, end)?;
         }
     }
+}
+
+/// Where the last slash among the first `end` bytes is.
+fn last_slash(path: &str, end: usize) -> Option<usize> {
+    path.as_bytes()[..end].iter().rposition(|byte| *byte == b'/')
 }
 
 fn host_of(authority: &str) -> &str {
@@ -103,8 +130,12 @@ fn host_of(authority: &str) -> &str {
 
 /// The path without dot segments; borrowed when there are none.
 pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
-    let suspicious = path.as_bytes().windows(2).any(|w| w == b"/." || (w[0] == b'%' && w[1] == b'2'));
-    if !suspicious {
+    let bytes = path.as_bytes();
+    let is_suspicious = |at: usize| match bytes[at] {
+        b'.' => at > 0 && bytes[at - 1] == b'/',
+        _ => bytes.get(at + 1) == Some(&b'2'),
+    };
+    if !memchr::memchr2_iter(b'.', b'%', bytes).any(is_suspicious) {
         return Cow::Borrowed(path);
     }
     let decoded = path.replace("%2e", ".").replace("%2E", ".");
@@ -130,7 +161,6 @@ pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::RouteCache;
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
         let spec = |(service, &(host, path, exact)): (usize, &(&str, &str, bool))| RouteSpec {
@@ -173,6 +203,8 @@ mod tests {
         check(&t, "h", "/a/", Some(2));
         check(&t, "h", "/a/b/c", Some(3));
         check(&t, "h", "/zzz", Some(0));
+        check(&t, "h", "/a/bc", Some(2));
+        check(&t, "h", "/é/b/c", Some(0));
         check(&t, "h", "//a", Some(0));
     }
 

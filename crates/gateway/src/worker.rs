@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here is shared with another worker but what is in [`Common`].
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::LocalOptions;
 use tokio::sync::{Notify, watch};
 
-use crate::client::ClientTimes;
+use crate::client::{ClientTimes, Desk};
 use crate::connection;
 use crate::deadline::Deadlines;
 use crate::listen::Listener;
@@ -62,6 +62,7 @@ pub(crate) struct Worker {
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) times: ClientTimes,
     pub(crate) spawner: Spawner,
+    pub(crate) desk: RefCell<Desk>,
     stopping: Cell<bool>,
     clients: Cell<usize>,
     max_clients: usize,
@@ -161,6 +162,7 @@ impl Worker {
             upstreams,
             times,
             spawner,
+            desk: RefCell::default(),
             stopping: Cell::new(false),
             clients: Cell::new(0),
             max_clients,
