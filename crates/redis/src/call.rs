@@ -168,9 +168,8 @@ impl<T: FromReply> Future for Call<'_, T> {
                     let Some((outcome, since)) = flight.poll(cx.waker()) else { return Poll::Pending };
                     match outcome {
                         Outcome::One(value) if !matches!(value, Value::Error(_)) => {
-                            let at_node = |error| {
-                                Error::new(error, Ran::Executed, this.command.name()).at(Arc::clone(flight.node()))
-                            };
+                            let at_node =
+                                |error| Error::new(error, Ran::Executed, this.command.name()).at(flight.lane().node());
                             let result = T::from_reply(value).map_err(at_node);
                             this.stage = Stage::Done;
                             return Poll::Ready(result);
@@ -230,10 +229,6 @@ impl Flight {
 
     pub(crate) fn lane(&self) -> &Arc<Lane> {
         &self.lane
-    }
-
-    pub(crate) fn node(&self) -> &Arc<str> {
-        self.lane.node()
     }
 
     /// The outcome, once, and when the command was submitted.

@@ -15,17 +15,19 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-use crate::command::{CommandSpec, Flags};
+use crate::command::CommandSpec;
 use crate::config::{Config, NodeAddress, ReadFrom};
 use crate::error::{Error, ErrorKind, Ran};
 use crate::net::connect::Purpose;
 use crate::net::lane::{self, Lane, Watch};
 use crate::node::{self, Node, Outfit};
+use crate::proto::handshake::ServerInfo;
 use crate::proto::redirect::Redirect;
 use crate::proto::refresh::{Outcome, RefreshPolicy, RefreshSchedule};
 use crate::proto::retry::Refresh;
 use crate::proto::slot::Slot;
 use crate::proto::topology::{self, Changes, NodeIndex, Role, Topology};
+use crate::readers::{may_ask_replica, reader};
 use crate::reply::Value;
 use crate::stats::{LaneStats, MapStats};
 
@@ -51,8 +53,8 @@ struct Map {
     topology: Topology,
     /// By node index: the lanes to it as what the map takes it for.
     nodes: Vec<Arc<Node>>,
-    /// By index of a primary: who is asked for reads, in the order of preference; empty: the primary.
-    readers: Vec<Vec<Arc<Node>>>,
+    /// By index of a primary: its replicas, if they are to answer reads.
+    replicas: Vec<Vec<Arc<Node>>>,
 }
 
 #[derive(Debug, Default)]
@@ -74,8 +76,12 @@ struct Suspicion {
 }
 
 impl Watch for Suspicion {
-    fn up(&self) {
-        self.also.up();
+    fn dialling(&self) {
+        self.also.dialling();
+    }
+
+    fn up(&self, address: &NodeAddress, server: &ServerInfo) {
+        self.also.up(address, server);
     }
 
     fn down(&self, reason: &str) {
@@ -133,8 +139,9 @@ impl Cluster {
             None => map.any_primary(),
         };
         let Some(owner) = owner else { return Err(self.no_owner(spec, slot)) };
-        if self.config.read_from != ReadFrom::Primary && spec.flags.has(Flags::READONLY) {
-            return Ok(Arc::clone(self.reader(map, owner).lane(|| slot)));
+        if self.config.read_from != ReadFrom::Primary && may_ask_replica(spec) {
+            let (primary, replicas) = (&map.nodes[owner.get()], &map.replicas[owner.get()]);
+            return Ok(Arc::clone(reader(&self.config.read_from, primary, replicas, slot)));
         }
         Ok(Arc::clone(map.nodes[owner.get()].lane(|| slot)))
     }
@@ -147,17 +154,6 @@ impl Cluster {
         owner.map(|owner| Arc::clone(map.nodes[owner.get()].lane(|| slot))).ok_or_else(|| self.no_owner(spec, slot))
     }
 
-    /// Who is asked for a read: a connected one of those preferred, chosen at random; no shared counter.
-    fn reader<'m>(&self, map: &'m Map, owner: NodeIndex) -> &'m Arc<Node> {
-        let readers = &map.readers[owner.get()];
-        if readers.is_empty() {
-            return &map.nodes[owner.get()];
-        }
-        let first = fastrand::usize(..readers.len());
-        let candidates = (0..readers.len()).map(|step| &readers[(first + step) % readers.len()]);
-        candidates.into_iter().find(|node| !node.is_down()).unwrap_or(&map.nodes[owner.get()])
-    }
-
     /// Whether `lane` is one of those that are asked for a slot, as far as is known now.
     pub(crate) fn may_serve(&self, lane: &Arc<Lane>, slot: Slot) -> bool {
         let map = self.map.load();
@@ -165,7 +161,7 @@ impl Cluster {
             return false;
         };
         let is_it = |node: &Arc<Node>| Arc::ptr_eq(node.lane(|| Some(slot)), lane);
-        is_it(&map.nodes[owner.get()]) || map.readers[owner.get()].iter().any(is_it)
+        is_it(&map.nodes[owner.get()]) || map.replicas[owner.get()].iter().any(is_it)
     }
 
     /// The lane to where a redirect points; a slot that has moved is noted, and the map asked for again.
@@ -222,7 +218,7 @@ impl Cluster {
         let node = nodes.entry((announced.clone(), role)).or_insert_with(|| {
             let purpose = if role == Role::Primary { Purpose::Data } else { Purpose::Replica };
             let settings = node::settings(&self.config, lane::WhenDown::Fail, role);
-            Arc::new(Node::new(&self.config, std::slice::from_ref(announced), purpose, &settings, &self.outfit))
+            Arc::new(Node::new(&self.config, announced, purpose, &settings, &self.outfit))
         });
         Arc::clone(node)
     }
@@ -234,7 +230,10 @@ impl Cluster {
         let changes = old.map(|old| topology::diff(old, &topology));
         let is_same = changes.as_ref().is_some_and(Changes::is_empty);
         let nodes: Vec<_> = topology.nodes().iter().map(|it| self.node(&it.announced, it.role)).collect();
-        let readers = topology.indexed().map(|(index, _)| self.readers(&topology, &nodes, index)).collect();
+        for (told, node) in topology.nodes().iter().zip(&nodes) {
+            told.availability_zone.iter().for_each(|zone| node.set_zone(zone));
+        }
+        let replicas = topology.indexed().map(|(index, _)| self.replicas(&topology, &nodes, index)).collect();
         let mut gone = Vec::new();
         self.nodes.lock().retain(|(address, _), node| {
             // Redirects name nodes that no map has: those that are about to get their first slot.
@@ -245,7 +244,7 @@ impl Cluster {
             }
             is_needed
         });
-        self.map.store(Some(Arc::new(Map { topology, nodes, readers })));
+        self.map.store(Some(Arc::new(Map { topology, nodes, replicas })));
         gone.iter().for_each(|node| node.retire());
         if is_same {
             return Outcome::Unchanged;
@@ -264,27 +263,13 @@ impl Cluster {
         Outcome::Renewed
     }
 
-    fn readers(&self, topology: &Topology, nodes: &[Arc<Node>], index: NodeIndex) -> Vec<Arc<Node>> {
-        let Some(shard) = topology.shard_of(index).filter(|shard| shard.primary == Some(index)) else {
-            return Vec::new();
-        };
-        let in_zone = |zone: &str, index: NodeIndex| {
-            topology.node(index).is_some_and(|node| node.availability_zone.as_deref() == Some(zone))
-        };
-        let chosen: Vec<NodeIndex> = match &self.config.read_from {
-            ReadFrom::Primary => Vec::new(),
-            ReadFrom::PreferReplica => shard.replicas.clone(),
-            ReadFrom::RoundRobin => shard.replicas.iter().copied().chain([index]).collect(),
-            ReadFrom::AzAffinity { zone } => {
-                let near: Vec<_> = shard.replicas.iter().copied().filter(|&it| in_zone(zone, it)).collect();
-                match near.is_empty() {
-                    false => near,
-                    true if in_zone(zone, index) => vec![index],
-                    true => shard.replicas.clone(),
-                }
-            }
-        };
-        chosen.into_iter().map(|index| Arc::clone(&nodes[index.get()])).collect()
+    /// The replicas of a primary, if they are to answer reads. Their lanes are opened now: only what is connected is chosen.
+    fn replicas(&self, topology: &Topology, nodes: &[Arc<Node>], index: NodeIndex) -> Vec<Arc<Node>> {
+        let shard = topology.shard_of(index).filter(|shard| shard.primary == Some(index));
+        let Some(shard) = shard.filter(|_| self.config.read_from != ReadFrom::Primary) else { return Vec::new() };
+        let replicas: Vec<_> = shard.replicas.iter().map(|index| Arc::clone(&nodes[index.get()])).collect();
+        replicas.iter().for_each(|node| node.open());
+        replicas
     }
 
     /// Asks for the map again, in the background.

@@ -7,6 +7,7 @@ mod nodes;
 mod tls;
 mod url;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Time for one command, from its start to its reply. Default: 5 s; `None`: no deadline.
     pub command_timeout: Option<Duration>,
-    /// Pauses between connection attempts. Default: 20 ms, doubled up to 5 s, with full jitter.
+    /// Pauses between connection attempts. Default: 20 ms, doubled up to 5 s, with full jitter. To a primary that Sentinels name, none is longer than 1 s.
     pub reconnect: Backoff,
     /// TCP keep-alive. Default: after 15 s, every 5 s, 3 times; `None`: off.
     pub keepalive: Option<Keepalive>,
@@ -76,8 +77,10 @@ pub struct Config {
     pub reply_limits: Limits,
     /// How much may wait for a slow subscriber.
     pub subscription_limits: SubscriptionLimits,
-    /// Who answers commands that only read. Default: the primary.
+    /// Who answers commands that only read; scans, whose cursors are a server's own, always go to the primary. Default: the primary.
     pub read_from: ReadFrom,
+    /// Availability zones of servers that do not tell theirs, for [`ReadFrom::AzAffinity`]. Default: none.
+    pub zones: Arc<HashMap<NodeAddress, Arc<str>>>,
     /// Redirects and refreshes in a cluster.
     pub cluster: ClusterConfig,
 }
@@ -171,6 +174,7 @@ impl Default for Config {
             reply_limits: Limits::default(),
             subscription_limits: SubscriptionLimits::default(),
             read_from: ReadFrom::default(),
+            zones: Arc::default(),
             cluster: ClusterConfig::default(),
         }
     }
@@ -187,6 +191,10 @@ impl Config {
     #[must_use]
     pub fn cluster(seeds: impl IntoIterator<Item = NodeAddress>) -> Self {
         Self { servers: seeds.into_iter().collect(), topology: Topology::Cluster, ..Self::default() }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.topology, Topology::Cluster)
     }
 
     /// The same, with fixed credentials or a provider of them.

@@ -11,7 +11,7 @@ use crate::command::{Command, CommandSpec};
 use crate::config::{Config, NodeAddress, Topology, WhenDown};
 use crate::error::{Error, ErrorKind, Ran};
 use crate::net::lane::Lane;
-use crate::node::{Node, Outfit, Upkeep};
+use crate::node::{Outfit, Upkeep};
 use crate::observe;
 use crate::pool::Pool;
 use crate::proto::asked::{Asked, Security};
@@ -20,6 +20,7 @@ use crate::proto::retry::{Next, Refresh, RetryPolicy};
 use crate::proto::slot::Slot;
 use crate::pubsub::Hub;
 use crate::route::Way;
+use crate::single::Single;
 use crate::stats::{LaneStats, Stats, Totals};
 use crate::tracking::Cache;
 
@@ -39,7 +40,7 @@ pub(crate) struct Core {
 
 #[derive(Debug)]
 enum Servers {
-    Single(Node),
+    Single(Arc<Single>),
     Cluster(Arc<Cluster>),
 }
 
@@ -48,16 +49,16 @@ impl Core {
         let config = Arc::new(config);
         let servers = match config.topology {
             Topology::Cluster => Servers::Cluster(Cluster::new(&config, outfit)),
-            Topology::Standalone | Topology::Sentinel(_) => Servers::Single(Node::standalone(&config, outfit)),
+            Topology::Standalone | Topology::Sentinel(_) => Servers::Single(Single::new(&config, outfit)),
         };
         let retry = RetryPolicy { max_redirects: config.cluster.max_redirects, ..RetryPolicy::default() };
-        let cluster = match &servers {
-            Servers::Single(_) => None,
-            Servers::Cluster(cluster) => Some(Arc::clone(cluster)),
+        let (finder, cluster) = match &servers {
+            Servers::Single(single) => (Some(Arc::clone(single.finder())), None),
+            Servers::Cluster(cluster) => (None, Some(Arc::clone(cluster))),
         };
         let pool = Pool::new(config.max_blocking_connections);
         let upkeep = Arc::clone(&outfit.upkeep);
-        let pubsub = Hub::new(&config, cluster, &upkeep);
+        let pubsub = Hub::new(&config, finder, cluster, &upkeep);
         Self {
             config,
             retry,
@@ -91,9 +92,9 @@ impl Core {
         Asked { security, ..Asked::plain(address) }
     }
 
-    /// Whether a command is not to wait for a server that cannot be reached. The nodes of a cluster can, each for the others.
+    /// Whether a command is not to wait for a server that cannot be reached.
     pub(crate) fn fails_fast(&self) -> bool {
-        self.config.when_down == WhenDown::FailFast && !self.is_cluster()
+        self.config.when_down == WhenDown::FailFast
     }
 
     /// Whether slots are spread over nodes.
@@ -110,7 +111,7 @@ impl Core {
     #[inline]
     pub(crate) fn lane_for(&self, command: &Command<'_>) -> Result<Arc<Lane>, Error> {
         match &self.servers {
-            Servers::Single(node) => Ok(Arc::clone(node.lane(|| command.slot()))),
+            Servers::Single(single) => Ok(single.lane_of(command.spec(), || command.slot())),
             Servers::Cluster(cluster) => cluster.lane_of(command.spec(), command.slot()),
         }
     }
@@ -118,7 +119,7 @@ impl Core {
     /// The lane for a command of which only the slot is known.
     pub(crate) fn lane_of(&self, spec: &CommandSpec, slot: Option<Slot>) -> Result<Arc<Lane>, Error> {
         match &self.servers {
-            Servers::Single(node) => Ok(Arc::clone(node.lane(|| slot))),
+            Servers::Single(single) => Ok(single.lane_of(spec, || slot)),
             Servers::Cluster(cluster) => cluster.lane_of(spec, slot),
         }
     }
@@ -126,7 +127,7 @@ impl Core {
     /// The lane to a slot's primary, whoever else might read it.
     pub(crate) fn primary_lane(&self, spec: &CommandSpec, slot: Option<Slot>) -> Result<Arc<Lane>, Error> {
         match &self.servers {
-            Servers::Single(node) => Ok(Arc::clone(node.lane(|| slot))),
+            Servers::Single(single) => Ok(Arc::clone(single.primary().lane(|| slot))),
             Servers::Cluster(cluster) => cluster.primary_lane(spec, slot),
         }
     }
@@ -147,9 +148,9 @@ impl Core {
             (Way::Primary(slot), _) => self.primary_lane(spec, *slot),
             (Way::Node(lane), _) => Ok(Arc::clone(lane)),
             (Way::Replica(slot), Servers::Cluster(cluster)) => cluster.replica_lane(spec, *slot),
-            (Way::Replica(_), Servers::Single(_)) => {
-                Err(Error::new(ErrorKind::Cluster("no replica is known".into()), Ran::NotSent, spec.name))
-            }
+            (Way::Replica(slot), Servers::Single(single)) => single.replica_lane(*slot).ok_or_else(|| {
+                Error::new(ErrorKind::Cluster("no replica is connected".into()), Ran::NotSent, spec.name)
+            }),
         }
     }
 
@@ -157,18 +158,17 @@ impl Core {
     pub(crate) fn lane_to(&self, address: &NodeAddress, spec: &CommandSpec) -> Result<Arc<Lane>, Error> {
         match &self.servers {
             Servers::Cluster(cluster) => Ok(cluster.lane_to(address)),
-            Servers::Single(node) if self.config.servers.contains(address) => Ok(Arc::clone(node.lane(|| None))),
-            Servers::Single(_) => {
+            Servers::Single(single) => single.lane_to(address).ok_or_else(|| {
                 let unknown = ErrorKind::Cluster(format!("{address} is no server of this client").into());
-                Err(Error::new(unknown, Ran::NotSent, spec.name))
-            }
+                Error::new(unknown, Ran::NotSent, spec.name)
+            }),
         }
     }
 
     /// A lane to every primary, with one of its slots where there are slots. None: the map is not known yet.
     pub(crate) fn primaries(&self) -> Vec<(Arc<Lane>, Option<Slot>)> {
         match &self.servers {
-            Servers::Single(node) => vec![(Arc::clone(node.lane(|| None)), None)],
+            Servers::Single(single) => vec![(Arc::clone(single.primary().lane(|| None)), None)],
             Servers::Cluster(cluster) => cluster.primaries(),
         }
     }
@@ -176,7 +176,7 @@ impl Core {
     /// A lane to every node. None: the map is not known yet.
     pub(crate) fn all_nodes(&self) -> Vec<Arc<Lane>> {
         match &self.servers {
-            Servers::Single(node) => vec![Arc::clone(node.lane(|| None))],
+            Servers::Single(single) => single.all_nodes(),
             Servers::Cluster(cluster) => cluster.all_nodes(),
         }
     }
@@ -184,6 +184,10 @@ impl Core {
     /// The lane to where a redirect points. A slot that has moved is noted.
     pub(crate) fn redirected(&self, to: &Redirect, slot: Option<Slot>) -> Option<Arc<Lane>> {
         match &self.servers {
+            Servers::Single(single) if to.kind == RedirectKind::Primary => {
+                single.moved(&to.announced, "the server names another primary");
+                Some(Arc::clone(single.primary().lane(|| slot)))
+            }
             Servers::Single(_) => None,
             Servers::Cluster(cluster) => cluster.redirected(to, slot),
         }
@@ -257,7 +261,7 @@ impl Core {
 
     pub(crate) fn lanes(&self) -> Vec<LaneStats> {
         match &self.servers {
-            Servers::Single(node) => node.stats(),
+            Servers::Single(single) => single.stats(),
             Servers::Cluster(cluster) => cluster.stats(),
         }
     }
@@ -273,14 +277,14 @@ impl Core {
                 Box::pin(cache.close(patience)).await;
             }
             match &self.servers {
-                Servers::Single(node) => node.ended().await,
+                Servers::Single(single) => single.ended().await,
                 Servers::Cluster(cluster) => cluster.ended().await,
             }
             self.pool.all_returned().await;
         };
         if tokio::time::timeout(patience, ended).await.is_err() {
             match &self.servers {
-                Servers::Single(node) => node.abort(),
+                Servers::Single(single) => single.abort(),
                 Servers::Cluster(cluster) => cluster.abort(),
             }
         }
@@ -293,7 +297,7 @@ impl Core {
         self.pool.close();
         self.pubsub.close();
         match &self.servers {
-            Servers::Single(node) => node.close(),
+            Servers::Single(single) => single.close(),
             Servers::Cluster(cluster) => cluster.close(),
         }
     }

@@ -43,7 +43,7 @@ pub enum ErrorKind {
     /// No connection could be made.
     #[error("cannot connect: {0}")]
     Connect(Arc<str>),
-    /// No connection can be made, and trying again will not help: a wrong password, a bad certificate.
+    /// No connection can be made, and trying again will not help: a wrong password, a bad certificate, an unknown name of a primary.
     #[error("cannot connect: {0}")]
     Rejected(Arc<str>),
     /// The connection was lost before the reply.
@@ -174,6 +174,8 @@ pub struct TimeoutReport {
     pub age: Duration,
     /// Whether it was waiting to be written (`queued`) or for its reply (`sent`), or for a connection.
     pub stage: TimeoutStage,
+    /// Why there was no connection, if there was none.
+    pub problem: Option<Arc<str>>,
     /// Commands not yet written on its lane.
     pub queued: usize,
     /// Commands whose replies are awaited on its lane.
@@ -404,6 +406,9 @@ impl fmt::Display for TimeoutReport {
             "timed out after {:?} (limit {:?}), {stage}; queued {} ({} bytes), in flight {}, unparsed {} bytes, ",
             self.age, self.timeout, self.queued, self.queued_bytes, self.in_flight, self.unparsed_bytes
         )?;
+        if let Some(problem) = &self.problem {
+            write!(f, "no connection because of: {problem}; ")?;
+        }
         match self.last_read {
             Some(age) => write!(f, "last read {age:?} ago")?,
             None => write!(f, "nothing read yet")?,

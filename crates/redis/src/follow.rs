@@ -225,7 +225,7 @@ impl<'j, 'a> Journey<'j, 'a> {
     /// What `trouble` means, without waiting.
     fn judge_now(&self, trouble: Trouble) -> Judged {
         let name = self.errand.parcel.name();
-        let error = |kind: ErrorKind, ran, lane: &Arc<Lane>| Error::new(kind, ran, name).at(Arc::clone(lane.node()));
+        let error = |kind: ErrorKind, ran, lane: &Arc<Lane>| Error::new(kind, ran, name).at(lane.node());
         match trouble {
             Trouble::NoRoute(error) => Judged::Failed(None, error),
             Trouble::Failed(lane, error) => Judged::Failed(Some(lane), error),
@@ -237,7 +237,7 @@ impl<'j, 'a> Journey<'j, 'a> {
             Trouble::Outcome(_, Outcome::One(value)) => Judged::Reply(value),
             Trouble::Outcome(lane, Outcome::Many(values)) => match self.errand.parcel.settle(values) {
                 Ok(value) => Judged::Reply(value),
-                Err(error) => Judged::Failed(Some(Arc::clone(&lane)), error.at(Arc::clone(lane.node()))),
+                Err(error) => Judged::Failed(Some(Arc::clone(&lane)), error.at(lane.node())),
             },
             Trouble::Outcome(lane, Outcome::Failed(failure)) => {
                 let ran = self.errand.parcel.ran(&failure);
@@ -271,7 +271,7 @@ impl<'j, 'a> Journey<'j, 'a> {
 
     async fn wait_for_budget(&mut self, lane: Arc<Lane>, used: usize) -> Judged {
         let config = self.core.config();
-        let node = Arc::clone(lane.node());
+        let node = lane.node();
         // Without a runtime on the caller's thread there is no waiting with a deadline.
         if config.overload == Overload::Reject || Handle::try_current().is_err() {
             let full = ErrorKind::Overloaded {
@@ -327,6 +327,12 @@ impl<'j, 'a> Journey<'j, 'a> {
                 self.may_have_run = may_have_run;
                 self.retries += 1;
                 self.core.want_refresh(refresh);
+                if let (Some(lane), Some(problem)) = (&lane, error.server())
+                    && matches!(problem.code(), "LOADING" | "MASTERDOWN")
+                {
+                    // Until the handshake shows that it is ready again, the replica is not asked for reads.
+                    lane.reconnect(problem.text(), asked);
+                }
                 let parcel = &self.errand.parcel;
                 Ok(match self.core.primary_lane(parcel.spec(), parcel.slot()) {
                     Ok(lane) => self.submit(lane, false).await,
@@ -388,7 +394,10 @@ impl<'j, 'a> Journey<'j, 'a> {
                 _ => Next::Refresh { after: Duration::from_millis(50), refresh: Refresh::Urgent },
             };
         }
-        let asked = lane.map_or_else(|| NodeAddress::tcp("", 0), |lane| lane.address().clone());
+        if self.core.fails_fast() && matches!(error.kind(), ErrorKind::Connect(_)) {
+            return Next::Fail(retry::Stop::Hopeless);
+        }
+        let asked = lane.map_or_else(|| NodeAddress::tcp("", 0), |lane| lane.address());
         let attempt = Attempt {
             flags: self.errand.parcel.spec().flags,
             repeat: if self.options.is_retryable { Repeat::Allowed } else { Repeat::IfReadOnly },

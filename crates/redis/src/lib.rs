@@ -1,4 +1,31 @@
-//! Client of Redis and Valkey, standalone and Cluster: many tasks share few connections.
+//! Client of Redis and Valkey: one server, several with a primary among them, Sentinel, or a cluster. Many tasks share few connections.
+//!
+//! ```no_run
+//! use pilotlight_redis::{Client, Commands};
+//!
+//! # async fn example() -> Result<(), pilotlight_redis::Error> {
+//! let client = Client::connect("redis://localhost").await?;
+//! client.set("name", "Ada").await?;
+//! let name: Option<String> = client.get("name").of().await?;
+//!
+//! let mut pipeline = client.pipeline();
+//! let visits = pipeline.incr("visits");
+//! let day = pipeline.hget("user:1", "day");
+//! let mut replies = pipeline.run().await?;
+//! let (visits, day) = (replies.take(visits)?, replies.take(day)?);
+//! # Ok(()) }
+//! ```
+//!
+//! A [`Client`] is cheap to clone, and meant to be shared: there is no pool to be sized. Each command is a method of [`Commands`]; what has no method is
+//! a [`Command::raw`]. A call is a future that sends its command when it is first polled, and may be dropped at any time: no other reply is shifted by it.
+//!
+//! An [`Error`] says who is to blame ([`Error::kind`]), where ([`Error::node`]), whether the command was run ([`Error::ran`]) and what helps
+//! ([`Error::advice`]). The client repeats by itself what certainly did not run, and what only reads, up to the command's deadline.
+//!
+//! Everything is bounded by a named setting of [`Config`], each of which is an option of a URL, too. The guide, `docs/guide/redis-client.md`, has them in
+//! a table, and tells of clusters, Sentinel, TLS, errors and overload; `examples/` has programs.
+//!
+//! The client needs a tokio runtime with I/O and time enabled. It forbids unsafe code.
 
 mod batch;
 mod call;
@@ -10,6 +37,7 @@ pub mod config;
 mod core;
 mod dedicated;
 pub mod error;
+mod finder;
 mod follow;
 mod net;
 mod node;
@@ -19,10 +47,13 @@ mod pipeline;
 mod pool;
 pub mod proto;
 mod pubsub;
+mod readers;
 pub mod reply;
 mod route;
 mod scan;
 mod script;
+mod sentinel;
+mod single;
 mod special;
 mod stats;
 mod tracking;

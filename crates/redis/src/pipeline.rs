@@ -183,6 +183,7 @@ impl Replies {
     ///
     /// # Errors
     /// The command failed, or its reply has another type.
+    #[expect(clippy::needless_pass_by_value, reason = "a handle is good for one reply")]
     pub fn take<T: FromReply>(&mut self, queued: Queued<T>) -> Result<T, Error> {
         let name = self.names.get(queued.index).copied().unwrap_or("unknown");
         let value = self.values.get_mut(queued.index).and_then(Option::take);

@@ -63,6 +63,7 @@ pub(crate) struct Lease {
     pool: Arc<Pool>,
     shelf: Arc<Shelf>,
     lane: Arc<Lane>,
+    node: Arc<str>,
     /// `None`: it was lost, or is in the hands of an exchange.
     connection: Option<Connection>,
     /// It is not to be lent again.
@@ -107,6 +108,7 @@ impl Pool {
             pool: Arc::clone(self),
             shelf,
             lane: Arc::clone(lane),
+            node: lane.node(),
             connection: None,
             is_spoilt: false,
             _permit: permit,
@@ -119,6 +121,9 @@ impl Pool {
                 Some(Err(error)) => return Err(not_sent(ErrorKind::Connect(error.text))),
                 None => return Err(not_sent(overdue(since, patience, TimeoutStage::Connecting))),
             });
+        }
+        if let Some(connection) = &lease.connection {
+            lease.node = connection.address.to_string().into();
         }
         Ok(lease)
     }
@@ -153,7 +158,7 @@ impl Pool {
 
     fn shelf(&self, lane: &Lane) -> Arc<Shelf> {
         let mut shelves = self.shelves.lock();
-        let shelf = shelves.entry((lane.address().clone(), lane.role())).or_insert_with(|| {
+        let shelf = shelves.entry((lane.address(), lane.role())).or_insert_with(|| {
             let permits = Arc::new(Semaphore::new(self.max_per_node.clamp(1, Semaphore::MAX_PERMITS)));
             Arc::new(Shelf { permits, idle: Mutex::default() })
         });
@@ -243,7 +248,7 @@ impl Shelf {
 impl Lease {
     /// The node, as `host:port`.
     pub(crate) fn node(&self) -> &Arc<str> {
-        self.lane.node()
+        &self.node
     }
 
     pub(crate) fn lane(&self) -> &Arc<Lane> {
@@ -348,6 +353,7 @@ fn overdue(since: Instant, limit: Option<Duration>, stage: TimeoutStage) -> Erro
         timeout: limit.unwrap_or(age),
         age,
         stage,
+        problem: None,
         queued: 0,
         in_flight: usize::from(stage == TimeoutStage::Sent),
         queued_bytes: 0,

@@ -8,6 +8,7 @@ pub mod redirect;
 pub mod refresh;
 pub mod retry;
 pub mod scan;
+pub(crate) mod sentinel;
 pub mod slot;
 pub mod split;
 pub(crate) mod subscriptions;

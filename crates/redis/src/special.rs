@@ -73,7 +73,7 @@ pub(crate) async fn on_all(
         Route::AllNodes => targets(core, command, Everywhere::Nodes, options).await?,
         one => {
             let lane = core.lane_by(&way(core, command, one)?, command.spec(), None)?;
-            vec![(lane.address().clone(), Way::Node(lane))]
+            vec![(lane.address(), Way::Node(lane))]
         }
     };
     // Each node's own answer is asked for, also where another has taken its place meanwhile.
@@ -100,7 +100,7 @@ pub(crate) async fn lease(client: &Client, route: &Route, options: CallOptions) 
         let error = match core.lane_by(&way, &UNKNOWN, None) {
             Ok(lane) => match core.pool().lease(&lane, remaining()).await {
                 Ok(lease) => return Ok(lease),
-                Err(Failure { kind, ran, .. }) => Error::new(kind, ran, NAME).at(Arc::clone(lane.node())),
+                Err(Failure { kind, ran, .. }) => Error::new(kind, ran, NAME).at(lane.node()),
             },
             Err(error) => error,
         };
@@ -275,11 +275,9 @@ async fn targets(
         let found: Vec<_> = match to {
             Everywhere::Primaries => {
                 let primaries = core.primaries().into_iter();
-                primaries.map(|(lane, slot)| (lane.address().clone(), primary(slot))).collect()
+                primaries.map(|(lane, slot)| (lane.address(), primary(slot))).collect()
             }
-            Everywhere::Nodes => {
-                core.all_nodes().into_iter().map(|lane| (lane.address().clone(), Way::Node(lane))).collect()
-            }
+            Everywhere::Nodes => core.all_nodes().into_iter().map(|lane| (lane.address(), Way::Node(lane))).collect(),
         };
         if !found.is_empty() {
             return Ok(found);

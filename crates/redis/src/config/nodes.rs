@@ -12,7 +12,7 @@ use super::tls::TlsConfig;
 /// What the configured servers are.
 #[derive(Debug, Clone, Default)]
 pub enum Topology {
-    /// One primary. Further servers are tried when the first cannot be reached.
+    /// One server. Of several, that which says it is the primary; the others are its replicas, for [`ReadFrom`].
     #[default]
     Standalone,
     /// Some nodes of a cluster: the others are learnt from them.
@@ -38,12 +38,12 @@ pub enum ReadFrom {
     /// The primary: what was written before is read.
     #[default]
     Primary,
-    /// A replica, in turn; the primary while none can be reached. Reads may be stale.
+    /// A replica, chosen at random of those that are connected; the primary while none is. Reads may be stale.
     PreferReplica,
-    /// The primary and its replicas in turn. Reads may be stale.
+    /// The primary and its replicas alike, chosen at random. Reads may be stale.
     RoundRobin,
-    /// Replicas in the same availability zone in turn, then the primary if it is in the zone, then other replicas, then the
-    /// primary. Reads may be stale.
+    /// A replica in the same availability zone, else the primary if that is in the zone, else another replica, else the primary. Reads may be stale.
+    /// Servers tell their zones (Valkey 8; `availability-zone`); for others, see [`zones`](super::Config::zones).
     AzAffinity {
         /// The client's zone, as the servers' `availability-zone` setting spells it.
         zone: Arc<str>,

@@ -33,6 +33,8 @@ pub(crate) enum Purpose {
 /// A connection after its handshake: the next reply is the one to the next command.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    /// The server's address, as it is announced.
+    pub(crate) address: NodeAddress,
     /// The stream.
     pub(crate) transport: Transport,
     /// Where the decoder is; between two frames.
@@ -112,7 +114,7 @@ impl Attempt<'_> {
             Some(tls) => self.within(ConnectStage::Tls, self.secure(tls, plain)).await??,
             None => plain,
         };
-        let session = Session::new(transport, self.config.reply_limits);
+        let session = Session::new(self.announced.clone(), transport, self.config.reply_limits);
         self.within(ConnectStage::Handshake, handshake::run(session, plan)).await?
     }
 
@@ -156,8 +158,19 @@ impl Attempt<'_> {
             },
             follows_redirects: self.purpose == Purpose::Data && !is_cluster,
             wants_zone: is_data && matches!(self.config.read_from, ReadFrom::AzAffinity { .. }),
+            wants_role: self.wants_role(),
             checks_readiness: is_data,
             extra: extra.iter().map(|command| (command.name(), encoded(command))).collect(),
+        }
+    }
+
+    /// Whether it matters who is the primary.
+    fn wants_role(&self) -> bool {
+        let is_data = matches!(self.purpose, Purpose::Data | Purpose::Replica | Purpose::PubSub);
+        match &self.config.topology {
+            Topology::Standalone => is_data && self.config.servers.len() > 1,
+            Topology::Sentinel(_) => is_data,
+            Topology::Cluster => false,
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::connect::Connection;
 use super::connect_error::ConnectErrorKind;
 use super::transport::Transport;
+use crate::config::NodeAddress;
 use crate::proto::handshake::{Handshake, Plan};
 
 /// The first buffer for replies; the lane goes on with it.
@@ -19,6 +20,7 @@ const OPENING_BYTES: usize = 16;
 /// A stream with what was read from it.
 #[derive(Debug)]
 pub(super) struct Session {
+    address: NodeAddress,
     transport: Transport,
     decoder: Decoder,
     input: BytesMut,
@@ -48,8 +50,9 @@ pub(super) async fn run(mut session: Session, plan: Plan) -> Result<Option<Conne
 }
 
 impl Session {
-    pub(super) fn new(transport: Transport, limits: Limits) -> Self {
+    pub(super) fn new(address: NodeAddress, transport: Transport, limits: Limits) -> Self {
         Self {
+            address,
             transport,
             decoder: Decoder::new(limits),
             input: BytesMut::with_capacity(READ_BUFFER_BYTES),
@@ -120,6 +123,7 @@ impl Session {
 
     fn into_connection(self, handshake: Handshake) -> Connection {
         Connection {
+            address: self.address,
             transport: self.transport,
             decoder: self.decoder,
             read_buffer: self.input,

@@ -28,6 +28,7 @@ use crate::net::connect::Connection;
 use crate::net::out::{Cursor, Out};
 use crate::net::stream::InlineWriter;
 use crate::proto::backoff::Backoff;
+use crate::proto::handshake::ServerInfo;
 use crate::proto::topology::Role;
 pub use state::Counters;
 use state::State;
@@ -40,8 +41,8 @@ const MAX_INLINE_BYTES: usize = 64 * 1024;
 pub(crate) trait Dial: Send + Sync + 'static {
     /// A new connection.
     fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>>;
-    /// Whether the node answers on a connection of its own.
-    fn probe(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
+    /// Whether the node at `address` answers on a connection of its own.
+    fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = bool> + Send + 'd>>;
     /// Credentials as they change, if they do: each is sent on the live connection.
     fn changes(&self) -> Option<watch::Receiver<Option<Credentials>>> {
         None
@@ -58,8 +59,10 @@ pub(crate) struct DialError {
 
 /// Who is told what happens to a lane.
 pub(crate) trait Watch: Send + Sync + 'static {
-    /// A connection was made.
-    fn up(&self) {}
+    /// An attempt to connect begins.
+    fn dialling(&self) {}
+    /// A connection was made, to the server at this address, which says this of itself.
+    fn up(&self, _address: &NodeAddress, _server: &ServerInfo) {}
     /// The connection was lost, or could not be made.
     fn down(&self, _reason: &str) {}
     /// A command's reply is overdue, and nothing was read for as long.
@@ -101,13 +104,16 @@ pub(crate) struct Lane {
     settings: Settings,
     dial: Box<dyn Dial>,
     watch: Arc<dyn Watch>,
-    address: NodeAddress,
-    node: Arc<str>,
+    /// Ends the pause between two attempts to connect.
+    hurry: Notify,
     /// Counts connections made and lost: odd while there is one.
     epoch: AtomicU64,
     /// There is room in the byte budget for one of those who wait for it.
     room: Notify,
 }
+
+/// In-flight commands of a server that somebody else says is not the primary any more have so long to be answered: it may be dead.
+const DRAIN: Duration = Duration::from_millis(250);
 
 struct Shared {
     state: State,
@@ -122,12 +128,23 @@ struct Shared {
     waiting_for_room: usize,
     /// Who waits for the lane's end.
     enders: Vec<Waker>,
-    /// The connection is to be given up for this reason, once what is in flight was answered.
-    condemned: Option<ErrorKind>,
+    /// The connection is to be given up.
+    condemned: Option<Condemned>,
     /// The connection is to authenticate anew.
     renewal: Option<Credentials>,
+    /// Of the server connected to last.
+    address: NodeAddress,
+    /// The same, as text.
+    node: Arc<str>,
     connected_at: Instant,
     inline: Option<InlineWriter>,
+}
+
+/// A connection on which nothing new is sent.
+struct Condemned {
+    reason: ErrorKind,
+    /// Until then, or until it stalls, it may answer what is in flight.
+    until: Option<Instant>,
 }
 
 #[derive(Debug, Clone)]
@@ -162,6 +179,7 @@ impl Lane {
         watch: Arc<dyn Watch>,
     ) -> Arc<Self> {
         let now = Instant::now();
+        let node = address.to_string().into();
         let shared = Shared {
             state: State::new(now),
             phase: Phase::New,
@@ -172,25 +190,40 @@ impl Lane {
             enders: Vec::new(),
             condemned: None,
             renewal: None,
+            address,
+            node,
             connected_at: now,
             inline: None,
         };
-        let node = address.to_string().into();
-        let (epoch, room) = (AtomicU64::new(0), Notify::new());
-        Arc::new(Self { shared: Mutex::new(shared), settings, dial, watch, address, node, epoch, room })
+        Arc::new(Self {
+            shared: Mutex::new(shared),
+            settings,
+            dial,
+            watch,
+            hurry: Notify::new(),
+            epoch: AtomicU64::new(0),
+            room: Notify::new(),
+        })
     }
 
-    /// The node, as `host:port`.
-    pub(crate) fn node(&self) -> &Arc<str> {
-        &self.node
+    /// [`Lane::address`], as text.
+    pub(crate) fn node(&self) -> Arc<str> {
+        Arc::clone(&self.shared.lock().node)
     }
 
-    pub(crate) fn address(&self) -> &NodeAddress {
-        &self.address
+    /// The server connected to last; before that, the first that was configured.
+    pub(crate) fn address(&self) -> NodeAddress {
+        self.shared.lock().address.clone()
     }
 
     pub(crate) fn role(&self) -> Role {
         self.settings.role
+    }
+
+    /// Whether there is a connection. It takes no lock.
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        self.connection().is_some()
     }
 
     /// A connection to the same node that nobody shares.
@@ -218,6 +251,14 @@ impl Lane {
 
     pub(crate) fn is_busy(&self) -> bool {
         !self.shared.lock().state.is_idle()
+    }
+
+    /// Connects, if that was not begun, and there is a runtime to do it on.
+    pub(crate) fn begin(self: &Arc<Self>) {
+        let shared = self.shared.lock();
+        if let Ok(Some(runtime)) = self.check_phase(&shared) {
+            self.start(shared, &runtime);
+        }
     }
 
     /// Accepts what `encode` appends. `waker` is woken when the outcome is there.
@@ -347,20 +388,39 @@ impl Lane {
 
     /// Ends the lane. What is in flight may finish; what was not written fails, certainly not sent.
     pub(crate) fn retire(&self, reason: &str) {
-        self.shared.lock().condemned = Some(ErrorKind::Connection(reason.into()));
+        self.condemn(self.shared.lock(), reason, None);
         self.close();
     }
 
     /// Makes a new connection, as the server is not what it was, once what is in flight was answered. A connection that was made after `asked`
     /// is not meant.
     pub(crate) fn reconnect(&self, reason: &str, asked: Instant) {
-        let mut shared = self.shared.lock();
-        if !matches!(shared.phase, Phase::Up) || shared.connected_at > asked {
+        let shared = self.shared.lock();
+        if matches!(shared.phase, Phase::Up) && shared.connected_at <= asked {
+            self.condemn(shared, reason, None);
+        }
+    }
+
+    /// The server to be connected to is at `address` now: gives up the connection to another one, or tries again without delay.
+    pub(crate) fn move_to(&self, address: &NodeAddress, reason: &str) {
+        let shared = self.shared.lock();
+        match shared.phase {
+            Phase::Up if shared.address != *address => self.condemn(shared, reason, Some(Instant::now() + DRAIN)),
+            Phase::Down(_) => self.hurry.notify_one(),
+            _ => {}
+        }
+    }
+
+    fn condemn(&self, mut shared: MutexGuard<'_, Shared>, reason: &str, until: Option<Instant>) {
+        if shared.condemned.is_some() {
             return;
         }
-        shared.condemned = Some(ErrorKind::Connection(reason.into()));
+        shared.condemned = Some(Condemned { reason: ErrorKind::Connection(reason.into()), until });
+        // Callers must not write by themselves any more.
+        let inline = shared.inline.take();
         let driver = shared.driver.take();
         drop(shared);
+        drop(inline);
         if let Some(driver) = driver {
             driver.wake();
         }
@@ -424,6 +484,6 @@ impl Shared {
 
 impl std::fmt::Debug for Lane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lane").field("node", &self.node).field("snapshot", &self.snapshot()).finish()
+        f.debug_struct("Lane").field("node", &self.node()).field("snapshot", &self.snapshot()).finish()
     }
 }

@@ -4,7 +4,7 @@
 //!  Auto, Resp3:  HELLO 3 [AUTH …] [SETNAME …] ─accepted─▶ setup
 //!  Auto:                                      ─refused──▶ [AUTH] ─▶ setup, in RESP2
 //!  Resp2, Bare:  [AUTH] ─▶ setup
-//!  setup:        CLIENT SETNAME, SETINFO, CAPA; SELECT; READONLY; INFO; the caller's; PING, in one wave
+//!  setup:        CLIENT SETNAME, SETINFO, CAPA; INFO; ROLE; SELECT; READONLY; the caller's; PING, in one wave
 //! ```
 //!
 //! Invariant: nothing is sent behind an `AUTH` or `HELLO` before its answer (a failing AUTH within a pipeline can lose its reply:
@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) follows_redirects: bool,
     /// Asks for the availability zone if `HELLO` does not tell it.
     pub(crate) wants_zone: bool,
+    /// Asks for the role if `HELLO` does not tell it.
+    pub(crate) wants_role: bool,
     /// Ends with `PING`, whose answer shows a server that is loading.
     pub(crate) checks_readiness: bool,
     /// The caller's commands, named and encoded. Each has to succeed.
@@ -102,6 +104,7 @@ enum Sent {
     /// Its answer does not matter.
     Optional,
     Info,
+    Role,
     Ping,
     /// A command that has to succeed.
     Required(&'static str),
@@ -209,6 +212,9 @@ impl Handshake {
             if self.plan.wants_zone && self.server.availability_zone.is_none() {
                 send(Sent::Info, &[b"INFO", b"server"]);
             }
+            if self.plan.wants_role && self.server.role.is_none() {
+                send(Sent::Role, &[b"ROLE"]);
+            }
         }
         if self.plan.database > 0 {
             send(Sent::Required("SELECT"), &[b"SELECT", self.plan.database.to_string().as_bytes()]);
@@ -242,6 +248,10 @@ impl Handshake {
                 self.server.add_info(value);
                 Ok(())
             }
+            Sent::Role => {
+                self.server.add_role(value);
+                Ok(())
+            }
             Sent::Auth | Sent::Ping | Sent::Optional | Sent::Required(_) => Ok(()),
         }
     }
@@ -269,7 +279,7 @@ impl Handshake {
             }
             Sent::Auth => Err(self.auth_rejected(error)),
             _ if error.code() == "NOAUTH" => Err(self.auth_rejected(error)),
-            Sent::Optional | Sent::Info => Ok(()),
+            Sent::Optional | Sent::Info | Sent::Role => Ok(()),
             // A server busy with a script, or a user without the right to PING: commands will tell.
             Sent::Ping if matches!(error.code(), "BUSY" | "NOPERM") => Ok(()),
             Sent::Ping | Sent::Hello | Sent::Required(_) => {
@@ -291,6 +301,7 @@ impl Sent {
             Self::Auth => "AUTH",
             Self::Optional => "CLIENT",
             Self::Info => "INFO",
+            Self::Role => "ROLE",
             Self::Ping => "PING",
             Self::Required(name) => name,
         }

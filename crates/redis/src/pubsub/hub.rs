@@ -25,12 +25,15 @@ use super::{Event, Message};
 use crate::cluster::Cluster;
 use crate::config::{Config, NodeAddress};
 use crate::error::{Error, ErrorKind, Ran};
+use crate::finder::Finder;
 use crate::node::{Outfit, Upkeep};
 use crate::proto::subscriptions::{Output, SubscriberId, Subscriptions, Topic};
 
 /// See the module.
 pub(crate) struct Hub {
     config: Arc<Config>,
+    /// Outside of a cluster: who finds the primary.
+    finder: Option<Arc<Finder>>,
     cluster: Option<Arc<Cluster>>,
     outfit: Outfit,
     state: Mutex<State>,
@@ -68,7 +71,12 @@ pub(super) struct Turn {
 }
 
 impl Hub {
-    pub(crate) fn new(config: &Arc<Config>, cluster: Option<Arc<Cluster>>, upkeep: &Arc<Upkeep>) -> Arc<Self> {
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        finder: Option<Arc<Finder>>,
+        cluster: Option<Arc<Cluster>>,
+        upkeep: &Arc<Upkeep>,
+    ) -> Arc<Self> {
         let outfit = Outfit { upkeep: Arc::clone(upkeep), ..Outfit::default() };
         let state = State {
             subscriptions: Subscriptions::new(),
@@ -83,6 +91,7 @@ impl Hub {
         };
         Arc::new(Self {
             config: Arc::clone(config),
+            finder,
             cluster,
             outfit,
             state: Mutex::new(state),

@@ -42,6 +42,8 @@ pub(super) enum Ended {
 pub(super) struct Session<'s> {
     hub: &'s Arc<Hub>,
     node: &'s NodeAddress,
+    /// The server itself, where the node is whichever is the primary.
+    address: NodeAddress,
     wake: &'s Notify,
     dial: &'s dyn Dial,
     reader: ReadHalf<Transport>,
@@ -81,11 +83,12 @@ impl<'s> Session<'s> {
         dial: &'s dyn Dial,
         connection: Connection,
     ) -> Self {
-        let Connection { transport, decoder, read_buffer, .. } = connection;
+        let Connection { address, transport, decoder, read_buffer, .. } = connection;
         let (reader, writer) = tokio::io::split(transport);
         Self {
             hub,
             node,
+            address,
             wake,
             dial,
             reader,
@@ -218,7 +221,8 @@ impl<'s> Session<'s> {
         }
         let silent_until = self.silent_until();
         if self.probe.is_none() && silent_until.is_some_and(|at| at <= now) {
-            self.probe = Some(self.dial.probe());
+            let (dial, address) = (self.dial, self.address.clone());
+            self.probe = Some(Box::pin(async move { dial.probe(&address).await }));
         }
         let silent_until = silent_until.filter(|_| self.probe.is_none());
         let idle_until = idle_until.filter(|_| !turn.is_waiting);

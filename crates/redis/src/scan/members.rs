@@ -130,7 +130,7 @@ impl<T> MemberPager<T> {
     /// The node that has the key's slot, as far as the client knows. A redirect of the last page is known by now.
     fn owner(&self) -> Option<NodeAddress> {
         let lane = self.client.core().primary_lane(self.spec, Some(Slot::of(&self.key)));
-        lane.ok().map(|lane| lane.address().clone())
+        lane.ok().map(|lane| lane.address())
     }
 
     fn command<'a>(&self, cursor: u64) -> Command<'a> {

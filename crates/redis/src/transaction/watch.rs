@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::command::{Args, Command};
 use crate::commands::spec;
-use crate::config::NodeAddress;
 use crate::dedicated::Dedicated;
 use crate::error::{Aborted, Error, ErrorKind, Misuse, Ran};
 use crate::proto::redirect::Redirect;
@@ -95,10 +94,10 @@ impl Client {
     /// Whether the server refused because the slot is, or will be, at another node. What the redirect says is noted.
     fn may_go_elsewhere(&self, connection: &Dedicated, error: &Error) -> bool {
         let Some(server) = error.server().filter(|_| error.ran() == Ran::NotSent) else { return false };
-        let address: &NodeAddress = connection.lease().lane().address();
+        let address = connection.lease().lane().address();
         match row(server.code()).remedy {
             Remedy::Redirect => {
-                if let Ok(Some(to)) = Redirect::detect(server, &self.core().asked(address))
+                if let Ok(Some(to)) = Redirect::detect(server, &self.core().asked(&address))
                     && let Some(slot) = to.moved()
                 {
                     self.core().redirected(&to, Some(slot));

@@ -181,18 +181,16 @@ async fn whoever_wants_to_fail_fast_does() {
     lag.assert_in_time(begin, SECOND).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_connections_cost_only_what_was_in_flight() {
+async fn killed_connections(rounds: usize) {
     let bed = Bed::start(3, 0).await;
     let client = bed.client();
     let load = Load::start(&client, TASKS, keys());
-    const ROUNDS: usize = 20;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         load.more(300).await;
         bed.run(|cluster| {
             cluster.nodes().iter().for_each(|node| {
                 node.server().client_kill_all().unwrap();
-            })
+            });
         })
         .await;
     }
@@ -203,7 +201,17 @@ async fn killed_connections_cost_only_what_was_in_flight() {
         assert!(matches!(error.kind(), ErrorKind::Connection(_)), "{error}");
         assert_eq!((error.ran(), error.command()), (Ran::MaybeExecuted, "SET"), "{error}");
     }
-    assert!(failed.len() <= TASKS * ROUNDS);
+    assert!(failed.len() <= TASKS * rounds);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_connections_cost_only_what_was_in_flight() {
+    killed_connections(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_killed_again_and_again_cost_only_what_was_in_flight() {
+    killed_connections(20).await;
 }
 
 /// The only address that the client was told is that of a node that dies.

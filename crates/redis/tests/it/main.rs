@@ -5,6 +5,7 @@
 mod bed;
 mod cluster;
 mod desync;
+mod examples;
 mod failover;
 mod lag;
 mod latency;
@@ -13,7 +14,10 @@ mod load;
 mod observability;
 mod pubsub;
 mod renewal;
+mod replicas;
 mod resharding;
+mod sentinel;
+mod several;
 mod special;
 mod tracking;
 mod truth;

@@ -20,7 +20,8 @@ use crate::net::stream::{self, InlineWriter};
 /// How often deadlines are looked at while anything waits.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
-/// A connection that held for less counts as a failed attempt: a server that accepts everybody and throws them out is not to be stormed.
+/// A connection that held for less, and on which nothing was read, counts as a failed attempt: a server that accepts everybody and throws them out is
+/// not to be stormed.
 const STEADY: Duration = Duration::from_secs(1);
 
 /// See the module. When it is dropped before its end, as its runtime is shut down, the lane is as new: the next command starts another driver.
@@ -80,6 +81,7 @@ async fn drive_and_renew(lane: &Arc<Lane>) {
 async fn drive(lane: &Arc<Lane>) {
     let mut failures = 0;
     loop {
+        lane.watch.dialling();
         let Some(dialled) = while_down(lane, lane.dial.dial()).await else { return };
         failures += 1;
         match dialled {
@@ -89,7 +91,7 @@ async fn drive(lane: &Arc<Lane>) {
                     Ended::Drained => return,
                     Ended::Lost(kind) => lane.lose(&kind),
                 }
-                if begin.elapsed() >= STEADY {
+                if begin.elapsed() >= STEADY || lane.has_read_since(begin) {
                     // The first attempt after a loss comes soon, yet not from all clients at once.
                     failures = 0;
                 }
@@ -97,14 +99,14 @@ async fn drive(lane: &Arc<Lane>) {
             Err(error) => lane.miss(&error),
         }
         let pause = lane.settings.backoff.pause(failures, &mut fastrand::Rng::new());
-        if while_down(lane, tokio::time::sleep(pause)).await.is_none() {
+        if while_down(lane, tokio::time::timeout(pause, lane.hurry.notified())).await.is_none() {
             return;
         }
     }
 }
 
 async fn serve(lane: &Arc<Lane>, connection: Connection) -> Ended {
-    let Connection { transport, decoder, read_buffer, pushes, credentials, .. } = connection;
+    let Connection { address, transport, decoder, read_buffer, pushes, server, credentials } = connection;
     let (stream, inline) = stream::split(transport);
     let _connected = Connected::new(lane);
     let mut session = Session::new(lane, stream, decoder, read_buffer, credentials);
@@ -112,9 +114,13 @@ async fn serve(lane: &Arc<Lane>, connection: Connection) -> Ended {
         let mut shared = lane.shared.lock();
         shared.state.counters.pushes += pushes.len() as u64;
         shared.state.counters.connects += 1;
+        if shared.address != address {
+            shared.node = address.to_string().into();
+            shared.address = address.clone();
+        }
     }
-    tracing::debug!(server.address = &**lane.node(), lane.role = ?lane.role(), "connected");
-    lane.watch.up();
+    tracing::debug!(server.address = %address, lane.role = ?lane.role(), "connected");
+    lane.watch.up(&address, &server);
     pushes.into_iter().for_each(|push| lane.watch.pushed(push));
     // Before any command is sent on it.
     if let Err(kind) = session.digest() {
@@ -175,6 +181,10 @@ async fn while_down<T>(lane: &Lane, future: impl Future<Output = T>) -> Option<T
 }
 
 impl Lane {
+    fn has_read_since(&self, begin: Instant) -> bool {
+        self.shared.lock().state.has_read_since(begin)
+    }
+
     /// There is a connection.
     fn open(&self, inline: Option<InlineWriter>) {
         let now = Instant::now();
@@ -186,6 +196,7 @@ impl Lane {
         shared.ticking = true;
         shared.condemned = None;
         shared.connected_at = now;
+        shared.state.problem = None;
         shared.state.note_connected(now);
     }
 
@@ -201,7 +212,7 @@ impl Lane {
             shared.state.fail_in_flight(kind, &mut wakers);
             self.fall(&mut shared, kind, self.settings.when_down == WhenDown::Fail, &mut wakers);
         }
-        tracing::info!(server.address = &*self.node, reason = %kind, "connection lost");
+        tracing::info!(server.address = &*self.node(), reason = %kind, "connection lost");
         self.watch.down(&kind.to_string());
         self.room.notify_waiters();
         wakers.into_iter().for_each(Waker::wake);
@@ -219,7 +230,7 @@ impl Lane {
             self.fall(&mut shared, &kind, is_told, &mut wakers);
         }
         tracing::info!(
-            server.address = &*self.node,
+            server.address = &*self.node(),
             reason = &*error.text,
             is_final = error.is_final,
             "cannot connect"
@@ -230,6 +241,7 @@ impl Lane {
     }
 
     fn fall(&self, shared: &mut super::Shared, kind: &ErrorKind, is_told: bool, wakers: &mut Vec<Waker>) {
+        shared.state.problem = Some(kind.to_string().into());
         if is_told {
             shared.state.fail_queued(kind, wakers);
         }

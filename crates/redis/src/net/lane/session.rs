@@ -250,10 +250,12 @@ impl<'l> Session<'l> {
         let lane = self.lane;
         let mut shared = lane.shared.lock();
         self.report(&mut shared.state);
-        if let Some(reason) = &shared.condemned {
+        if let Some(condemned) = &shared.condemned {
+            let now = Instant::now();
             let is_answered = self.wave.is_empty() && !shared.state.is_awaiting();
-            if is_answered || self.is_stalled(&shared.state, Instant::now()) {
-                return Err(reason.clone());
+            let is_late = condemned.until.is_some_and(|until| now >= until);
+            if is_answered || is_late || self.is_stalled(&shared.state, now) {
+                return Err(condemned.reason.clone());
             }
         }
         match shared.phase {
@@ -371,10 +373,10 @@ impl<'l> Session<'l> {
         self.wakers.drain(..).for_each(Waker::wake);
         self.lane.tell_room(has_room);
         if is_stalled {
-            tracing::warn!(server.address = &**self.lane.node(), ?lag, "a reply is overdue: the node is probed");
+            tracing::warn!(server.address = &*self.lane.node(), ?lag, "a reply is overdue: the node is probed");
             self.lane.watch.stalled();
-            let lane = Arc::clone(lane);
-            self.clock.probe = Some(Box::pin(async move { lane.dial.probe().await }));
+            let (lane, address) = (Arc::clone(lane), lane.address());
+            self.clock.probe = Some(Box::pin(async move { lane.dial.probe(&address).await }));
             cx.waker().wake_by_ref();
         }
         next

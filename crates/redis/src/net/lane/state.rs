@@ -17,6 +17,7 @@ mod leave;
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -155,6 +156,8 @@ pub(crate) struct State {
     /// The last sign of life of the connection: a read, or a write that the oldest command was waiting for.
     last_progress: Instant,
     pub(super) counters: Counters,
+    /// Why there is no connection.
+    pub(super) problem: Option<Arc<str>>,
 }
 
 /// What a lane has done so far. Plain numbers behind the lane's lock; a snapshot costs nobody anything.
@@ -208,6 +211,7 @@ impl State {
             last_read: None,
             last_progress: now,
             counters: Counters::default(),
+            problem: None,
         }
     }
 
@@ -374,6 +378,10 @@ impl State {
         }
         self.written += bytes as u64;
         self.counters.bytes_written += bytes as u64;
+    }
+
+    pub(super) fn has_read_since(&self, begin: Instant) -> bool {
+        self.last_read.is_some_and(|at| at >= begin)
     }
 
     #[inline]

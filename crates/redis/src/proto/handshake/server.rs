@@ -74,6 +74,13 @@ impl ServerInfo {
         }
     }
 
+    /// Reads the reply to `ROLE`.
+    pub(super) fn add_role(&mut self, value: &Value) {
+        if let Value::Array(items) = value {
+            self.role = items.first().and_then(text).and_then(Role::parse);
+        }
+    }
+
     fn add(&mut self, key: &Value, value: &Value) {
         let Some(key) = text(key) else { return };
         match (key, value) {

@@ -19,6 +19,7 @@ fn plan(style: Style) -> Plan {
         read_only: ReadOnly::No,
         follows_redirects: false,
         wants_zone: false,
+        wants_role: false,
         checks_readiness: true,
         extra: Vec::new(),
     }
@@ -123,6 +124,23 @@ fn the_zone_is_asked_for_where_hello_has_none() {
     let refused = "-NOPERM this user has no permissions to run the 'info' command";
     let server = play(plan(), &[(&["HELLO 3"], &[REDIS_7]), (setup, &["+OK", "+OK", refused, "+PONG"])]).unwrap();
     assert_eq!(server.availability_zone, None);
+}
+
+#[test]
+fn the_role_is_asked_for_where_hello_has_none() {
+    #[track_caller]
+    fn check(reply: &str, expected: Option<Role>) {
+        let plan = Plan { wants_role: true, ..plan(Style::Resp2) };
+        let setup: &[&str] = &[NAME, VERSION, "ROLE", "PING"];
+        assert_eq!(play(plan, &[(setup, &["+OK", "+OK", reply, "+PONG"])]).unwrap().role, expected);
+    }
+    check("*3 +master :0 *0", Some(Role::Primary));
+    check("*5 +slave +10.0.0.1 :6379 +connected :0", Some(Role::Replica));
+    check("-NOPERM this user has no permissions to run the 'role' command", None);
+    let plan = Plan { wants_role: true, ..plan(Style::Auto) };
+    let setup: &[&str] = &[NAME, VERSION, "PING"];
+    let server = play(plan, &[(&["HELLO 3"], &[REDIS_7]), (setup, &["+OK", "+OK", "+PONG"])]).unwrap();
+    assert_eq!(server.role, Some(Role::Primary));
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn moved(old: &Topology, new: &Topology, new_of: &[Option<NodeIndex>]) -> Vec<Mo
         }
         match ranges.last_mut() {
             Some(range) if range.last.number() + 1 == slot.number() && (range.from, range.to) == (from, to) => {
-                range.last = slot
+                range.last = slot;
             }
             _ => ranges.push(MovedSlots { first: slot, last: slot, from, to }),
         }

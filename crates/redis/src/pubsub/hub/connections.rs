@@ -19,11 +19,10 @@ const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 impl Hub {
     /// How connections to the node are made.
     pub(in crate::pubsub) fn dial(&self, node: &NodeAddress) -> Box<dyn Dial> {
-        let addresses = match &self.cluster {
-            Some(_) => std::slice::from_ref(node),
-            None => &self.config.servers,
-        };
-        node::dialler(&self.config, addresses, Purpose::PubSub, &self.outfit)
+        match &self.finder {
+            Some(finder) => node::primary_dialler(finder, Purpose::PubSub, &self.outfit),
+            None => node::dialler(&self.config, node, Purpose::PubSub, &self.outfit),
+        }
     }
 
     pub(in crate::pubsub) fn connected(self: &Arc<Self>, node: &NodeAddress) {

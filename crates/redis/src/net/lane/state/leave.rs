@@ -149,6 +149,7 @@ impl State {
             timeout: Duration::ZERO,
             age: Duration::ZERO,
             stage: TimeoutStage::Queued,
+            problem: self.problem.clone(),
             queued: self.queued(),
             in_flight: self.in_flight(),
             queued_bytes: self.out.len() - self.withdrawn_bytes,
