@@ -18,6 +18,7 @@ test: ## install what the tests need, build, run every suite
 
 soak: ## the Redis client under chaos for minutes; TIME=seconds SEED=number
 	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it truth -- --nocapture
+	cargo test --release -p pilotlight-redis --test it soak_ -- --ignored
 
 lint: ## formatting, clippy, dependencies, and the syntax of everything that is not Rust
 	@scripts/setup.sh lint

@@ -18,7 +18,8 @@ use crate::tracking::{CacheConfig, Cached};
 /// A client of one server, or of a cluster. Cloning it is cheap; clones share all connections.
 ///
 /// Connections are made when they are first needed, on the tokio runtime of the task that needs them, and live there until the client is closed or its
-/// last clone is dropped.
+/// last clone is dropped. That runtime has to be running while any clone is used, on whatever thread. When it is shut down, commands in flight fail, and the
+/// next one connects anew, on the runtime of its own task.
 #[derive(Debug, Clone)]
 pub struct Client {
     core: Arc<Core>,
@@ -92,6 +93,6 @@ impl<'a> Commands<'a> for &'a Client {
 
     #[inline]
     fn run<T: FromReply>(self, command: Command<'a>) -> Call<'a, T> {
-        Call::new(self, command)
+        Call::new(self, command.resolved())
     }
 }

@@ -45,6 +45,30 @@ impl<'a> Command<'a> {
         command
     }
 
+    /// The same command with its description, which one that was put together word by word does not have: `raw("CLIENT").arg("REPLY")`. Without it,
+    /// nobody would know that it must not run on a shared connection, or where its keys are.
+    #[inline]
+    pub(crate) fn resolved(self) -> Self {
+        if self.spec.words == 0 { self.looked_up() } else { self }
+    }
+
+    #[cold]
+    fn looked_up(mut self) -> Self {
+        let word = |at: usize| match self.args.get(at).map(Arg::to_bytes) {
+            Some(bytes) if bytes.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b'-') => {
+                String::from_utf8(bytes.into_owned()).unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        let (name, subcommand) = (word(0), word(1));
+        let spec = crate::commands::lookup(&format!("{name} {subcommand}")).or_else(|| crate::commands::lookup(&name));
+        if let Some(spec) = spec {
+            self.args.drain(..usize::from(spec.words));
+            self.spec = spec;
+        }
+        self
+    }
+
     /// Adds one argument.
     #[must_use]
     #[inline]

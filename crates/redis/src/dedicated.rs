@@ -231,7 +231,7 @@ impl<'d> Commands<'d> for &'d mut Dedicated {
 
     fn run<T: FromReply>(self, command: Command<'d>) -> DedicatedCall<'d, T> {
         let options = self.options;
-        DedicatedCall { stage: Stage::New(self, command), options, reply: PhantomData }
+        DedicatedCall { stage: Stage::New(self, command.resolved()), options, reply: PhantomData }
     }
 }
 

@@ -157,7 +157,7 @@ impl<'a> Commands<'a> for &mut Pipeline<'a> {
     type Out<T: FromReply> = Queued<T>;
 
     fn run<T: FromReply>(self, command: Command<'a>) -> Queued<T> {
-        self.push(command);
+        self.push(command.resolved());
         Queued::new(self.items.len() - 1)
     }
 }

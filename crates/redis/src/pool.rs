@@ -192,7 +192,11 @@ impl Pool {
             return;
         }
         shelf.idle.lock().push(Idle { connection, since: Instant::now() });
-        self.reaper.lock().get_or_insert_with(|| runtime.spawn(reap(Arc::downgrade(self))).abort_handle());
+        let mut reaper = self.reaper.lock();
+        // It is begun again if the runtime of the one before was shut down.
+        if reaper.as_ref().is_none_or(AbortHandle::is_finished) {
+            *reaper = Some(runtime.spawn(reap(Arc::downgrade(self))).abort_handle());
+        }
     }
 
     /// Closes what has been idle for long. False: nothing is idle any more.

@@ -194,7 +194,9 @@ impl Single {
     /// Begins to watch the Sentinels, if there are any and that was not begun.
     fn start(self: &Arc<Self>) {
         let mut watcher = self.watcher.lock();
-        if self.finder.sentinels().is_none() || watcher.task.is_some() || watcher.is_closed {
+        // It is begun again if the runtime of the one before was shut down.
+        let is_watched = watcher.task.as_ref().is_some_and(|task| !task.is_finished());
+        if self.finder.sentinels().is_none() || is_watched || watcher.is_closed {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -186,7 +186,7 @@ impl<'a> Commands<'a> for &mut Transaction<'_> {
     type Out<T: FromReply> = Queued<T>;
 
     fn run<T: FromReply>(self, command: Command<'a>) -> Queued<T> {
-        self.push(&command);
+        self.push(&command.resolved());
         Queued::new(self.names.len() - 1)
     }
 }

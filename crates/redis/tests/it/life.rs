@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pilotlight_redis::config::{Backoff, NodeAddress, Probe};
-use pilotlight_redis::{Client, Command, Commands, Config, Error, Ran};
+use pilotlight_redis::config::{Backoff, NodeAddress, Probe, WhenDown};
+use pilotlight_redis::{Client, Command, Commands, Config, Error, ErrorKind, Ran};
 use pilotlight_testkit::{Answer, Script, ScriptedServer, Server, Signal};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -294,4 +294,48 @@ async fn many_clients_on_one_runtime() {
         }
     }
     tasks.join_all().await;
+}
+
+#[tokio::test]
+async fn who_wants_to_fail_fast_does() {
+    let server = echo().await;
+    let config =
+        Config { when_down: WhenDown::FailFast, ..Config::standalone(NodeAddress::tcp("127.0.0.1", server.port())) };
+    drop(server);
+    let client = Client::new(config).unwrap();
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let error = echoed(&client, "x").await.unwrap_err();
+        assert_eq!((error.ran(), Kind::from(error.kind())), (Ran::NotSent, Kind::Connect), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    }
+}
+
+/// However it is spelled: a command without replies of its own would shift those of the others.
+#[tokio::test]
+async fn what_changes_a_shared_connection_is_not_sent_however_it_is_put_together() {
+    let server = echo().await;
+    let client = to(&server);
+    echoed(&client, "first").await.unwrap();
+    let received = server.commands().len();
+    let spellings: [(&str, &[&str]); 7] = [
+        ("CLIENT REPLY", &["SKIP"]),
+        ("CLIENT", &["REPLY", "SKIP"]),
+        ("client", &["reply", "off"]),
+        ("subscribe", &["c"]),
+        (" SUBSCRIBE ", &["c"]),
+        ("MONITOR", &[]),
+        ("multi", &[]),
+    ];
+    for (name, args) in spellings {
+        let outcome = client.run::<Bytes>(Command::raw(name).args(args)).await;
+        let error = outcome.expect_err(name);
+        assert!(matches!(error.kind(), ErrorKind::Misuse(_)) && error.ran() == Ran::NotSent, "{name}: {error}");
+        let mut pipeline = client.pipeline();
+        let queued = (&mut pipeline).run::<Bytes>(Command::raw(name).args(args));
+        let error = pipeline.run().await.unwrap().take(queued).expect_err(name);
+        assert!(matches!(error.kind(), ErrorKind::Misuse(_)) && error.ran() == Ran::NotSent, "{name}: {error}");
+    }
+    assert_eq!(server.commands().len(), received);
+    assert_eq!(echoed(&client, "last").await.unwrap(), "last");
 }
