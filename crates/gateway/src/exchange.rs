@@ -35,7 +35,7 @@ use crate::routes::Route;
 use crate::server_timing;
 use crate::timing::{Layer, Timeline};
 use crate::upstream::Answer;
-use crate::worker::{Upstream, Worker};
+use crate::worker::{Common, Upstream, Worker};
 
 mod fetch;
 
@@ -109,7 +109,7 @@ impl Handler {
         let target = target(request.uri());
         let lookup = match request.headers().contains_key(UPGRADE) {
             true => None, // the answer may be another protocol
-            false => look_up(worker, route, (authority, target), (request.method(), request.headers()), now),
+            false => look_up(&worker.common, route, (authority, target), (request.method(), request.headers()), now),
         };
         let found = match lookup {
             Some(Lookup::Hit(stored)) => {
@@ -155,17 +155,17 @@ pub(crate) fn now() -> Timestamp {
 
 /// What the cache has for a target (authority, path and query); `None` where the route does not use it.
 pub(crate) fn look_up(
-    worker: &Worker,
+    common: &Common,
     route: &RouteSpec,
     (authority, target): (&str, &str),
     (method, headers): (&Method, &HeaderMap),
     now: Timestamp,
 ) -> Option<Lookup> {
-    let cache = worker.common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
+    let cache = common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
     Some(cache.lookup(&key(&key_authority(authority), target), method, headers, now))
 }
 
-fn key<'a>(authority: &'a str, target: &'a str) -> Key<'a> {
+pub(crate) fn key<'a>(authority: &'a str, target: &'a str) -> Key<'a> {
     Key { scheme: "http", authority, target }
 }
 
@@ -174,7 +174,7 @@ fn target(uri: &http::Uri) -> &str {
 }
 
 /// Lower case, without the default port (RFC 9110 §4.2.3).
-fn key_authority(authority: &str) -> Cow<'_, str> {
+pub(crate) fn key_authority(authority: &str) -> Cow<'_, str> {
     let authority = authority.strip_suffix(":80").unwrap_or(authority);
     if authority.bytes().any(|b| b.is_ascii_uppercase()) {
         Cow::Owned(authority.to_ascii_lowercase())

@@ -1,8 +1,10 @@
 //! The gateway as a whole: binds, starts the workers, stops them.
 
 use std::io;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use pilotlight_cache::{Cache, OptionsError};
@@ -67,6 +69,7 @@ impl GatewayError {
 pub struct Gateway {
     addresses: Vec<ListenAddr>,
     common: Arc<Common>,
+    begun: Instant,
     access_log: Option<Writer>,
     workers: Vec<JoinHandle<io::Result<()>>>,
     stop: watch::Sender<bool>,
@@ -115,8 +118,15 @@ impl Gateway {
         });
         let (stop, stopped) = watch::channel(false);
         let (draining, drained) = mpsc::channel();
-        let mut gateway =
-            Self { addresses, common: Arc::clone(&common), workers: Vec::new(), access_log, stop, drained };
+        let mut gateway = Self {
+            addresses,
+            common: Arc::clone(&common),
+            begun: Instant::now(),
+            workers: Vec::new(),
+            access_log,
+            stop,
+            drained,
+        };
         for (index, (listeners, events)) in listeners.into_iter().zip(events).enumerate() {
             let sink = gateway.access_log.as_ref().map(Writer::sink);
             let (common, stopped, draining) = (Arc::clone(&common), stopped.clone(), draining.clone());
@@ -138,6 +148,19 @@ impl Gateway {
     #[must_use]
     pub fn addresses(&self) -> &[ListenAddr] {
         &self.addresses
+    }
+
+    pub(crate) fn common(&self) -> &Arc<Common> {
+        &self.common
+    }
+
+    pub(crate) fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Lines of the access log that were not written, if there is one.
+    pub(crate) fn dropped_log_lines(&self) -> Option<Arc<AtomicU64>> {
+        self.access_log.as_ref().map(Writer::dropped)
     }
 
     /// Opens the access log's file anew, after somebody has moved it.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod admin;
 mod body;
 mod client;
 mod connection;
@@ -32,6 +33,7 @@ mod timing;
 mod upstream;
 mod worker;
 
+pub use admin::{Admin, AdminError, AdminOptions, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
 pub use gateway::{Gateway, GatewayError};
 pub use listen::ListenError;
 pub use options::{

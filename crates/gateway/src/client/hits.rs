@@ -185,7 +185,7 @@ fn answer(
     let table = worker.common.table.load();
     let route = table.find(authority, path)?;
     let now = worker.clock.timestamp(begun);
-    match exchange::look_up(worker, route, (authority, target), (&Method::GET, headers), now)? {
+    match exchange::look_up(&worker.common, route, (authority, target), (&Method::GET, headers), now)? {
         Lookup::Hit(stored) if stored.body().len() <= MAX_BODY => {
             stored.write_answer(now, out);
             let written = Instant::now();
