@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use pilotlight_gateway::LogBook;
 use pilotlight_supervisor::LogLine;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
@@ -23,18 +24,34 @@ pub(crate) fn start_tracing() {
     }
 }
 
-/// Prints services' lines on a thread of its own, so that a slow terminal holds up neither services nor the supervisor: what
-/// it cannot take in time is dropped and counted.
-pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>) -> io::Result<()> {
+/// Lines that wait for a slow terminal; one more is dropped and counted.
+const MAX_UNPRINTED: usize = 1024;
+
+/// Keeps services' lines for those who ask for them, and prints them on a thread of its own: a slow terminal holds up neither
+/// services nor the supervisor nor those who ask. What it cannot take in time is dropped and counted.
+pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>, logs: LogBook) -> io::Result<()> {
+    let (printer, to_print) = std::sync::mpsc::sync_channel::<LogLine>(MAX_UNPRINTED);
     let print = move || {
         let colour = io::stderr().is_terminal();
-        while let Some(line) = lines.blocking_recv() {
+        while let Ok(line) = to_print.recv() {
             if print_line(&mut io::stderr().lock(), &line, colour).is_err() {
                 return; // the standard error is closed: there is nowhere to print to
             }
         }
     };
-    std::thread::Builder::new().name("service-log".into()).spawn(print)?;
+    let keep = move || {
+        let mut dropped = 0;
+        while let Some(line) = lines.blocking_recv() {
+            let printed = LogLine { dropped: line.dropped + dropped, ..line.clone() };
+            dropped = match printer.try_send(printed) {
+                Ok(()) => 0,
+                Err(_) => dropped + line.dropped + 1,
+            };
+            logs.push(line);
+        }
+    };
+    std::thread::Builder::new().name("print-log".into()).spawn(print)?;
+    std::thread::Builder::new().name("service-log".into()).spawn(keep)?;
     Ok(())
 }
 
