@@ -40,7 +40,7 @@ enum Message {
 pub(crate) struct Sink {
     format: AccessFormat,
     fields: Arc<[AccessField]>,
-    to_writer: SyncSender<Message>,
+    to_writer: Arc<SyncSender<Message>>,
     dropped: Arc<AtomicU64>,
 }
 

@@ -3,9 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{MAX_CHUNKS, Message, Sink};
@@ -37,7 +37,7 @@ impl Writer {
             run(&mut out, &messages, &lost);
         })?;
         let fields = options.fields.clone().into();
-        Ok(Self { sink: Sink { format: options.format, fields, to_writer, dropped }, done })
+        Ok(Self { sink: Sink { format: options.format, fields, to_writer: Arc::new(to_writer), dropped }, done })
     }
 
     pub(crate) fn sink(&self) -> Sink {
@@ -51,7 +51,7 @@ impl Writer {
 
     /// Opens the file anew after somebody has moved it.
     pub(crate) fn reopener(&self) -> Reopener {
-        Reopener(self.sink.to_writer.clone())
+        Reopener(Arc::downgrade(&self.sink.to_writer))
     }
 
     /// Waits for the last lines; the workers must have ended.
@@ -67,11 +67,12 @@ impl Writer {
 
 /// Asks for the file to be opened anew.
 #[derive(Clone)]
-pub(crate) struct Reopener(SyncSender<Message>);
+pub(crate) struct Reopener(Weak<SyncSender<Message>>);
 
 impl Reopener {
     pub(crate) fn reopen(&self) {
-        if self.0.try_send(Message::Reopen).is_err() {
+        // Without a writer the gateway is about to end. Held weakly, it is not kept from it.
+        if self.0.upgrade().is_some_and(|writer| writer.try_send(Message::Reopen).is_err()) {
             tracing::warn!("the access log was not reopened: its writer does not keep up; send SIGUSR1 again");
         }
     }
