@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use pilotlight_gateway::{Gateway, GatewayOptions, LogBook, ServiceTarget};
+use pilotlight_gateway::{Admin, Gateway, GatewayOptions, LogBook, ServiceTarget};
 use pilotlight_supervisor::{ServiceSpec, Supervisor, SupervisorOptions, WorkerEvents, limits};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -61,7 +61,7 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
             return Err(e);
         }
     };
-    announce(&config, &gateway).context("cannot write to the standard output")?;
+    announce(&config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
     let name = wait_for_signal().context("signals cannot be waited for")?;
     eprintln!("pilotlight: {name}, stopping; once more stops at once");
     drop(admin); // nobody is to start anything any more
@@ -107,10 +107,13 @@ fn serve(
 }
 
 /// What is listening, and what to try.
-fn announce(config: &Config, gateway: &Gateway) -> std::io::Result<()> {
+fn announce(config: &Config, gateway: &Gateway, admin: Option<&Admin>) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     for address in gateway.addresses() {
         writeln!(out, "listening on {address}")?;
+    }
+    if let Some(address) = admin.and_then(Admin::metrics_address) {
+        writeln!(out, "metrics on http://{address}/metrics")?;
     }
     if let Some(base) = gateway.addresses().iter().map(ToString::to_string).find(|a| a.starts_with("http")) {
         let width = config.routes.iter().map(|route| base.len() + route.path.len()).max().unwrap_or(0);

@@ -71,7 +71,7 @@ fn section<'a>(
     let table = match field.value {
         DeValue::Boolean(false) => return None,
         DeValue::Boolean(true) => empty,
-        value => noted(value.as_table().ok_or_else(|| field.wrong_type()), found).unwrap_or(empty),
+        value => noted(value.as_table().ok_or_else(|| field.wrong_type()), found)?,
     };
     Some((Section::read(part, &place, field.at.clone(), table, found), Some(field)))
 }
