@@ -24,34 +24,19 @@ pub(crate) fn start_tracing() {
     }
 }
 
-/// Lines that wait for a slow terminal; one more is dropped and counted.
-const MAX_UNPRINTED: usize = 1024;
-
-/// Keeps services' lines for those who ask for them, and prints them on a thread of its own: a slow terminal holds up neither
-/// services nor the supervisor nor those who ask. What it cannot take in time is dropped and counted.
+/// Prints services' lines, and keeps them for those who ask, on a thread of its own, so that a slow terminal holds up neither
+/// services nor the supervisor: what it cannot take in time is dropped and counted.
 pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>, logs: LogBook) -> io::Result<()> {
-    let (printer, to_print) = std::sync::mpsc::sync_channel::<LogLine>(MAX_UNPRINTED);
     let print = move || {
         let colour = io::stderr().is_terminal();
-        while let Ok(line) = to_print.recv() {
-            if print_line(&mut io::stderr().lock(), &line, colour).is_err() {
-                return; // the standard error is closed: there is nowhere to print to
-            }
-        }
-    };
-    let keep = move || {
-        let mut dropped = 0;
+        let mut prints = true;
         while let Some(line) = lines.blocking_recv() {
-            let printed = LogLine { dropped: line.dropped + dropped, ..line.clone() };
-            dropped = match printer.try_send(printed) {
-                Ok(()) => 0,
-                Err(_) => dropped + line.dropped + 1,
-            };
+            // A standard error that is closed stays so; who asks is answered all the same.
+            prints = prints && print_line(&mut io::stderr().lock(), &line, colour).is_ok();
             logs.push(line);
         }
     };
-    std::thread::Builder::new().name("print-log".into()).spawn(print)?;
-    std::thread::Builder::new().name("service-log".into()).spawn(keep)?;
+    std::thread::Builder::new().name("service-log".into()).spawn(print)?;
     Ok(())
 }
 

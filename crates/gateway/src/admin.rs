@@ -247,7 +247,7 @@ async fn owner(shared: Arc<Shared>, stream: tokio::net::UnixStream) {
     let own = rustix::process::geteuid().as_raw();
     match uid {
         Ok(uid) if uid == own || uid == 0 => {
-            http(stream, move |request| api::owner(Arc::clone(&shared), request)).await
+            http(stream, move |request| api::owner(Arc::clone(&shared), request)).await;
         }
         Ok(uid) => {
             tracing::warn!(uid, "the admin socket was opened by another user, who is refused");

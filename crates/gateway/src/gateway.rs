@@ -164,7 +164,7 @@ impl Gateway {
     }
 
     /// Opens the access log's file anew, after somebody has moved it.
-    #[must_use]
+    #[must_use = "it reopens the log when it is called"]
     pub fn log_reopener(&self) -> impl Fn() + Send + use<> {
         let reopener = self.access_log.as_ref().map(Writer::reopener);
         move || reopener.iter().for_each(|log| log.reopen())

@@ -182,10 +182,13 @@ pub(crate) struct Connections {
     pub(crate) closed: Counter,
 }
 
+/// Route and service.
+type Name = (Box<str>, Box<str>);
+
 /// All series. It outlives changes of the routes: a route that comes back goes on counting.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    series: Mutex<BTreeMap<(Box<str>, Box<str>), Arc<Series>>>,
+    series: Mutex<BTreeMap<Name, Arc<Series>>>,
     /// For requests without a route.
     pub(crate) none: Arc<Series>,
     pub(crate) connections: Box<[Connections]>,

@@ -66,7 +66,10 @@ impl LogBook {
             }
         }
         drop(services);
-        self.changes.send_replace(());
+        // Nobody follows as a rule, and a service may print millions of lines.
+        if self.changes.receiver_count() > 0 {
+            self.changes.send_replace(());
+        }
     }
 
     /// The last lines of a service, at most so many.
