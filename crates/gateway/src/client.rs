@@ -20,7 +20,7 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -29,7 +29,7 @@ use crate::deadline::Deadline;
 use crate::net::Socket;
 use crate::problem;
 use crate::record::Record;
-use crate::timing::Layer;
+use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
 mod hits;
@@ -76,7 +76,7 @@ pub(crate) struct Client {
     /// Set by an exchange that ended in 101; the connection becomes a tunnel when hyper lets go of it.
     upgraded: RefCell<Option<Upgraded>>,
     /// When the first byte of the request came that hyper is given next.
-    begun: Cell<Option<Instant>>,
+    begun: Cell<Option<Moment>>,
     /// Requests that are answered, but not all of whose bytes are written.
     unwritten: RefCell<Vec<Rc<Record>>>,
     /// The status of an answer to what was no request.
@@ -130,13 +130,13 @@ impl Client {
     pub(crate) fn written(&self) {
         let mut unwritten = self.unwritten.borrow_mut();
         if !unwritten.is_empty() {
-            let now = Instant::now();
+            let now = Moment::now();
             unwritten.drain(..).for_each(|record| record.timeline.lap(Layer::Write, now));
         }
     }
 
     /// When the first byte of the request came that hyper has read.
-    pub(crate) fn take_begun(&self) -> Option<Instant> {
+    pub(crate) fn take_begun(&self) -> Option<Moment> {
         self.begun.take()
     }
 
@@ -239,7 +239,7 @@ impl Client {
         if self.phase.get() == Phase::Idle {
             self.phase.set(Phase::Head);
             if self.begun.get().is_none() {
-                self.begun.set(Some(Instant::now()));
+                self.begun.set(Some(Moment::now()));
             }
             self.set_unless_blocked(Some(self.times.header));
         }

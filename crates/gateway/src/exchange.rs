@@ -33,7 +33,7 @@ use crate::request_body::{BodyLimit, RequestBody};
 use crate::request_id::RequestId;
 use crate::routes::Route;
 use crate::server_timing;
-use crate::timing::{Layer, Timeline};
+use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
 
@@ -72,7 +72,7 @@ impl Service<Request<Incoming>> for Handler {
 
     fn call(&self, request: Request<Incoming>) -> Reply {
         let worker = &self.worker;
-        let read = Instant::now();
+        let read = Moment::now();
         let timeline = Timeline::new(self.client.take_begun().unwrap_or(read));
         timeline.lap(Layer::Parse, read);
         let found = self.find(&request, &timeline);
@@ -103,7 +103,7 @@ impl Handler {
         }
         check_coding(request.headers())?;
         let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
-        let at = Instant::now();
+        let at = Moment::now();
         timeline.lap(Layer::Route, at);
         let now = worker.clock.timestamp(at);
         let target = target(request.uri());
@@ -117,7 +117,7 @@ impl Handler {
             }
             lookup => Found::Route(Arc::clone(route), authority.to_owned(), lookup),
         };
-        timeline.lap(Layer::Cache, Instant::now());
+        timeline.lap(Layer::Cache, Moment::now());
         Ok(found)
     }
 

@@ -217,10 +217,11 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::sums::Sums;
     use super::*;
+    use crate::timing::Moment;
 
     #[test]
     fn books_of_workers_are_merged_and_layers_add_up() {
@@ -230,7 +231,7 @@ mod tests {
         for worker in 0..2 {
             let book = series.book(worker);
             book.hit(200, 10, 5_000);
-            let begun = Instant::now();
+            let begun = Moment::now();
             let timeline = Timeline::new(begun);
             timeline.lap(Layer::Cache, begun + Duration::from_micros(1));
             timeline.lap(Layer::Service, begun + Duration::from_millis(20));

@@ -6,7 +6,6 @@
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 use pilotlight_cache::Unstored;
@@ -14,7 +13,7 @@ use pilotlight_cache::Unstored;
 use crate::access_log::Entry;
 use crate::metrics::{Outcome, Series, Verdict};
 use crate::request_id::RequestId;
-use crate::timing::{Layer, Timeline};
+use crate::timing::{Layer, Moment, Timeline};
 use crate::worker::Worker;
 
 /// One request on its way.
@@ -89,7 +88,7 @@ impl Record {
     }
 
     pub(crate) fn lap(&self, layer: Layer) {
-        self.timeline.lap(layer, Instant::now());
+        self.timeline.lap(layer, Moment::now());
     }
 
     pub(crate) fn verdict(&self, verdict: Verdict) {
@@ -126,7 +125,7 @@ impl Drop for Record {
         self.series.book(self.worker.index).ended(&outcome);
         let (Some(log), Some(head)) = (&self.worker.access_log, self.head.get()) else { return };
         log.write(&Entry {
-            at: self.worker.clock.time_of_day(self.timeline.begun()),
+            at: self.worker.clock.timestamp(self.timeline.begun()),
             peer: &head.peer,
             host: head.fields.host.as_ref().map(HeaderValue::as_bytes),
             method: head.method.as_str(),

@@ -56,11 +56,12 @@ fn text(timeline: &Timeline) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use pilotlight_supervisor::StartPhases;
 
     use super::*;
+    use crate::timing::Moment;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -68,7 +69,7 @@ mod tests {
 
     #[test]
     fn warm_and_cold() {
-        let begun = Instant::now();
+        let begun = Moment::now();
         let timeline = Timeline::new(begun);
         timeline.lap(Layer::Parse, begun + Duration::from_nanos(12_345));
         timeline.lap(Layer::Service, begun + ms(3));

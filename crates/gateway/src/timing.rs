@@ -9,10 +9,38 @@
 //! Invariant: the layers add up to the total, to the nanosecond, whatever the order of the laps.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant, SystemTime};
+use std::ops::Add;
+use std::time::{Duration, SystemTime};
 
 use pilotlight_cache::Timestamp;
 use pilotlight_supervisor::StartPhases;
+use rustix::time::{ClockId, clock_gettime};
+
+/// A moment of the monotonic clock, in nanoseconds. `Instant` is the same and costs twice as much to read and to subtract, for
+/// clocks that go back and times that do not fit; that is seen in the price of a hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        let time = clock_gettime(ClockId::Monotonic);
+        // Since the boot of the machine: neither part is negative, and 584 years fit.
+        Self((time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64))
+    }
+
+    /// Nanoseconds, 0 if `earlier` is later.
+    pub(crate) fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(time)))
+    }
+}
 
 /// A part of a request's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,30 +85,29 @@ impl Layer {
 /// The laps of one request.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    begun: Instant,
-    last: Cell<Instant>,
+    begun: Moment,
+    last: Cell<Moment>,
     spent_ns: [Cell<u64>; Layer::ALL.len()],
     /// What the request waited for while an instance was started for it.
     start: Cell<Option<StartPhases>>,
 }
 
 impl Timeline {
-    pub(crate) fn new(begun: Instant) -> Self {
+    pub(crate) fn new(begun: Moment) -> Self {
         Self { begun, last: Cell::new(begun), spent_ns: Default::default(), start: Cell::new(None) }
     }
 
     /// Counts the time since the last lap to a layer.
-    pub(crate) fn lap(&self, layer: Layer, now: Instant) {
-        let spent = now.saturating_duration_since(self.last.get());
-        self.last.set(self.last.get() + spent);
-        self.add(layer, spent);
+    pub(crate) fn lap(&self, layer: Layer, now: Moment) {
+        self.add(layer, now.since(self.last.get()));
+        self.last.set(self.last.get().max(now));
     }
 
     /// Counts the time since the last lap to a start, of which `phases` are the parts.
     pub(crate) fn lap_start(&self, phases: StartPhases) {
         self.last.set(self.last.get() + phases.total());
-        self.add(Layer::Queue, phases.queue);
-        self.add(Layer::Start, phases.total() - phases.queue);
+        self.add(Layer::Queue, nanos(phases.queue));
+        self.add(Layer::Start, nanos(phases.total() - phases.queue));
         let mut all = self.start.get().unwrap_or_default(); // a second try may start a second instance
         all.queue += phases.queue;
         all.spawn += phases.spawn;
@@ -90,7 +117,7 @@ impl Timeline {
     }
 
     /// When the last lap ended.
-    pub(crate) fn last(&self) -> Instant {
+    pub(crate) fn last(&self) -> Moment {
         self.last.get()
     }
 
@@ -100,10 +127,10 @@ impl Timeline {
 
     /// Until the last lap.
     pub(crate) fn total_ns(&self) -> u64 {
-        nanos(self.last.get() - self.begun)
+        self.last.get().since(self.begun)
     }
 
-    pub(crate) fn begun(&self) -> Instant {
+    pub(crate) fn begun(&self) -> Moment {
         self.begun
     }
 
@@ -112,9 +139,9 @@ impl Timeline {
         self.start.get()
     }
 
-    fn add(&self, layer: Layer, spent: Duration) {
+    fn add(&self, layer: Layer, spent_ns: u64) {
         let cell = &self.spent_ns[layer as usize];
-        cell.set(cell.get() + nanos(spent));
+        cell.set(cell.get() + spent_ns);
     }
 }
 
@@ -124,35 +151,33 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 }
 
 /// How long a worker's idea of the time of day is used before it asks again.
-const ANCHOR_TIME: Duration = Duration::from_millis(500);
+const ANCHOR_NS: u64 = 500_000_000;
 
 /// The time of day of moments that were read from the monotonic clock, so that one reading serves both. A step of the system's
 /// clock is followed within half a second.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    anchor: Cell<(Instant, SystemTime)>,
+    anchor: Cell<(Moment, Timestamp)>,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { anchor: Cell::new((Instant::now(), SystemTime::now())) }
+        Self { anchor: Cell::new(Self::read()) }
     }
 
-    pub(crate) fn time_of_day(&self, at: Instant) -> SystemTime {
-        let (anchor, wall) = self.anchor.get();
-        match at.checked_duration_since(anchor) {
-            Some(since) if since < ANCHOR_TIME => wall + since,
-            None => wall, // just before the anchor was set
-            Some(_) => {
-                let (now, wall) = (Instant::now(), SystemTime::now());
-                self.anchor.set((now, wall));
-                wall - now.saturating_duration_since(at)
-            }
+    fn read() -> (Moment, Timestamp) {
+        (Moment::now(), Timestamp::from_system(SystemTime::now()))
+    }
+
+    pub(crate) fn timestamp(&self, at: Moment) -> Timestamp {
+        let (anchor, time) = self.anchor.get();
+        let since_ns = at.since(anchor); // 0 just before the anchor was set
+        if since_ns < ANCHOR_NS {
+            return Timestamp(time.0 + since_ns / 1_000_000);
         }
-    }
-
-    pub(crate) fn timestamp(&self, at: Instant) -> Timestamp {
-        Timestamp::from_system(self.time_of_day(at))
+        let (now, time) = Self::read();
+        self.anchor.set((now, time));
+        Timestamp(time.0.saturating_sub(now.since(at) / 1_000_000))
     }
 }
 
@@ -168,10 +193,11 @@ mod tests {
 
     #[test]
     fn a_clock_that_stands_still_or_goes_back_adds_nothing() {
-        let begun = Instant::now() + Duration::from_secs(1);
+        let begun = Moment::now();
+        let earlier = Moment(begun.0 - 1_000_000);
         let timeline = Timeline::new(begun);
         timeline.lap(Layer::Parse, begun);
-        timeline.lap(Layer::Route, begun - Duration::from_millis(1));
+        timeline.lap(Layer::Route, earlier);
         assert_eq!((sum(&timeline), timeline.total_ns()), (0, 0));
         timeline.lap(Layer::Service, begun + Duration::from_millis(2));
         assert_eq!((sum(&timeline), timeline.total_ns()), (2_000_000, 2_000_000));
@@ -180,18 +206,17 @@ mod tests {
     #[test]
     fn the_time_of_day_follows() {
         let clock = Clock::new();
-        let near = |a: SystemTime, b: SystemTime| {
-            a.duration_since(b).or_else(|e| Ok::<_, ()>(e.duration())).unwrap() < Duration::from_millis(100)
-        };
-        assert!(near(clock.time_of_day(Instant::now()), SystemTime::now()));
-        clock.anchor.set((Instant::now() - Duration::from_secs(9), SystemTime::UNIX_EPOCH)); // the clock was set
-        assert!(near(clock.time_of_day(Instant::now()), SystemTime::now()));
+        let now = || Timestamp::from_system(SystemTime::now());
+        assert!(clock.timestamp(Moment::now()).0.abs_diff(now().0) < 100);
+        let long_ago = Moment(Moment::now().0.saturating_sub(9_000_000_000));
+        clock.anchor.set((long_ago, Timestamp(0))); // the clock was set
+        assert!(clock.timestamp(Moment::now()).0.abs_diff(now().0) < 100);
     }
 
     proptest! {
         #[test]
         fn the_layers_are_the_total(laps in prop::collection::vec((0_usize..8, any::<u32>(), any::<[u32; 4]>(), any::<bool>()), 0..20)) {
-            let timeline = Timeline::new(Instant::now());
+            let timeline = Timeline::new(Moment::now());
             for (layer, ns, phases, starts) in laps {
                 if starts {
                     let [queue, spawn, connect, ready] = phases.map(|ns| Duration::from_nanos(u64::from(ns)));

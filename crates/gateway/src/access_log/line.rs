@@ -2,10 +2,10 @@
 //! drives a terminal.
 
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use pilotlight_cache::Timestamp;
 
 use crate::metrics::{Series, Verdict};
 use crate::options::{AccessField, AccessFormat};
@@ -16,7 +16,7 @@ const MAX_VALUE: usize = 2048;
 
 /// A request that is over, as far as it is logged.
 pub(crate) struct Entry<'a> {
-    pub(crate) at: SystemTime,
+    pub(crate) at: Timestamp,
     pub(crate) peer: &'a str,
     pub(crate) host: Option<&'a [u8]>,
     pub(crate) method: &'a str,
@@ -39,7 +39,7 @@ impl<'a> Entry<'a> {
     /// A hit that was answered before hyper saw it: a GET over HTTP/1.1, without an id.
     pub(crate) fn of_hit(
         series: &'a Series,
-        (at, took_ns): (SystemTime, u64),
+        (at, took_ns): (Timestamp, u64),
         peer: &'a str,
         target: &'a str,
         headers: &'a HeaderMap,
@@ -75,7 +75,7 @@ enum Value<'a> {
     Own(&'a str),
     Number(u64),
     Milliseconds(u64),
-    Time(SystemTime),
+    Time(Timestamp),
     Layers(&'a Timeline),
     Nothing,
 }
@@ -217,12 +217,11 @@ fn milliseconds_to(out: &mut Vec<u8>, ns: u64) {
 }
 
 /// RFC 3339, UTC, with milliseconds.
-fn time_to(out: &mut Vec<u8>, at: SystemTime) {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+fn time_to(out: &mut Vec<u8>, at: Timestamp) {
+    let (seconds, ms) = (at.0 / 1000, at.0 % 1000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let ms = since.subsec_millis();
     write_infallibly(out, format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"));
 }
 
@@ -244,22 +243,23 @@ fn write_infallibly(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::{Duration, UNIX_EPOCH};
 
     use proptest::prelude::*;
 
     use super::*;
     use crate::metrics::Registry;
+    use crate::timing::Moment;
 
     fn line(format: AccessFormat, fields: &[AccessField], host: &[u8], target: &[u8]) -> String {
         let registry = Registry::new(1);
         let series = registry.series("/a", "users");
-        let begun = Instant::now();
+        let begun = Moment::now();
         let timeline = Timeline::new(begun);
         timeline.lap(Layer::Cache, begun + Duration::from_micros(10));
         timeline.lap(Layer::Service, begun + Duration::from_micros(1_510));
         let entry = Entry {
-            at: UNIX_EPOCH + Duration::from_millis(951_782_400_007), // 29 February 2000
+            at: Timestamp(951_782_400_007), // 29 February 2000
             peer: "127.0.0.1:9",
             host: Some(host),
             method: "GET",
@@ -325,7 +325,7 @@ mod tests {
         fn dates(days in 0_u64..100_000) {
             let mut out = Vec::new();
             let at = UNIX_EPOCH + Duration::from_secs(days * 86_400);
-            time_to(&mut out, at);
+            time_to(&mut out, Timestamp(days * 86_400_000));
             let text = String::from_utf8(out).unwrap();
             let http = httpdate::fmt_http_date(at); // Sun, 06 Nov 1994 08:49:37 GMT
             let month = "JanFebMarAprMayJunJulAugSepOctNovDec".find(&http[8..11]).unwrap() / 3 + 1;

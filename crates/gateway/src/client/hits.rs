@@ -11,7 +11,6 @@
 
 use std::mem::MaybeUninit;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -20,7 +19,7 @@ use pilotlight_cache::Lookup;
 use super::intake::Share;
 use super::{Client, Io};
 use crate::access_log::Entry;
-use crate::timing::nanos;
+use crate::timing::Moment;
 use crate::worker::Worker;
 use crate::{exchange, server_timing};
 
@@ -45,7 +44,7 @@ pub(crate) struct Desk {
 #[derive(Debug, PartialEq, Eq)]
 enum Front {
     /// A hit of so many bytes, whose answer was written by then.
-    Hit(usize, Instant),
+    Hit(usize, Moment),
     /// A request of so many bytes, all of them its head.
     Bodyless(usize),
     /// Not all of a head.
@@ -78,7 +77,7 @@ impl Client {
                     _ => break Share::Everything,
                 }
             }
-            let since = *begun.get_or_insert_with(Instant::now);
+            let since = *begun.get_or_insert_with(Moment::now);
             match look(worker, &self.peer, since, &mut desk.headers, &intake.bytes, out) {
                 Front::Hit(length, written) => {
                     begun = Some(written);
@@ -122,7 +121,7 @@ impl Client {
 fn look(
     worker: &Worker,
     peer: &str,
-    begun: Instant,
+    begun: Moment,
     headers: &mut HeaderMap,
     bytes: &[u8],
     out: &mut BytesMut,
@@ -171,11 +170,11 @@ fn look(
 fn answer(
     worker: &Worker,
     peer: &str,
-    begun: Instant,
+    begun: Moment,
     target: &str,
     headers: &HeaderMap,
     out: &mut BytesMut,
-) -> Option<Instant> {
+) -> Option<Moment> {
     // What is stored was once a target that hyper took, so one that is found needs no check of its own.
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
     if !path.starts_with('/') {
@@ -188,14 +187,14 @@ fn answer(
     match exchange::look_up(&worker.common, route, (authority, target), (&Method::GET, headers), now)? {
         Lookup::Hit(stored) if stored.body().len() <= MAX_BODY => {
             stored.write_answer(now, out);
-            let written = Instant::now();
-            let took_ns = nanos(written.saturating_duration_since(begun));
+            let written = Moment::now();
+            let took_ns = written.since(begun);
             let (status, sent_bytes) = (stored.status().as_u16(), stored.body().len() as u64);
             // By reference: a count of references that workers share would be a shared number on the hot path.
             let series = &*route.series;
             series.book(worker.index).hit(status, sent_bytes, took_ns);
             if let Some(log) = &worker.access_log {
-                let at = worker.clock.time_of_day(begun);
+                let at = worker.clock.timestamp(begun);
                 log.write(&Entry::of_hit(series, (at, took_ns), peer, target, headers, (status, sent_bytes)));
             }
             Some(written)

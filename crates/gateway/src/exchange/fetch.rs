@@ -9,7 +9,7 @@ use pilotlight_supervisor::Lease;
 use super::Inbound;
 use crate::problem::Failure;
 use crate::request_body::RequestBody;
-use crate::timing::Layer;
+use crate::timing::{Layer, Moment};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::http::Target;
 use crate::upstream::{Answer, BodyLeft, Failed, SendError, UpstreamError, http, pipe};
@@ -88,11 +88,13 @@ impl Inbound<'_> {
             return Ok(Some(lease));
         }
         let started = service.ready(self.worker.index).await;
-        let (now, timeline) = (Instant::now(), &self.record.timeline);
+        let (now, timeline) = (Moment::now(), &self.record.timeline);
+        let until = Instant::now(); // the same, as the supervisor writes it
+        let from = until.checked_sub(Duration::from_nanos(now.since(timeline.last()))).unwrap_or(until);
         match started.as_ref().ok().and_then(|lease| lease.instance().start_times()) {
             // Ready before this request came: it only waited for the supervisor's word.
-            Some(times) if times.ready <= timeline.last() => timeline.lap(Layer::Queue, now),
-            Some(times) => timeline.lap_start(times.phases(timeline.last(), now)),
+            Some(times) if times.ready <= from => timeline.lap(Layer::Queue, now),
+            Some(times) => timeline.lap_start(times.phases(from, until)),
             None => timeline.lap(Layer::Start, now),
         }
         started.map(Some).map_err(Failure::Start)
