@@ -1,0 +1,48 @@
+//! Client of Redis and Valkey, standalone and Cluster: many tasks share few connections.
+
+mod batch;
+mod call;
+mod client;
+mod cluster;
+pub mod command;
+pub mod commands;
+pub mod config;
+mod core;
+mod dedicated;
+pub mod error;
+mod follow;
+mod net;
+mod node;
+mod observe;
+mod parcel;
+mod pipeline;
+mod pool;
+pub mod proto;
+mod pubsub;
+pub mod reply;
+mod route;
+mod scan;
+mod script;
+mod special;
+mod stats;
+mod tracking;
+mod transaction;
+
+pub use call::Call;
+pub use client::Client;
+pub use command::{Arg, Args, Command, Pairs};
+pub use commands::Commands;
+pub use config::Config;
+pub use dedicated::{Dedicated, DedicatedCall};
+pub use error::{Aborted, Advice, Error, ErrorKind, Misuse, PartialFailure, Ran, ReplyError, ServerError};
+pub use net::lane::{Counters, Snapshot};
+pub use net::{AuthError, ConnectError, ConnectErrorKind, ConnectStage};
+pub use pipeline::{Pipeline, Queued, Replies};
+pub use pubsub::{Event, GapReason, Message, Subscription};
+pub use reply::{FromReply, Value};
+pub use route::{NodeReply, Route};
+pub use scan::{MemberScan, Scan, ScanToken, TokenError};
+pub use script::{Invocation, Script, ScriptCommand};
+pub use stats::{LaneStats, MapStats, Stats};
+pub use tracking::{CacheConfig, CacheMode, CacheStats, Cached, CachedCall};
+pub use transaction::Transaction;

@@ -1,0 +1,19 @@
+//! The client against scripted peers and real servers.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod bed;
+mod cluster;
+mod desync;
+mod failover;
+mod lag;
+mod latency;
+mod life;
+mod load;
+mod observability;
+mod pubsub;
+mod renewal;
+mod resharding;
+mod special;
+mod tracking;
+mod truth;
