@@ -22,6 +22,7 @@ pub mod environment;
 mod listeners;
 mod load;
 mod model;
+mod operate;
 mod pattern;
 mod relations;
 mod render;
@@ -41,4 +42,5 @@ pub use model::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed, PathMatch, Route,
     RouteCache, Service, ServiceKind, Transport, Upstream, Workers,
 };
+pub use operate::{AdminSocket, Operate};
 pub use render::Style;

@@ -3,6 +3,7 @@
 use crate::error::{Exit, StartError};
 use crate::seat::Padded;
 use crate::service::ServiceId;
+use crate::start_times::StartTimes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -23,6 +24,7 @@ pub struct Instance {
     answered: AtomicBool,
     drain_announced: AtomicBool,
     idle_noticed: AtomicBool,
+    start_times: OnceLock<StartTimes>,
     ended: OnceLock<Ended>,
     ended_notify: Notify,
     notices: UnboundedSender<Notice>,
@@ -56,7 +58,7 @@ pub struct Ended {
 }
 
 /// What the supervisor's thread is told without waiting. The queue is unbounded in type and bounded in fact: each kind is
-/// in it at most once for an instance (and worker), except `Stop` and `Shutdown`, which people send.
+/// in it at most once for an instance (and worker), except `Stop`, `Start`, `Restart` and `Shutdown`, which people send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notice {
     /// The worker has no shared connection to the run.
@@ -69,19 +71,41 @@ pub(crate) enum Notice {
     ServiceDrains { run: u64 },
     /// The last exchange of a draining run ended.
     Idle { run: u64 },
-    /// Stop the service's instances.
+    /// Stop the service's instances, until somebody asks for it.
     Stop { service: usize },
+    /// Start an instance if there is none.
+    Start { service: usize },
+    /// Stop the service's instances and start another if there was one.
+    Restart { service: usize },
     /// Stop everything until then.
     Shutdown { until: Instant },
 }
 
+/// The state of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum InstanceState {
+pub enum InstanceState {
+    /// It takes no exchanges yet.
     Starting,
+    /// It takes exchanges.
     Ready,
+    /// It takes no new exchanges; open ones may end.
     Draining,
+    /// Its process has ended.
     Ended,
+}
+
+impl InstanceState {
+    /// Its name, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Ended => "ended",
+        }
+    }
 }
 
 impl Instance {
@@ -102,6 +126,7 @@ impl Instance {
             answered: AtomicBool::new(false),
             drain_announced: AtomicBool::new(false),
             idle_noticed: AtomicBool::new(false),
+            start_times: OnceLock::new(),
             ended: OnceLock::new(),
             ended_notify: Notify::new(),
             notices,
@@ -124,6 +149,12 @@ impl Instance {
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// When it reached the steps of its start; none before it is ready.
+    #[must_use]
+    pub fn start_times(&self) -> Option<StartTimes> {
+        self.start_times.get().copied()
     }
 
     /// Whether it is to get no new exchanges (it is being stopped, or has ended).
@@ -188,6 +219,11 @@ impl Instance {
 
     pub(crate) fn is(&self, state: InstanceState) -> bool {
         self.state.0.load(SeqCst) == state as u8
+    }
+
+    /// The first call counts.
+    pub(crate) fn set_start_times(&self, times: StartTimes) {
+        let _ = self.start_times.set(times);
     }
 
     /// The first call counts.

@@ -37,13 +37,15 @@ mod policy;
 mod seat;
 mod service;
 mod spec;
+mod start_times;
 mod supervisor;
 
 pub use error::{Exit, Phase, StartError, SupervisorError};
 pub use event::{SharedLink, WorkerEvent, WorkerEvents};
-pub use instance::{Address, Ended, Endpoint, Instance};
+pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
 pub use log::{LogLine, Output};
 pub use seat::Lease;
-pub use service::{Service, ServiceId, ServiceState, Status};
+pub use service::{InstanceStatus, Service, ServiceId, ServiceState, Status};
 pub use spec::{HttpSocket, MinInstances, ServiceSpec, SupervisorOptions, Transport};
-pub use supervisor::{Supervisor, start};
+pub use start_times::{StartPhases, StartTimes};
+pub use supervisor::{Control, Supervisor, start};

@@ -191,7 +191,9 @@ impl Owner {
             Notice::Answered { run } => self.answered(run, now),
             Notice::ServiceDrains { run } => self.service_drains(run, now),
             Notice::Idle { run } => self.exchanges_done(run, now),
-            Notice::Stop { service } => self.stop_service(service, now),
+            Notice::Stop { service } => self.stop_by_hand(service, now),
+            Notice::Start { service } => self.start_service(service, now),
+            Notice::Restart { service } => self.restart_service(service, now),
             Notice::Shutdown { until } => self.shut_down(until, now),
         }
     }
@@ -210,7 +212,7 @@ impl Owner {
             tracing::warn!("{MAX_UNGREETED} connections have not sent HELLO yet; the newest is closed");
             return;
         }
-        self.greeters.spawn(pipe::greet(stream));
+        self.greeters.spawn(pipe::greet(stream, Instant::now()));
     }
 
     fn timer(&mut self, timer: Timer, now: Instant) {

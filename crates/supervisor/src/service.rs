@@ -1,6 +1,7 @@
 //! A service, as workers see it.
 
 use crate::error::{Phase, StartError};
+use crate::instance::InstanceState;
 use crate::seat::{Lease, Padded, Seat};
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +45,32 @@ pub struct Status {
     pub failures: u32,
     /// Why the last start or run failed, if it did.
     pub last_error: Option<StartError>,
+    /// Instances that became ready since the gateway started.
+    pub starts: u64,
+    /// Its instances that are starting or take exchanges.
+    pub instances: Vec<InstanceStatus>,
+}
+
+/// What an instance is doing, for people.
+#[derive(Clone, Debug)]
+pub struct InstanceStatus {
+    /// Its number, counted from 1 for each service.
+    pub number: u64,
+    /// Its process, once it is executed.
+    pub pid: Option<i32>,
+    /// Its state.
+    pub state: InstanceState,
+    /// When its start was begun.
+    pub begun: Instant,
+    pub(crate) seats: Vec<Arc<Seat>>,
+}
+
+impl InstanceStatus {
+    /// Exchanges that it is busy with at this moment.
+    #[must_use]
+    pub fn open_exchanges(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.open()).sum()
+    }
 }
 
 /// The state of a service. Stopped is healthy: the next request starts it.
@@ -55,6 +82,18 @@ pub enum ServiceState {
     Starting,
     /// An instance takes exchanges.
     Ready,
+}
+
+impl ServiceState {
+    /// Its name, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+        }
+    }
 }
 
 impl Service {
@@ -70,6 +109,8 @@ impl Service {
                 pid: None,
                 failures: 0,
                 last_error: None,
+                starts: 0,
+                instances: Vec::new(),
             }),
             dropped_lines: AtomicU64::new(0),
         }

@@ -34,6 +34,42 @@ pub struct Supervisor {
     thread: Option<JoinHandle<bool>>,
 }
 
+/// What people may ask of services while the supervisor runs. Everything is a message: nothing here waits for a service.
+#[derive(Clone, Debug)]
+pub struct Control {
+    services: Vec<Arc<Service>>,
+    notices: mpsc::UnboundedSender<Notice>,
+}
+
+impl Control {
+    /// The services, in the order of their settings.
+    #[must_use]
+    pub fn services(&self) -> &[Arc<Service>] {
+        &self.services
+    }
+
+    /// Stops the service's instances: drain, SIGTERM, SIGKILL. It stays stopped until a request or [`start`](Self::start),
+    /// [`MinInstances`](crate::MinInstances) notwithstanding.
+    pub fn stop(&self, service: ServiceId) {
+        self.notice(Notice::Stop { service: service.0 });
+    }
+
+    /// Starts an instance if there is none, whatever the pause after earlier failures.
+    pub fn start(&self, service: ServiceId) {
+        self.notice(Notice::Start { service: service.0 });
+    }
+
+    /// Puts a new instance in the place of the one that runs, if one does.
+    pub fn restart(&self, service: ServiceId) {
+        self.notice(Notice::Restart { service: service.0 });
+    }
+
+    fn notice(&self, notice: Notice) {
+        // A closed queue is a supervisor that has stopped already.
+        let _ = self.notices.send(notice);
+    }
+}
+
 /// Starts the guardian and the supervisor's thread. Services with [`MinInstances::One`](crate::MinInstances::One) are started at
 /// once, the others when asked for. Each worker gets the receiver with its number.
 ///
@@ -75,7 +111,13 @@ impl Supervisor {
         &self.services
     }
 
-    /// Stops the service's instances: drain, SIGTERM, SIGKILL. The next request starts it anew.
+    /// A handle for what people ask of services.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control { services: self.services.clone(), notices: self.notices.clone() }
+    }
+
+    /// [`Control::stop`].
     pub fn stop(&self, service: ServiceId) {
         self.notice(Notice::Stop { service: service.0 });
     }

@@ -43,6 +43,8 @@ impl Owner {
             record.current = None;
             record.service.close();
             record.publish(None);
+        } else if record.current.is_none() {
+            record.publish(None); // it had left already; how it ended is news
         }
         if run.outputs_open == 0 {
             self.finish(id, now);

@@ -2,13 +2,14 @@
 
 use super::timers::{Timer, Timers};
 use crate::error::{Exit, StartError};
-use crate::instance::{Endpoint, Instance};
+use crate::instance::{Endpoint, Instance, InstanceState};
 use crate::listener::Listener;
 use crate::log::Tail;
 use crate::policy::backoff::Backoff;
 use crate::seat::Seat;
-use crate::service::{Request, Service, ServiceState};
+use crate::service::{InstanceStatus, Request, Service, ServiceState};
 use crate::spec::{HttpSocket, ServiceSpec, Transport};
+use crate::start_times::StartTimes;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::AbortHandle;
@@ -27,6 +28,8 @@ pub(crate) struct Record {
     pub(super) last_failure: Option<StartError>,
     /// When a service that always runs is started again.
     pub(super) restart: Option<Instant>,
+    /// Stopped by hand: not started for `min_instances`, only for a request or by hand.
+    pub(super) held: bool,
 }
 
 impl Record {
@@ -40,6 +43,7 @@ impl Record {
             last_number: 0,
             last_failure: None,
             restart: None,
+            held: false,
         }
     }
 
@@ -67,6 +71,7 @@ impl Record {
         status.pid = current.and_then(|run| run.pid);
         status.failures = self.backoff.failures();
         status.last_error.clone_from(&self.last_failure);
+        status.instances = current.map(Run::status).into_iter().collect();
     }
 }
 
@@ -79,6 +84,8 @@ pub(super) struct Run {
     pub(super) stage: Stage,
     pub(super) deadline: Option<Instant>,
     pub(super) begun: Instant,
+    pub(super) spawned_at: Option<Instant>,
+    pub(super) connected_at: Option<Instant>,
     pub(super) ready_at: Option<Instant>,
     pub(super) pid: Option<i32>,
     pub(super) token: Option<String>,
@@ -136,6 +143,8 @@ impl Run {
             stage: Stage::Spawning,
             deadline: None,
             begun,
+            spawned_at: None,
+            connected_at: None,
             ready_at: None,
             pid: None,
             token,
@@ -160,6 +169,24 @@ impl Run {
 
     pub(super) fn is_pipe(&self) -> bool {
         *self.instance.endpoint() == Endpoint::Pipe
+    }
+
+    pub(super) fn status(&self) -> InstanceStatus {
+        let state = match self.stage {
+            Stage::Spawning | Stage::Starting => InstanceState::Starting,
+            Stage::Ready => InstanceState::Ready,
+            Stage::Draining | Stage::Terminating | Stage::Killing | Stage::Exited => InstanceState::Draining,
+        };
+        let (number, pid, begun) = (self.instance.number(), self.pid, self.begun);
+        InstanceStatus { number, pid, state, begun, seats: self.seats.clone() }
+    }
+
+    /// When it reached the steps of its start, `ready` being the last.
+    pub(super) fn start_times(&self, ready: Instant) -> StartTimes {
+        let spawned = self.spawned_at.unwrap_or(ready);
+        // An inherited socket takes connections from the moment on at which there is somebody to accept them.
+        let connected = self.connected_at.unwrap_or(spawned);
+        StartTimes { asked: self.begun, spawned, connected, ready }
     }
 
     pub(super) fn open_exchanges(&self) -> u64 {

@@ -53,7 +53,7 @@ impl Owner {
     /// Starts a service that always runs, now or after its pause.
     pub(super) fn keep_minimum(&mut self, service: usize, now: Instant) {
         let record = &mut self.records[service];
-        let wanted = record.spec.min_instances == MinInstances::One && record.current.is_none();
+        let wanted = record.spec.min_instances == MinInstances::One && record.current.is_none() && !record.held;
         if !wanted || self.stopping.is_some() {
             return;
         }
@@ -63,9 +63,27 @@ impl Owner {
         }
     }
 
+    /// Somebody asked for an instance, whatever the pause after earlier failures.
+    pub(super) fn start_service(&mut self, service: usize, now: Instant) {
+        if self.records.get(service).is_some_and(|record| record.current.is_none()) && self.stopping.is_none() {
+            self.start(service, 0, now);
+        }
+    }
+
+    /// Somebody asked for another instance in the place of the one there is. Until it is ready requests wait; the old one
+    /// finishes what it has begun.
+    pub(super) fn restart_service(&mut self, service: usize, now: Instant) {
+        let had_one = self.records.get(service).is_some_and(|record| record.current.is_some());
+        self.stop_service(service, now);
+        if had_one {
+            self.start_service(service, now);
+        }
+    }
+
     pub(super) fn spawned(&mut self, id: u64, pid: i32, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.pid = Some(pid);
+        run.spawned_at = Some(now);
         tracing::debug!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid, "spawned");
         match run.stage {
             Stage::Spawning => run.stage = Stage::Starting,
@@ -90,7 +108,8 @@ impl Owner {
 
     /// A service that only knows `PORT` listens.
     pub(super) fn port_open(&mut self, id: u64, now: Instant) {
-        if self.runs.get(&id).is_some_and(|run| run.stage == Stage::Starting) {
+        if let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == Stage::Starting) {
+            run.connected_at = Some(now);
             self.become_ready(id, now);
         }
     }
@@ -101,10 +120,13 @@ impl Owner {
         let record = &mut self.records[run.service];
         run.ready_at = Some(now);
         run.stage = Stage::Ready;
+        let times = run.start_times(now);
+        run.instance.set_start_times(times);
+        record.service.status_mut().starts += 1;
         run.instance.set_state(InstanceState::Ready);
         record.service.open(&run.seats);
         tracing::info!(service = %record.service.name(), instance = run.instance.number(), pid = run.pid,
-            took = ?now.duration_since(run.begun), "ready");
+            took = ?now.duration_since(run.begun), phases = %times.phases(run.begun, now), "ready");
         record.publish(Some(run)); // before anybody is answered
         for waiter in std::mem::take(&mut record.waiters) {
             if let Some(answer) = self.enter(id, waiter.worker) {
@@ -174,6 +196,7 @@ impl Owner {
 
     fn start(&mut self, service: usize, worker: usize, now: Instant) {
         let record = &mut self.records[service];
+        record.held = false;
         self.timers.set(Timer::Restart(service), &mut record.restart, None);
         if let Err(error) = self.try_start(service, worker, now) {
             let record = &mut self.records[service];

@@ -57,7 +57,15 @@ impl Owner {
         }
     }
 
-    /// Somebody asked for the service to be stopped.
+    /// Somebody wants the service stopped until it is asked for.
+    pub(super) fn stop_by_hand(&mut self, service: usize, now: Instant) {
+        if let Some(record) = self.records.get_mut(service) {
+            record.held = true;
+        }
+        self.stop_service(service, now);
+    }
+
+    /// Stops all that runs of the service.
     pub(super) fn stop_service(&mut self, service: usize, now: Instant) {
         let runs: Vec<u64> = self.runs.values().filter(|run| run.service == service).map(Run::id).collect();
         for id in runs {
