@@ -1,12 +1,16 @@
 //! A service, as workers see it.
 
 use crate::error::{Phase, StartError};
-use crate::seat::{Lease, Padded, Seat};
+use crate::gate::Gate;
+use crate::instance::Notice;
+use crate::queue::{Joined, Queue};
+use crate::seat::{Lease, Padded, Seat, pick};
+use crate::spec::{ServiceSpec, Spare};
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::UnboundedSender;
 
 /// A service's place in the list given to [`start`](crate::start).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,33 +21,47 @@ pub struct ServiceId(pub usize);
 pub struct Service {
     id: ServiceId,
     name: Arc<str>,
-    slots: Box<[Padded<ArcSwapOption<Seat>>]>,
-    requests: mpsc::Sender<Request>,
+    /// For each worker its seats at the ready instances, if there is one.
+    slots: Box<[Padded<ArcSwapOption<Crew>>]>,
+    pub(crate) queue: Arc<Queue>,
+    max_request_time: Option<Duration>,
+    /// Whether a free instance is kept, and the supervisor to be told when there is none.
+    has_spare: bool,
     status: Mutex<Status>,
     dropped_lines: AtomicU64,
 }
 
-/// A worker asks for a ready instance.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) service: usize,
-    pub(crate) worker: usize,
-    pub(crate) reply: oneshot::Sender<Result<Lease, StartError>>,
-}
+/// One worker's seats at the ready instances, oldest first, one at least.
+type Crew = Box<[Arc<Seat>]>;
 
 /// What a service is doing, for people.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// Its state.
     pub state: ServiceState,
-    /// The number of its current, or last, instance; 0 before the first.
+    /// The number of its last instance; 0 before the first.
     pub instance: u64,
-    /// Process id of the current instance.
+    /// Process id of its first ready, or else its first starting, instance.
     pub pid: Option<i32>,
+    /// Those that are starting or ready, oldest first.
+    pub instances: Vec<InstanceStatus>,
     /// Failed or short runs in a row.
     pub failures: u32,
     /// Why the last start or run failed, if it did.
     pub last_error: Option<StartError>,
+    /// Whether requests are refused because starts failed (see `max_failures`).
+    pub circuit_open: bool,
+}
+
+/// An instance, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceStatus {
+    /// Its number.
+    pub number: u64,
+    /// Its process id, once it has one.
+    pub pid: Option<i32>,
+    /// Starting or ready.
+    pub state: ServiceState,
 }
 
 /// The state of a service. Stopped is healthy: the next request starts it.
@@ -58,18 +76,23 @@ pub enum ServiceState {
 }
 
 impl Service {
-    pub(crate) fn new(id: usize, name: Arc<str>, workers: usize, requests: mpsc::Sender<Request>) -> Self {
+    pub(crate) fn new(id: usize, spec: &ServiceSpec, workers: usize, notices: UnboundedSender<Notice>) -> Self {
+        let queue = Queue::new(id, (spec.queue.max, spec.queue.timeout), notices);
         Self {
             id: ServiceId(id),
-            name,
+            name: spec.name.as_str().into(),
             slots: (0..workers).map(|_| Padded::default()).collect(),
-            requests,
+            queue: Arc::new(queue),
+            max_request_time: spec.max_request_time,
+            has_spare: spec.spare == Spare::One,
             status: Mutex::new(Status {
                 state: ServiceState::Stopped,
                 instance: 0,
                 pid: None,
+                instances: Vec::new(),
                 failures: 0,
                 last_error: None,
+                circuit_open: false,
             }),
             dropped_lines: AtomicU64::new(0),
         }
@@ -87,38 +110,72 @@ impl Service {
         &self.name
     }
 
-    /// Counts an exchange with the ready instance, if there is one. The hot path: no lock, and no atomic that another
-    /// worker writes to. `None` for a worker that does not exist.
+    /// How long a request may be without an answer before its instance counts as stuck; see
+    /// [`Instance::report_stuck`](crate::Instance::report_stuck).
     #[must_use]
-    pub fn enter(&self, worker: usize) -> Option<Lease> {
-        self.slots.get(worker)?.0.load_full()?.enter()
+    pub fn max_request_time(&self) -> Option<Duration> {
+        self.max_request_time
     }
 
-    /// Counts an exchange with the ready instance, started now if there is none. Concurrent callers share one start.
+    /// How many requests wait for an instance.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue.waiting()
+    }
+
+    /// Counts an exchange with a ready instance that has room, if there is one and nobody waits. The hot path: no lock, and
+    /// no atomic that another worker writes to, but where `concurrency` is limited: there it is one counter for each instance.
+    /// `None` for a worker that does not exist.
+    #[must_use]
+    pub fn enter(&self, worker: usize) -> Option<Lease> {
+        let crew = self.slots.get(worker)?.0.load();
+        match &***crew.as_ref()? {
+            [seat] if seat.gate().is_none() => Arc::clone(seat).enter(),
+            seats => self.enter_limited(seats),
+        }
+    }
+
+    fn enter_limited(&self, seats: &[Arc<Seat>]) -> Option<Lease> {
+        if self.queue.waiting() > 0 {
+            return None; // they were here before
+        }
+        let lease = pick(&seats.iter())?;
+        if self.has_spare && is_pressed(seats) {
+            self.queue.press();
+        }
+        Some(lease)
+    }
+
+    /// Counts an exchange with a ready instance that has room, started now if need be. Concurrent callers share starts. Waits
+    /// among at most `queue.max` others and for at most `queue.timeout`.
     ///
     /// # Errors
-    /// The start failed, is not tried because of earlier failures, or the supervisor is stopping.
+    /// No instance was free in time, the start failed, is not tried because of earlier failures, or the supervisor is stopping.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with its time enabled.
     ///
     /// # Cancel safety
     /// The start goes on; the exchange is not counted.
     pub async fn ready(&self, worker: usize) -> Result<Lease, StartError> {
-        if let Some(lease) = self.enter(worker) {
-            return Ok(lease);
-        }
-        let (reply, answer) = oneshot::channel();
-        let request = Request { service: self.id.0, worker, reply };
-        if self.requests.send(request).await.is_err() {
-            return Err(self.stopping());
-        }
-        answer.await.unwrap_or_else(|_| Err(self.stopping()))
-    }
-
-    /// Pipe: this worker has no shared connection to the ready instance; one is asked for and comes as
-    /// [`WorkerEvent::Connected`](crate::WorkerEvent::Connected). Does nothing if there is no ready instance, or if one was
-    /// asked for less than [`HELLO_TIMEOUT`](crate::limits::HELLO_TIMEOUT) ago.
-    pub fn want_shared(&self, worker: usize) {
-        if let Some(seat) = self.slots.get(worker).and_then(|slot| slot.0.load_full()) {
-            seat.want_shared();
+        let queue = &self.queue;
+        let mut place = match queue.join(worker) {
+            Joined::Entered(lease) => return Ok(lease),
+            Joined::Waiting(place) => place,
+            Joined::Full => {
+                return Err(
+                    self.busy(format!("{} requests wait for it already (queue.max)", queue.max), Duration::ZERO)
+                );
+            }
+            Joined::Closed => return Err(self.stopping()),
+        };
+        match tokio::time::timeout(queue.timeout, &mut place.answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(self.stopping()),
+            Err(_) => {
+                let limit = queue.timeout.as_secs_f32();
+                Err(self.busy(format!("no instance was free within queue.timeout ({limit} s)"), queue.timeout))
+            }
         }
     }
 
@@ -142,22 +199,30 @@ impl Service {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the workers' seats of a ready instance in place.
-    pub(crate) fn open(&self, seats: &[Arc<Seat>]) {
-        for (slot, seat) in self.slots.iter().zip(seats) {
-            slot.0.store(Some(Arc::clone(seat)));
-        }
+    /// Puts the seats of a ready instance in place, instead of those of another if there is one to go; leases already given stay
+    /// counted. Those who wait enter.
+    pub(crate) fn change(&self, add: Option<&[Arc<Seat>]>, remove: Option<u64>) {
+        self.queue.change(add.map(Arc::from), remove, |ready| {
+            for (worker, slot) in self.slots.iter().enumerate() {
+                let crew: Crew = ready.iter().filter_map(|seats| seats.get(worker).cloned()).collect();
+                slot.0.store(Some(crew).filter(|crew| !crew.is_empty()).map(Arc::new));
+            }
+        });
     }
 
-    /// Takes the seats away. Leases already given stay counted.
-    pub(crate) fn close(&self) {
-        for slot in &self.slots {
-            slot.0.store(None);
-        }
+    fn busy(&self, reason: String, waited: Duration) -> StartError {
+        let error = StartError::new(&self.name, Phase::Queue, reason, Instant::now());
+        StartError { elapsed: waited, ..error }.retry_after(Duration::from_secs(1))
     }
 
     fn stopping(&self) -> StartError {
         StartError::new(&self.name, Phase::Stopping, "the gateway is stopping", Instant::now())
             .retry_after(Duration::from_secs(1))
     }
+}
+
+/// Whether less is free than one whole instance.
+fn is_pressed(seats: &[Arc<Seat>]) -> bool {
+    let gates = || seats.iter().filter_map(|seat| seat.gate());
+    gates().map(Gate::free).sum::<u32>() < gates().map(Gate::max).max().unwrap_or(0)
 }

@@ -184,7 +184,8 @@ impl Link {
     }
 
     /// This worker's connections to the instance; asks for the first one if there is none.
-    async fn reach(&self, instance: &Instance) -> Result<Rc<Peer>, UpstreamError> {
+    async fn reach(&self, lease: &Lease) -> Result<Rc<Peer>, UpstreamError> {
+        let instance = lease.instance();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable(); // before the look, so that a change between the two is not missed
@@ -196,7 +197,7 @@ impl Link {
             if instance.ended_now().is_some() || instance.drain_requested() {
                 return Err(closed(self.service.name(), "stopped", Ran::No));
             }
-            self.service.want_shared(self.worker as usize);
+            lease.want_shared();
             changed.await;
         }
     }
@@ -317,7 +318,7 @@ pub(crate) async fn send(
     };
     first_byte.service_turn();
     let sent = first_byte.within(async {
-        let peer = link.reach(lease.instance()).await?;
+        let peer = link.reach(&lease).await?;
         let whole = held.as_ref().and_then(|held| frames::request_frame(outbound, flags::END, held));
         match whole {
             Some(frame) if peer.shared.takes_exchanges() => {

@@ -1,6 +1,7 @@
 //! From a ready instance to none: idleness, drain, SIGTERM, SIGKILL.
 
 use super::run::{Run, Stage};
+use super::scale::scale_of;
 use super::timers::Timer;
 use super::{Owner, StopPhase, Stopping};
 use crate::error::Phase;
@@ -10,13 +11,12 @@ use crate::instance::InstanceState;
 use crate::limits::{EXIT_GRACE, KILL_PATIENCE, LINK_GRACE};
 use crate::policy::idle::{Idle, decide};
 use crate::seat::close_if_unused;
-use crate::spec::MinInstances;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Who wants a drain: to the service's own DRAIN the gateway's is the answer when its exchanges are done (P-32).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum AskedBy {
+pub(super) enum AskedBy {
     Gateway,
     Service,
 }
@@ -44,7 +44,8 @@ impl Owner {
     pub(super) fn look_idle(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let spec = &self.records[run.service].spec;
-        let (Some(timeout), MinInstances::Zero) = (spec.idle_timeout, spec.min_instances) else {
+        // With a floor, what is too many is for `scale_down_after`.
+        let Some(timeout) = spec.idle_timeout.filter(|_| scale_of(spec).floor() == 0) else {
             return run.set_deadline(None, &mut self.timers);
         };
         match decide(now, run.open_exchanges(), run.last_use(), timeout) {
@@ -57,8 +58,9 @@ impl Owner {
         }
     }
 
-    /// Somebody asked for the service to be stopped.
+    /// Somebody asked for the service to be stopped. What failed before is forgotten: the next request starts it.
     pub(super) fn stop_service(&mut self, service: usize, now: Instant) {
+        self.records[service].circuit.close();
         let runs: Vec<u64> = self.runs.values().filter(|run| run.service == service).map(Run::id).collect();
         for id in runs {
             self.stop_run(id, now);
@@ -131,17 +133,30 @@ impl Owner {
         self.signal(id, GroupSignal::Kill);
     }
 
-    /// The run takes no exchanges any more; the next request starts another.
+    /// The run takes no exchanges any more; others do, or the next request starts one.
     pub(super) fn leave_service(&mut self, id: u64) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.instance.set_state(InstanceState::Draining);
         run.stop_probe();
-        let record = &mut self.records[run.service];
-        if record.current == Some(id) {
-            record.current = None;
-            record.service.close();
-            record.publish(None);
+        let service = run.service;
+        let record = &mut self.records[service];
+        record.members.retain(|member| *member != id);
+        match record.successor {
+            Some(successor) if successor == id => record.successor = None,
+            // What was to take its place has a place now.
+            Some(successor) if self.runs.get(&successor).is_some_and(|run| run.replaces == Some(id)) => {
+                record.successor = None;
+                record.members.push(successor);
+                if let Some(run) = self.runs.get_mut(&successor) {
+                    run.replaces = None;
+                }
+            }
+            _ => {}
         }
+        record.window.reset();
+        record.publish(&self.runs);
+        record.service.change(None, Some(id));
+        self.changed.insert(service);
     }
 
     fn stop_run(&mut self, id: u64, now: Instant) {
@@ -153,7 +168,9 @@ impl Owner {
                 let (service, spawned, begun) = (run.service, run.pid.is_some(), run.begun);
                 let error = self.refusal(service, Phase::Stopping, "it was stopped while it was starting", begun);
                 self.leave_service(id);
-                self.records[service].fail_waiters(&error);
+                if self.records[service].members.is_empty() {
+                    self.records[service].service.queue.refuse(0, &error);
+                }
                 if spawned {
                     self.terminate(id, now);
                 } else if let Some(run) = self.runs.get_mut(&id) {
@@ -167,7 +184,7 @@ impl Owner {
     }
 
     /// Lets open exchanges end; the process ends by itself (pipe) or by SIGTERM when they have (HTTP).
-    fn drain(&mut self, id: u64, asked_by: AskedBy, now: Instant) {
+    pub(super) fn drain(&mut self, id: u64, asked_by: AskedBy, now: Instant) {
         self.leave_service(id);
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.stop_asked = true;

@@ -36,6 +36,7 @@ fn a_hundred_callers_share_one_start() {
 #[track_caller]
 fn check_failure(mut spec: ServiceSpec, phase: Phase, exit: Option<Exit>, text: &str, tail: &[&str]) {
     spec.start_timeout = spec.start_timeout.min(Duration::from_secs(5));
+    spec.max_failures = 1;
     run(async {
         let bed = Bed::new(1, vec![spec]);
         let service = bed.service(0);
