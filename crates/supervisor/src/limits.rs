@@ -30,6 +30,9 @@ pub const PUMP_BUDGET: usize = 64 * 1024;
 pub const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 /// How long an instance whose last shared connection ended may take to exit before it gets SIGTERM.
 pub const LINK_GRACE: Duration = Duration::from_secs(1);
+/// How long DRAIN waits for requests that were given to an instance and may not be written yet: one written after DRAIN may find
+/// the service gone.
+pub const DRAIN_SETTLE: Duration = Duration::from_secs(1);
 /// How long a pipe service without open exchanges may take to exit after DRAIN before it gets SIGTERM.
 pub const EXIT_GRACE: Duration = Duration::from_secs(2);
 /// How long a group that got SIGKILL may take to vanish before it is killed and reported again.

@@ -163,7 +163,8 @@ impl Link {
     pub(crate) fn drain(&self, instance: &Instance, grace: Duration) {
         let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
         if let Some(peer) = self.peer_of(instance) {
-            peer.shared.control(|out| Drain { grace_ms }.encode(out));
+            peer.shared.drain(&Drain { grace_ms });
+            peer.own_changed.notify_waiters();
             peer.own_idle.borrow_mut().clear();
         }
         self.changed.notify_waiters();
@@ -248,7 +249,7 @@ impl Peer {
                 }
                 self.own_open.set(self.own_open.get().saturating_sub(1));
             }
-            if self.shared.is_ended() {
+            if self.shared.is_ended() || self.shared.is_draining() {
                 return Err(closed(&self.service, "ended", Ran::No).into());
             }
             if counted.is_none() {

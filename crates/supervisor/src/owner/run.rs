@@ -106,6 +106,8 @@ pub(super) struct Run {
     /// Whether it can fail to start no more.
     pub(super) start_over: bool,
     pub(super) drain_sent: bool,
+    /// When its time to drain is over.
+    pub(super) drain_until: Option<Instant>,
     /// Shared connections of each worker.
     pub(super) links: Vec<u32>,
     /// When a shared connection was last asked for, for each worker.
@@ -170,6 +172,7 @@ impl Run {
             failed: false,
             start_over: false,
             drain_sent: false,
+            drain_until: None,
             links: vec![0; workers],
             asked: vec![None; workers],
             first_worker: first_worker.min(workers - 1),

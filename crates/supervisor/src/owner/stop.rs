@@ -8,7 +8,7 @@ use crate::error::Phase;
 use crate::event::WorkerEvent;
 use crate::guardian::GroupSignal;
 use crate::instance::InstanceState;
-use crate::limits::{EXIT_GRACE, KILL_PATIENCE, LINK_GRACE};
+use crate::limits::{DRAIN_SETTLE, EXIT_GRACE, KILL_PATIENCE, LINK_GRACE};
 use crate::policy::idle::{Idle, decide};
 use crate::seat::close_if_unused;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Owner {
             Stage::Spawning | Stage::Starting => self.start_timed_out(id, now),
             Stage::Ready if !run.start_over => self.look_accepted(id, now),
             Stage::Ready => self.look_idle(id, now),
-            Stage::Draining => self.terminate(id, now),
+            Stage::Draining => self.drain_goes_on(id, now),
             Stage::Terminating => self.kill(id, now),
             Stage::Killing => {
                 tracing::error!(service = %self.records[run.service].service.name(), pid = run.pid, "still there after SIGKILL");
@@ -188,12 +188,32 @@ impl Owner {
         self.leave_service(id);
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.stop_asked = true;
-        let timeout = self.records[run.service].spec.drain_timeout;
-        run.enter_stage(Stage::Draining, Some(now + timeout), &mut self.timers);
+        let until = now + self.records[run.service].spec.drain_timeout;
+        run.drain_until = Some(until);
+        // The service's own DRAIN is answered when its exchanges are done (P-32), the gateway's is sent a little later.
+        let settles = run.is_pipe() && asked_by == AskedBy::Gateway;
+        let deadline = if settles { until.min(now + DRAIN_SETTLE) } else { until };
+        run.enter_stage(Stage::Draining, Some(deadline), &mut self.timers);
         if run.open_exchanges() == 0 {
             self.drained(id, now);
-        } else if asked_by == AskedBy::Gateway {
-            self.send_drain(id, timeout);
+        } else if settles {
+            let run = &self.runs[&id];
+            // Who waits for a first connection to it goes elsewhere.
+            for worker in (0..run.links.len()).filter(|worker| run.links[*worker] == 0) {
+                self.tell(worker, WorkerEvent::Drain { instance: Arc::clone(&run.instance), grace: until - now });
+            }
+        }
+    }
+
+    /// Exchanges are still open. A pipe service may end its streams early when it knows.
+    fn drain_goes_on(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match run.drain_until.filter(|until| *until > now && !run.drain_sent) {
+            Some(until) => {
+                run.set_deadline(Some(until), &mut self.timers);
+                self.send_drain(id, until - now);
+            }
+            None => self.terminate(id, now),
         }
     }
 
@@ -201,7 +221,8 @@ impl Owner {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if run.is_pipe() {
             // Nothing is in progress, so all that is left to do for the service is to exit.
-            let left = run.deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)).min(EXIT_GRACE);
+            let left = run.drain_until.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)).min(EXIT_GRACE);
+            run.drain_until = None;
             run.enter_stage(Stage::Draining, Some(now + left), &mut self.timers);
             self.send_drain(id, left);
         } else {

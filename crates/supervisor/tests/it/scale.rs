@@ -1,6 +1,6 @@
 //! Several instances, the queue in front of them, replacements, the circuit.
 
-use crate::harness::{Bed, UNIX, gone_within, pipe_child, run, sh};
+use crate::harness::{Bed, Seen, UNIX, gone_within, pipe_child, run, sh};
 use pilotlight_supervisor::{Exit, Lease, Phase, QueueLimits, Recycle, Service, ServiceSpec, ServiceState, Spare};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -234,6 +234,29 @@ fn a_restart_replaces_and_a_failed_one_leaves_the_old() {
             tokio::task::yield_now().await;
         }
         until(|| ready(&service) == 1).await;
+    });
+}
+
+/// A request that was given to an instance may not be written yet; behind DRAIN it might find nobody.
+#[test]
+fn drain_waits_for_those_who_have_entered_and_lets_go_those_without_a_connection() {
+    run(async {
+        let mut bed = Bed::new(2, vec![pipe_child("p", &[])]);
+        let mut seen = bed.work();
+        let service = bed.service(0);
+        let lease = service.ready(0).await.unwrap();
+        assert_eq!(seen.recv().await, Some(Seen::Connected { worker: 0, instance: 1 }));
+        bed.supervisor.stop(service.id());
+        assert_eq!(seen.recv().await, Some(Seen::Drain { worker: 1, instance: 1 }));
+        let early = tokio::time::timeout(200 * MS, seen.recv()).await;
+        assert!(early.is_err(), "{early:?}");
+        drop(lease);
+        assert_eq!(seen.recv().await, Some(Seen::Drain { worker: 0, instance: 1 }));
+        // A stream that stays open is told, a little later.
+        let (stays, begun) = (service.ready(0).await.unwrap(), Instant::now());
+        bed.supervisor.stop(service.id());
+        while seen.recv().await != Some(Seen::Drain { worker: 0, instance: 2 }) {}
+        assert!(begun.elapsed() >= 900 * MS && stays.instance().ended_now().is_none());
     });
 }
 
