@@ -16,7 +16,7 @@ from harness.paths import ROOT
 from harness.program import Failed
 from harness.report import figures_table
 
-SECTIONS = ["cached", "pipelined", "proxy", "pipe", "cold", "idle", "memory"]
+SECTIONS = ["cached", "pipelined", "proxy", "pipe", "cold", "scaling", "idle", "memory"]
 VERSIONS = [["nginx", "-v"], ["haproxy", "-v"], ["/usr/bin/python3", "--version"], ["node", "--version"], ["rustc", "--version"]]
 
 

@@ -38,6 +38,8 @@ pub(crate) struct Seat {
     last_use_ms: AtomicU64,
     shared_wanted: AtomicBool,
     worker: usize,
+    /// Whether there is a gate, or a number to be looked at: one question for the hot path.
+    is_watched: bool,
     /// After how many exchanges the supervisor looks at their number; 0: never.
     look_every: u64,
     /// The places that all workers share, if the service limits them.
@@ -50,11 +52,23 @@ impl Seat {
     pub(crate) fn new(instance: Arc<Instance>, worker: usize, gate: Option<Arc<Gate>>, look_every: u64) -> Self {
         let last_use_ms = AtomicU64::new(instance.epoch.elapsed().as_millis() as u64);
         let (counts, shared_wanted) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { counts, last_use_ms, shared_wanted, worker, look_every, gate, instance }
+        let is_watched = gate.is_some() || look_every != 0;
+        Self { counts, last_use_ms, shared_wanted, worker, is_watched, look_every, gate, instance }
     }
 
     /// Counts an exchange if the instance is ready and has room.
+    #[inline]
     pub(crate) fn enter(self: Arc<Self>) -> Option<Lease> {
+        if self.is_watched {
+            return self.enter_watched();
+        }
+        self.counts.fetch_add(BEGUN + 1, Ordering::SeqCst);
+        let lease = Lease { seat: self }; // un-counts when dropped
+        lease.seat.instance.is(InstanceState::Ready).then_some(lease)
+    }
+
+    #[inline(never)] // so that it costs the others nothing
+    fn enter_watched(self: Arc<Self>) -> Option<Lease> {
         if self.gate.as_ref().is_some_and(|gate| !gate.enter()) {
             return None;
         }
@@ -69,6 +83,13 @@ impl Seat {
             self.instance.notice_used();
         }
         Some(Lease { seat: self })
+    }
+
+    #[inline(never)]
+    fn leave_watched(&self) {
+        if let Some(gate) = &self.gate {
+            gate.leave();
+        }
     }
 
     /// Whether it is worth trying to enter: ready, not told to drain, and a place is free.
@@ -170,8 +191,8 @@ impl Drop for Lease {
         let now_ms = seat.instance.epoch.elapsed().as_millis() as u64;
         seat.last_use_ms.store(now_ms, Ordering::Release);
         seat.uncount();
-        if let Some(gate) = &seat.gate {
-            gate.leave();
+        if seat.is_watched {
+            seat.leave_watched();
         }
     }
 }

@@ -21,18 +21,26 @@ pub struct ServiceId(pub usize);
 pub struct Service {
     id: ServiceId,
     name: Arc<str>,
-    /// For each worker its seats at the ready instances, if there is one.
-    slots: Box<[Padded<ArcSwapOption<Crew>>]>,
+    /// For each worker its seats at the ready instances.
+    slots: Box<[Padded<Slot>]>,
     pub(crate) queue: Arc<Queue>,
     max_request_time: Option<Duration>,
+    /// Whether the requests of an instance are limited: only then can there be several.
+    is_limited: bool,
     /// Whether a free instance is kept, and the supervisor to be told when there is none.
     has_spare: bool,
     status: Mutex<Status>,
     dropped_lines: AtomicU64,
 }
 
-/// One worker's seats at the ready instances, oldest first, one at least.
-type Crew = Box<[Arc<Seat>]>;
+/// One worker's seats at the ready instances. The first has a place of its own, because for most services it is the only one, and two
+/// pointers are more than one.
+#[derive(Debug, Default)]
+struct Slot {
+    first: ArcSwapOption<Seat>,
+    /// All of them, oldest first, if their requests are limited.
+    all: ArcSwapOption<Box<[Arc<Seat>]>>,
+}
 
 /// What a service is doing, for people.
 #[derive(Clone, Debug)]
@@ -84,6 +92,7 @@ impl Service {
             slots: (0..workers).map(|_| Padded::default()).collect(),
             queue: Arc::new(queue),
             max_request_time: spec.max_request_time,
+            is_limited: spec.concurrency.is_some(),
             has_spare: spec.spare == Spare::One,
             status: Mutex::new(Status {
                 state: ServiceState::Stopped,
@@ -128,14 +137,14 @@ impl Service {
     /// `None` for a worker that does not exist.
     #[must_use]
     pub fn enter(&self, worker: usize) -> Option<Lease> {
-        let crew = self.slots.get(worker)?.0.load();
-        match &***crew.as_ref()? {
-            [seat] if seat.gate().is_none() => Arc::clone(seat).enter(),
-            seats => self.enter_limited(seats),
-        }
+        let slot = &self.slots.get(worker)?.0;
+        if self.is_limited { self.enter_limited(&slot.all) } else { slot.first.load_full()?.enter() }
     }
 
-    fn enter_limited(&self, seats: &[Arc<Seat>]) -> Option<Lease> {
+    #[inline(never)] // so that it costs the others nothing
+    fn enter_limited(&self, seats: &ArcSwapOption<Box<[Arc<Seat>]>>) -> Option<Lease> {
+        let seats = seats.load();
+        let seats = seats.as_deref()?;
         if self.queue.waiting() > 0 {
             return None; // they were here before
         }
@@ -203,9 +212,14 @@ impl Service {
     /// counted. Those who wait enter.
     pub(crate) fn change(&self, add: Option<&[Arc<Seat>]>, remove: Option<u64>) {
         self.queue.change(add.map(Arc::from), remove, |ready| {
-            for (worker, slot) in self.slots.iter().enumerate() {
-                let crew: Crew = ready.iter().filter_map(|seats| seats.get(worker).cloned()).collect();
-                slot.0.store(Some(crew).filter(|crew| !crew.is_empty()).map(Arc::new));
+            for (worker, Padded(slot)) in self.slots.iter().enumerate() {
+                let mut seats = ready.iter().filter_map(|seats| seats.get(worker).cloned());
+                if self.is_limited {
+                    let all: Box<[_]> = seats.collect();
+                    slot.all.store(Some(Arc::new(all)));
+                } else {
+                    slot.first.store(seats.next());
+                }
             }
         });
     }
