@@ -1,10 +1,10 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help run test lint audit bench fuzz fmt clean
+.PHONY: help run test soak lint audit bench bench-redis fuzz fmt generate clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 22
 
 run: ## build a release and serve the demo on http://127.0.0.1:8080
 	@scripts/setup.sh demo
@@ -15,6 +15,9 @@ run: ## build a release and serve the demo on http://127.0.0.1:8080
 test: ## install what the tests need, build, run every suite
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+soak: ## the Redis client under chaos for minutes; TIME=seconds SEED=number
+	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it truth -- --nocapture
 
 lint: ## formatting, clippy, dependencies, and the syntax of everything that is not Rust
 	@scripts/setup.sh lint
@@ -28,11 +31,17 @@ bench: ## the benchmark beside nginx, HAProxy and others; about a quarter of an 
 	@lab/setup.sh
 	@lab/bench.py
 
+bench-redis: ## the Redis client beside other clients; about an hour
+	@lab/redis.py
+
 fuzz: ## fuzz each parser for a minute (needs cargo-fuzz and a nightly Rust); TIME=seconds
 	@scripts/fuzz.sh $(or $(TIME),60)
 
 fmt: ## format the Rust code
 	@cargo fmt --all
+
+generate: ## write the commands of crates/redis anew from their descriptions
+	@crates/redis/codegen/generate.py
 
 clean: ## remove what was built or downloaded, except the tools in target-tools
 	cargo clean

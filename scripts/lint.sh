@@ -18,11 +18,13 @@ files() {
   git ls-files --cached --others --exclude-standard -z -- "*.$1"
 }
 
-# The workspace, and the two that are not part of it. (A workspace without a package of its own needs --all.)
+# The workspace, and those that are not part of it. (A workspace without a package of its own needs --all.)
 formatting() {
   cargo fmt --all --check
   cargo fmt --manifest-path fuzz/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/http/Cargo.toml --check
+  cargo fmt --all --manifest-path lab/peers/redis/rust/Cargo.toml --check
+  rustfmt --edition 2024 --check lab/peers/redis/rust/p-pilotlight/src/main.rs
 }
 
 python_files() {
@@ -42,6 +44,7 @@ step "rustfmt" formatting
 step "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 step "cargo-deny: licences, bans, sources" cargo deny --log-level warn check licenses bans sources
 step "python: syntax, pyflakes" python_files
+step "generated sources" "$PYTHON" crates/redis/codegen/generate.py --check
 step "javascript: syntax" javascript_files
 step "shellcheck" shell_files
 echo "lint: nothing to complain about"

@@ -23,6 +23,13 @@ need() {
   packages+=("$2")
 }
 
+# A server program for crates/testkit, which starts its own servers from it.
+need_redis() {
+  [ -n "${PILOTLIGHT_REDIS_SERVER:-}" ] && return
+  have valkey-server && return
+  need redis-server redis-server "tests of the Redis client"
+}
+
 install_packages() {
   [ ${#packages[@]} -gt 0 ] || return 0
   have apt-get || die "install these with your package manager, then run this again: ${packages[*]}"
@@ -34,6 +41,16 @@ install_packages() {
   say "installing the system packages ${packages[*]}${as_root[0]:+ with sudo}"
   "${as_root[@]}" apt-get update --quiet --quiet || die "the package lists could not be fetched (see above)"
   "${as_root[@]}" apt-get install --yes --quiet --no-install-recommends "${packages[@]}"
+  case " ${packages[*]} " in *" redis-server "*) stop_service redis-server "${as_root[@]}" ;; esac
+}
+
+# Debian starts the service of a package that it installs; the tests want the program only. A service that was there before is left alone.
+stop_service() {
+  local name=$1
+  shift
+  have systemctl && systemctl --quiet is-active "$name" 2>/dev/null || return 0
+  say "stopping and disabling the service $name, which came with its package; the tests start their own servers"
+  "$@" systemctl --quiet disable --now "$name"
 }
 
 check_rust() {
@@ -91,6 +108,7 @@ for_test() {
   need npm npm "sdk/node's tests"
   need curl curl "tests of the demo"
   need cc build-essential "SQLite of examples/users, the allocator"
+  need_redis
   if have python3 && ! python3 -c 'import ensurepip' 2>/dev/null; then
     say "python3 cannot make environments with pip"
     packages+=(python3-venv)

@@ -37,6 +37,7 @@ printf '=== building\n'
 cargo build --workspace --all-targets
 
 suite "rust: unit, property and integration tests, fuzz corpora" cargo test --workspace
+suite "crates/redis: its generator" unittests crates/redis codegen
 suite "sdk/python" unittests sdk/python tests
 suite "sdk/node" npm --prefix sdk/node test
 suite "conformance: its own tests" unittests sdk/conformance tests

@@ -1,10 +1,14 @@
 """The run itself: options, scratch folder, rounds, and what has been found so far."""
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from .paths import PEERS, ROOT
@@ -12,6 +16,8 @@ from .program import Failed
 from .report import Figure, Samples, spread, table
 
 BUILD_SECONDS = 1800
+PROGRESS_SECONDS = 15
+COLOURS = r"\x1b\[[0-9;]*m"
 
 
 class Lab:
@@ -53,14 +59,33 @@ class Lab:
         """Runs a build; a failure is kept and becomes the reason why a variant is missing."""
         self.note(f"building {what}")
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_SECONDS)
+            status, output = self.run_build(what, command, folder)
         except (OSError, subprocess.TimeoutExpired) as error:
             self.build_errors[what] = str(error)
         else:
-            if done.returncode:
-                self.build_errors[what] = first_error(done.stderr)
+            if status:
+                self.build_errors[what] = first_error(output)
         if what in self.build_errors:
             self.note(f"{what}: not built: {self.build_errors[what]}")
+
+    def run_build(self, what, command, folder):
+        """The exit status and what was written; says from time to time that it still builds."""
+        begun = time.monotonic()
+        with subprocess.Popen([str(part) for part in command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                while True:
+                    try:
+                        output, _ = process.communicate(timeout=PROGRESS_SECONDS)
+                        return process.returncode, output
+                    except subprocess.TimeoutExpired:
+                        seconds = time.monotonic() - begun
+                        if seconds > BUILD_SECONDS:
+                            raise
+                        self.note(f"building {what}: {seconds:.0f} s")
+            except BaseException:
+                process.kill()
+                raise
 
     def build_all(self):
         release = ["cargo", "build", "--release", "--quiet"]
@@ -77,37 +102,50 @@ class Lab:
             raise Failed(f"{what}: not built: {self.build_errors.get(what, f'the build made no {path.name}')}")
 
     def run_rounds(self, section, variants):
-        """Measures `{name: function}` in rounds, each starting with another variant; returns the section's Samples."""
+        """Measures `{name: function}` in rounds; returns the section's Samples."""
+        for number in range(self.options.rounds):
+            self.run_round(section, variants, number)
+        return self.samples[section]
+
+    def run_round(self, section, variants, number, shown=None):
+        """Measures each variant once, each round starting with another one; `shown` are the keys to say, all of them if not given."""
         samples = self.samples.setdefault(section, Samples())
         names = list(variants)
-        for number in range(self.options.rounds):
-            turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
-                samples.add(name, self.attempt(f"{section} {number + 1}/{self.options.rounds} {name}", variants[name]))
-        return samples
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            title = f"{section} {number + 1}/{self.options.rounds} {name}"
+            samples.add(name, self.attempt(title, variants[name], shown))
 
-    def attempt(self, title, function):
+    def attempt(self, title, function, shown=None):
         try:
             result = function()
         except (Failed, OSError) as error:
             self.note(f"{title}: FAILED: {error}")
             return None
-        shown = ", ".join(f"{key} {value:,.2f}" for key, value in result.items() if isinstance(value, (int, float)))
-        self.note(f"{title}: {shown}")
+        numbers = {key: value for key, value in result.items() if isinstance(value, (int, float)) and (not shown or key in shown)}
+        self.note(f"{title}: " + ", ".join(f"{key} {value:,.2f}" for key, value in numbers.items()))
         return result
 
     def figure(self, *arguments, **keywords):
         self.figures.append(Figure(*arguments, **keywords))
 
-    def print_table(self, title, samples, columns):
-        """One row per variant; columns are `(heading, key, decimals)` or `(heading, function of the variant's name)`."""
+    def print_table(self, title, samples, columns, names=None):
+        """One row per variant, or per name; columns are `(heading, key, decimals)` or `(heading, function of the variant's name)`."""
         rows = []
-        for name in samples.rounds:
+        for name in names or samples.rounds:
             cells = [name]
             for _, key, *decimals in columns:
                 cells.append(key(name) if callable(key) else spread(samples.values(name, key), *decimals))
             rows.append(cells)
         print(f"\n{title}\n\n{table(['variant', *(column[0] for column in columns)], rows)}", flush=True)
+
+    def write_json(self, path, facts):
+        """Everything that has been found so far."""
+        document = {"machine": facts, "options": vars(self.options),
+                    "figures": [{**asdict(figure), "met": figure.met} for figure in self.figures],
+                    "samples": {name: samples.rounds for name, samples in self.samples.items()}}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1, ensure_ascii=False, default=str)
 
     @contextmanager
     def started(self, program, ready):
@@ -118,9 +156,9 @@ class Lab:
 
 
 def first_error(text):
-    """The first error of a compiler and where it is."""
-    lines = text.splitlines()
+    """The first error of a compiler or of Maven, and where it is."""
+    lines = re.sub(COLOURS, "", text).splitlines()
     for number, line in enumerate(lines):
-        if line.startswith("error"):
+        if line.startswith(("error", "[ERROR]")):
             return " ".join(part.strip() for part in lines[number:number + 2])
-    return text[-300:].strip()
+    return " ".join(lines)[-300:].strip()

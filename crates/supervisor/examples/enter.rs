@@ -1,4 +1,4 @@
-//! What it costs to enter a ready instance and to leave it (docs/adr/0012).
+//! What it costs to enter a ready instance and to leave it (docs/adr/0015).
 //!
 //! ```text
 //! cargo build --release -p pilotlight-supervisor --example enter

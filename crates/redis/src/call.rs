@@ -1,0 +1,254 @@
+//! A command on its way: routed, submitted, awaited. What is out of the ordinary goes on in [`crate::follow`].
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tracing::Instrument;
+
+use crate::client::Client;
+use crate::command::Command;
+use crate::error::{Error, Ran};
+use crate::follow::{self, Trouble};
+use crate::net::lane::{Carriage, Kind, Lane, Outcome, Refused, Ticket};
+use crate::observe;
+use crate::parcel::Parcel;
+use crate::reply::{FromReply, Value};
+use crate::route::Route;
+use crate::special;
+
+/// The future of a command's reply. Nothing is sent before it is first polled.
+///
+/// # Cancel safety
+/// Dropping it before the command was written means that it is never sent; later, that its reply is discarded. No other command is affected.
+#[must_use = "a command is sent when it is awaited"]
+pub struct Call<'a, T> {
+    client: &'a Client,
+    command: Command<'a>,
+    options: CallOptions,
+    route: Option<Box<Route>>,
+    stage: Stage<'a>,
+    reply: PhantomData<fn() -> T>,
+}
+
+/// How one command is run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallOptions {
+    /// From the start to the reply; `None`: for ever.
+    pub(crate) timeout: Option<Duration>,
+    /// It may be sent again although it may have been executed.
+    pub(crate) is_retryable: bool,
+    /// The caller chose the timeout: it bounds a blocking command's own, too.
+    pub(crate) is_chosen: bool,
+}
+
+impl CallOptions {
+    /// By the configuration.
+    #[inline]
+    pub(crate) fn of(client: &Client) -> Self {
+        Self { timeout: client.core().config().command_timeout, is_retryable: false, is_chosen: false }
+    }
+}
+
+enum Stage<'a> {
+    New,
+    Sent(Flight),
+    /// With the command's name: the command itself has gone with the future.
+    Slow(&'static str, Pin<Box<dyn Future<Output = Result<Value, Error>> + Send + 'a>>),
+    Done,
+}
+
+impl<'a, T: FromReply> Call<'a, T> {
+    #[inline]
+    pub(crate) fn new(client: &'a Client, command: Command<'a>) -> Self {
+        let options = CallOptions::of(client);
+        Self { client, command, options, route: None, stage: Stage::New, reply: PhantomData }
+    }
+
+    /// The same command with its reply read as another type.
+    pub fn of<U: FromReply>(self) -> Call<'a, U> {
+        let Self { client, command, options, route, stage, .. } = self;
+        Call { client, command, options, route, stage, reply: PhantomData }
+    }
+
+    /// The same command with another deadline, counted from its first poll; the default is [`command_timeout`](crate::Config::command_timeout), of a
+    /// blocking command that and its own time-out together.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self.options.is_chosen = true;
+        self
+    }
+
+    /// The same command, sent elsewhere.
+    pub fn on(mut self, route: Route) -> Self {
+        self.route = Some(Box::new(route));
+        self
+    }
+
+    /// Allows the command to be sent again although it may have been executed already: for commands that may run twice without harm.
+    /// Commands that only read always are.
+    pub fn retryable(mut self) -> Self {
+        self.options.is_retryable = true;
+        self
+    }
+
+    fn begin(&mut self, waker: &Waker) -> Stage<'a> {
+        if observe::is_traced() {
+            return self.traced();
+        }
+        let core = self.client.core();
+        if self.route.is_some() || !follow::is_ordinary(core, &self.command) {
+            let (client, options, route) = (self.client, self.options, self.route.take());
+            let (name, command) = (self.command.name(), self.take_command());
+            let special = async move { special::run(client, &command, route.as_deref(), options).await };
+            return Stage::Slow(name, Box::pin(special));
+        }
+        match core.lane_for(&self.command) {
+            Ok(lane) => match Flight::begin(lane, &self.command, self.options.timeout, waker) {
+                Ok(flight) => Stage::Sent(flight),
+                Err((lane, refused)) => self.slow(Trouble::Refused(lane, Arc::new(refused)), Instant::now()),
+            },
+            Err(error) => self.slow(Trouble::NoRoute(error), Instant::now()),
+        }
+    }
+
+    /// The same within a span: by the slow way, as somebody listens.
+    #[cold]
+    fn traced(&mut self) -> Stage<'a> {
+        let (client, options, name) = (self.client, self.options, self.command.name());
+        let route = self.route.take();
+        let command = self.take_command();
+        let span = observe::span(client.core(), &command);
+        let own = span.clone();
+        let run = async move {
+            let result = special::run(client, &command, route.as_deref(), options).await;
+            observe::finish(&own, &result);
+            result
+        };
+        Stage::Slow(name, Box::pin(run.instrument(span)))
+    }
+
+    #[cold]
+    fn slow(&mut self, trouble: Trouble, since: Instant) -> Stage<'a> {
+        let (core, options, name, command) =
+            (self.client.core(), self.options, self.command.name(), self.take_command());
+        Stage::Slow(
+            name,
+            Box::pin(
+                async move { follow::follow(core, &Parcel::Command(&command).usual(), options, trouble, since).await },
+            ),
+        )
+    }
+
+    fn take_command(&mut self) -> Command<'a> {
+        let name_only = Command::new(self.command.spec());
+        std::mem::replace(&mut self.command, name_only)
+    }
+}
+
+impl<T: FromReply> Future for Call<'_, T> {
+    type Output = Result<T, Error>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.stage {
+                Stage::New => {
+                    this.stage = this.begin(cx.waker());
+                    if matches!(this.stage, Stage::Sent(_)) {
+                        // The lane has the waker.
+                        return Poll::Pending;
+                    }
+                }
+                Stage::Sent(flight) => {
+                    let Some((outcome, since)) = flight.poll(cx.waker()) else { return Poll::Pending };
+                    match outcome {
+                        Outcome::One(value) if !matches!(value, Value::Error(_)) => {
+                            let at_node =
+                                |error| Error::new(error, Ran::Executed, this.command.name()).at(flight.lane().node());
+                            let result = T::from_reply(value).map_err(at_node);
+                            this.stage = Stage::Done;
+                            return Poll::Ready(result);
+                        }
+                        other => {
+                            let lane = Arc::clone(flight.lane());
+                            this.stage = this.slow(Trouble::Outcome(lane, other), since);
+                        }
+                    }
+                }
+                Stage::Slow(name, future) => {
+                    let Poll::Ready(result) = future.as_mut().poll(cx) else { return Poll::Pending };
+                    let name = *name;
+                    this.stage = Stage::Done;
+                    return Poll::Ready(result.and_then(|value| {
+                        T::from_reply(value).map_err(|error| Error::new(error, Ran::Executed, name))
+                    }));
+                }
+                Stage::Done => {
+                    return Poll::Ready(Err(Error::new(
+                        crate::error::ErrorKind::Closed,
+                        Ran::Executed,
+                        "polled after completion",
+                    )));
+                }
+            }
+        }
+    }
+}
+
+/// One carriage of a lane, given up when dropped.
+pub(crate) struct Flight {
+    lane: Arc<Lane>,
+    ticket: Option<Ticket>,
+}
+
+impl Flight {
+    /// Submits one command.
+    #[inline]
+    pub(crate) fn begin(
+        lane: Arc<Lane>,
+        command: &Command<'_>,
+        timeout: Option<Duration>,
+        waker: &Waker,
+    ) -> Result<Self, (Arc<Lane>, Refused)> {
+        let carriage = Carriage { replies: 1, skip: 0, kind: Kind::One, timeout };
+        match lane.submit(carriage, Some(waker), |out| command.encode(out)) {
+            Ok(ticket) => Ok(Self { lane, ticket: Some(ticket) }),
+            Err(refused) => Err((lane, refused)),
+        }
+    }
+
+    /// Takes over what was submitted.
+    pub(crate) fn new(lane: Arc<Lane>, ticket: Ticket) -> Self {
+        Self { lane, ticket: Some(ticket) }
+    }
+
+    pub(crate) fn lane(&self) -> &Arc<Lane> {
+        &self.lane
+    }
+
+    /// The outcome, once, and when the command was submitted.
+    #[inline]
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Option<(Outcome, Instant)> {
+        let outcome = self.lane.poll(self.ticket.as_ref()?, waker)?;
+        self.ticket = None;
+        Some(outcome)
+    }
+
+    /// Awaits the outcome.
+    pub(crate) async fn outcome(mut self) -> (Outcome, Instant) {
+        std::future::poll_fn(|cx| self.poll(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.lane.cancel(&ticket);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The task that keeps a cluster's map: asks some nodes at once, compares their views, installs the one that most agree on.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::Cluster;
+use crate::command::Command;
+use crate::config::{Config, NodeAddress};
+use crate::net::connect::{Purpose, connect};
+use crate::net::exchange::exchange;
+use crate::proto::asked::{Asked, Security};
+use crate::proto::refresh::{Action, Outcome};
+use crate::proto::retry::Refresh;
+use crate::proto::topology::{Topology, consensus};
+
+/// After the first answer, the others get this much longer; before it, silence for so long has one more source asked.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Runs until the cluster is dropped or closed.
+pub(super) async fn run(cluster: Weak<Cluster>) {
+    loop {
+        let Some(strong) = cluster.upgrade() else { return };
+        let action = strong.wanted.lock().poll(Instant::now().into());
+        match action {
+            Action::Start => {
+                let (sources, parallel) = strong.sources();
+                let config = Arc::clone(&strong.config);
+                // While it is asked, the cluster may be dropped.
+                drop(strong);
+                let view = ask(&config, sources, parallel).await;
+                let Some(cluster) = cluster.upgrade() else { return };
+                cluster.note(view);
+            }
+            Action::WaitUntil(at) => {
+                let _ = timeout_at(at.into(), strong.requested.notified()).await;
+            }
+            Action::Wait => strong.requested.notified().await,
+        }
+    }
+}
+
+/// Asks some sources at once for the map, others if those fail or are silent.
+async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -> Result<Topology, Arc<str>> {
+    let mut sources = sources.into_iter();
+    let mut asked = JoinSet::new();
+    for source in sources.by_ref().take(parallel) {
+        asked.spawn(ask_one(Arc::clone(config), source));
+    }
+    let end = Instant::now() + config.connect_timeout;
+    let mut views = Vec::new();
+    let mut problem: Arc<str> = "no node is known".into();
+    let mut deadline = None;
+    while !asked.is_empty() {
+        let patience = Instant::now() + PATIENCE;
+        match timeout_at(deadline.unwrap_or(patience).min(end), asked.join_next()).await {
+            Ok(Some(Ok(Ok(view)))) => {
+                views.push(view);
+                deadline.get_or_insert(patience);
+                continue;
+            }
+            Ok(Some(Ok(Err(text)))) => problem = text,
+            Ok(Some(Err(_)) | None) => {}
+            Err(_) if deadline.is_some() || Instant::now() >= end => break,
+            Err(_) => {}
+        }
+        // Another one in its place, or beside those that are silent.
+        if deadline.is_none()
+            && let Some(source) = sources.next()
+        {
+            asked.spawn(ask_one(Arc::clone(config), source));
+        }
+    }
+    consensus(views).ok_or(problem)
+}
+
+async fn ask_one(config: Arc<Config>, source: NodeAddress) -> Result<Topology, Arc<str>> {
+    let security = if config.tls.is_some() { Security::Tls } else { Security::Plain };
+    let asked = Asked { security, ..Asked::plain(&source) };
+    let work = async {
+        let mut connection = connect(&config, &source, Purpose::Management).await.map_err(|error| error.to_string())?;
+        let reply =
+            exchange(&mut connection, &Command::raw("CLUSTER SLOTS")).await.map_err(|error| error.to_string())?;
+        Topology::from_slots(&reply, &asked).map_err(|error| error.to_string())
+    };
+    match tokio::time::timeout(config.connect_timeout, work).await {
+        Ok(Ok(view)) => Ok(view),
+        Ok(Err(text)) => Err(format!("{source}: {text}").into()),
+        Err(_) => Err(format!("{source}: no answer within {:?}", config.connect_timeout).into()),
+    }
+}
+
+impl Cluster {
+    /// Whom to ask, and how many of them at once.
+    fn sources(&self) -> (Vec<NodeAddress>, usize) {
+        let known: Vec<NodeAddress> = match self.map.load().as_deref() {
+            Some(map) => map.topology.nodes().iter().map(|node| node.announced.clone()).collect(),
+            None => Vec::new(),
+        };
+        let (mut sources, parallel) = {
+            let mut wanted = self.wanted.lock();
+            (wanted.sources(&known, &self.config.servers), wanted.parallel())
+        };
+        // Those without a live connection last: a dead node costs the whole connect time-out.
+        sources.sort_by_cached_key(|address| self.is_suspect(address));
+        (sources, parallel)
+    }
+
+    fn is_suspect(&self, address: &NodeAddress) -> bool {
+        self.nodes.lock().iter().any(|((known, _), node)| known == address && (node.is_down() || node.is_stalled()))
+    }
+
+    fn note(self: &Arc<Self>, view: Result<Topology, Arc<str>>) {
+        let outcome = match view {
+            Ok(view) => {
+                {
+                    let mut task = self.task.lock();
+                    task.problem = None;
+                    task.refreshes += 1;
+                    task.refreshed = Some(std::time::Instant::now());
+                }
+                self.install(view)
+            }
+            Err(problem) => {
+                tracing::debug!(problem = &*problem, "the cluster's map could not be refreshed");
+                let mut task = self.task.lock();
+                task.failures += 1;
+                task.problem = Some(problem);
+                Outcome::Failed
+            }
+        };
+        let now = Instant::now().into();
+        self.wanted.lock().finished(now, outcome);
+        if self.is_awaited(outcome) {
+            self.want_refresh(Refresh::Urgent);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A command: what it is ([`CommandSpec`]) and its arguments. It is encoded once for each sending, straight into a lane's buffer.
+
+mod arg;
+mod keys;
+mod spec;
+pub(crate) mod table;
+
+use std::fmt;
+
+use pilotlight_resp::encode;
+use smallvec::SmallVec;
+
+pub use arg::{Arg, Args, Pairs, Triples};
+pub use spec::{BeginSearch, Blocking, CommandSpec, FindKeys, Flags, KeySpec, RequestPolicy, ResponsePolicy, UNKNOWN};
+
+use crate::net::out::Out;
+use crate::proto::slot::Slot;
+
+/// A command with its arguments. Up to four arguments need no heap.
+#[derive(Clone)]
+pub struct Command<'a> {
+    spec: &'static CommandSpec,
+    args: SmallVec<[Arg<'a>; 4]>,
+}
+
+impl<'a> Command<'a> {
+    /// A command without arguments yet.
+    #[must_use]
+    pub fn new(spec: &'static CommandSpec) -> Self {
+        Self { spec, args: SmallVec::new() }
+    }
+
+    /// A command by name, for what has no typed method. `name` is one word (`"GET"`, `"FT.SEARCH"`) or two (`"CLIENT INFO"`).
+    ///
+    /// A known name brings its description with it (keys, policies); of an unknown one the first argument is taken for the key.
+    #[must_use]
+    pub fn raw(name: &str) -> Self {
+        if let Some(spec) = crate::commands::lookup(name) {
+            return Self::new(spec);
+        }
+        let mut command = Self::new(&UNKNOWN);
+        for word in name.split_ascii_whitespace() {
+            command.args.push(Arg::from(word.to_owned()));
+        }
+        command
+    }
+
+    /// Adds one argument.
+    #[must_use]
+    #[inline]
+    pub fn arg(mut self, arg: impl Into<Arg<'a>>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds one or many arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl Args<'a>) -> Self {
+        args.each(&mut |arg| self.args.push(arg));
+        self
+    }
+
+    /// Adds pairs of arguments.
+    #[must_use]
+    pub fn pairs(mut self, pairs: impl Pairs<'a>) -> Self {
+        pairs.each_pair(&mut |arg| self.args.push(arg));
+        self
+    }
+
+    /// Adds triples of arguments.
+    #[must_use]
+    pub fn triples(mut self, triples: impl Triples<'a>) -> Self {
+        triples.each_triple(&mut |arg| self.args.push(arg));
+        self
+    }
+
+    /// Adds arguments after their number.
+    #[must_use]
+    pub fn counted(self, args: impl Args<'a>) -> Self {
+        self.after_count(|command| command.args(args), 1)
+    }
+
+    /// Adds pairs of arguments after the number of pairs.
+    #[must_use]
+    pub fn counted_pairs(self, pairs: impl Pairs<'a>) -> Self {
+        self.after_count(|command| command.pairs(pairs), 2)
+    }
+
+    /// Adds the first arguments of all pairs, then the second ones (`XREAD`).
+    #[must_use]
+    pub fn unzipped(mut self, pairs: impl Pairs<'a>) -> Self {
+        let mut seconds: SmallVec<[Arg<'a>; 4]> = SmallVec::new();
+        let mut first = true;
+        pairs.each_pair(&mut |arg| {
+            let half = if first { &mut self.args } else { &mut seconds };
+            half.push(arg);
+            first = !first;
+        });
+        self.args.extend(seconds);
+        self
+    }
+
+    fn after_count(mut self, add: impl FnOnce(Self) -> Self, size: usize) -> Self {
+        let at = self.args.len();
+        self.args.push(Arg::from(0_usize));
+        let mut command = add(self);
+        let added = command.args.len() - at - 1;
+        command.args[at] = Arg::from(added / size);
+        command
+    }
+
+    /// What is known about the command.
+    #[must_use]
+    pub fn spec(&self) -> &'static CommandSpec {
+        self.spec
+    }
+
+    /// The arguments after the name.
+    #[must_use]
+    pub fn arguments(&self) -> &[Arg<'a>] {
+        &self.args
+    }
+
+    /// The command's name; of an unknown command, `unknown`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.spec.name
+    }
+
+    /// The slot of its first key, if it has a key. Other keys are not looked at.
+    #[must_use]
+    #[inline]
+    pub fn slot(&self) -> Option<Slot> {
+        // Nearly every command: the key is at a fixed place.
+        let position = match self.spec.keys.first()?.begin {
+            BeginSearch::Index(index) if matches!(self.spec.keys[0].find, FindKeys::Range { .. }) => usize::from(index),
+            _ => keys::positions(self.spec, &self.args).next()?,
+        };
+        self.args.get(position).map(Self::slot_of)
+    }
+
+    /// Whether no two keys lie in different slots.
+    #[must_use]
+    #[inline]
+    pub(crate) fn has_one_slot(&self) -> bool {
+        // Nearly every command: it has one key.
+        match self.spec.keys {
+            [KeySpec { begin: BeginSearch::Index(_), find: FindKeys::Range { last: 0, .. } }] => true,
+            _ => {
+                let mut slots = self.key_positions().filter_map(|at| self.args.get(at)).map(Self::slot_of);
+                slots.next().is_none_or(|first| slots.all(|slot| slot == first))
+            }
+        }
+    }
+
+    /// Positions of all keys among the arguments.
+    pub fn key_positions(&self) -> impl Iterator<Item = usize> + '_ {
+        keys::positions(self.spec, &self.args)
+    }
+
+    /// The slot of an argument taken as a key.
+    #[inline]
+    pub(crate) fn slot_of(key: &Arg<'_>) -> Slot {
+        match key {
+            Arg::Borrowed(bytes) => Slot::of(bytes),
+            Arg::Shared(bytes) => Slot::of(bytes),
+            other => Slot::of(&other.to_bytes()),
+        }
+    }
+
+    /// Appends the command in RESP: an array of bulk strings.
+    #[inline]
+    pub(crate) fn encode(&self, out: &mut Out) {
+        let words = usize::from(self.spec.words) + self.args.len();
+        if words == 0 {
+            return encode_nothing(out);
+        }
+        let page = out.page();
+        encode::array_header(page, words);
+        page.extend_from_slice(self.spec.preamble);
+        for arg in &self.args {
+            arg.encode(out);
+        }
+    }
+
+    /// The same command, independent of what its arguments were borrowed from.
+    #[must_use]
+    pub fn into_owned(self) -> Command<'static> {
+        Command { spec: self.spec, args: self.args.into_iter().map(Arg::into_owned).collect() }
+    }
+}
+
+/// A command without a word. Servers pass over an empty array without a reply, and the next command's would be taken for it: they answer an empty name.
+#[cold]
+fn encode_nothing(out: &mut Out) {
+    encode::command(out.page(), &[b""]);
+}
+
+/// The name and the number of arguments: arguments may be secrets.
+impl fmt::Debug for Command<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} arguments)", self.spec.name, self.args.len())
+    }
+}

@@ -1,0 +1,54 @@
+//! Optional words of a command, each in its slot: what the types of options are made of.
+
+use std::fmt;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::command::{Arg, Args, Command};
+
+/// Words in the order of their slots. Words of one slot stay in the order in which they were added.
+#[derive(Clone, Default)]
+pub(in crate::commands) struct Choices<'a>(SmallVec<[(u8, Arg<'a>); 4]>);
+
+impl<'a> Choices<'a> {
+    /// Empties `slots`: what is chosen now replaces what was chosen before.
+    pub(in crate::commands) fn without(mut self, slots: Range<u8>) -> Self {
+        self.0.retain(|(slot, _)| !slots.contains(slot));
+        self
+    }
+
+    /// Adds a word to `slot`.
+    pub(in crate::commands) fn arg(mut self, slot: u8, arg: impl Into<Arg<'a>>) -> Self {
+        self.push(slot, arg.into());
+        self
+    }
+
+    /// Adds words to `slot`.
+    pub(in crate::commands) fn args(mut self, slot: u8, args: impl Args<'a>) -> Self {
+        args.each(&mut |arg| self.push(slot, arg));
+        self
+    }
+
+    fn push(&mut self, slot: u8, arg: Arg<'a>) {
+        let at = self.0.partition_point(|(other, _)| *other <= slot);
+        self.0.insert(at, (slot, arg));
+    }
+}
+
+/// How many words there are: they may be secrets.
+impl fmt::Debug for Choices<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} words", self.0.len())
+    }
+}
+
+impl<'a> Command<'a> {
+    /// Adds the words that were chosen for `slots`.
+    pub(in crate::commands) fn chosen(mut self, choices: &Choices<'a>, slots: Range<u8>) -> Self {
+        for (_, arg) in choices.0.iter().filter(|(slot, _)| slots.contains(slot)) {
+            self = self.arg(arg.clone());
+        }
+        self
+    }
+}

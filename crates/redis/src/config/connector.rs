@@ -1,0 +1,27 @@
+//! Connections that the user makes.
+
+use std::fmt;
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::BoxFuture;
+use super::address::NodeAddress;
+
+/// Makes connections in the client's stead: through a proxy, over another transport, or in memory for tests.
+pub trait Connector: Send + Sync {
+    /// Connects to the node; `address` is the one to dial, after the address map. The client speaks TLS over the stream if it is
+    /// configured to. It runs within the connect time-out and may be cancelled at any await point.
+    fn connect<'a>(&'a self, address: &'a NodeAddress) -> BoxFuture<'a, io::Result<Box<dyn ByteStream>>>;
+}
+
+/// A stream of bytes, both ways. Every type with the bounds is one.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for T {}
+
+impl fmt::Debug for dyn Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
+}

@@ -1,0 +1,418 @@
+//! What can go wrong with a command: who is to blame, whether it may have run, and what to do now.
+
+mod partial;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pilotlight_resp::DecodeError;
+
+pub use partial::PartialFailure;
+
+/// Why a command has no reply, or an unwanted one.
+///
+/// [`Error::ran`] and [`Error::advice`] answer by exhaustive match what a caller has to know before trying again.
+#[derive(Debug, Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug, Clone)]
+struct Inner {
+    kind: ErrorKind,
+    ran: Ran,
+    command: &'static str,
+    node: Option<Arc<str>>,
+}
+
+/// The culprit.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller asked for something impossible.
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
+    /// The server answered with an error.
+    #[error("the server answered: {0}")]
+    Server(ServerError),
+    /// The reply is of another type than was asked for.
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+    /// The server broke the protocol; the connection was closed.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(Arc<str>),
+    /// No connection could be made.
+    #[error("cannot connect: {0}")]
+    Connect(Arc<str>),
+    /// No connection can be made, and trying again will not help: a wrong password, a bad certificate, an unknown name of a primary.
+    #[error("cannot connect: {0}")]
+    Rejected(Arc<str>),
+    /// The connection was lost before the reply.
+    #[error("connection lost: {0}")]
+    Connection(Arc<str>),
+    /// The deadline passed.
+    #[error("{0}")]
+    Timeout(Box<TimeoutReport>),
+    /// A limit of the client was reached and its policy is to reject.
+    #[error("overloaded: {in_flight_bytes} bytes are queued or in flight and {limit} allows {max_bytes}")]
+    Overloaded {
+        /// The name of the limit.
+        limit: &'static str,
+        /// Bytes queued or in flight.
+        in_flight_bytes: usize,
+        /// The limit.
+        max_bytes: usize,
+    },
+    /// The cluster has no node for it, after all retries.
+    #[error("{0}")]
+    Cluster(Arc<str>),
+    /// Some keys of a command over several slots failed, others did not.
+    #[error("{0}")]
+    Partial(Arc<PartialFailure>),
+    /// A transaction was not run.
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+}
+
+/// Why a transaction was not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Aborted {
+    /// The server refused one of its commands when it was queued.
+    #[error("the server refused command {index} ({command}): {error}")]
+    Refused {
+        /// Which command, counted from 0.
+        index: usize,
+        /// Its name.
+        command: &'static str,
+        /// What the server said.
+        error: ServerError,
+    },
+    /// A watched key was changed, in each of the attempts.
+    #[error("a watched key was changed ({attempts} attempts)")]
+    Changed {
+        /// Attempts made.
+        attempts: u32,
+    },
+}
+
+/// A mistake of the caller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// Keys of one command that cannot be split lie in different slots.
+    #[error(
+        "keys are in different slots ({first} and {second}): give them one hash tag, as in {{user:1}}:a and {{user:1}}:b"
+    )]
+    CrossSlot {
+        /// Slot of the first key.
+        first: u16,
+        /// Another key's slot.
+        second: u16,
+    },
+    /// The command is about the connection that it is sent on, which others share.
+    #[error("{command} is about its own connection, and this one is shared: {instead}")]
+    ConnectionState {
+        /// The command.
+        command: &'static str,
+        /// What to use.
+        instead: &'static str,
+    },
+    /// The command has no meaning for several nodes together, or not on this kind of connection.
+    #[error("{command} cannot be sent this way: {instead}")]
+    Unroutable {
+        /// The command.
+        command: &'static str,
+        /// What to use.
+        instead: &'static str,
+    },
+    /// The URL cannot be read.
+    #[error("{0}")]
+    Url(String),
+    /// It has fewer or more arguments than the command takes.
+    #[error("{0}")]
+    Arguments(String),
+    /// The command is larger than a limit.
+    #[error("the command has {bytes} bytes and {limit} allows {max_bytes}")]
+    TooLarge {
+        /// The name of the limit.
+        limit: &'static str,
+        /// Size of the command.
+        bytes: usize,
+        /// The limit.
+        max_bytes: usize,
+    },
+}
+
+/// An error that the server sent, `CODE message`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerError {
+    text: Box<str>,
+    code_len: usize,
+}
+
+/// The reply does not have the type that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected {expected}, the server sent {found}")]
+pub struct ReplyError {
+    /// What was asked for.
+    pub expected: &'static str,
+    /// What came.
+    pub found: &'static str,
+    /// The error that the server sent in the place of the value, if that is why.
+    pub server: Option<ServerError>,
+}
+
+/// What was going on when a deadline passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeoutReport {
+    /// How long the command was given.
+    pub timeout: Duration,
+    /// How long it had waited.
+    pub age: Duration,
+    /// Whether it was waiting to be written (`queued`) or for its reply (`sent`), or for a connection.
+    pub stage: TimeoutStage,
+    /// Why there was no connection, if there was none.
+    pub problem: Option<Arc<str>>,
+    /// Commands not yet written on its lane.
+    pub queued: usize,
+    /// Commands whose replies are awaited on its lane.
+    pub in_flight: usize,
+    /// Bytes not yet written.
+    pub queued_bytes: usize,
+    /// Bytes read of a reply that is not complete.
+    pub unparsed_bytes: usize,
+    /// Time since the lane last read anything; `None`: never.
+    pub last_read: Option<Duration>,
+    /// How late the lane's own timer ran: a large value means that the runtime is starved.
+    pub runtime_lag: Duration,
+}
+
+/// Where a command was when its deadline passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeoutStage {
+    /// There was no connection.
+    Connecting,
+    /// It was not written yet.
+    Queued,
+    /// Its reply had not come.
+    Sent,
+    /// It waited for the byte budget.
+    Budget,
+    /// It waited for one of the [connections that are not shared](crate::Config::max_blocking_connections).
+    Pool,
+}
+
+/// Whether the command was run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ran {
+    /// Certainly not: the server did not get the whole of it, or refused it unread.
+    NotSent,
+    /// Not known: it was sent and the reply did not come.
+    MaybeExecuted,
+    /// The server answered.
+    Executed,
+}
+
+/// What a caller can do about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// The same command will fail again.
+    Never,
+    /// Try again, after a pause.
+    Retry,
+    /// Another node has the slot; the client follows by itself.
+    Redirect,
+    /// The node is not what it was: connect anew and try again.
+    Reconnect,
+    /// The map of the cluster is stale.
+    RefreshTopology,
+}
+
+impl Error {
+    /// An error of `command`.
+    #[must_use]
+    pub fn new(kind: impl Into<ErrorKind>, ran: Ran, command: &'static str) -> Self {
+        Self(Box::new(Inner { kind: kind.into(), ran, command, node: None }))
+    }
+
+    /// The same error, at `node`.
+    #[must_use]
+    pub fn at(mut self, node: Arc<str>) -> Self {
+        self.0.node = Some(node);
+        self
+    }
+
+    /// The same error of a command that has run, or not.
+    #[must_use]
+    pub(crate) fn with_ran(mut self, ran: Ran) -> Self {
+        self.0.ran = ran;
+        self
+    }
+
+    /// The culprit.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// Whether the command was run.
+    #[must_use]
+    pub fn ran(&self) -> Ran {
+        self.0.ran
+    }
+
+    /// The node that it happened at, as `host:port`, if there was one.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.0.node.as_deref()
+    }
+
+    /// The command's name.
+    #[must_use]
+    pub fn command(&self) -> &'static str {
+        self.0.command
+    }
+
+    /// The server's error, if it is one.
+    #[must_use]
+    pub fn server(&self) -> Option<&ServerError> {
+        match &self.0.kind {
+            ErrorKind::Server(error) => Some(error),
+            ErrorKind::Reply(error) => error.server.as_ref(),
+            ErrorKind::Aborted(Aborted::Refused { error, .. }) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// What to do now. Whether that is safe is [`Error::ran`]'s to say.
+    #[must_use]
+    pub fn advice(&self) -> Advice {
+        match &self.0.kind {
+            ErrorKind::Misuse(_) | ErrorKind::Reply(_) | ErrorKind::Rejected(_) | ErrorKind::Closed => Advice::Never,
+            ErrorKind::Server(error) | ErrorKind::Aborted(Aborted::Refused { error, .. }) => error.advice(),
+            ErrorKind::Aborted(Aborted::Changed { .. }) => Advice::Retry,
+            ErrorKind::Partial(partial) => partial.failed().next().map_or(Advice::Never, |(_, error)| error.advice()),
+            ErrorKind::Protocol(_) | ErrorKind::Connect(_) | ErrorKind::Connection(_) => Advice::Reconnect,
+            ErrorKind::Timeout(_) | ErrorKind::Overloaded { .. } => Advice::Retry,
+            ErrorKind::Cluster(_) => Advice::RefreshTopology,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.command)?;
+        if let Some(node) = &self.0.node {
+            write!(f, " at {node}")?;
+        }
+        write!(f, ": {}", self.0.kind)?;
+        match self.0.ran {
+            Ran::NotSent => write!(f, " (not sent)"),
+            Ran::MaybeExecuted => write!(f, " (may have been executed)"),
+            Ran::Executed => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.kind {
+            ErrorKind::Server(error) => Some(error),
+            ErrorKind::Reply(error) => Some(error),
+            ErrorKind::Partial(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}
+
+impl From<ServerError> for ErrorKind {
+    fn from(error: ServerError) -> Self {
+        Self::Server(error)
+    }
+}
+
+impl From<DecodeError> for ErrorKind {
+    fn from(error: DecodeError) -> Self {
+        Self::Protocol(error.to_string().into())
+    }
+}
+
+impl ServerError {
+    /// The error whose line or blob is `text`. Bytes that are not UTF-8 are replaced.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Self {
+        let text: Box<str> = String::from_utf8_lossy(text).into();
+        // The code is the first word if it is in capitals, as all of the servers' are.
+        let word = text.split([' ', '\n']).next().unwrap_or_default();
+        let is_code = !word.is_empty()
+            && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_' || byte.is_ascii_digit());
+        let code_len = if is_code { word.len() } else { 0 };
+        Self { text, code_len }
+    }
+
+    /// Its first word, in capitals: `ERR`, `WRONGTYPE`, `MOVED`; empty if there is none.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.text[..self.code_len]
+    }
+
+    /// What follows the code.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        self.text[self.code_len..].trim_start()
+    }
+
+    /// Code and message.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> Advice {
+        match self.code() {
+            "MOVED" | "ASK" | "REDIRECT" => Advice::Redirect,
+            "TRYAGAIN" | "LOADING" | "BUSY" => Advice::Retry,
+            "CLUSTERDOWN" | "MASTERDOWN" => Advice::RefreshTopology,
+            "READONLY" => Advice::Reconnect,
+            _ => Advice::Never,
+        }
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+impl fmt::Display for TimeoutReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match self.stage {
+            TimeoutStage::Connecting => "waiting for a connection",
+            TimeoutStage::Queued => "not yet written",
+            TimeoutStage::Sent => "waiting for the reply",
+            TimeoutStage::Budget => "waiting for the byte budget",
+            TimeoutStage::Pool => "waiting for one of max_blocking_connections",
+        };
+        write!(
+            f,
+            "timed out after {:?} (limit {:?}), {stage}; queued {} ({} bytes), in flight {}, unparsed {} bytes, ",
+            self.age, self.timeout, self.queued, self.queued_bytes, self.in_flight, self.unparsed_bytes
+        )?;
+        if let Some(problem) = &self.problem {
+            write!(f, "no connection because of: {problem}; ")?;
+        }
+        match self.last_read {
+            Some(age) => write!(f, "last read {age:?} ago")?,
+            None => write!(f, "nothing read yet")?,
+        }
+        write!(f, ", runtime lag {:?}", self.runtime_lag)
+    }
+}

@@ -1,0 +1,200 @@
+//! One attempt to connect, from an address to a connection that is ready for commands.
+
+use std::io::IoSlice;
+
+use bytes::BytesMut;
+use pilotlight_resp::{Decoder, Value};
+use tokio::time::{Instant, timeout_at};
+
+use super::connect_error::{ConnectError, ConnectErrorKind, ConnectStage};
+use super::handshake::Session;
+use super::out::{Cursor, MAX_SLICES, Out};
+use super::transport::Transport;
+use super::{dial, handshake};
+use crate::command::Command;
+use crate::config::{Config, CredentialProvider, Credentials, NodeAddress, ReadFrom, TlsConfig, Topology};
+use crate::proto::handshake::{Plan, ReadOnly, ServerInfo, Style};
+
+/// What a connection is for: it decides what the handshake asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Commands to a primary or standalone server.
+    Data,
+    /// Reads from a replica.
+    Replica,
+    /// Subscriptions.
+    PubSub,
+    /// Topology and probes.
+    Management,
+    /// Commands to a Sentinel, with its own credentials and TLS.
+    Sentinel,
+}
+
+/// A connection after its handshake: the next reply is the one to the next command.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The server's address, as it is announced.
+    pub(crate) address: NodeAddress,
+    /// The stream.
+    pub(crate) transport: Transport,
+    /// Where the decoder is; between two frames.
+    pub(crate) decoder: Decoder,
+    /// Bytes that were read and not decoded.
+    pub(crate) read_buffer: BytesMut,
+    /// Pushes that came during the handshake, in order.
+    pub(crate) pushes: Vec<Vec<Value>>,
+    /// What the server said of itself.
+    pub(crate) server: ServerInfo,
+    /// Who it was told that the client is.
+    pub(crate) credentials: Option<Credentials>,
+}
+
+/// Connects to `address`, as the configuration or the cluster names it: the address map is applied here.
+///
+/// # Errors
+/// No connection was made within the connect time-out, or the server refuses it.
+///
+/// # Cancel safety
+/// Dropping the future closes what was opened.
+pub(crate) async fn connect(
+    config: &Config,
+    address: &NodeAddress,
+    purpose: Purpose,
+) -> Result<Connection, ConnectError> {
+    connect_with(config, address, purpose, &[]).await
+}
+
+/// [`connect`], with commands of the caller at the end of the handshake: an error reply to any of them is an error.
+pub(crate) async fn connect_with(
+    config: &Config,
+    address: &NodeAddress,
+    purpose: Purpose,
+    extra: &[Command<'_>],
+) -> Result<Connection, ConnectError> {
+    let attempt = Attempt {
+        config,
+        announced: address,
+        dialled: config.address_map.apply(address),
+        purpose,
+        deadline: Instant::now() + config.connect_timeout,
+    };
+    attempt.run(extra).await.map_err(|kind| ConnectError::new(address.clone(), kind))
+}
+
+struct Attempt<'a> {
+    config: &'a Config,
+    announced: &'a NodeAddress,
+    dialled: NodeAddress,
+    purpose: Purpose,
+    /// All stages share it.
+    deadline: Instant,
+}
+
+impl Attempt<'_> {
+    async fn run(&self, extra: &[Command<'_>]) -> Result<Connection, ConnectErrorKind> {
+        let credentials = self.credentials().await?;
+        let plan = |style| self.plan(style, credentials.clone(), extra);
+        if let Some(connection) = self.open(plan(Style::from(self.config.protocol))).await? {
+            return Ok(connection);
+        }
+        // Proxies that close on commands they do not know get one more chance, without optional commands.
+        self.open(plan(Style::Bare)).await?.ok_or(ConnectErrorKind::Closed { silent: true })
+    }
+
+    async fn credentials(&self) -> Result<Option<Credentials>, ConnectErrorKind> {
+        let Some(provider) = self.provider() else { return Ok(None) };
+        let credentials = self.within(ConnectStage::Credentials, provider.credentials()).await?;
+        credentials.map(Some).map_err(ConnectErrorKind::Credentials)
+    }
+
+    /// Dials, and speaks the handshake. `None`: the server may like [`Style::Bare`] better.
+    async fn open(&self, plan: Plan) -> Result<Option<Connection>, ConnectErrorKind> {
+        let plain = self.within(ConnectStage::Dial, dial::dial(self.config, &self.dialled)).await??;
+        let transport = match self.tls() {
+            Some(tls) => self.within(ConnectStage::Tls, self.secure(tls, plain)).await??,
+            None => plain,
+        };
+        let session = Session::new(self.announced.clone(), transport, self.config.reply_limits);
+        self.within(ConnectStage::Handshake, handshake::run(session, plan)).await?
+    }
+
+    #[cfg(feature = "tls")]
+    async fn secure(&self, tls: &TlsConfig, plain: Transport) -> Result<Transport, ConnectErrorKind> {
+        let name = tls.server_name.resolve(self.announced, &self.dialled, &self.config.servers);
+        super::tls::secure(tls, name.as_deref(), plain).await
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn secure(&self, _: &TlsConfig, _: Transport) -> Result<Transport, ConnectErrorKind> {
+        Err(ConnectErrorKind::TlsConfig("pilotlight-redis was built without its feature `tls`".into()))
+    }
+
+    fn provider(&self) -> Option<&dyn CredentialProvider> {
+        match (self.purpose, &self.config.topology) {
+            (Purpose::Sentinel, Topology::Sentinel(sentinel)) => sentinel.credentials.as_deref(),
+            _ => self.config.credentials.as_deref(),
+        }
+    }
+
+    fn tls(&self) -> Option<&TlsConfig> {
+        match (self.purpose, &self.config.topology) {
+            (Purpose::Sentinel, Topology::Sentinel(sentinel)) => sentinel.tls.as_ref(),
+            _ => self.config.tls.as_ref(),
+        }
+    }
+
+    fn plan(&self, style: Style, credentials: Option<Credentials>, extra: &[Command<'_>]) -> Plan {
+        let is_cluster = matches!(self.config.topology, Topology::Cluster);
+        let is_data = matches!(self.purpose, Purpose::Data | Purpose::Replica);
+        Plan {
+            style,
+            credentials,
+            client_name: self.config.client_name.clone(),
+            database: if is_data { self.config.database } else { 0 },
+            read_only: match self.purpose {
+                Purpose::Replica if is_cluster => ReadOnly::Required,
+                Purpose::Replica => ReadOnly::Tried,
+                _ => ReadOnly::No,
+            },
+            follows_redirects: self.purpose == Purpose::Data && !is_cluster,
+            wants_zone: is_data && matches!(self.config.read_from, ReadFrom::AzAffinity { .. }),
+            wants_role: self.wants_role(),
+            checks_readiness: is_data,
+            extra: extra.iter().map(|command| (command.name(), encoded(command))).collect(),
+        }
+    }
+
+    /// Whether it matters who is the primary.
+    fn wants_role(&self) -> bool {
+        let is_data = matches!(self.purpose, Purpose::Data | Purpose::Replica | Purpose::PubSub);
+        match &self.config.topology {
+            Topology::Standalone => is_data && self.config.servers.len() > 1,
+            Topology::Sentinel(_) => is_data,
+            Topology::Cluster => false,
+        }
+    }
+
+    /// The result of `work`, if it comes before the deadline.
+    async fn within<T>(&self, stage: ConnectStage, work: impl Future<Output = T>) -> Result<T, ConnectErrorKind> {
+        let timeout = |_| ConnectErrorKind::Timeout { stage, limit: self.config.connect_timeout };
+        timeout_at(self.deadline, work).await.map_err(timeout)
+    }
+}
+
+fn encoded(command: &Command<'_>) -> Vec<u8> {
+    let mut out = Out::default();
+    command.encode(&mut out);
+    let (mut bytes, mut cursor) = (Vec::with_capacity(out.len()), Cursor::default());
+    while !out.is_written(cursor) {
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let filled = out.slices(cursor, &mut slices);
+        for slice in &slices[..filled] {
+            bytes.extend_from_slice(slice);
+            cursor = out.advanced(cursor, slice.len());
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The bytes that were read and not decoded yet, and the room for more.
+//!
+//! Replies are slices of the buffer, so it can be used again only when its callers have dropped them. Until then there is the rest of it, and then another
+//! of a few that take turns.
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+
+/// Room that is made for a read, in bytes; doubled while reads fill it, up to [`MAX_READ_BYTES`].
+const MIN_READ_BYTES: usize = 16 * 1024;
+const MAX_READ_BYTES: usize = 256 * 1024;
+
+/// A buffer is used up to here while it cannot be had anew.
+const MIN_ROOM_BYTES: usize = 2 * 1024;
+
+/// Buffers that wait for the replies in them to be dropped. Callers on other threads are slow at times.
+const MAX_SPARES: usize = 3;
+
+/// See the module.
+pub(super) struct Input {
+    pub(super) buffer: BytesMut,
+    /// Those before, which some replies may still be slices of; the oldest first.
+    spares: VecDeque<BytesMut>,
+    read_bytes: usize,
+}
+
+impl Input {
+    pub(super) fn new(buffer: BytesMut) -> Self {
+        Self { buffer, spares: VecDeque::with_capacity(MAX_SPARES), read_bytes: MIN_READ_BYTES }
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.buffer.capacity() - self.buffer.len()
+    }
+
+    /// Makes room for a read. So many bytes are certainly missing of the current reply.
+    #[inline]
+    pub(super) fn make_room(&mut self, missing: usize) {
+        if self.room() < self.read_bytes / 2 {
+            self.make_more_room(self.read_bytes.max(missing));
+        }
+    }
+
+    fn make_more_room(&mut self, wanted: usize) {
+        if self.buffer.try_reclaim(wanted) || self.room() >= MIN_ROOM_BYTES {
+            return;
+        }
+        let wanted = self.buffer.len() + wanted;
+        let mut next = match self
+            .spares
+            .iter_mut()
+            .position(|spare| spare.try_reclaim(wanted))
+            .and_then(|at| self.spares.remove(at))
+        {
+            Some(spare) => spare,
+            None => BytesMut::with_capacity(wanted),
+        };
+        next.extend_from_slice(&self.buffer);
+        let mut spare = std::mem::replace(&mut self.buffer, next);
+        spare.clear();
+        if self.spares.len() == MAX_SPARES {
+            self.spares.pop_front();
+        }
+        self.spares.push_back(spare);
+    }
+
+    /// Gives back what a burst has left behind.
+    pub(super) fn shrink(&mut self) {
+        self.spares.clear();
+        self.read_bytes = MIN_READ_BYTES;
+        if self.buffer.is_empty() && self.buffer.capacity() > MIN_READ_BYTES {
+            self.buffer = BytesMut::new();
+        }
+    }
+
+    /// Learns from a read into this much room how large the next ones may be.
+    #[inline]
+    pub(super) fn note_read(&mut self, read: usize, room: usize) {
+        if read == room && room >= self.read_bytes / 2 {
+            self.read_bytes = (self.read_bytes * 2).min(MAX_READ_BYTES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(input: &mut Input, bytes: usize) -> *const u8 {
+        input.make_room(0);
+        assert!(input.room() >= MIN_ROOM_BYTES);
+        let bytes = bytes.min(input.room());
+        input.buffer.extend_from_slice(&vec![b'x'; bytes]);
+        input.buffer.as_ptr()
+    }
+
+    #[test]
+    fn a_buffer_that_nobody_uses_is_used_again() {
+        let mut input = Input::new(BytesMut::with_capacity(MIN_READ_BYTES));
+        let first = fill(&mut input, 1000);
+        for _ in 0..100 {
+            drop(input.buffer.split_to(1000));
+            let again = fill(&mut input, 1000);
+            assert!(
+                (0..MIN_READ_BYTES).contains(&(again as usize).wrapping_sub(first as usize)),
+                "it is the same buffer"
+            );
+        }
+    }
+
+    #[test]
+    fn a_few_buffers_take_turns_while_the_last_replies_are_in_use() {
+        let mut input = Input::new(BytesMut::with_capacity(MIN_READ_BYTES));
+        let mut pages = std::collections::HashSet::new();
+        let mut held = std::collections::VecDeque::new();
+        for _ in 0..1000 {
+            let begin = fill(&mut input, 1000);
+            pages.insert(begin as usize - begin as usize % 64);
+            held.push_back(input.buffer.split().freeze());
+            // The last few are always in use.
+            if held.len() > 5 {
+                held.pop_front();
+            }
+        }
+        assert!(pages.len() < 100, "few addresses come again and again: {}", pages.len());
+    }
+
+    #[test]
+    fn what_is_not_decoded_moves_along() {
+        let mut input = Input::new(BytesMut::with_capacity(4096));
+        input.buffer.extend_from_slice(&[b'a'; 3000]);
+        let held = input.buffer.split_to(2900).freeze();
+        input.make_room(1 << 20);
+        assert_eq!(&input.buffer[..], &[b'a'; 100]);
+        assert!(input.room() >= 1 << 20);
+        assert_eq!(held.len(), 2900);
+    }
+
+    #[test]
+    fn full_reads_make_the_next_ones_larger() {
+        let mut input = Input::new(BytesMut::new());
+        for _ in 0..20 {
+            input.make_room(0);
+            let room = input.room();
+            input.buffer.extend_from_slice(&vec![b'x'; room]);
+            input.note_read(room, room);
+            drop(input.buffer.split());
+        }
+        assert_eq!(input.read_bytes, MAX_READ_BYTES);
+        input.note_read(10, 10);
+        assert_eq!(input.read_bytes, MAX_READ_BYTES);
+        input.shrink();
+        assert_eq!((input.read_bytes, input.room()), (MIN_READ_BYTES, 0));
+    }
+}

@@ -1,0 +1,86 @@
+//! Waiting for the byte budget: in the order of arrival, and before those who come later.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::state::{Carriage, Ticket};
+use super::{Lane, Phase, Refused, Shared, WhenDown};
+use crate::net::out::Out;
+
+/// A place among those who wait for room in a lane's byte budget, given up when dropped.
+pub(crate) struct Turn<'l> {
+    lane: &'l Arc<Lane>,
+}
+
+impl Lane {
+    /// Waits until there is room in the byte budget, or until the lane will not take anything anyway.
+    ///
+    /// # Cancel safety
+    /// Whoever waits behind moves up.
+    pub(crate) async fn room(self: &Arc<Self>) -> Turn<'_> {
+        let mut is_first = {
+            let mut shared = self.shared.lock();
+            shared.waiting_for_room += 1;
+            shared.limit_bytes = 0;
+            shared.waiting_for_room == 1
+        };
+        let turn = Turn { lane: self };
+        loop {
+            let mut notified = pin!(self.room.notified());
+            notified.as_mut().enable();
+            if is_first && self.has_room(&self.shared.lock()) {
+                return turn;
+            }
+            notified.await;
+            is_first = true;
+        }
+    }
+
+    fn has_room(&self, shared: &Shared) -> bool {
+        let takes = match shared.phase {
+            Phase::New | Phase::Up => true,
+            Phase::Down(ref reason) => reason.is_none() || self.settings.when_down == WhenDown::Queue,
+            Phase::Draining | Phase::Closed => false,
+        };
+        !takes || shared.state.budget_used() < self.settings.max_queued_bytes
+    }
+
+    /// Whether somebody who waits for room is to be told of it, by [`Lane::tell_room`] outside the lock.
+    #[inline]
+    pub(super) fn is_room_wanted(&self, shared: &Shared) -> bool {
+        shared.waiting_for_room > 0 && self.has_room(shared)
+    }
+
+    #[inline]
+    pub(super) fn tell_room(&self, has_room: bool) {
+        if has_room {
+            self.room.notify_one();
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// As [`Lane::submit`], and before all who still wait.
+    pub(crate) fn submit(
+        &self,
+        carriage: Carriage,
+        waker: Option<&Waker>,
+        encode: impl FnOnce(&mut Out),
+    ) -> Result<Ticket, Refused> {
+        self.lane.accept(self.lane.shared.lock(), self.lane.settings.max_queued_bytes, carriage, waker, encode)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut shared = self.lane.shared.lock();
+        shared.waiting_for_room -= 1;
+        if shared.waiting_for_room == 0 {
+            shared.limit_bytes = self.lane.settings.max_queued_bytes;
+        }
+        let has_room = self.lane.is_room_wanted(&shared);
+        drop(shared);
+        self.lane.tell_room(has_room);
+    }
+}

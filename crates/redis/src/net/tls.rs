@@ -1,0 +1,161 @@
+//! TLS by rustls with the ring provider.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_rustls::TlsConnector;
+
+use super::connect_error::ConnectErrorKind;
+use super::transport::Transport;
+use crate::config::{Pem, TlsConfig, TlsIdentity, TlsRoots};
+
+/// Speaks TLS over `plain` with the server called `name`. The caller bounds the time.
+///
+/// # Cancel safety
+/// Dropping the future closes the stream.
+pub(super) async fn secure(
+    tls: &TlsConfig,
+    name: Option<&str>,
+    plain: Transport,
+) -> Result<Transport, ConnectErrorKind> {
+    let name = server_name(name).map_err(config_error)?;
+    let tls = tls.clone();
+    // Certificates may be read from disk.
+    let built = tokio::task::spawn_blocking(move || client_config(&tls)).await;
+    let config = built.map_err(|error| config_error(error.to_string()))?.map_err(config_error)?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, plain).await.map_err(ConnectErrorKind::Tls)?;
+    Ok(Transport::Tls(Box::new(stream)))
+}
+
+fn config_error(reason: String) -> ConnectErrorKind {
+    ConnectErrorKind::TlsConfig(reason.into())
+}
+
+fn server_name(name: Option<&str>) -> Result<ServerName<'static>, String> {
+    let name = name.ok_or("a Unix socket has no host name: configure the server's name")?;
+    // A zone (`fe80::1%eth0`) is no part of the address that certificates name.
+    let name = name.split_once('%').map_or(name, |(address, _)| address);
+    ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no name that a certificate can have"))
+}
+
+fn client_config(tls: &TlsConfig) -> Result<ClientConfig, String> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = if tls.danger_accept_invalid_certs {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
+    } else {
+        builder.with_root_certificates(roots(&tls.roots)?)
+    };
+    match &tls.identity {
+        None => Ok(builder.with_no_client_auth()),
+        Some(TlsIdentity { certificates: pem, key }) => {
+            let key = private_key(key)?;
+            builder
+                .with_client_auth_cert(certificates(pem)?, key)
+                .map_err(|error| format!("client certificate: {error}"))
+        }
+    }
+}
+
+fn roots(roots: &TlsRoots) -> Result<Arc<RootCertStore>, String> {
+    let (mut store, pem) = match roots {
+        TlsRoots::System => return system_roots(),
+        TlsRoots::Only(pem) => (RootCertStore::empty(), pem),
+        TlsRoots::SystemAnd(pem) => (RootCertStore::clone(&*system_roots()?), pem),
+    };
+    for certificate in certificates(pem)? {
+        store.add(certificate).map_err(|error| format!("certificate authority in {}: {error}", described(pem)))?;
+    }
+    Ok(Arc::new(store))
+}
+
+/// The system's certificate authorities, read once for the process: there are more than a hundred.
+fn system_roots() -> Result<Arc<RootCertStore>, String> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Ok(Arc::clone(roots));
+    }
+    let found = rustls_native_certs::load_native_certs();
+    let mut store = RootCertStore::empty();
+    // Systems carry certificates that no parser likes; one of them is no reason to trust none.
+    store.add_parsable_certificates(found.certs);
+    if store.is_empty() {
+        let reason = found.errors.first().map_or_else(String::new, |error| format!(": {error}"));
+        return Err(format!("the system has no certificate authorities{reason}"));
+    }
+    Ok(Arc::clone(ROOTS.get_or_init(|| Arc::new(store))))
+}
+
+fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, String> {
+    let text = read(pem)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err(format!("{} holds no certificate in PEM", described(pem))),
+        Ok(found) => Ok(found),
+        Err(error) => Err(format!("{}: {error}", described(pem))),
+    }
+}
+
+fn private_key(pem: &Pem) -> Result<PrivateKeyDer<'static>, String> {
+    // The parser's error may quote what it read.
+    PrivateKeyDer::from_pem_slice(&read(pem)?).map_err(|_| format!("{} holds no private key in PEM", described(pem)))
+}
+
+fn read(pem: &Pem) -> Result<Arc<[u8]>, String> {
+    match pem {
+        Pem::Text(text) => Ok(Arc::clone(text)),
+        Pem::File(path) => std::fs::read(path).map(Into::into).map_err(|error| format!("{}: {error}", path.display())),
+    }
+}
+
+fn described(pem: &Pem) -> String {
+    match pem {
+        Pem::Text(_) => "the configured text".to_owned(),
+        Pem::File(path) => path.display().to_string(),
+    }
+}
+
+/// Accepts any certificate; the handshake's signatures are still checked.
+#[derive(Debug)]
+struct AcceptAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

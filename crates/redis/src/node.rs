@@ -1,0 +1,363 @@
+//! One server as a client sees it: its lanes, how their connections are made, and how near it is.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::command::Command;
+use crate::config::{Config, Credentials, DEFAULT_PORT, NodeAddress, ReadFrom, WhenDown};
+use crate::finder::Finder;
+use crate::net::connect::{Connection, Purpose, connect, connect_with};
+use crate::net::lane::{self, Dial, DialError, Lane, Settings, Watch};
+use crate::proto::handshake::{self, ServerInfo};
+use crate::proto::slot::Slot;
+use crate::proto::topology::Role;
+use crate::reply::Value;
+use crate::stats::LaneStats;
+
+/// What the lanes of a client have beyond its configuration.
+#[derive(Clone)]
+pub(crate) struct Outfit {
+    /// Sent at the end of each handshake; each has to succeed.
+    pub(crate) setup: Arc<[Command<'static>]>,
+    /// Is told what happens to the lanes.
+    pub(crate) watch: Arc<dyn Watch>,
+    /// Runs while there are lanes.
+    pub(crate) upkeep: Arc<Upkeep>,
+}
+
+/// Keeps the credentials fresh: runs their provider's [`maintain`](crate::config::CredentialProvider::maintain), from the first dial to the client's end.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    task: Mutex<Option<AbortHandle>>,
+    is_over: AtomicBool,
+}
+
+impl Upkeep {
+    /// Begins, unless it runs already. To be called on the runtime.
+    fn begin(&self, config: &Config) {
+        let Some(provider) = &config.credentials else { return };
+        let mut task = self.task.lock();
+        // A runtime that has ended took its tasks along.
+        if self.is_over.load(Ordering::Relaxed) || task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        *task = Arc::clone(provider).maintain().map(|work| tokio::spawn(work).abort_handle());
+    }
+
+    pub(crate) fn end(&self) {
+        let mut task = self.task.lock();
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(task) = task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Default for Outfit {
+    fn default() -> Self {
+        Self { setup: Arc::new([]), watch: Arc::new(()), upkeep: Arc::default() }
+    }
+}
+
+/// Longest pause between two attempts to connect to the primary that Sentinels name.
+const MAX_SENTINEL_PAUSE: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Node {
+    lanes: Box<[Arc<Lane>]>,
+    place: Arc<Place>,
+}
+
+/// Where a node is, as far as it matters who is asked for reads; on the way, whoever else watches its lanes is told.
+struct Place {
+    /// The client's own zone.
+    home: Option<Arc<str>>,
+    /// The node's zone, as others told it.
+    told: Mutex<Option<Arc<str>>>,
+    config: Arc<Config>,
+    is_near: AtomicBool,
+    next: Arc<dyn Watch>,
+}
+
+impl Node {
+    /// The lanes to one server.
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        address: &NodeAddress,
+        purpose: Purpose,
+        settings: &Settings,
+        outfit: &Outfit,
+    ) -> Self {
+        Self::dialled(config, address, settings, outfit, || dialler(config, address, purpose, outfit))
+    }
+
+    /// The lanes to the primary outside of a cluster, wherever it is.
+    pub(crate) fn primary(finder: &Arc<Finder>, outfit: &Outfit) -> Self {
+        let config = finder.config();
+        let when_down = match config.when_down {
+            WhenDown::Queue => lane::WhenDown::Queue,
+            WhenDown::FailFast => lane::WhenDown::Fail,
+        };
+        let mut settings = settings(config, when_down, Role::Primary);
+        if finder.sentinels().is_some() {
+            // Sentinels are asked for a new primary at each attempt: it should not be known to them for long and not to us.
+            settings.backoff.max = settings.backoff.max.min(MAX_SENTINEL_PAUSE);
+        }
+        let first = config.servers.first().cloned().unwrap_or_else(|| NodeAddress::tcp("localhost", DEFAULT_PORT));
+        Self::dialled(config, &first, &settings, outfit, || primary_dialler(finder, Purpose::Data, outfit))
+    }
+
+    fn dialled(
+        config: &Arc<Config>,
+        address: &NodeAddress,
+        settings: &Settings,
+        outfit: &Outfit,
+        dial: impl Fn() -> Box<dyn Dial>,
+    ) -> Self {
+        let home = match &config.read_from {
+            ReadFrom::AzAffinity { zone } => Some(Arc::clone(zone)),
+            ReadFrom::Primary | ReadFrom::PreferReplica | ReadFrom::RoundRobin => None,
+        };
+        let place = Arc::new(Place {
+            home,
+            told: Mutex::default(),
+            config: Arc::clone(config),
+            is_near: AtomicBool::new(false),
+            next: Arc::clone(&outfit.watch),
+        });
+        let lane = |_| Lane::new(address.clone(), settings.clone(), dial(), Arc::clone(&place) as Arc<dyn Watch>);
+        Self { lanes: (0..config.lanes.max(1)).map(lane).collect(), place }
+    }
+
+    /// The lane of a slot; without a slot, the first.
+    #[inline]
+    pub(crate) fn lane(&self, slot: impl FnOnce() -> Option<Slot>) -> &Arc<Lane> {
+        match &*self.lanes {
+            [only] => only,
+            lanes => &lanes[slot().map_or(0, |slot| usize::from(slot.number()) % lanes.len())],
+        }
+    }
+
+    pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
+        &self.lanes
+    }
+
+    /// Connects all lanes, if there is a runtime to do it on.
+    pub(crate) fn open(&self) {
+        self.lanes.iter().for_each(Lane::begin);
+    }
+
+    pub(crate) fn stats(&self) -> Vec<LaneStats> {
+        let stats = |(lane, it): (usize, &Arc<Lane>)| LaneStats {
+            node: it.node(),
+            role: it.role(),
+            lane,
+            snapshot: it.snapshot(),
+        };
+        self.lanes.iter().enumerate().map(stats).collect()
+    }
+
+    pub(crate) fn close(&self) {
+        self.lanes.iter().for_each(|lane| lane.close());
+    }
+
+    /// Ends all lanes at once.
+    pub(crate) fn abort(&self) {
+        self.lanes.iter().for_each(|lane| lane.abort());
+    }
+
+    /// Ends the lanes to a node that is not what it was: what was not written goes elsewhere.
+    pub(crate) fn retire(&self) {
+        self.lanes.iter().for_each(|lane| lane.retire("the node has left the cluster or has another role"));
+    }
+
+    /// Whether replies are overdue.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.is_stalled())
+    }
+
+    /// Waits until all lanes have ended.
+    pub(crate) async fn ended(&self) {
+        for lane in &self.lanes {
+            lane.ended().await;
+        }
+    }
+
+    /// Whether no connection can be made, as far as is known.
+    pub(crate) fn is_down(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.is_down())
+    }
+
+    /// Whether any command is on its way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.is_busy())
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.lanes[0].role()
+    }
+
+    /// Whether it is known to be in the client's own availability zone.
+    pub(crate) fn is_near(&self) -> bool {
+        self.place.is_near.load(Ordering::Relaxed)
+    }
+
+    /// The map of the cluster tells the node's zone.
+    pub(crate) fn set_zone(&self, zone: &Arc<str>) {
+        *self.place.told.lock() = Some(Arc::clone(zone));
+        self.place.set(Some(zone));
+    }
+}
+
+/// A lane's settings, by the configuration.
+pub(crate) fn settings(config: &Config, when_down: lane::WhenDown, role: Role) -> Settings {
+    Settings {
+        role,
+        max_queued_bytes: config.max_queued_bytes,
+        when_down,
+        backoff: config.reconnect,
+        idle_ping: config.probe.idle_ping,
+        stall: config.probe.stall,
+    }
+}
+
+/// Makes connections to a certain server.
+pub(crate) fn dialler(config: &Arc<Config>, address: &NodeAddress, purpose: Purpose, outfit: &Outfit) -> Box<dyn Dial> {
+    let (config, address, outfit) = (Arc::clone(config), address.clone(), outfit.clone());
+    Box::new(Dialler { config, address, purpose, outfit })
+}
+
+/// Makes connections to whichever server is the primary.
+pub(crate) fn primary_dialler(finder: &Arc<Finder>, purpose: Purpose, outfit: &Outfit) -> Box<dyn Dial> {
+    Box::new(PrimaryDialler { finder: Arc::clone(finder), purpose, outfit: outfit.clone() })
+}
+
+struct Dialler {
+    config: Arc<Config>,
+    address: NodeAddress,
+    purpose: Purpose,
+    outfit: Outfit,
+}
+
+impl Dialler {
+    async fn connect(&self) -> Result<Connection, DialError> {
+        self.outfit.upkeep.begin(&self.config);
+        let connection = connect_with(&self.config, &self.address, self.purpose, &self.outfit.setup).await?;
+        // Outside of a cluster nothing else keeps writes and stale copies of another primary apart.
+        let is_other = self.purpose == Purpose::Replica && connection.server.role == Some(handshake::Role::Primary);
+        if is_other && !self.config.is_cluster() {
+            return Err(DialError { text: format!("{}: is no replica", self.address).into(), is_final: false });
+        }
+        Ok(connection)
+    }
+}
+
+impl Dial for Dialler {
+    fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>> {
+        Box::pin(self.connect())
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<Option<Credentials>>> {
+        self.config.credentials.as_ref()?.changes()
+    }
+
+    fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = bool> + Send + 'd>> {
+        Box::pin(probe(&self.config, address))
+    }
+}
+
+struct PrimaryDialler {
+    finder: Arc<Finder>,
+    purpose: Purpose,
+    outfit: Outfit,
+}
+
+impl PrimaryDialler {
+    async fn connect(&self) -> Result<Connection, DialError> {
+        self.outfit.upkeep.begin(self.finder.config());
+        self.finder.connect(self.purpose, &self.outfit.setup).await
+    }
+}
+
+impl Dial for PrimaryDialler {
+    fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>> {
+        Box::pin(self.connect())
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<Option<Credentials>>> {
+        self.finder.config().credentials.as_ref()?.changes()
+    }
+
+    fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = bool> + Send + 'd>> {
+        Box::pin(probe(self.finder.config(), address))
+    }
+}
+
+/// Whether a node answers. The handshake is a round trip: one that is stopped accepts the connection and does not answer.
+async fn probe(config: &Config, address: &NodeAddress) -> bool {
+    let patience = config.connect_timeout.min(Duration::from_secs(2));
+    matches!(tokio::time::timeout(patience, connect(config, address, Purpose::Management)).await, Ok(Ok(_)))
+}
+
+impl Place {
+    fn set(&self, zone: Option<&str>) {
+        self.is_near.store(zone.is_some() && self.home.as_deref() == zone, Ordering::Relaxed);
+    }
+}
+
+impl Watch for Place {
+    fn dialling(&self) {
+        self.next.dialling();
+    }
+
+    fn up(&self, address: &NodeAddress, server: &ServerInfo) {
+        if self.home.is_some() {
+            let told = self.told.lock().clone();
+            let zone = server.availability_zone.as_ref().or(told.as_ref()).or_else(|| self.config.zones.get(address));
+            self.set(zone.map(|zone| &**zone));
+        }
+        self.next.up(address, server);
+    }
+
+    fn down(&self, reason: &str) {
+        self.next.down(reason);
+    }
+
+    fn stalled(&self) {
+        self.next.stalled();
+    }
+
+    fn pushed(&self, push: Vec<Value>) {
+        self.next.pushed(push);
+    }
+
+    fn disconnected(&self) {
+        self.next.disconnected();
+    }
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place").field("home", &self.home).field("is_near", &self.is_near).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Outfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outfit").field("setup", &self.setup).field("upkeep", &self.upkeep).finish_non_exhaustive()
+    }
+}

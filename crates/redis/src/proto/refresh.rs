@@ -1,0 +1,216 @@
+//! When the map of a cluster is asked for again, and whom.
+//!
+//! One refresh runs at a time, in the background; commands never wait for it to be allowed. Two paces: a stale map that
+//! commands find their way around (`MOVED`) is renewed at most once in [`RefreshPolicy::min_interval`]; while a node is gone and
+//! commands wait, the pace follows the age of the outage, so that a promotion is seen soon after it happens without a long outage
+//! becoming a storm.
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use super::retry::Refresh;
+use crate::config::NodeAddress;
+
+/// How often the map may be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefreshPolicy {
+    /// Shortest time between refreshes that nobody waits for. Default 1 s.
+    pub min_interval: Duration,
+    /// Shortest time between refreshes that commands wait for. Default 50 ms.
+    pub urgent_interval: Duration,
+    /// Longest pause while refreshes fail. Default 5 s.
+    pub max_backoff: Duration,
+    /// Time after which the map is asked for unasked. Default 60 s; `None`: only on demand.
+    pub interval: Option<Duration>,
+    /// How many nodes are asked at once, so that their views can be compared. Default 3.
+    pub parallel: usize,
+}
+
+/// What to do now about the map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Start a refresh: [`RefreshSchedule::sources`], ask them, then [`RefreshSchedule::finished`].
+    Start,
+    /// Nothing before that time, unless somebody requests one.
+    WaitUntil(Instant),
+    /// Nothing until something is requested or the running refresh ends.
+    Wait,
+}
+
+/// How a refresh ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// There is a map, and it differs from the old one.
+    Renewed,
+    /// There is a map, but it says what the old one said: what commands wait for has not happened yet.
+    Unchanged,
+    /// Nobody answered with a map.
+    Failed,
+}
+
+/// The state machine: requests in, refreshes out.
+#[derive(Debug)]
+pub struct RefreshSchedule {
+    policy: RefreshPolicy,
+    rng: Rng,
+    wanted: Refresh,
+    running: bool,
+    /// When the last refresh ended.
+    last: Option<Instant>,
+    outage: Option<Outage>,
+    failures: u32,
+    /// Random part of the pauses, drawn anew for each refresh.
+    jitter: f64,
+    /// Who was asked since a map was last obtained.
+    asked: Vec<NodeAddress>,
+}
+
+/// A time in which commands wait for the map to change.
+#[derive(Debug, Clone, Copy)]
+struct Outage {
+    since: Instant,
+    last_request: Instant,
+}
+
+impl RefreshSchedule {
+    /// Without a map yet: the first refresh is due at once.
+    #[must_use]
+    pub fn new(policy: RefreshPolicy, mut rng: Rng) -> Self {
+        let jitter = rng.f64();
+        Self {
+            policy,
+            rng,
+            wanted: Refresh::Urgent,
+            running: false,
+            last: None,
+            outage: None,
+            failures: 0,
+            jitter,
+            asked: Vec::new(),
+        }
+    }
+
+    /// Somebody found the map stale. Requests are joined; one that comes while a refresh runs asks for another one after it.
+    pub fn request(&mut self, now: Instant, how: Refresh) {
+        self.wanted = self.wanted.max(how);
+        if how == Refresh::Urgent {
+            // Commands that wait ask again and again: after two quiet intervals it is another outage.
+            let quiet = self.policy.min_interval * 2;
+            let same = self.outage.filter(|outage| now.saturating_duration_since(outage.last_request) < quiet);
+            self.outage = Some(Outage { since: same.map_or(now, |outage| outage.since), last_request: now });
+        }
+    }
+
+    /// What to do at `now`.
+    pub fn poll(&mut self, now: Instant) -> Action {
+        if self.running {
+            return Action::Wait;
+        }
+        match self.due() {
+            Some(due) if due > now => Action::WaitUntil(due),
+            None if self.last.is_some() => Action::Wait,
+            Some(_) | None => {
+                self.running = true;
+                self.wanted = Refresh::No;
+                Action::Start
+            }
+        }
+    }
+
+    /// Whom to ask in the refresh that starts, in this order: known nodes at random, then seeds; those last that were asked since the last map.
+    /// The first [`RefreshPolicy::parallel`] are asked at once, each of the others if one before it fails or is silent.
+    pub fn sources(&mut self, known: &[NodeAddress], seeds: &[NodeAddress]) -> Vec<NodeAddress> {
+        let mut known: Vec<_> = known.iter().collect();
+        self.rng.shuffle(&mut known);
+        let mut sources: Vec<NodeAddress> = Vec::new();
+        for node in known.into_iter().chain(seeds) {
+            if !sources.contains(node) {
+                sources.push(node.clone());
+            }
+        }
+        if sources.iter().all(|node| self.asked.contains(node)) {
+            self.asked.clear();
+        }
+        sources.sort_by_key(|node| self.asked.contains(node));
+        self.asked.extend(sources.iter().take(self.parallel()).cloned());
+        sources
+    }
+
+    /// How many sources are asked at once.
+    #[must_use]
+    pub fn parallel(&self) -> usize {
+        self.policy.parallel.max(1)
+    }
+
+    /// Whoever ran the refreshes was stopped, perhaps in the middle of one; another begins.
+    pub fn restarted(&mut self) {
+        self.running = false;
+        self.wanted = Refresh::Urgent;
+    }
+
+    /// The running refresh ended.
+    pub fn finished(&mut self, now: Instant, outcome: Outcome) {
+        self.running = false;
+        self.last = Some(now);
+        self.jitter = self.rng.f64();
+        match outcome {
+            Outcome::Renewed | Outcome::Unchanged => {
+                self.failures = 0;
+                self.asked.clear();
+                if outcome == Outcome::Renewed {
+                    self.outage = None;
+                }
+            }
+            Outcome::Failed => {
+                self.failures = self.failures.saturating_add(1);
+                self.wanted = self.wanted.max(Refresh::Soon);
+            }
+        }
+    }
+
+    /// When the next refresh may start; `None`: not before somebody requests one.
+    fn due(&self) -> Option<Instant> {
+        let last = self.last?;
+        let pause = match self.wanted {
+            Refresh::Urgent if self.failures > 0 => self.backoff().min(self.spread(self.policy.min_interval)),
+            _ if self.failures > 0 => self.backoff(),
+            Refresh::Urgent => self.urgent(last),
+            Refresh::Soon => self.spread(self.policy.min_interval),
+            Refresh::No => self.spread(self.policy.interval?),
+        };
+        Some(last + pause)
+    }
+
+    /// A hundredth of the outage's age: 50 ms at first, 150 ms after 15 s (the servers' usual node time-out), a second after two minutes.
+    fn urgent(&self, last: Instant) -> Duration {
+        let age = self.outage.map_or(Duration::ZERO, |outage| last.saturating_duration_since(outage.since));
+        let shortest = self.policy.urgent_interval.min(self.policy.min_interval);
+        self.spread((age / 100).clamp(shortest, self.policy.min_interval))
+    }
+
+    fn backoff(&self) -> Duration {
+        let doublings = 1_u32.checked_shl(self.failures - 1).unwrap_or(u32::MAX);
+        self.spread(self.policy.urgent_interval.saturating_mul(doublings).min(self.policy.max_backoff))
+    }
+
+    /// Up to a fifth longer, so that clients that started together do not ask together.
+    fn spread(&self, pause: Duration) -> Duration {
+        pause.mul_f64(1.0 + self.jitter / 5.0)
+    }
+}
+
+impl Default for RefreshPolicy {
+    fn default() -> Self {
+        Self {
+            min_interval: Duration::from_secs(1),
+            urgent_interval: Duration::from_millis(50),
+            max_backoff: Duration::from_secs(5),
+            interval: Some(Duration::from_secs(60)),
+            parallel: 3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Hash slots (Redis Cluster specification, "Key distribution model" and "Hash tags").
+
+mod set;
+
+use std::fmt;
+
+pub use set::{SlotSet, SlotSetError};
+
+/// Number of hash slots of a cluster.
+pub const SLOTS: u16 = 16_384;
+
+/// A hash slot, below [`SLOTS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(u16);
+
+impl Slot {
+    /// The slot with this number, if there is one.
+    #[must_use]
+    pub const fn new(number: u16) -> Option<Self> {
+        if number < SLOTS { Some(Self(number)) } else { None }
+    }
+
+    /// The slot of a key: CRC16 of its hash tag, or of the whole key without one.
+    #[must_use]
+    #[inline]
+    pub fn of(key: &[u8]) -> Self {
+        Self(crc16(hash_tag(key)) % SLOTS)
+    }
+
+    /// All slots, in order.
+    pub fn all() -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
+        (0..SLOTS).map(Self)
+    }
+
+    /// Its number.
+    #[must_use]
+    #[inline]
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What of a key is hashed: what stands between the first `{` anywhere in the key and the first `}` after it, unless that is empty.
+#[must_use]
+#[inline]
+pub fn hash_tag(key: &[u8]) -> &[u8] {
+    let Some(open) = memchr::memchr(b'{', key) else { return key };
+    let rest = &key[open + 1..];
+    match memchr::memchr(b'}', rest) {
+        Some(length) if length > 0 => &rest[..length],
+        _ => key,
+    }
+}
+
+/// CRC-16/XMODEM (polynomial 0x1021, initial value 0): "123456789" gives 0x31C3.
+#[must_use]
+#[inline]
+pub fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+static TABLE: [u16; 256] = table();
+
+#[expect(clippy::cast_possible_truncation, reason = "index < 256")]
+const fn table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let mut crc = (index as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(key: &str, tag: &str) {
+        assert_eq!(hash_tag(key.as_bytes()), tag.as_bytes(), "{key}");
+    }
+
+    #[test]
+    fn the_check_value_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(Slot::of(b"foo").number(), 12_182);
+    }
+
+    #[test]
+    fn the_first_brace_anywhere_begins_the_tag() {
+        check("{user1000}.following", "user1000");
+        check("key{tag}", "tag");
+        check("foo{}{bar}", "foo{}{bar}");
+        check("foo{{bar}}zap", "{bar");
+        check("foo{bar}{zap}", "bar");
+        check("a}b{c", "a}b{c");
+        check("a}b{c}", "c");
+        check("", "");
+    }
+}

@@ -1,0 +1,149 @@
+//! Several views of one cluster: which to believe, and what a new one changes.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use super::{NOBODY, Node, NodeIndex, Topology};
+use crate::proto::slot::Slot;
+
+/// What a new map changes, for those who keep something for each node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Nodes that were not there (indices of the new map).
+    pub came: Vec<NodeIndex>,
+    /// Nodes that are no longer there (indices of the old map).
+    pub gone: Vec<NodeIndex>,
+    /// Nodes of both maps, by the address that they announce.
+    pub kept: Vec<Change>,
+    /// Slots with another owner, as few ranges as possible, in order.
+    pub moved: Vec<MovedSlots>,
+}
+
+/// A node of both maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// Its index in the old map.
+    pub old: NodeIndex,
+    /// Its index in the new map.
+    pub new: NodeIndex,
+    /// It was promoted or demoted.
+    pub role: bool,
+    /// It is dialled at another address.
+    pub address: bool,
+    /// It is another server (another id) at the same address.
+    pub identity: bool,
+}
+
+/// Consecutive slots that went from one node to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MovedSlots {
+    /// The first slot.
+    pub first: Slot,
+    /// The last slot.
+    pub last: Slot,
+    /// The owner before (index of the old map).
+    pub from: Option<NodeIndex>,
+    /// The owner now (index of the new map).
+    pub to: Option<NodeIndex>,
+}
+
+/// The view to believe: the one that agrees with the others about the most slots, then the one that covers the most; of equals, the first.
+///
+/// A node that was cut off from the others still has a full view, but an old one: it is outvoted. Owners are compared by the
+/// servers' ids, for a node may be announced differently by others.
+#[must_use]
+pub fn consensus(views: Vec<Topology>) -> Option<Topology> {
+    let owners = common_owners(&views);
+    let agreement = |at: usize| -> usize {
+        let others = owners.iter().enumerate().filter(|&(other, _)| other != at);
+        others
+            .map(|(_, other)| {
+                owners[at].iter().zip(other).filter(|(mine, its)| mine == its && **mine != NOBODY).count()
+            })
+            .sum()
+    };
+    let mut best: Option<(usize, usize, usize)> = None;
+    for (at, view) in views.iter().enumerate() {
+        let score = (agreement(at), view.covered(), at);
+        if best.is_none_or(|(agreed, covered, _)| (score.0, score.1) > (agreed, covered)) {
+            best = Some(score);
+        }
+    }
+    let (_, _, at) = best?;
+    views.into_iter().nth(at)
+}
+
+/// What is different in `new`.
+#[must_use]
+pub fn diff(old: &Topology, new: &Topology) -> Changes {
+    let mut changes = Changes::default();
+    let mut new_of = vec![None; old.nodes.len()];
+    let old_by_announced: HashMap<_, _> = old.indexed().map(|(index, node)| (&node.announced, (index, node))).collect();
+    for (index, node) in new.indexed() {
+        match old_by_announced.get(&node.announced) {
+            Some(&(before, old_node)) => {
+                new_of[before.get()] = Some(index);
+                changes.kept.push(change(before, old_node, index, node));
+            }
+            None => changes.came.push(index),
+        }
+    }
+    changes.gone = old.indexed().map(|(index, _)| index).filter(|index| new_of[index.get()].is_none()).collect();
+    changes.moved = moved(old, new, &new_of);
+    changes
+}
+
+impl Changes {
+    /// Whether both maps say the same.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let same = |change: &Change| !change.role && !change.address && !change.identity;
+        self.came.is_empty() && self.gone.is_empty() && self.moved.is_empty() && self.kept.iter().all(same)
+    }
+}
+
+fn change(old: NodeIndex, before: &Node, new: NodeIndex, now: &Node) -> Change {
+    Change {
+        old,
+        new,
+        role: before.role != now.role,
+        address: before.address != now.address,
+        identity: !before.id.is_empty() && !now.id.is_empty() && before.id != now.id,
+    }
+}
+
+fn moved(old: &Topology, new: &Topology, new_of: &[Option<NodeIndex>]) -> Vec<MovedSlots> {
+    let mut ranges: Vec<MovedSlots> = Vec::new();
+    for slot in Slot::all() {
+        let (from, to) = (old.owner(slot), new.owner(slot));
+        if from.and_then(|from| new_of.get(from.get()).copied().flatten()) == to && from.is_some() == to.is_some() {
+            continue;
+        }
+        match ranges.last_mut() {
+            Some(range) if range.last.number() + 1 == slot.number() && (range.from, range.to) == (from, to) => {
+                range.last = slot;
+            }
+            _ => ranges.push(MovedSlots { first: slot, last: slot, from, to }),
+        }
+    }
+    ranges
+}
+
+/// The owners of all slots in each view, numbered alike.
+fn common_owners(views: &[Topology]) -> Vec<Vec<u16>> {
+    let mut numbers: HashMap<String, u16> = HashMap::new();
+    views
+        .iter()
+        .map(|view| {
+            let common: Vec<u16> = view.nodes.iter().map(|node| number(&mut numbers, node)).collect();
+            let owner = |index: u16| common.get(usize::from(index)).copied().unwrap_or(NOBODY);
+            view.owners.iter().map(|index| owner(index.load(Ordering::Relaxed))).collect()
+        })
+        .collect()
+}
+
+fn number(numbers: &mut HashMap<String, u16>, node: &Node) -> u16 {
+    let name = if node.id.is_empty() { node.announced.to_string() } else { node.id.to_string() };
+    let next = u16::try_from(numbers.len()).unwrap_or(NOBODY);
+    *numbers.entry(name).or_insert(next)
+}

@@ -1,0 +1,28 @@
+//! Replies of `SCAN`, `HSCAN`, `SSCAN`, `ZSCAN`.
+
+use super::{FromReply, Value};
+use crate::error::ReplyError;
+
+/// One step of a scan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanReply<T> {
+    /// Where to go on; 0: the scan is complete.
+    pub cursor: u64,
+    /// What was found in this step: possibly nothing, possibly what an earlier step found already.
+    pub items: Vec<T>,
+}
+
+impl<T> ScanReply<T> {
+    /// Whether this was the last step.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.cursor == 0
+    }
+}
+
+impl<T: FromReply> FromReply for ScanReply<T> {
+    fn from_reply(value: Value) -> Result<Self, ReplyError> {
+        let (cursor, items) = FromReply::from_reply(value)?;
+        Ok(Self { cursor, items })
+    }
+}

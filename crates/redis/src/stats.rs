@@ -1,0 +1,199 @@
+//! What a client tells of itself: a snapshot of counters, to be read, printed as a table, or exported.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::net::lane::Snapshot;
+use crate::proto::topology::Role;
+use crate::tracking::CacheStats;
+
+/// A client at one moment. Counters are since it was made. Its `Display` is a table, a line for each connection.
+///
+/// Taking it costs commands nothing: lanes count behind locks that they hold anyway, the rest is counted where something went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stats {
+    /// The connections, by node.
+    pub lanes: Vec<LaneStats>,
+    /// `MOVED` and the like that were followed.
+    pub redirects_moved: u64,
+    /// `ASK` that were followed.
+    pub redirects_ask: u64,
+    /// Commands sent again for other reasons.
+    pub retries: u64,
+    /// The cluster's map; `None`: it is no cluster.
+    pub map: Option<MapStats>,
+    /// The caches that were made from this client and are still used.
+    pub caches: Vec<CacheStats>,
+}
+
+/// One connection of a client at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneStats {
+    /// The node, as `host:port`.
+    pub node: Arc<str>,
+    /// What it is taken for.
+    pub role: Role,
+    /// Which of the node's lanes.
+    pub lane: usize,
+    /// Its numbers.
+    pub snapshot: Snapshot,
+}
+
+/// The map of a cluster at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MapStats {
+    /// How often it was asked for, and answered.
+    pub refreshes: u64,
+    /// How often nobody answered.
+    pub failures: u64,
+    /// How often it was another one than before.
+    pub changes: u64,
+    /// Time since the last answer; `None`: there was none yet.
+    pub age: Option<Duration>,
+}
+
+/// What is counted for all lanes together.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) moved: AtomicU64,
+    pub(crate) asked: AtomicU64,
+    pub(crate) retries: AtomicU64,
+}
+
+impl Totals {
+    pub(crate) fn add_one(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+}
+
+const HEADS: [&str; 15] = [
+    "node",
+    "role",
+    "lane",
+    "state",
+    "commands",
+    "waves",
+    "inline",
+    "queued",
+    "in flight",
+    "read",
+    "written",
+    "timeouts",
+    "connects",
+    "losses",
+    "pushes",
+];
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows: Vec<_> =
+            std::iter::once(HEADS.map(str::to_owned)).chain(self.lanes.iter().map(LaneStats::row)).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths: [usize; HEADS.len()] = std::array::from_fn(width);
+        for row in &rows {
+            write!(f, "{:<1$}  {2:<3$}", row[0], widths[0], row[1], widths[1])?;
+            for column in 2..HEADS.len() {
+                write!(f, "  {:>1$}", row[column], widths[column])?;
+            }
+            writeln!(f)?;
+        }
+        let Self { redirects_moved, redirects_ask, retries, .. } = self;
+        write!(f, "redirects {redirects_moved} moved, {redirects_ask} ask; retries {retries}")?;
+        if let Some(MapStats { refreshes, failures, changes, age }) = &self.map {
+            write!(f, "; map refreshed {refreshes} times ({failures} failed), changed {changes} times")?;
+            if let Some(age) = age {
+                write!(f, ", {:.1} s old", age.as_secs_f64())?;
+            }
+        }
+        self.caches.iter().try_for_each(|cache| write!(f, "\n{cache}"))
+    }
+}
+
+impl LaneStats {
+    fn row(&self) -> [String; HEADS.len()] {
+        let Snapshot { counters, .. } = self.snapshot;
+        [
+            self.node.to_string(),
+            match self.role {
+                Role::Primary => "primary".to_owned(),
+                Role::Replica => "replica".to_owned(),
+            },
+            self.lane.to_string(),
+            if self.snapshot.is_connected { "up" } else { "down" }.to_owned(),
+            counters.commands.to_string(),
+            counters.waves.to_string(),
+            counters.inline_writes.to_string(),
+            self.snapshot.queued.to_string(),
+            self.snapshot.in_flight.to_string(),
+            bytes(counters.bytes_read),
+            bytes(counters.bytes_written),
+            counters.timeouts.to_string(),
+            counters.connects.to_string(),
+            counters.disconnects.to_string(),
+            counters.pushes.to_string(),
+        ]
+    }
+}
+
+/// A size with a unit, four digits at most.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1 << 10 {
+        return format!("{bytes} B");
+    }
+    let mut size = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while size >= 999.95 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    format!("{size:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::lane::Counters;
+
+    fn lane(node: &str, role: Role, commands: u64) -> LaneStats {
+        let counters = Counters { commands, bytes_read: commands * 100, ..Counters::default() };
+        let snapshot =
+            Snapshot { counters, queued: 0, in_flight: 3, budget_used_bytes: 0, cells_in_use: 3, is_connected: true };
+        LaneStats { node: node.into(), role, lane: 0, snapshot }
+    }
+
+    #[test]
+    fn the_table_is_aligned() {
+        let stats = Stats {
+            lanes: vec![
+                lane("10.0.0.1:6379", Role::Primary, 7),
+                lane("cache-2.example.org:6380", Role::Replica, 123_456_789),
+            ],
+            redirects_moved: 3,
+            redirects_ask: 1,
+            retries: 2,
+            map: Some(MapStats { refreshes: 5, failures: 1, changes: 2, age: Some(Duration::from_millis(12_340)) }),
+            caches: Vec::new(),
+        };
+        let expected = "\
+node                      role     lane  state   commands  waves  inline  queued  in flight      read  written  timeouts  connects  losses  pushes
+10.0.0.1:6379             primary     0     up          7      0       0       0          3     700 B      0 B         0         0       0       0
+cache-2.example.org:6380  replica     0     up  123456789      0       0       0          3  11.5 GiB      0 B         0         0       0       0
+redirects 3 moved, 1 ask; retries 2; map refreshed 5 times (1 failed), changed 2 times, 12.3 s old";
+        assert_eq!(stats.to_string(), expected);
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(
+            [0, 1023, 1024, 1536, 1 << 20, (1 << 30) - 1, u64::MAX].map(bytes),
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.0 GiB", "16777216.0 TiB"]
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! Transactions: `MULTI` … `EXEC` in one piece, so that they need no connection of their own.
+
+mod outcome;
+mod watch;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) use outcome::Sealed;
+
+use crate::call::CallOptions;
+use crate::client::Client;
+use crate::command::{Command, Flags};
+use crate::commands::Commands;
+use crate::dedicated::Dedicated;
+use crate::error::{Error, Misuse, Ran};
+use crate::follow::{self, Line};
+use crate::net::out::Out;
+use crate::parcel::Parcel;
+use crate::pipeline::{Queued, Replies};
+use crate::proto::slot::Slot;
+use crate::reply::{FromReply, Value};
+
+/// Commands that run together: all of them or none, with no other command between them.
+///
+/// In a cluster all keys must be in one slot. A command that fails while it runs (`WRONGTYPE`) does not undo the others: it says so in its own place.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Error};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// let mut transaction = client.transaction();
+/// let visits = transaction.incr("{user:1}:visits");
+/// transaction.sadd("{user:1}:days", "monday");
+/// let mut replies = transaction.run().await?;
+/// let visits = replies.take(visits)?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a transaction is sent by `run`"]
+pub struct Transaction<'a> {
+    target: Target<'a>,
+    /// `MULTI` and the commands.
+    encoded: Out,
+    names: Vec<&'static str>,
+    slot: Option<Slot>,
+    /// The first mistake.
+    problem: Option<Error>,
+    options: CallOptions,
+}
+
+enum Target<'a> {
+    Shared(&'a Client),
+    Own(&'a mut Dedicated),
+}
+
+impl Client {
+    /// A transaction: commands that run together, or not at all. It is sent over a shared connection in one piece.
+    pub fn transaction(&self) -> Transaction<'_> {
+        Transaction::new(Target::Shared(self), CallOptions::of(self))
+    }
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn on(connection: &'a mut Dedicated) -> Self {
+        let options = connection.options();
+        Self::new(Target::Own(connection), options)
+    }
+
+    fn new(target: Target<'a>, options: CallOptions) -> Self {
+        let mut encoded = Out::contiguous_only();
+        encoded.page().extend_from_slice(outcome::MULTI);
+        Self { target, encoded, names: Vec::new(), slot: None, problem: None, options }
+    }
+
+    /// Another deadline for the whole.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self.options.is_chosen = true;
+        self
+    }
+
+    /// Allows the whole to be sent again although it may have been executed already. Without effect on a connection of one's own.
+    pub fn retryable(mut self) -> Self {
+        self.options.is_retryable = true;
+        self
+    }
+
+    /// Commands so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there are none yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Queues any command.
+    pub fn queue<T: FromReply>(&mut self, command: Command<'_>) -> Queued<T> {
+        Commands::run(self, command)
+    }
+
+    fn push(&mut self, command: &Command<'_>) {
+        if let Err(error) = self.check(command) {
+            self.problem.get_or_insert(error);
+        }
+        command.encode(&mut self.encoded);
+        self.names.push(command.name());
+    }
+
+    fn check(&mut self, command: &Command<'_>) -> Result<(), Error> {
+        let (name, spec) = (command.name(), command.spec());
+        let misuse = |misuse| Err(Error::new(misuse, Ran::NotSent, name));
+        if spec.flags.has(Flags::CONNECTION_STATE) {
+            return misuse(Misuse::Unroutable { command: name, instead: "it cannot be part of a transaction" });
+        }
+        if !self.client().core().is_cluster() {
+            self.slot = self.slot.or_else(|| command.slot());
+            return Ok(());
+        }
+        for position in command.key_positions() {
+            let Some(slot) = command.arguments().get(position).map(Command::slot_of) else { continue };
+            let first = *self.slot.get_or_insert(slot);
+            if first != slot {
+                return misuse(Misuse::CrossSlot { first: first.number(), second: slot.number() });
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self) -> &Client {
+        match &self.target {
+            Target::Shared(client) => client,
+            Target::Own(connection) => connection.client(),
+        }
+    }
+
+    /// Sends the whole and awaits its replies. Without commands nothing is sent.
+    ///
+    /// # Errors
+    /// Nothing was run: a command cannot be part of a transaction or has a key in another slot ([`ErrorKind::Misuse`](crate::ErrorKind::Misuse)), the
+    /// server refused one ([`Aborted::Refused`](crate::Aborted::Refused)), or a key that the connection watches was changed
+    /// ([`Aborted::Changed`](crate::Aborted::Changed)). Or the connection was lost: [`Error::ran`] says whether it may have been run.
+    ///
+    /// # Cancel safety
+    /// Dropping the future before the whole was written means that it is never run; later, that its replies are discarded.
+    pub async fn run(self) -> Result<Replies, Error> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        if self.names.is_empty() {
+            return Ok(Replies::new(Vec::new(), Vec::new()));
+        }
+        let max_bytes = self.client().core().config().max_queued_bytes;
+        let Self { target, mut encoded, names, slot, options, .. } = self;
+        encoded.page().extend_from_slice(outcome::EXEC);
+        if encoded.len() > max_bytes {
+            let misuse = Misuse::TooLarge { limit: "max_queued_bytes", bytes: encoded.len(), max_bytes };
+            return Err(Error::new(misuse, Ran::NotSent, "transaction"));
+        }
+        let sealed = Sealed::new(encoded, names, slot);
+        let values = match target {
+            Target::Shared(client) => shared(client, &sealed, options).await?,
+            Target::Own(connection) => own(connection, &sealed, options).await?,
+        };
+        Ok(sealed.replies_of(values))
+    }
+}
+
+async fn shared(client: &Client, sealed: &Sealed, options: CallOptions) -> Result<Vec<Value>, Error> {
+    let errand = Parcel::Transaction(sealed).usual();
+    match follow::begin(client.core(), &errand, options, Instant::now(), Line::Shared).await? {
+        Value::Array(values) => Ok(values),
+        other => Ok(vec![other]),
+    }
+}
+
+async fn own(connection: &mut Dedicated, sealed: &Sealed, options: CallOptions) -> Result<Vec<Value>, Error> {
+    let replies = connection.exchange_all(sealed.out(), sealed.replies(), options.timeout, "EXEC").await?;
+    connection.note_end_of_transaction();
+    sealed.settle(replies).map_err(|error| error.at(Arc::clone(connection.lease().node())))
+}
+
+impl<'a> Commands<'a> for &mut Transaction<'_> {
+    type Out<T: FromReply> = Queued<T>;
+
+    fn run<T: FromReply>(self, command: Command<'a>) -> Queued<T> {
+        self.push(&command);
+        Queued::new(self.names.len() - 1)
+    }
+}

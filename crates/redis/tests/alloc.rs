@@ -1,0 +1,140 @@
+//! In the steady state a small command takes nothing from the heap: not on its caller's path, not on the driver's. The server is a process of its own, so
+//! what is counted is the client's and the runtime's.
+//!
+//! A test binary of its own, with one test at a time: the counting allocator counts everything.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::alloc::System;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pilotlight_redis::config::{NodeAddress, Probe};
+use pilotlight_redis::{Client, Commands, Config};
+use pilotlight_testkit::Server;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// One test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Of each round.
+const COMMANDS: usize = 10_000;
+
+fn client(server: &Server) -> Client {
+    let probe = Probe { idle_ping: None, ..Probe::default() };
+    Client::new(Config { probe, ..Config::standalone(NodeAddress::tcp("127.0.0.1", server.port())) }).unwrap()
+}
+
+/// In the first rounds buffers find their sizes. On a busy machine a thread may rest with a reply in its hands, so that one more is needed than before.
+const MAX_ROUNDS: usize = 6;
+
+/// Allocations in each round of so many tasks that do GETs and SETs, up to the first round without any.
+async fn allocations(client: Client, tasks: usize, value_bytes: usize) -> Vec<usize> {
+    let barrier = Arc::new(Barrier::new(tasks + 1));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut running = JoinSet::new();
+    for task in 0..tasks {
+        let (client, barrier, is_over) = (client.clone(), Arc::clone(&barrier), Arc::clone(&is_over));
+        running.spawn(async move {
+            let (key, value) = (format!("key:{task}"), vec![b'v'; value_bytes]);
+            loop {
+                barrier.wait().await;
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                for call in 0..COMMANDS / tasks {
+                    if call % 2 == 0 {
+                        client.set(&key, &value).await.unwrap();
+                    } else {
+                        assert_eq!(client.get(&key).await.unwrap().map(|value| value.len()), Some(value_bytes));
+                    }
+                }
+                barrier.wait().await;
+            }
+        });
+    }
+    let mut counted = Vec::with_capacity(MAX_ROUNDS);
+    while counted.len() < MAX_ROUNDS && counted.last() != Some(&0) {
+        let region = Region::new(ALLOCATOR);
+        barrier.wait().await;
+        barrier.wait().await;
+        let change = region.change();
+        counted.push(change.allocations + change.reallocations);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    barrier.wait().await;
+    running.join_all().await;
+    counted
+}
+
+fn check(runtime: &tokio::runtime::Runtime, tasks: usize, value_bytes: usize) {
+    let server = Server::start().unwrap();
+    let counted = runtime.block_on(allocations(client(&server), tasks, value_bytes));
+    let text = format!(
+        "allocations for rounds of {COMMANDS} commands of {tasks} tasks with values of {value_bytes} bytes: {counted:?}"
+    );
+    assert_eq!(counted.last(), Some(&0), "{text}");
+    assert!(counted[1..].iter().all(|&count| count <= 16), "{text}");
+}
+
+fn current_thread() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn two_threads() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+#[test]
+fn small_commands_of_one_task_take_nothing_from_the_heap() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for value_bytes in [10, 1024] {
+        check(&current_thread(), 1, value_bytes);
+        check(&two_threads(), 1, value_bytes);
+    }
+}
+
+#[test]
+fn small_commands_of_many_tasks_take_nothing_from_the_heap() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for value_bytes in [10, 1024] {
+        check(&current_thread(), 64, value_bytes);
+        check(&two_threads(), 64, value_bytes);
+    }
+}
+
+/// A batch costs a few, however many commands are in it.
+#[test]
+fn a_pipeline_takes_as_much_from_the_heap_for_many_commands_as_for_few() {
+    const BATCHES: usize = 100;
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let server = Server::start().unwrap();
+    let counted = current_thread().block_on(async {
+        let client = client(&server);
+        let mut counted = Vec::new();
+        for commands in [8, 64, 512] {
+            let mut region = Region::new(ALLOCATOR);
+            for batch in 0..2 * BATCHES {
+                if batch == BATCHES {
+                    region = Region::new(ALLOCATOR);
+                }
+                let mut pipeline = client.pipeline();
+                for command in 0..commands {
+                    let _ = pipeline.set("key", command);
+                }
+                let replies = pipeline.run().await.unwrap();
+                assert_eq!(replies.into_values().filter(Result::is_ok).count(), commands);
+            }
+            let change = region.change();
+            counted.push((change.allocations + change.reallocations) / BATCHES);
+        }
+        counted
+    });
+    // Growing buffers are reallocated with the logarithm of the size.
+    assert!(counted[2] <= counted[0] + 40 && counted[0] <= 40, "{counted:?}");
+}

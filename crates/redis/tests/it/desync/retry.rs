@@ -1,0 +1,51 @@
+//! Commands that are sent again, and what their callers are told in the end.
+
+use std::time::Duration;
+
+use pilotlight_redis::config::WhenDown;
+use pilotlight_redis::{Ran, Value};
+use pilotlight_testkit::{Script, Signal};
+
+use super::scenario::{Kind, Scenario, ScriptExt, get, own, take};
+use super::scenarios;
+
+scenarios! {
+    loading_is_waited_for: {
+        Scenario::new(Script::new().takes("a").send("-LOADING not yet\r\n").takes("a").send("-LOADING not yet\r\n").answers("a").after())
+            .start(take("a"))
+    };
+    others_are_not_held_up_by_one_that_waits: {
+        let script = Script::new().takes("a").takes("b").send("-LOADING not yet\r\n").gives("b").answers("a");
+        Scenario::new(script.after()).start(take("a")).start(take("b"))
+    };
+    // The second attempt was not sent, but the first one may have been executed.
+    a_lost_attempt_is_not_forgotten: {
+        let never = Signal::new();
+        Scenario::new(Script::new().takes("a").close().next_connection().pause_until(&never).after())
+            .start(take("a").retryable().within(Duration::from_millis(100)).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").raise(&never)
+    };
+    a_lost_read_that_runs_out_of_time: {
+        let never = Signal::new();
+        Scenario::new(Script::new().expect(["GET", "a"]).close().next_connection().pause_until(&never).after())
+            .start(get("a").within(Duration::from_millis(100)).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").raise(&never)
+    };
+    a_server_that_is_no_primary_any_more_is_left_once: {
+        // All three are told so on the first connection; only that one is given up.
+        let readonly = "-READONLY You can't write against a read only replica.\r\n";
+        let script = Script::new().answers("first").takes("a").takes("b").takes("c").send(readonly.repeat(3)).next_connection();
+        let script = script.expect_name("GETDEL").expect_name("GETDEL").expect_name("GETDEL");
+        Scenario::new(script.send(":1\r\n:1\r\n:1\r\n").after())
+            .start(take("first")).settle("first").start(take("a").gets(Value::Integer(1))).start(take("b").gets(Value::Integer(1))).start(take("c").gets(Value::Integer(1)))
+    };
+    nobody_waits_for_a_server_that_cannot_be_reached: {
+        let go = Signal::new();
+        Scenario::new(Script::new().answers("a").close().next_connection().pause_until(&go).answers("c").after())
+            .config(|config| config.when_down = WhenDown::FailFast)
+            .start(take("a")).settle("a").lost().start(take("b").fails(Ran::NotSent, Kind::Connection)).settle("b").raise(&go)
+            .connected().start(take("c"))
+    };
+    a_read_is_repeated_beside_a_write_that_is_not: {
+        let script = Script::new().takes("a").expect(["GET", "b"]).close().next_connection().expect(["GET", "b"]).send(own("b"));
+        Scenario::new(script.after()).start(take("a").fails(Ran::MaybeExecuted, Kind::Connection)).start(get("b"))
+    };
+}

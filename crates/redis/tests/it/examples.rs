@@ -1,0 +1,60 @@
+//! The examples do what they show.
+
+use pilotlight_testkit::{Cluster, Server};
+
+#[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/caching.rs"]
+mod caching;
+#[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/cluster.rs"]
+mod cluster;
+#[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/pubsub.rs"]
+mod pubsub;
+#[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/quickstart.rs"]
+mod quickstart;
+#[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/transaction.rs"]
+mod transaction;
+
+async fn server() -> Server {
+    tokio::task::spawn_blocking(|| Server::start().unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn quickstart() {
+    let server = server().await;
+    quickstart::run(&server.url()).await.unwrap();
+    assert_eq!(server.command(&["GET", "quickstart:visits"]).unwrap().integer(), Some(1));
+}
+
+#[tokio::test]
+async fn cluster() {
+    let bed = tokio::task::spawn_blocking(|| Cluster::start(3, 0).unwrap()).await.unwrap();
+    let url = bed.nodes()[0].server().url().replace("redis://", "redis+cluster://");
+    cluster::run(&url).await.unwrap();
+    let (node, _) = bed.node_for_key("user:1").unwrap();
+    assert_eq!(node.server().command(&["GET", "{user:1}:visits"]).unwrap().integer(), Some(2));
+}
+
+#[tokio::test]
+async fn pubsub() {
+    let server = server().await;
+    assert_eq!(pubsub::run(&server.url()).await.unwrap(), 5);
+}
+
+#[tokio::test]
+async fn transaction() {
+    let server = server().await;
+    assert_eq!(transaction::run(&server.url()).await.unwrap(), 20);
+    assert_eq!(server.command(&["LLEN", "{account:1}:log"]).unwrap().integer(), Some(11));
+}
+
+#[tokio::test]
+async fn caching() {
+    let server = server().await;
+    let (hits, greeting) = caching::run(&server.url()).await.unwrap();
+    assert!(hits >= 999, "{hits}");
+    assert_eq!(greeting.as_deref(), Some("good evening"));
+}

@@ -1,0 +1,23 @@
+//! The client against scripted peers and real servers.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod bed;
+mod cluster;
+mod desync;
+mod examples;
+mod failover;
+mod lag;
+mod latency;
+mod life;
+mod load;
+mod observability;
+mod pubsub;
+mod renewal;
+mod replicas;
+mod resharding;
+mod sentinel;
+mod several;
+mod special;
+mod tracking;
+mod truth;

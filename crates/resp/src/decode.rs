@@ -1,0 +1,174 @@
+//! Frames off a read buffer.
+//!
+//! ```text
+//!  input ──▶ Lexer ──tokens──▶ stack of open aggregates ──▶ Frame
+//!            grammar,          what is still owed
+//!            byte limits       depth, element limits
+//! ```
+//!
+//! The lexer consumes whole tokens only (a scalar, or the header of an aggregate), so an incomplete frame costs at most
+//! one token of repeated work, and a large aggregate needs no contiguous buffer: what came is consumed as it comes.
+//!
+//! Invariant: the stack is empty exactly between frames. Nothing recurses; the depth of a value, and so of its drop, is
+//! that of the stack.
+
+mod level;
+mod lexer;
+mod limits;
+
+pub use limits::{Attributes, Limits};
+
+use bytes::BytesMut;
+use level::{Closed, Level, STREAMED};
+use lexer::{Lexer, Token, is_scalar};
+
+use crate::{DecodeError, DecodeErrorKind, Frame, Value};
+
+/// Takes frames off a read buffer, resuming at any byte.
+#[derive(Debug)]
+pub struct Decoder {
+    lexer: Lexer,
+    stack: Vec<Level>,
+    attributes: Attributes,
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream, which discards attributes.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { lexer: Lexer::new(limits), stack: Vec::new(), attributes: Attributes::Discard }
+    }
+
+    /// Says what happens to attributes.
+    #[must_use]
+    pub fn with_attributes(mut self, attributes: Attributes) -> Self {
+        self.attributes = attributes;
+        self
+    }
+
+    /// Takes the next frame off the front of `input`, or returns `None` when more bytes are needed.
+    ///
+    /// Call it until it returns `None`. The parts of an incomplete frame are consumed as well, so append to `input`
+    /// only what was read and take nothing off it elsewhere. A push inside a reply (redis#8935) is no element of it: it
+    /// is returned as soon as it is complete, before the reply.
+    ///
+    /// # Errors
+    /// The bytes are malformed or exceed a limit. The decoder returns the same error from then on.
+    #[inline]
+    pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        self.lexer.check()?;
+        if self.stack.is_empty() {
+            self.lexer.start_frame();
+            if is_scalar(input) {
+                return self.lexer.scalar(input);
+            }
+        }
+        self.resume(input)
+    }
+
+    /// After `decode` returned `None`: bytes that are certainly still missing for the current frame, 0 when unknown.
+    /// They follow from the length of a string within the limits, so the caller reserves them.
+    #[inline]
+    #[must_use]
+    pub fn wanted(&self) -> usize {
+        self.lexer.wanted()
+    }
+
+    /// Whether no part of a frame was consumed yet. With an empty input, too, the stream may end here.
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.stack.is_empty()
+    }
+
+    /// Goes on within a frame.
+    fn resume(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        loop {
+            let token = match self.stack.last_mut() {
+                Some(Level::Items { left, items, .. }) if *left != STREAMED => {
+                    fill(&mut self.lexer, input, left, items)?
+                }
+                Some(Level::Text { text }) => self.lexer.chunk(input, text.len())?,
+                _ => self.lexer.next(input)?,
+            };
+            let Some(token) = token else { return Ok(None) };
+            if let Some(frame) = self.apply(token, input)? {
+                return Ok(Some(frame));
+            }
+        }
+    }
+
+    fn apply(&mut self, token: Token, input: &BytesMut) -> Result<Option<Frame>, DecodeError> {
+        match token {
+            Token::Value(value) => self.place(Closed::Value(value)),
+            Token::Open(kind, count) => {
+                self.descend()?;
+                let level = Level::new(kind, count, input.len());
+                if count == Some(0) {
+                    return self.place(level.close());
+                }
+                self.stack.push(level);
+                Ok(None)
+            }
+            Token::OpenText => {
+                self.descend()?;
+                self.stack.push(Level::Text { text: BytesMut::new() });
+                Ok(None)
+            }
+            Token::End => match self.stack.pop() {
+                Some(level) if level.may_end() => self.place(level.close()),
+                _ => Err(self.lexer.fail_token(DecodeErrorKind::End)),
+            },
+        }
+    }
+
+    /// Checks that one more level may be opened.
+    fn descend(&mut self) -> Result<(), DecodeError> {
+        if self.stack.len() < self.lexer.limits().max_depth {
+            Ok(())
+        } else {
+            Err(self.lexer.fail_token(DecodeErrorKind::TooDeep))
+        }
+    }
+
+    /// Gives what is complete to the innermost level, and with it ends the levels that it completes.
+    fn place(&mut self, closed: Closed) -> Result<Option<Frame>, DecodeError> {
+        let mut closed = Some(closed);
+        while let Some(complete) = closed {
+            let value = match complete {
+                Closed::Value(value) => value,
+                Closed::Push(items) => return Ok(Some(Frame::Push(items))),
+                Closed::Attributes(attributes) => {
+                    let kept = (self.attributes == Attributes::Keep).then_some(attributes);
+                    self.stack.push(Level::Attributed { attributes: kept, value: None });
+                    return Ok(None);
+                }
+            };
+            let Some(level) = self.stack.last_mut() else { return Ok(Some(Frame::Reply(value))) };
+            if level.is_streamed() {
+                self.lexer.count(1)?;
+            }
+            if !level.add(value) {
+                return Ok(None);
+            }
+            closed = self.stack.pop().map(Level::close);
+        }
+        Ok(None)
+    }
+}
+
+/// Takes scalars as the elements of an array, set or push, but for the last: that one is returned as any other token,
+/// because it completes the aggregate. This loop is where large replies are decoded.
+fn fill(
+    lexer: &mut Lexer,
+    input: &mut BytesMut,
+    left: &mut usize,
+    items: &mut Vec<Value>,
+) -> Result<Option<Token>, DecodeError> {
+    while *left > 1 && is_scalar(input) {
+        let Some(value) = lexer.scalar(input)? else { return Ok(None) };
+        items.push(value);
+        *left -= 1;
+    }
+    lexer.next(input)
+}

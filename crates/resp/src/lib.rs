@@ -1,0 +1,33 @@
+//! RESP2 and RESP3, the protocol that Redis and Valkey speak: bytes to values and back. No I/O, no clock, no runtime.
+//!
+//! - [`Decoder`] takes frames off a read buffer. It resumes at any byte, copies no bulk data, and checks every announced
+//!   number against its [`Limits`] before anything is sized by it.
+//! - [`encode`] writes commands, and whole values for the server's side.
+//!
+//! Both sides of a connection decode with the same [`Decoder`]: a command is an array of bulks. Inline commands, which
+//! people type into a terminal, are not read.
+//!
+//! ```
+//! use bytes::BytesMut;
+//! use pilotlight_resp::{Decoder, Frame, Limits, Value, encode};
+//!
+//! let mut out = Vec::new();
+//! encode::command(&mut out, &[b"GET", b"key"]);
+//! assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n");
+//!
+//! let mut decoder = Decoder::new(Limits::default());
+//! let mut input = BytesMut::from("$5\r\nva");
+//! assert_eq!(decoder.decode(&mut input)?, None);
+//! input.extend_from_slice(b"lue\r\n");
+//! assert_eq!(decoder.decode(&mut input)?, Some(Frame::Reply(Value::Bulk("value".into()))));
+//! # Ok::<(), pilotlight_resp::DecodeError>(())
+//! ```
+
+mod decode;
+pub mod encode;
+mod error;
+mod value;
+
+pub use decode::{Attributes, Decoder, Limits};
+pub use error::{DecodeError, DecodeErrorKind};
+pub use value::{Attributed, Frame, Protocol, Value};

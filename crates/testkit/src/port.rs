@@ -1,0 +1,92 @@
+//! Ports that no parallel test process takes meanwhile.
+
+use crate::Error;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, OpenOptions, create_dir_all};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+// Ports, and the ports of the cluster bus above them, lie apart from each other and below the range from which Linux takes ports of outgoing
+// connections (32768 and more).
+const FIRST: u32 = 11_000;
+const COUNT: u32 = 10_000;
+/// Redis: "the bus port is the data port plus 10000".
+const BUS_OFFSET: u16 = 10_000;
+const MAX_TRIES: u32 = 1_000;
+
+/// A port that is ours until this is dropped, also while nothing listens on it.
+#[derive(Debug)]
+pub(crate) struct PortLease {
+    port: u16,
+    /// Locked; the kernel unlocks it when the process ends, however it ends.
+    _lock: File,
+}
+
+impl PortLease {
+    /// Takes a port whose bus port is free, too.
+    pub(crate) fn take() -> Result<Self, Error> {
+        let dir = lock_dir();
+        create_dir_all(&dir).map_err(Error::io("making the folder of port locks"))?;
+        for _ in 0..MAX_TRIES {
+            let port = next_candidate();
+            let path = dir.join(port.to_string());
+            let lock = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(path)
+                .map_err(Error::io("opening the lock of a port"))?;
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+                && is_free(port)
+                && is_free(port + BUS_OFFSET)
+            {
+                return Ok(Self { port, _lock: lock });
+            }
+        }
+        Err(Error::NoPort { tried: MAX_TRIES })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+fn lock_dir() -> PathBuf {
+    std::env::temp_dir().join(format!("pilotlight-ports-{}", rustix::process::getuid().as_raw()))
+}
+
+/// Processes begin at different places, so they seldom meet.
+fn next_candidate() -> u16 {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(61);
+    let index = start.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
+    u16::try_from(FIRST + index).unwrap_or(u16::MAX)
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn leases_are_distinct_and_bindable() {
+        let leases: Vec<_> = (0..50).map(|_| PortLease::take().unwrap()).collect();
+        let ports: HashSet<_> = leases.iter().map(PortLease::port).collect();
+        assert_eq!(ports.len(), 50);
+        assert!(ports.iter().all(|port| is_free(*port) && is_free(port + BUS_OFFSET)));
+    }
+
+    #[test]
+    fn a_leased_port_is_locked_for_others() {
+        let lease = PortLease::take().unwrap();
+        let other = File::open(lock_dir().join(lease.port().to_string())).unwrap();
+        assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
+        drop(lease);
+        assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_ok());
+    }
+}

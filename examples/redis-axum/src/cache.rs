@@ -1,0 +1,132 @@
+//! Cache-aside: a value is taken from Redis, or made and put there. However many ask for a value that is missing, it is made once:
+//!
+//! - within a process, all who ask for a key share one future;
+//! - among processes, a lock in Redis lets one of them make it while the others wait for it to appear.
+//!
+//! Redis is an optimisation here: when it cannot be reached, values are made.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use pilotlight_redis::commands::options::SetOptions;
+use pilotlight_redis::{Client, Commands, Error};
+use tokio::sync::OnceCell;
+
+/// Deletes the lock if it is still ours.
+const UNLOCK: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+/// A lookup that takes longer is no help.
+const LOOKUP_TIMEOUT: Duration = Duration::from_millis(250);
+/// How often it is looked whether another process has made the value.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Values by key, kept in Redis.
+#[derive(Clone)]
+pub struct Cache {
+    client: Client,
+    ttl: Duration,
+    /// The longest time that making a value takes: after it, the lock of whoever died over it is gone.
+    patience: Duration,
+    flights: Arc<Mutex<HashMap<String, Flight>>>,
+}
+
+/// A value that is being looked up or made.
+type Flight = Arc<OnceCell<Bytes>>;
+
+/// Where a value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It was in Redis.
+    Cached,
+    /// This caller made it.
+    Made,
+    /// Another caller of this process looked it up or made it.
+    Shared,
+}
+
+impl Cache {
+    /// Values live for about `ttl`; making one takes at most `patience`.
+    pub fn new(client: Client, ttl: Duration, patience: Duration) -> Self {
+        Self { client, ttl, patience, flights: Arc::default() }
+    }
+
+    /// The value of `key`, made by `make` if nobody has it.
+    pub async fn get<E>(&self, key: &str, make: impl AsyncFnOnce() -> Result<Bytes, E>) -> Result<(Bytes, Origin), E> {
+        let flight = Arc::clone(self.flights.lock().entry(key.to_owned()).or_default());
+        let mut origin = Origin::Shared;
+        // If this caller goes away, or `make` fails, the next one of those who wait takes over.
+        let value = flight.get_or_try_init(|| self.look_up_or_make(key, make, &mut origin)).await.cloned();
+        self.land(key, &flight);
+        Ok((value?, origin))
+    }
+
+    fn land(&self, key: &str, flight: &Flight) {
+        let mut flights = self.flights.lock();
+        if flights.get(key).is_some_and(|known| Arc::ptr_eq(known, flight)) {
+            flights.remove(key);
+        }
+    }
+
+    async fn look_up_or_make<E>(
+        &self,
+        key: &str,
+        make: impl AsyncFnOnce() -> Result<Bytes, E>,
+        origin: &mut Origin,
+    ) -> Result<Bytes, E> {
+        let token = format!("{:016x}", fastrand::u64(..));
+        let lock = format!("lock:{{{key}}}");
+        let is_locked = match self.wait(key, &lock, &token).await {
+            Ok(Claim::Value(value)) => {
+                *origin = Origin::Cached;
+                return Ok(value);
+            }
+            Ok(Claim::Locked) => true,
+            Err(error) => {
+                eprintln!("{key} is made without Redis: {error}");
+                false
+            }
+        };
+        *origin = Origin::Made;
+        let value = make().await?;
+        if is_locked && let Err(error) = self.keep(key, &value, &lock, &token).await {
+            eprintln!("{key} is not kept: {error}");
+        }
+        Ok(value)
+    }
+
+    /// The value; or the right to make it, at the latest when the time of another one who has it is over.
+    async fn wait(&self, key: &str, lock: &str, token: &str) -> Result<Claim, Error> {
+        let since = Instant::now();
+        loop {
+            if let Some(value) = self.client.get(key).timeout(LOOKUP_TIMEOUT).await? {
+                return Ok(Claim::Value(value));
+            }
+            let options = SetOptions::new().nx().px(milliseconds(self.patience));
+            if self.client.set_with(lock, token, options).timeout(LOOKUP_TIMEOUT).await?
+                || since.elapsed() > self.patience
+            {
+                return Ok(Claim::Locked);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Keeps a value, a little shorter or longer than others that were made with it, and unlocks.
+    async fn keep(&self, key: &str, value: &Bytes, lock: &str, token: &str) -> Result<(), Error> {
+        let ttl = self.ttl.mul_f64(0.9 + 0.2 * fastrand::f64());
+        self.client.set_with(key, value, SetOptions::new().px(milliseconds(ttl))).await?;
+        self.client.eval(UNLOCK, [lock], [token]).await?;
+        Ok(())
+    }
+}
+
+enum Claim {
+    Value(Bytes),
+    Locked,
+}
+
+fn milliseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

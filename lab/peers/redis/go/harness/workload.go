@@ -1,0 +1,56 @@
+package harness
+
+import "strconv"
+
+const (
+	keyCount  = 100_000
+	batchSize = 64
+)
+
+// Workload says what is asked for, and by how many at once.
+type Workload struct {
+	Name       string
+	tasks      int
+	prefix     string
+	valueBytes int
+	setPercent int
+	timedEvery uint32 // one step of how many is timed
+}
+
+var workloads = map[string]Workload{
+	"w1":  {tasks: 256, prefix: "key", valueBytes: 64, timedEvery: 4},
+	"w1k": {tasks: 256, prefix: "kib", valueBytes: 1024, timedEvery: 4},
+	"w2":  {tasks: 16, prefix: "key", valueBytes: 64, timedEvery: 1}, // batches
+	"w3":  {tasks: 256, prefix: "key", valueBytes: 64, timedEvery: 4, setPercent: 100},
+	"w4":  {tasks: 256, prefix: "key", valueBytes: 64, timedEvery: 4, setPercent: 20},
+	"w5":  {tasks: 1, prefix: "{one}", valueBytes: 64, timedEvery: 1},
+}
+
+func (w Workload) keys() []string {
+	keys := make([]string, keyCount)
+	for number := range keys {
+		keys[number] = w.prefix + ":" + strconv.Itoa(number)
+	}
+	return keys
+}
+
+func (w Workload) nextIsSet(random *random) bool {
+	return w.setPercent == 100 || w.setPercent > 0 && random.below(100) < w.setPercent
+}
+
+// random is xorshift64*.
+type random uint64
+
+func newRandom(seed int) random {
+	return random(uint64(seed)*0x9E3779B97F4A7C15 | 1)
+}
+
+func (r *random) below(bound int) int {
+	x := uint64(*r)
+	x ^= x >> 12
+	x ^= x << 25
+	x ^= x >> 27
+	*r = random(x)
+	high := x * 0x2545F4914F6CDD1D >> 32
+	return int(high * uint64(bound) >> 32)
+}

@@ -1,0 +1,56 @@
+// rueidis. delay=N: MaxFlushDelay in microseconds.
+package main
+
+import (
+	"context"
+	"time"
+
+	"peers/harness"
+
+	"github.com/redis/rueidis"
+)
+
+var ctx = context.Background()
+
+type peer struct{ client rueidis.Client }
+
+func (p peer) Get(key string) int {
+	value, err := p.client.Do(ctx, p.client.B().Get().Key(key).Build()).ToString()
+	if err != nil {
+		panic(err)
+	}
+	return len(value)
+}
+
+func (p peer) Set(key, value string) {
+	if err := p.client.Do(ctx, p.client.B().Set().Key(key).Value(value).Build()).Error(); err != nil {
+		panic(err)
+	}
+}
+
+func (p peer) Batch(keys []string, wanted int) int {
+	commands := make(rueidis.Commands, 0, len(keys))
+	for _, key := range keys {
+		commands = append(commands, p.client.B().Get().Key(key).Build())
+	}
+	right := 0
+	for _, result := range p.client.DoMulti(ctx, commands...) {
+		if value, err := result.ToString(); err == nil && len(value) == wanted {
+			right++
+		}
+	}
+	return right
+}
+
+func main() {
+	options := harness.Parse()
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress:   options.Addresses,
+		DisableCache:  true,
+		MaxFlushDelay: time.Duration(options.Number("delay")) * time.Microsecond,
+	})
+	if err != nil {
+		panic(err)
+	}
+	harness.Run(options, peer{client})
+}
