@@ -266,3 +266,95 @@ fn send(served: Vec<(Reply, Lease)>) {
         let _ = reply.send(Ok(lease));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Gate;
+    use crate::instance::{Endpoint, Instance, InstanceState};
+    use crate::service::ServiceId;
+    use std::sync::atomic::AtomicU32;
+    use tokio::sync::mpsc;
+
+    /// An instance with one place, and the queue before it.
+    fn one_place(workers: usize) -> (Arc<Queue>, Arc<[Arc<Seat>]>, mpsc::UnboundedReceiver<Notice>) {
+        let (notices, noticed) = mpsc::unbounded_channel();
+        let queue = Arc::new(Queue::new(0, (10, Duration::from_secs(1)), notices.clone()));
+        let instance = Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices);
+        instance.set_state(InstanceState::Ready);
+        let (instance, gate) = (Arc::new(instance), Arc::new(Gate::new(1, Arc::clone(&queue))));
+        let seat = |worker| Arc::new(Seat::new(Arc::clone(&instance), worker, Some(Arc::clone(&gate)), 0));
+        let seats: Arc<[_]> = (0..workers).map(seat).collect();
+        queue.change(Some(Arc::clone(&seats)), None, |_| {});
+        (queue, seats, noticed)
+    }
+
+    /// One leaves just as another begins to wait: whoever is second serves. With the count taken after the look at the place, or the
+    /// place given back after the look at the count, somebody is forgotten within a few thousand rounds on two processors.
+    #[test]
+    fn nobody_is_forgotten() {
+        const ROUNDS: u32 = 20_000;
+        let (queue, seats, _noticed) = one_place(2);
+        let (round, done) = (AtomicU32::new(0), AtomicU32::new(0));
+        let meet = |counter: &AtomicU32, at: u32| {
+            let begun = Instant::now();
+            while counter.load(SeqCst) < at {
+                assert!(begun.elapsed() < Duration::from_secs(20), "the other thread does not come");
+                std::hint::spin_loop();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=ROUNDS {
+                    let lease = Arc::clone(&seats[0]).enter();
+                    assert!(lease.is_some(), "the place was lost");
+                    round.store(number, SeqCst);
+                    (0..number % 64).for_each(|_| std::hint::spin_loop());
+                    drop(lease);
+                    meet(&done, number);
+                }
+            });
+            let forgotten = (1..=ROUNDS).find(|number| {
+                meet(&round, *number);
+                let forgotten = match queue.join(1) {
+                    Joined::Waiting(mut place) => {
+                        let begun = Instant::now();
+                        loop {
+                            match place.answer.try_recv() {
+                                Ok(lease) => break lease.is_err(),
+                                Err(_) if begun.elapsed() > Duration::from_secs(5) => break true,
+                                Err(_) => std::hint::spin_loop(),
+                            }
+                        }
+                    }
+                    Joined::Entered(_) => false,
+                    Joined::Full | Joined::Closed => true,
+                };
+                done.store(if forgotten { ROUNDS } else { *number }, SeqCst);
+                forgotten
+            });
+            round.store(ROUNDS, SeqCst);
+            assert_eq!(forgotten, None, "a request waits beside a free place");
+        });
+        assert_eq!(queue.waiting(), 0);
+    }
+
+    #[test]
+    fn the_first_that_waits_is_told_and_all_in_an_alert() {
+        let (queue, seats, mut noticed) = one_place(1);
+        let _full = Arc::clone(&seats[0]).enter();
+        let first = queue.join(0);
+        assert!(matches!(noticed.try_recv(), Ok(Notice::Wanted { service: 0 })));
+        assert_eq!(queue.look().count, 1);
+        let second = queue.join(0);
+        assert!(noticed.try_recv().is_err());
+        queue.set_alert(true);
+        let third = queue.join(0);
+        assert!(noticed.try_recv().is_ok());
+        assert_eq!(queue.look().count, 3);
+        drop((first, third));
+        assert_eq!(queue.look().count, 1);
+        drop(second);
+        assert!(queue.look().oldest.is_none());
+    }
+}
