@@ -14,6 +14,7 @@ use crate::error::StartError;
 use crate::instance::Notice;
 use crate::limits::MAX_QUEUE;
 use crate::seat::{Lease, Padded, Seat, pick};
+use crate::spec::{ServiceSpec, Spare};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,8 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     service: usize,
     notices: UnboundedSender<Notice>,
+    /// Whether a free instance is kept, and the supervisor to be told when there is none.
+    has_spare: bool,
     pub(crate) max: usize,
     pub(crate) timeout: Duration,
 }
@@ -84,7 +87,7 @@ pub(crate) struct Waiting {
 }
 
 impl Queue {
-    pub(crate) fn new(service: usize, (max, timeout): (usize, Duration), notices: UnboundedSender<Notice>) -> Self {
+    pub(crate) fn new(service: usize, spec: &ServiceSpec, notices: UnboundedSender<Notice>) -> Self {
         Self {
             waiting: Padded::default(),
             wanted: AtomicBool::new(false),
@@ -92,8 +95,9 @@ impl Queue {
             state: Mutex::default(),
             service,
             notices,
-            max: max.min(MAX_QUEUE),
-            timeout,
+            has_spare: spec.spare == Spare::One,
+            max: spec.queue.max.min(MAX_QUEUE),
+            timeout: spec.queue.timeout,
         }
     }
 
@@ -110,6 +114,7 @@ impl Queue {
         }
         let first = state.waiters.is_empty();
         if first && let Some(lease) = state.enter(worker) {
+            self.taken(state.firsts());
             return Joined::Entered(lease);
         }
         if state.waiters.len() >= self.max {
@@ -136,10 +141,14 @@ impl Queue {
         send(served);
     }
 
-    /// Asks the supervisor to look at the service, because its last free instance has been taken.
-    pub(crate) fn press(&self) {
-        if !self.pressed.load(Relaxed) && !self.pressed.swap(true, SeqCst) {
-            self.tell();
+    /// A place was taken. The supervisor is told if there is to be a spare and less is free than one whole instance.
+    pub(crate) fn taken<'a>(&self, seats: impl Iterator<Item = &'a Arc<Seat>>) {
+        if self.has_spare && !self.pressed.load(Relaxed) {
+            let gates = seats.filter_map(|seat| seat.gate());
+            let (free, each) = gates.fold((0, 0), |(free, each), gate| (free + gate.free(), gate.max().max(each)));
+            if free < each && !self.pressed.swap(true, SeqCst) {
+                self.tell();
+            }
         }
     }
 
@@ -179,9 +188,9 @@ impl Queue {
         }
         state.ready.extend(add);
         publish(&state.ready);
+        self.relieve(); // before anybody enters, who may press again
         let served = self.served(&mut state);
         drop(state);
-        self.relieve();
         send(served);
     }
 
@@ -230,6 +239,9 @@ impl Queue {
                 served.push((first.reply, lease));
             }
         }
+        if !served.is_empty() {
+            self.taken(state.firsts());
+        }
         self.count(state);
         served
     }
@@ -247,6 +259,11 @@ impl State {
     fn enter(&self, worker: usize) -> Option<Lease> {
         // A worker that does not exist shares the first's seat.
         pick(&self.ready.iter().filter_map(|seats| seats.get(worker).or(seats.first())))
+    }
+
+    /// A seat of each instance: all have the same gate.
+    fn firsts(&self) -> impl Iterator<Item = &Arc<Seat>> {
+        self.ready.iter().filter_map(|seats| seats.first())
     }
 }
 
@@ -273,13 +290,15 @@ mod tests {
     use crate::gate::Gate;
     use crate::instance::{Endpoint, Instance, InstanceState};
     use crate::service::ServiceId;
+    use crate::spec::Transport;
     use std::sync::atomic::AtomicU32;
     use tokio::sync::mpsc;
 
     /// An instance with one place, and the queue before it.
     fn one_place(workers: usize) -> (Arc<Queue>, Arc<[Arc<Seat>]>, mpsc::UnboundedReceiver<Notice>) {
         let (notices, noticed) = mpsc::unbounded_channel();
-        let queue = Arc::new(Queue::new(0, (10, Duration::from_secs(1)), notices.clone()));
+        let spec = ServiceSpec::new("x", vec!["x".into()], Transport::Pipe);
+        let queue = Arc::new(Queue::new(0, &spec, notices.clone()));
         let instance = Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices);
         instance.set_state(InstanceState::Ready);
         let (instance, gate) = (Arc::new(instance), Arc::new(Gate::new(1, Arc::clone(&queue))));

@@ -1,11 +1,10 @@
 //! A service, as workers see it.
 
 use crate::error::{Phase, StartError};
-use crate::gate::Gate;
 use crate::instance::Notice;
 use crate::queue::{Joined, Queue};
 use crate::seat::{Lease, Padded, Seat, pick};
-use crate::spec::{ServiceSpec, Spare};
+use crate::spec::ServiceSpec;
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,8 +26,6 @@ pub struct Service {
     max_request_time: Option<Duration>,
     /// Whether the requests of an instance are limited: only then can there be several.
     is_limited: bool,
-    /// Whether a free instance is kept, and the supervisor to be told when there is none.
-    has_spare: bool,
     status: Mutex<Status>,
     dropped_lines: AtomicU64,
 }
@@ -85,7 +82,7 @@ pub enum ServiceState {
 
 impl Service {
     pub(crate) fn new(id: usize, spec: &ServiceSpec, workers: usize, notices: UnboundedSender<Notice>) -> Self {
-        let queue = Queue::new(id, (spec.queue.max, spec.queue.timeout), notices);
+        let queue = Queue::new(id, spec, notices);
         Self {
             id: ServiceId(id),
             name: spec.name.as_str().into(),
@@ -93,7 +90,6 @@ impl Service {
             queue: Arc::new(queue),
             max_request_time: spec.max_request_time,
             is_limited: spec.concurrency.is_some(),
-            has_spare: spec.spare == Spare::One,
             status: Mutex::new(Status {
                 state: ServiceState::Stopped,
                 instance: 0,
@@ -149,9 +145,7 @@ impl Service {
             return None; // they were here before
         }
         let lease = pick(&seats.iter())?;
-        if self.has_spare && is_pressed(seats) {
-            self.queue.press();
-        }
+        self.queue.taken(seats.iter());
         Some(lease)
     }
 
@@ -233,10 +227,4 @@ impl Service {
         StartError::new(&self.name, Phase::Stopping, "the gateway is stopping", Instant::now())
             .retry_after(Duration::from_secs(1))
     }
-}
-
-/// Whether less is free than one whole instance.
-fn is_pressed(seats: &[Arc<Seat>]) -> bool {
-    let gates = || seats.iter().filter_map(|seat| seat.gate());
-    gates().map(Gate::free).sum::<u32>() < gates().map(Gate::max).max().unwrap_or(0)
 }

@@ -214,9 +214,12 @@ impl World {
         let surplus =
             self.window.note(&self.scale, peak, self.now).map_or(0, |peak| self.scale.surplus(load.ready, peak));
         for _ in 0..surplus {
-            if let Some(one) = self.instances.iter_mut().filter(|one| one.is_ready()).min_by_key(|one| one.open.len()) {
-                one.draining = true;
-            }
+            let ready = self.instances.iter_mut().filter(|one| one.is_ready());
+            let Some(one) = ready.min_by_key(|one| one.open.len()) else { return };
+            one.draining = true;
+            let retired = Some(one.id);
+            // What was to take its place has a place now.
+            self.instances.iter_mut().filter(|one| one.replaces == retired).for_each(|one| one.replaces = None);
         }
     }
 

@@ -160,11 +160,11 @@ fn a_spare_is_there_before_and_beside_the_first() {
         let bed = Bed::new(1, vec![spec]);
         let service = bed.service(0);
         until(|| ready(&service) == 1).await;
-        let first = service.enter(0).unwrap();
+        let first = service.ready(0).await.unwrap();
         until(|| ready(&service) == 2).await;
-        let second = service.enter(0).unwrap();
+        let second = service.ready(0).await.unwrap();
         until(|| ready(&service) == 3).await;
-        let third = service.enter(0).unwrap();
+        let third = service.ready(0).await.unwrap();
         assert!(service.enter(0).is_none());
         drop((first, second, third));
         assert_eq!(service.status().instance, 3);
