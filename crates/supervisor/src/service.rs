@@ -159,7 +159,7 @@ impl Service {
     /// Outside of a tokio runtime with its time enabled.
     ///
     /// # Cancel safety
-    /// The start goes on; the exchange is not counted.
+    /// The place in the queue is free again, and the exchange is not counted. A start that has begun goes on.
     pub async fn ready(&self, worker: usize) -> Result<Lease, StartError> {
         let queue = &self.queue;
         let mut place = match queue.join(worker) {
