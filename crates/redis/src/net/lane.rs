@@ -415,12 +415,11 @@ impl Lane {
         if shared.condemned.is_some() {
             return;
         }
+        // Callers do not write by themselves any more; yet their half of the socket stays: dropped, it would tell the server that nothing more comes,
+        // and the server need not answer what it has.
         shared.condemned = Some(Condemned { reason: ErrorKind::Connection(reason.into()), until });
-        // Callers must not write by themselves any more.
-        let inline = shared.inline.take();
         let driver = shared.driver.take();
         drop(shared);
-        drop(inline);
         if let Some(driver) = driver {
             driver.wake();
         }

@@ -130,7 +130,8 @@ async fn a_slot_that_nobody_serves_is_waited_for() {
     let error = client.get("k").timeout(Duration::from_millis(300)).await.unwrap_err();
     println!("{error}");
     lag.assert_in_time(begin, Duration::from_millis(300)).await;
-    assert_eq!(error.ran(), Ran::NotSent);
+    // The deadline may have come in the middle of an attempt.
+    assert_ne!(error.ran(), Ran::Executed, "{error}");
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { client.get("k").await }

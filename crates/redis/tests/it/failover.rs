@@ -140,9 +140,10 @@ async fn a_dead_node_without_a_replica() {
         client.set(key, "v").await.unwrap();
     }
     bed.nodes()[0].server().kill().unwrap();
-    // The loss is noticed.
-    until_ok(2 * SECOND, || client.set(&keys[16_000], "v")).await;
     let limit = Duration::from_millis(500);
+    // The loss is noticed: by a command that may still have been written to the dead socket.
+    client.set(&keys[0], "v").timeout(limit).await.unwrap_err();
+    until_ok(2 * SECOND, || client.set(&keys[16_000], "v")).await;
     let lag = Lag::start();
     let mut calls = tokio::task::JoinSet::new();
     for key in keys.iter().take(200).cloned() {

@@ -20,7 +20,7 @@ use crate::net::stream::{self, InlineWriter};
 /// How often deadlines are looked at while anything waits.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
-/// A connection that held for less, and on which nothing was read, counts as a failed attempt: a server that accepts everybody and throws them out is
+/// A connection that held for less, and on which nothing was read or what is no reply, counts as a failed attempt: a server that accepts everybody and throws them out is
 /// not to be stormed.
 const STEADY: Duration = Duration::from_secs(1);
 
@@ -87,11 +87,15 @@ async fn drive(lane: &Arc<Lane>) {
         match dialled {
             Ok(connection) => {
                 let begin = Instant::now();
+                let is_sane;
                 match serve(lane, connection).await {
                     Ended::Drained => return,
-                    Ended::Lost(kind) => lane.lose(&kind),
+                    Ended::Lost(kind) => {
+                        is_sane = !matches!(kind, ErrorKind::Protocol(_)) && lane.has_read_since(begin);
+                        lane.lose(&kind);
+                    }
                 }
-                if begin.elapsed() >= STEADY || lane.has_read_since(begin) {
+                if begin.elapsed() >= STEADY || is_sane {
                     // The first attempt after a loss comes soon, yet not from all clients at once.
                     failures = 0;
                 }

@@ -78,6 +78,10 @@ pub(super) struct Session<'l> {
 struct Clock {
     sleep: Pin<Box<Sleep>>,
     due: Instant,
+    /// The sleep wakes the driver when it is due.
+    is_set: bool,
+    /// The last read of this turn.
+    read_at: Option<Instant>,
     idle_ticks: u32,
     /// An idle lane got busy: it is to be looked at from now on.
     starts: bool,
@@ -127,6 +131,7 @@ impl<'l> Session<'l> {
 
     fn poll(&mut self, lane: &Arc<Lane>, cx: &mut Context<'_>) -> Result<Poll<Ended>, ErrorKind> {
         let mut is_parked = false;
+        self.clock.read_at = None;
         for _ in 0..MAX_STEPS_PER_TURN {
             let has_read = self.poll_read(cx)?;
             // Parked, the driver is woken by whoever has something to send.
@@ -168,7 +173,9 @@ impl<'l> Session<'l> {
             Poll::Ready(Err(error)) => return Err(ErrorKind::Connection(error.to_string().into())),
         };
         self.input.note_read(read, room);
-        self.read = Some((Instant::now(), read));
+        let now = Instant::now();
+        self.read = Some((now, read));
+        self.clock.read_at = Some(now);
         self.batch = 0;
         self.digest()?;
         Ok(true)
@@ -252,7 +259,7 @@ impl<'l> Session<'l> {
         self.report(&mut shared.state);
         if let Some(condemned) = &shared.condemned {
             let now = Instant::now();
-            let is_answered = self.wave.is_empty() && !shared.state.is_awaiting();
+            let is_answered = !shared.state.is_awaited();
             let is_late = condemned.until.is_some_and(|until| now >= until);
             if is_answered || is_late || self.is_stalled(&shared.state, now) {
                 return Err(condemned.reason.clone());
@@ -265,14 +272,8 @@ impl<'l> Session<'l> {
             _ => {}
         }
         let is_renewing = shared.renewal.is_some() || self.renewal.is_some();
-        if is_renewing && shared.condemned.is_none() && self.renew(&mut shared) {
-            if self.wave.is_empty() {
-                shared.driver = Some(cx.waker().clone());
-                return Ok(Taken::Nothing);
-            }
-            return Ok(Taken::Wave);
-        }
-        if self.wave.is_empty() && shared.condemned.is_none() {
+        let is_held_up = shared.condemned.is_some() || is_renewing && self.renew(&mut shared);
+        if self.wave.is_empty() && !is_held_up {
             // Callers that come in crowds get one turn of the scheduler to join the wave: one write for many commands.
             if !self.has_gathered && shared.state.last_batch > 1 && !shared.state.out.is_empty() {
                 self.has_gathered = true;
@@ -283,7 +284,7 @@ impl<'l> Session<'l> {
             self.has_gathered = false;
             shared.state.take_wave(&mut self.wave);
         }
-        self.clock.starts = !shared.ticking && shared.state.is_awaiting();
+        self.clock.starts = !shared.ticking && !shared.state.is_idle();
         shared.ticking |= self.clock.starts;
         if !self.wave.is_empty() {
             return Ok(Taken::Wave);
@@ -322,7 +323,18 @@ impl<'l> Session<'l> {
     }
 
     /// Deadlines, idleness, liveness.
+    #[inline]
     fn poll_clock(&mut self, lane: &Arc<Lane>, cx: &mut Context<'_>) -> Result<(), ErrorKind> {
+        // Something was read before the time, so it is not the clock that woke the driver.
+        let is_early = self.clock.read_at.is_some_and(|at| at < self.clock.due);
+        let is_calm = self.clock.is_set && !self.clock.starts && self.clock.probe.is_none() && self.renewal.is_none();
+        if is_early && is_calm {
+            return Ok(());
+        }
+        self.look_at_clock(lane, cx)
+    }
+
+    fn look_at_clock(&mut self, lane: &Arc<Lane>, cx: &mut Context<'_>) -> Result<(), ErrorKind> {
         if let Some(renewal) = &mut self.renewal {
             renewal.poll_overdue(cx)?;
         }
@@ -336,9 +348,12 @@ impl<'l> Session<'l> {
             self.clock.idle_ticks = 0;
             self.clock.arm(TICK);
         }
+        // Out of budget, a sleep does not remember who polls it.
+        self.clock.is_set = tokio::task::coop::has_budget_remaining();
         while self.clock.sleep.as_mut().poll(cx).is_ready() {
             let next = self.tick(lane, cx);
             self.clock.arm(next);
+            self.clock.is_set = tokio::task::coop::has_budget_remaining();
         }
         Ok(())
     }
@@ -354,7 +369,7 @@ impl<'l> Session<'l> {
         let has_room = self.lane.is_room_wanted(&shared);
         let is_stalled = self.clock.probe.is_none() && self.is_stalled(&shared.state, now);
         let mut next = TICK;
-        if shared.state.is_awaiting() {
+        if !shared.state.is_idle() {
             self.clock.idle_ticks = 0;
         } else if self.clock.idle_ticks < IDLE_TICKS {
             self.clock.idle_ticks += 1;
@@ -412,7 +427,10 @@ impl<'l> Session<'l> {
         }
         let (credentials, inline) = renewal.finish(&self.replies.remove(0))?;
         self.credentials = Some(credentials);
-        self.lane.shared.lock().inline = inline;
+        let mut shared = self.lane.shared.lock();
+        if matches!(shared.phase, Phase::Up) {
+            shared.inline = inline;
+        }
         Ok(())
     }
 
@@ -436,10 +454,19 @@ impl<'l> Session<'l> {
 impl Clock {
     fn new() -> Self {
         let due = Instant::now() + TICK;
-        Self { sleep: Box::pin(tokio::time::sleep_until(due.into())), due, idle_ticks: 0, starts: false, probe: None }
+        Self {
+            sleep: Box::pin(tokio::time::sleep_until(due.into())),
+            due,
+            is_set: false,
+            read_at: None,
+            idle_ticks: 0,
+            starts: false,
+            probe: None,
+        }
     }
 
     fn arm(&mut self, pause: Duration) {
+        self.is_set = false;
         self.due = Instant::now() + pause;
         self.sleep.as_mut().reset(self.due.into());
     }

@@ -245,6 +245,13 @@ impl State {
         !self.in_flight.is_empty()
     }
 
+    /// Whether any caller still waits for the reply to what is in flight.
+    pub(super) fn is_awaited(&self) -> bool {
+        let is_wanted =
+            |entry: &Entry| matches!(self.cells[entry.cell as usize].content, Content::Waiting | Content::Gathering(_));
+        self.in_flight.iter().any(is_wanted)
+    }
+
     /// Whether any caller still waits.
     pub(super) fn is_wanted(&self) -> bool {
         self.cells.iter().any(|cell| matches!(cell.content, Content::Waiting | Content::Gathering(_)))
@@ -262,17 +269,18 @@ impl State {
     /// Sets the clock. The driver does it in each turn.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
-        let gap = now.saturating_duration_since(self.now);
-        if gap > super::driver::TICK * 2 && self.undated < self.next_number {
+        if self.undated < self.next_number {
             self.date(now);
         }
         self.now = self.now.max(now);
         self.undated = self.next_number;
     }
 
-    /// The driver was not run for long. Those who came meanwhile are not to pay for it: they count from now.
-    #[cold]
+    /// If the driver was not run for long, those who came meanwhile are not to pay for it: they count from now.
     fn date(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.now) <= super::driver::TICK * 2 {
+            return;
+        }
         for cell in &mut self.cells {
             if cell.number >= self.undated && matches!(cell.content, Content::Waiting | Content::Gathering(_)) {
                 cell.since = now;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use pilotlight_redis::config::WhenDown;
 use pilotlight_redis::{Ran, Value};
 use pilotlight_testkit::{Script, Signal};
 
-use super::scenario::{Kind, Scenario, ScriptExt, get, own, take};
+use super::scenario::{Kind, Scenario, ScriptExt, asks_shared, get, own, take};
 use super::scenarios;
 
 scenarios! {
@@ -36,6 +37,27 @@ scenarios! {
         let script = script.expect_name("GETDEL").expect_name("GETDEL").expect_name("GETDEL");
         Scenario::new(script.send(":1\r\n:1\r\n:1\r\n").after())
             .start(take("first")).settle("first").start(take("a").gets(Value::Integer(1))).start(take("b").gets(Value::Integer(1))).start(take("c").gets(Value::Integer(1)))
+    };
+    what_is_in_flight_on_a_connection_that_is_given_up_is_answered: {
+        // The first is told to go elsewhere while the second is still being written: that one ends where it began.
+        let (stuck, go) = (Signal::new(), Signal::new());
+        let readonly = "-READONLY You can't write against a read only replica.\r\n";
+        let script = Script::new().answers("first").takes("a").pause_until(&stuck).send(readonly).pause_until(&go);
+        let script = script.expect_name("SET").send("+OK\r\n").next_connection().answers("a");
+        let value = Bytes::from(vec![b'x'; 24 << 20]);
+        let big = asks_shared("big", "SET", vec![Bytes::from_static(b"big"), value]);
+        Scenario::new(script.after())
+            .start(take("first")).settle("first").start(take("a")).taken()
+            .start(big.gets(Value::Simple(Bytes::from_static(b"OK")))).taken().raise(&stuck).told().raise(&go).settle("big")
+    };
+    a_connection_that_is_given_up_is_not_waited_for_when_nobody_does: {
+        let never = Signal::new();
+        let readonly = "-READONLY You can't write against a read only replica.\r\n";
+        let script = Script::new().answers("first").takes("a").takes("b").send(readonly).pause_until(&never);
+        Scenario::new(script.next_connection().answers("a").after())
+            .start(take("first")).settle("first").start(take("a"))
+            .start(take("b").within(Duration::from_millis(30)).fails(Ran::MaybeExecuted, Kind::Timeout))
+            .settle("b").settle("a").raise(&never)
     };
     nobody_waits_for_a_server_that_cannot_be_reached: {
         let go = Signal::new();

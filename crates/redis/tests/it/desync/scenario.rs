@@ -41,6 +41,7 @@ enum Act {
     /// Waits, while nobody looks at replies.
     Until(fn(&Snapshot) -> bool),
     NothingBehind(&'static str),
+    Pause,
 }
 
 /// One caller: what it asks for, and what it is to get.
@@ -245,6 +246,11 @@ impl Scenario {
         self.act(Act::Until(|lane| lane.is_connected))
     }
 
+    /// The replies that were sent have come, and callers have done what follows from them.
+    pub(crate) fn told(self) -> Self {
+        self.act(Act::Pause)
+    }
+
     /// A deadline has passed.
     pub(crate) fn timed_out(self) -> Self {
         self.act(Act::Until(|lane| lane.counters.timeouts > 0))
@@ -369,6 +375,8 @@ impl Stage {
                 assert!(running.outcomes.is_none(), "{}: {name} has its outcome already", self.name);
             }
             Act::Settle(name) => self.settle(&name).await,
+            // What follows within the client is not to be seen from outside.
+            Act::Pause => self.drive(tokio::time::sleep(Duration::from_millis(30))).await,
             Act::NothingBehind(command) => {
                 // That nothing happens takes time to see.
                 tokio::time::sleep(Duration::from_millis(20)).await;
