@@ -190,18 +190,23 @@ enum Progress {
 /// Whether a service has done what it was told, by its status before and now.
 fn progress(action: Action, before: &Value, now: &Value) -> Progress {
     let number = |value: &Value| value["last_instance"].as_u64().unwrap_or_default();
-    let failures = |value: &Value| value["failures"].as_u64().unwrap_or_default();
+    let failed = |value: &Value| value["failed_starts"].as_u64().unwrap_or_default();
     let was_running = before["state"] != "stopped";
     let is_done = match action {
-        Action::Stop => now["state"] == "stopped",
+        Action::Stop => now["state"] == "stopped" && now["instances"].as_array().is_none_or(Vec::is_empty),
         Action::Start => now["state"] == "ready",
         // One that did not run is not started by it.
         Action::Restart if !was_running => true,
-        Action::Restart => now["state"] == "ready" && number(now) > number(before),
+        Action::Restart => {
+            let serving = now["instances"].as_array().into_iter().flatten();
+            let mut serving = serving.filter(|one| one["state"] == "ready" || one["state"] == "starting");
+            let all_new = serving.all(|one| one["number"].as_u64() > Some(number(before)));
+            now["state"] == "ready" && number(now) > number(before) && all_new
+        }
     };
     if is_done {
         Progress::Done
-    } else if action != Action::Stop && failures(now) > failures(before) {
+    } else if action != Action::Stop && failed(now) > failed(before) {
         Progress::Failed(now["last_error"]["reason"].as_str().unwrap_or("it did not start").to_owned())
     } else {
         Progress::GoesOn
@@ -251,7 +256,10 @@ mod tests {
 
     #[track_caller]
     fn check(action: Action, before: (&str, u64, u64), now: (&str, u64, u64), expected: &str) {
-        let value = |(state, number, failures): (&str, u64, u64)| json!({ "state": state, "last_instance": number, "failures": failures, "last_error": { "reason": "why" } });
+        let value = |(state, number, failures): (&str, u64, u64)| {
+            json!({ "state": state, "last_instance": number, "failed_starts": failures,
+            "instances": [{ "number": number, "state": state }], "last_error": { "reason": "why" } })
+        };
         let found = match progress(action, &value(before), &value(now)) {
             Progress::Done => "done".to_owned(),
             Progress::GoesOn => "goes on".to_owned(),
@@ -263,12 +271,23 @@ mod tests {
     #[test]
     fn when_an_action_is_done() {
         check(Action::Stop, ("ready", 1, 0), ("ready", 1, 0), "goes on");
-        check(Action::Stop, ("ready", 1, 0), ("stopped", 1, 0), "done");
+        check(Action::Stop, ("ready", 1, 0), ("stopped", 1, 0), "goes on"); // it drains
+        let (before, now) = (json!({ "state": "ready" }), json!({ "state": "stopped", "instances": [] }));
+        assert!(matches!(progress(Action::Stop, &before, &now), Progress::Done));
         check(Action::Start, ("stopped", 1, 0), ("starting", 2, 0), "goes on");
         check(Action::Start, ("stopped", 1, 0), ("stopped", 2, 1), "why");
         check(Action::Start, ("stopped", 1, 3), ("starting", 2, 3), "goes on");
         check(Action::Restart, ("ready", 1, 0), ("ready", 1, 0), "goes on");
         check(Action::Restart, ("ready", 1, 0), ("ready", 2, 0), "done");
+        let before = json!({ "state": "ready", "last_instance": 2 });
+        let now = |old: &str, new: &str| {
+            let instances = json!([{ "number": 2, "state": old }, { "number": 3, "state": new }]);
+            json!({ "state": "ready", "last_instance": 3, "instances": instances })
+        };
+        let progress = |now: &Value| matches!(progress(Action::Restart, &before, now), Progress::Done);
+        assert!(!progress(&now("ready", "starting")), "the new one is not there yet");
+        assert!(!progress(&now("ready", "ready")), "the old one still takes requests");
+        assert!(progress(&now("draining", "ready")));
         check(Action::Restart, ("stopped", 1, 0), ("stopped", 1, 0), "done");
     }
 }

@@ -25,6 +25,8 @@ pub struct Instance {
     drain_announced: AtomicBool,
     idle_noticed: AtomicBool,
     start_times: OnceLock<StartTimes>,
+    used_noticed: AtomicBool,
+    stuck: AtomicBool,
     ended: OnceLock<Ended>,
     ended_notify: Notify,
     notices: UnboundedSender<Notice>,
@@ -71,11 +73,17 @@ pub(crate) enum Notice {
     ServiceDrains { run: u64 },
     /// The last exchange of a draining run ended.
     Idle { run: u64 },
+    /// A request waits for an instance of the service, or its spare is in use.
+    Wanted { service: usize },
+    /// The run was given a part of the requests that it may be given.
+    Used { run: u64 },
+    /// A request got no answer from the run in `max_request_time`.
+    Stuck { run: u64 },
     /// Stop the service's instances, until somebody asks for it.
     Stop { service: usize },
-    /// Start an instance if there is none.
+    /// Start the service, whatever failed before.
     Start { service: usize },
-    /// Stop the service's instances and start another if there was one.
+    /// Replace the service's instances by new ones.
     Restart { service: usize },
     /// Stop everything until then.
     Shutdown { until: Instant },
@@ -127,6 +135,8 @@ impl Instance {
             drain_announced: AtomicBool::new(false),
             idle_noticed: AtomicBool::new(false),
             start_times: OnceLock::new(),
+            used_noticed: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
             ended: OnceLock::new(),
             ended_notify: Notify::new(),
             notices,
@@ -206,6 +216,14 @@ impl Instance {
         }
     }
 
+    /// A request got no answer in [`Service::max_request_time`](crate::Service::max_request_time): the instance gets no new ones, and is
+    /// ended when those that are open are done, or their time is over.
+    pub fn report_stuck(&self) {
+        if !self.stuck.swap(true, SeqCst) {
+            self.notice(Notice::Stuck { run: self.run });
+        }
+    }
+
     /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of whoever announced it leads to
     /// another instance.
     #[must_use]
@@ -237,6 +255,17 @@ impl Instance {
         if !self.idle_noticed.swap(true, SeqCst) {
             self.notice(Notice::Idle { run: self.run });
         }
+    }
+
+    pub(crate) fn notice_used(&self) {
+        if !self.used_noticed.swap(true, SeqCst) {
+            self.notice(Notice::Used { run: self.run });
+        }
+    }
+
+    /// The supervisor has taken the notice.
+    pub(crate) fn take_used_notice(&self) {
+        self.used_noticed.store(false, SeqCst);
     }
 
     /// The supervisor has taken the notice; the next idle moment is told again.

@@ -55,7 +55,8 @@ pub(super) fn text(told: &Value) -> String {
         let value = if limit["value"].is_null() {
             "none".to_owned()
         } else {
-            format!("{} {}, beyond it {}", limit["value"], string(&limit["unit"]), limit["beyond"])
+            let beyond = limit["beyond"].as_str().map_or_else(|| limit["beyond"].to_string(), str::to_owned);
+            format!("{} {}, beyond it {beyond}", limit["value"], string(&limit["unit"]))
         };
         fact(if index == 0 { "limits" } else { "" }, &format!("{}: {value}", string(&limit["setting"])));
     }

@@ -98,7 +98,7 @@ pub(super) fn gateway(told: &Value, style: Style) -> String {
         let _ = writeln!(text, "cache {bytes} of {most}, {} targets, {} hits", cache["resources"], cache["hits"]);
     }
     text.push('\n');
-    const HEADS: [&str; 11] = [
+    const HEADS: [&str; 12] = [
         "SERVICE",
         "STATE",
         "INSTANCES",
@@ -106,6 +106,7 @@ pub(super) fn gateway(told: &Value, style: Style) -> String {
         "UPTIME",
         "REQUESTS",
         "IN FLIGHT",
+        "QUEUE",
         "P50",
         "P99",
         "MEMORY",
@@ -118,6 +119,8 @@ pub(super) fn gateway(told: &Value, style: Style) -> String {
 
 fn row(service: &Value) -> Vec<Cell> {
     let instances = service["instances"].as_array().map_or(&[][..], Vec::as_slice);
+    let (serving, ending): (Vec<&Value>, Vec<&Value>) =
+        instances.iter().partition(|instance| instance["state"] == "starting" || instance["state"] == "ready");
     let pid = match instances {
         [] => "-".to_owned(),
         [first, others @ ..] => {
@@ -125,15 +128,20 @@ fn row(service: &Value) -> Vec<Cell> {
             first["pid"].as_i64().map_or("-".to_owned(), |pid| format!("{pid}{more}"))
         }
     };
+    let count = match ending.len() {
+        0 => serving.len().to_string(),
+        ending => format!("{} ({ending} ending)", serving.len()),
+    };
     let oldest = instances.iter().filter_map(|instance| instance["uptime_seconds"].as_f64()).reduce(f64::max);
     vec![
         left(string(&service["name"])),
         state(service),
-        right(if service["kind"] == "external" { "-".to_owned() } else { instances.len().to_string() }),
+        right(if service["kind"] == "external" { "-".to_owned() } else { count }),
         right(pid),
         right(time(oldest)),
         right(service["requests"].to_string()),
         right(service["in_flight"].to_string()),
+        right(service["queue"]["length"].as_u64().map_or("-".to_owned(), |length| length.to_string())),
         right(milliseconds(&service["latency"]["p50_ms"])),
         right(milliseconds(&service["latency"]["p99_ms"])),
         right(size(service["memory_bytes"].as_u64().filter(|_| !instances.is_empty()))),
@@ -144,7 +152,9 @@ fn row(service: &Value) -> Vec<Cell> {
 fn state(service: &Value) -> Cell {
     let state = string(&service["state"]);
     let failing = service["failures"].as_u64().is_some_and(|failures| failures > 0);
+    let refusing = service["circuit"]["state"].as_str().is_some_and(|circuit| circuit != "closed");
     let (text, colour) = match state.as_str() {
+        "stopped" | "starting" if refusing => ("circuit open".to_owned(), "31"),
         "ready" => (state, "32"),
         "starting" => (state, "33"),
         "stopped" if failing => ("failing".to_owned(), "31"),
@@ -170,6 +180,7 @@ pub(super) fn service(told: &Value, style: Style) -> String {
     fact("cache hits", told["cache_hits"].to_string());
     if let Some(starts) = told["starts"].as_u64() {
         fact("starts", starts.to_string());
+        scaling(told, &mut fact);
     }
     if let Some(error) = told["last_error"].as_object() {
         fact("last error", printable(error["reason"].as_str().unwrap_or_default()));
@@ -179,7 +190,7 @@ pub(super) fn service(told: &Value, style: Style) -> String {
     }
     let instances: Vec<Vec<Cell>> = told["instances"].as_array().into_iter().flatten().map(instance).collect();
     if !instances.is_empty() {
-        let heads = ["INSTANCE", "STATE", "PID", "UPTIME", "IN FLIGHT", "MEMORY"];
+        let heads = ["INSTANCE", "STATE", "PID", "UPTIME", "IN FLIGHT", "REQUESTS", "MEMORY"];
         let _ = write!(text, "\n{}", rows(&heads, &instances, style));
     }
     let layers = told["layers"].as_object().into_iter().flatten().map(|(name, times)| times_row(name, times));
@@ -195,6 +206,32 @@ pub(super) fn service(told: &Value, style: Style) -> String {
         let _ = write!(text, "\n{}", rows(&heads, &times, style));
     }
     text
+}
+
+/// Instances, queue and circuit of a service that Pilotlight starts.
+fn scaling(told: &Value, fact: &mut impl FnMut(&str, String)) {
+    let (queue, circuit) = (&told["queue"], &told["circuit"]);
+    let each =
+        told["concurrency"].as_u64().map_or("any number of requests".to_owned(), |each| format!("{each} requests"));
+    fact("instances", format!("at most {}, {each} each", told["max_instances"]));
+    let counts = |counts: &Value| {
+        let some = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() > Some(0));
+        some.map(|(why, count)| format!("{count} × {}", printable(why))).collect::<Vec<_>>().join(", ")
+    };
+    let refused = counts(&queue["refused"]);
+    let refused = if refused.is_empty() { refused } else { format!("; refused: {refused}") };
+    fact("queue", format!("{} of {}{refused}", queue["length"], queue["max"]));
+    let next = circuit["next_attempt_seconds"].as_f64();
+    let next = next.map_or(String::new(), |seconds| format!(", next attempt in {seconds:.1} s"));
+    let failures = format!("{} of {} failures", told["failures"], circuit["max_failures"]);
+    fact("circuit", format!("{} ({failures}{next})", string(&circuit["state"])));
+    let replaced = counts(&told["replaced"]);
+    if !replaced.is_empty() {
+        fact("replaced", replaced);
+    }
+    if told["stuck"].as_u64() > Some(0) {
+        fact("stuck", format!("{} instances ended (max_request_time)", told["stuck"]));
+    }
 }
 
 const LAYERS: [&str; 12] = [
@@ -219,6 +256,7 @@ fn instance(instance: &Value) -> Vec<Cell> {
         right(instance["pid"].as_i64().map_or("-".to_owned(), |pid| pid.to_string())),
         right(time(instance["uptime_seconds"].as_f64())),
         right(instance["in_flight"].to_string()),
+        right(instance["requests"].to_string()),
         right(size(instance["memory_bytes"].as_u64())),
     ]
 }
@@ -326,9 +364,13 @@ mod tests {
     fn a_table_is_aligned_and_plain() {
         let service = |name: &str, state: &str, instances: Value| {
             json!({ "name": name, "kind": "managed", "state": state, "instances": instances, "requests": 12, "in_flight": 1,
-                    "latency": { "p50_ms": 0.4, "p99_ms": 12.34 }, "memory_bytes": 2_621_440, "cache_hits": 7, "failures": 0 })
+                    "latency": { "p50_ms": 0.4, "p99_ms": 12.34 }, "memory_bytes": 2_621_440, "cache_hits": 7, "failures": 0,
+                    "queue": { "length": 3 }, "circuit": { "state": "closed" } })
         };
-        let running = json!([{ "pid": 4711, "uptime_seconds": 75.2 }, { "pid": 4712, "uptime_seconds": 3.0 }]);
+        let instance =
+            |pid: u64, state: &str, uptime: f64| json!({ "pid": pid, "state": state, "uptime_seconds": uptime });
+        let running =
+            json!([instance(4711, "ready", 75.2), instance(4712, "starting", 3.0), instance(4709, "draining", 76.0)]);
         let told = json!({
             "gateway": { "version": "1", "pid": 1, "uptime_seconds": 90061, "listen": ["http://a"], "connections_open": 2, "memory_bytes": 9 },
             "cache": null,
@@ -337,9 +379,9 @@ mod tests {
         assert_eq!(
             gateway(&told, Style::Plain),
             "pilotlight 1  pid 1  up 1d1h  http://a  2 connections  9B\n\n\
-             SERVICE  STATE    INSTANCES      PID  UPTIME  REQUESTS  IN FLIGHT    P50     P99  MEMORY  CACHE HITS\n\
-             a        ready            2  4711 +1   1m15s        12          1  400µs  12.3ms  2.5MiB           7\n\
-             longer   stopped          0        -       -        12          1  400µs  12.3ms       -           7\n"
+             SERVICE  STATE       INSTANCES      PID  UPTIME  REQUESTS  IN FLIGHT  QUEUE    P50     P99  MEMORY  CACHE HITS\n\
+             a        ready    2 (1 ending)  4711 +2   1m16s        12          1      3  400µs  12.3ms  2.5MiB           7\n\
+             longer   stopped             0        -       -        12          1      3  400µs  12.3ms       -           7\n"
         );
         assert!(gateway(&told, Style::Coloured).contains("\x1b[32mready\x1b[0m"));
     }

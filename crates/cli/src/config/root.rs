@@ -10,6 +10,7 @@ use super::model::{CacheLimits, Config, Limits, Listener, ListenerAddress, Worke
 use super::operate;
 use super::relations;
 use super::route;
+use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted};
 use super::service;
@@ -41,6 +42,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         routes: root.mentions("routes"),
     };
     config.routes = relations::routes(drafts, &config, &said, found);
+    scaling::check_routes(&config, found);
     config
 }
 

@@ -1,9 +1,10 @@
 //! `GET /explain`: what would become of a request, and by which rule. Nothing is sent anywhere.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use pilotlight_cache::{Forward, Key, Lookup, Stored, Timestamp, Unstored};
+use pilotlight_supervisor::{CircuitState, InstanceState, Service, ServiceSpec, ServiceState, Status};
 use serde_json::{Map, Value, json};
 
 use super::Shared;
@@ -135,18 +136,43 @@ fn service(shared: &Shared, route: &Route) -> Value {
     match shared.common.services.get(route.service) {
         Some(ServiceTarget::Managed(service, _)) => {
             let status = service.status();
-            let next = match status.state {
-                pilotlight_supervisor::ServiceState::Stopped => "it is started for the request",
-                pilotlight_supervisor::ServiceState::Starting => "the request waits for its start",
-                pilotlight_supervisor::ServiceState::Ready => "the request is sent at once",
-            };
-            json!({ "name": &**service.name(), "kind": "managed", "state": status.state.name(), "then": next,
-                    "failures": status.failures })
+            json!({ "name": &**service.name(), "kind": "managed", "state": status.state.name(),
+                    "then": next(service, &status), "failures": status.failures, "circuit": status.circuit.name(),
+                    "queue_length": service.waiting() })
         }
         Some(ServiceTarget::External(external)) => {
             json!({ "name": external.name, "kind": "external", "address": external.addr.to_string() })
         }
         None => Value::Null,
+    }
+}
+
+/// What would become of a request for the service.
+fn next(service: &Service, status: &Status) -> String {
+    if status.circuit != CircuitState::Closed && status.state != ServiceState::Ready {
+        let now = Instant::now();
+        let wait = status.next_attempt.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero());
+        return match wait {
+            Some(wait) => format!(
+                "the request is refused (503): {} failed starts, next attempt in {:.1} s",
+                status.failures,
+                wait.as_secs_f64()
+            ),
+            None if status.circuit == CircuitState::Probing => {
+                "the request is refused (503) until the start that is tried comes to its end".to_owned()
+            }
+            None => "it is started for the request, which alone waits for that".to_owned(),
+        };
+    }
+    let waiting = service.waiting();
+    let ready = || status.instances.iter().filter(|instance| instance.state == InstanceState::Ready);
+    let full = status.spec.concurrency.is_some_and(|max| ready().all(|one| one.open_exchanges() >= u64::from(max)));
+    match status.state {
+        ServiceState::Stopped => "it is started for the request".to_owned(),
+        ServiceState::Starting => "the request waits for its start".to_owned(),
+        ServiceState::Ready if waiting > 0 => format!("the request waits behind {waiting} others"),
+        ServiceState::Ready if full => "the request waits: every instance is busy".to_owned(),
+        ServiceState::Ready => "the request is sent at once".to_owned(),
     }
 }
 
@@ -235,7 +261,7 @@ fn limits(shared: &Shared, route: &Route) -> Value {
         Some(time) => (Some(time), "the route's response_timeout"),
         None => (limits.response_timeout, "limits.response_timeout"),
     };
-    json!([
+    let mut all = json!([
         { "setting": "limits.header_size", "value": limits.header_size, "unit": "bytes", "beyond": 431 },
         { "setting": "limits.header_count", "value": limits.header_count, "unit": "fields", "beyond": 431 },
         { "setting": "limits.header_timeout", "value": limits.header_timeout.as_secs_f64(), "unit": "seconds", "beyond": 408 },
@@ -244,5 +270,26 @@ fn limits(shared: &Shared, route: &Route) -> Value {
         { "setting": response_setting, "value": seconds(response), "unit": "seconds", "beyond": 504 },
         { "setting": "the route's timeout", "value": seconds(route.timeout), "unit": "seconds", "beyond": 504 },
         { "setting": "limits.queue", "value": limits.queue, "unit": "requests of one worker", "beyond": 503 },
-    ])
+    ]);
+    if let (Value::Array(all), Some(ServiceTarget::Managed(service, _))) =
+        (&mut all, shared.common.services.get(route.service))
+    {
+        all.extend(of_service(&service.status().spec));
+    }
+    all
+}
+
+/// The limits that the service sets.
+fn of_service(spec: &ServiceSpec) -> [Value; 6] {
+    let name = |key: &str| format!("services.{}.{key}", spec.name);
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    [
+        json!({ "setting": name("max_instances"), "value": spec.max_instances, "unit": "instances", "beyond": "the queue" }),
+        json!({ "setting": name("concurrency"), "value": spec.concurrency, "unit": "requests of one instance",
+                "beyond": "the next instance, or the queue" }),
+        json!({ "setting": name("queue.max"), "value": spec.queue.max, "unit": "requests", "beyond": 503 }),
+        json!({ "setting": name("queue.timeout"), "value": spec.queue.timeout.as_secs_f64(), "unit": "seconds", "beyond": 503 }),
+        json!({ "setting": name("start_timeout"), "value": spec.start_timeout.as_secs_f64(), "unit": "seconds", "beyond": 503 }),
+        json!({ "setting": name("max_request_time"), "value": seconds(spec.max_request_time), "unit": "seconds", "beyond": 504 }),
+    ]
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pilotlight_cache::Unstored;
-use pilotlight_supervisor::Status;
+use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status};
 
 use super::{Shared, memory, status};
 use crate::metrics::sums::Sums;
@@ -95,50 +95,82 @@ fn times(text: &mut Text, counted: &[Counted]) {
     }
 }
 
+/// A service that Pilotlight starts, as it was when it was looked at.
+struct Managed<'a> {
+    labels: String,
+    service: &'a Service,
+    status: Status,
+}
+
 fn services(text: &mut Text, shared: &Shared) {
-    let managed: Vec<(String, Status, u64)> = shared
-        .common
-        .services
-        .iter()
-        .filter_map(|target| match target {
-            ServiceTarget::Managed(service, _) => {
-                Some((labels(&[("service", service.name())]), service.status(), service.dropped_lines()))
-            }
-            ServiceTarget::External(_) => None,
-        })
-        .collect();
-    let groups = memory::of_groups();
-    let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Status, u64) -> u64| {
-        text.family(name, kind, help);
-        for (labels, status, dropped) in &managed {
-            text.sample(name, labels, &value(status, *dropped));
+    let managed = |target| match target {
+        &ServiceTarget::Managed(ref service, _) => {
+            Some(Managed { labels: labels(&[("service", service.name())]), service, status: service.status() })
         }
+        ServiceTarget::External(_) => None,
     };
-    each("pilotlight_service_ready", "gauge", "Whether the service takes exchanges without a start.", &|status, _| {
-        u64::from(status.state == pilotlight_supervisor::ServiceState::Ready)
+    let all: Vec<Managed<'_>> = shared.common.services.iter().filter_map(managed).collect();
+    instances(text, &all);
+    text.of_each("pilotlight_service_ready", "gauge", "Whether it takes exchanges without a start.", &all, |one| {
+        u64::from(one.status.state == ServiceState::Ready)
     });
-    each("pilotlight_service_instances", "gauge", "Instances that are starting or take exchanges.", &|status, _| {
-        status.instances.len() as u64
+    text.of_each("pilotlight_service_queue_length", "gauge", "Requests that wait for an instance.", &all, |one| {
+        one.service.waiting() as u64
     });
-    each("pilotlight_service_exchanges_open", "gauge", "Exchanges that instances are busy with.", &|status, _| {
-        status.instances.iter().map(pilotlight_supervisor::InstanceStatus::open_exchanges).sum()
+    let help = "Requests that got no instance, by reason: queue.max, queue.timeout, the circuit.";
+    text.by_reason("pilotlight_service_queue_refused_total", help, &all, |one| {
+        let refused = one.service.refused();
+        vec![("full", refused.full), ("timeout", refused.timeout), ("circuit", refused.circuit)]
     });
-    each(
-        "pilotlight_service_memory_bytes",
-        "gauge",
-        "Resident memory of the instances' process groups.",
-        &|status, _| status.instances.iter().filter_map(|instance| groups.get(&instance.pid?)).sum(),
-    );
-    each("pilotlight_service_starts_total", "counter", "Instances that became ready.", &|status, _| status.starts);
-    each("pilotlight_service_failures", "gauge", "Failed or short runs in a row.", &|status, _| {
-        u64::from(status.failures)
+    let help = "Whether requests are refused because starts failed: 0 closed, 1 open, 2 one is tried.";
+    text.of_each("pilotlight_service_circuit_state", "gauge", help, &all, |one| match one.status.circuit {
+        CircuitState::Closed => 0,
+        CircuitState::Open => 1,
+        CircuitState::Probing => 2,
     });
-    each(
-        "pilotlight_service_output_dropped_lines_total",
-        "counter",
-        "Lines of output that found no room.",
-        &|_, dropped| dropped,
-    );
+    text.of_each("pilotlight_service_failures", "gauge", "Failed or short runs in a row.", &all, |one| {
+        u64::from(one.status.failures)
+    });
+    text.of_each("pilotlight_service_starts_total", "counter", "Instances that became ready.", &all, |one| {
+        one.status.starts
+    });
+    let help = "Instances that did not become ready, or ended before their first answer.";
+    text.of_each("pilotlight_service_failed_starts_total", "counter", help, &all, |one| one.status.failed_starts);
+    let help = "Instances that were replaced by fresh ones, by the limit that they had reached.";
+    text.by_reason("pilotlight_service_replaced_total", help, &all, |one| {
+        let Replaced { requests, age, memory, asked } = one.status.replaced;
+        vec![("max_requests", requests), ("max_age", age), ("max_memory", memory), ("asked", asked)]
+    });
+    let help = "Instances that were ended because a request took longer than max_request_time.";
+    text.of_each("pilotlight_service_stuck_total", "counter", help, &all, |one| one.status.stuck);
+    let help = "Lines of output that found no room.";
+    text.of_each("pilotlight_service_output_dropped_lines_total", "counter", help, &all, |one| {
+        one.service.dropped_lines()
+    });
+}
+
+fn instances(text: &mut Text, all: &[Managed<'_>]) {
+    const STATES: [InstanceState; 3] = [InstanceState::Starting, InstanceState::Ready, InstanceState::Draining];
+    text.family("pilotlight_service_instances", "gauge", "Instances, by state.");
+    for one in all {
+        for state in STATES {
+            let count = one.status.instances.iter().filter(|instance| instance.state == state).count();
+            let labels = format!("{},state=\"{}\"", one.labels, state.name());
+            text.sample("pilotlight_service_instances", &labels, &count);
+        }
+    }
+    text.of_each("pilotlight_service_max_instances", "gauge", "The most that may be.", all, |one| {
+        u64::from(one.status.spec.max_instances)
+    });
+    let help = "Exchanges that instances are busy with.";
+    text.of_each("pilotlight_service_exchanges_open", "gauge", help, all, |one| {
+        one.status.instances.iter().map(InstanceStatus::open_exchanges).sum()
+    });
+    let groups = memory::of_groups();
+    let help = "Resident memory of the instances' process groups.";
+    text.of_each("pilotlight_service_memory_bytes", "gauge", help, all, |one| {
+        one.status.instances.iter().filter_map(|instance| groups.get(&instance.pid?)).sum()
+    });
 }
 
 fn gateway(text: &mut Text, shared: &Shared) {
@@ -195,6 +227,35 @@ impl Text {
         self.family(name, kind, help);
         for (labels, sums) in counted {
             self.sample(name, labels, &value(sums));
+        }
+    }
+
+    fn of_each(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        all: &[Managed<'_>],
+        value: impl Fn(&Managed<'_>) -> u64,
+    ) {
+        self.family(name, kind, help);
+        for one in all {
+            self.sample(name, &one.labels, &value(one));
+        }
+    }
+
+    fn by_reason(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: &[Managed<'_>],
+        counts: impl Fn(&Managed<'_>) -> Vec<(&'static str, u64)>,
+    ) {
+        self.family(name, "counter", help);
+        for one in all {
+            for (reason, count) in counts(one) {
+                self.sample(name, &format!("{},reason=\"{reason}\"", one.labels), &count);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use pilotlight_supervisor::{Status, Transport};
+use pilotlight_supervisor::{Service, Transport};
 use serde_json::{Map, Value, json};
 
 use super::{Shared, memory};
@@ -97,7 +97,7 @@ fn service(target: &ServiceTarget, sums: &Sums, groups: &HashMap<i32, u64>) -> V
     let more = match target {
         ServiceTarget::Managed(service, transport) => {
             let transport = if *transport == Transport::Pipe { "pipe" } else { "http" };
-            managed(&service.status(), transport, service.dropped_lines(), groups)
+            managed(service, transport, groups)
         }
         ServiceTarget::External(external) => json!({
             "kind": "external",
@@ -114,7 +114,8 @@ fn service(target: &ServiceTarget, sums: &Sums, groups: &HashMap<i32, u64>) -> V
     value
 }
 
-fn managed(status: &Status, transport: &str, dropped_lines: u64, groups: &HashMap<i32, u64>) -> Value {
+fn managed(service: &Service, transport: &str, groups: &HashMap<i32, u64>) -> Value {
+    let (status, refused) = (service.status(), service.refused());
     let memory = |pid: Option<i32>| pid.and_then(|pid| groups.get(&pid).copied());
     let instances: Vec<Value> = status
         .instances
@@ -126,6 +127,7 @@ fn managed(status: &Status, transport: &str, dropped_lines: u64, groups: &HashMa
                 "state": instance.state.name(),
                 "uptime_seconds": seconds(instance.begun),
                 "in_flight": instance.open_exchanges(),
+                "requests": instance.begun_exchanges(),
                 "memory_bytes": memory(instance.pid),
             })
         })
@@ -137,7 +139,27 @@ fn managed(status: &Status, transport: &str, dropped_lines: u64, groups: &HashMa
         "state": status.state.name(),
         "instances": instances,
         "memory_bytes": bytes,
+        "max_instances": status.spec.max_instances,
+        "concurrency": status.spec.concurrency,
+        "queue": {
+            "length": service.waiting(),
+            "max": status.spec.queue.max,
+            "refused": { "full": refused.full, "timeout": refused.timeout, "circuit": refused.circuit },
+        },
+        "circuit": {
+            "state": status.circuit.name(),
+            "max_failures": status.spec.max_failures,
+            "next_attempt_seconds": status.next_attempt.map(until).filter(|wait| *wait > 0.0),
+        },
+        "replaced": {
+            "max_requests": status.replaced.requests,
+            "max_age": status.replaced.age,
+            "max_memory": status.replaced.memory,
+            "asked": status.replaced.asked,
+        },
+        "stuck": status.stuck,
         "starts": status.starts,
+        "failed_starts": status.failed_starts,
         "last_instance": status.instance,
         "failures": status.failures,
         "last_error": status.last_error.as_ref().map(|error| json!({
@@ -146,7 +168,7 @@ fn managed(status: &Status, transport: &str, dropped_lines: u64, groups: &HashMa
             "exit": error.exit.map(|exit| exit.to_string()),
             "output": error.output_tail.to_vec(),
         })),
-        "output_lines_dropped": dropped_lines,
+        "output_lines_dropped": service.dropped_lines(),
     })
 }
 
@@ -169,6 +191,10 @@ pub(super) fn connections(shared: &Shared) -> (u64, u64) {
 
 fn seconds(since: Instant) -> f64 {
     (since.elapsed().as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+fn until(at: Instant) -> f64 {
+    (at.saturating_duration_since(Instant::now()).as_secs_f64() * 1000.0).round() / 1000.0
 }
 
 fn milliseconds(ns: u64) -> f64 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pilotlight_cache::Timing;
-use pilotlight_supervisor::Lease;
+use pilotlight_supervisor::{Lease, Phase, Service};
 
 use super::Inbound;
 use crate::problem::Failure;
@@ -19,6 +19,8 @@ use crate::worker::Upstream;
 const MAX_TRIES: u32 = 3;
 /// How long the end of an instance may take from its socket to the supervisor.
 const END_NOTICE: Duration = Duration::from_millis(500);
+/// The setting of a service that says when an instance counts as stuck.
+const MAX_REQUEST_TIME: &str = "its max_request_time";
 
 impl Inbound<'_> {
     /// Sends the request and waits for the head of the answer. A body that is still whole afterwards stays in `body`.
@@ -57,6 +59,11 @@ impl Inbound<'_> {
             if let (SendError::Upstream(UpstreamError::Connect { .. }), Some(instance)) = (&error, &instance) {
                 let _ = tokio::time::timeout(END_NOTICE, instance.ended()).await; // `may_retry` looks
             }
+            if let (SendError::Upstream(UpstreamError::Timeout { setting: MAX_REQUEST_TIME, .. }), Some(instance)) =
+                (&error, &instance)
+            {
+                instance.report_stuck();
+            }
             match (error, left) {
                 (SendError::Upstream(e), BodyLeft::Whole(whole))
                     if tries < MAX_TRIES && e.may_retry(self.outbound.is_idempotent(), instance.as_deref()) =>
@@ -77,7 +84,7 @@ impl Inbound<'_> {
 
     /// The right to use an instance, which is started if need be; `None` for servers of somebody else's.
     async fn lease(&self, tries: u32) -> Result<Option<Lease>, Failure> {
-        let (Upstream::Pipe(service, _) | Upstream::Http(service, _)) = self.upstream() else {
+        let Some(service) = self.service() else {
             self.record.lap(Layer::Queue);
             return Ok(None);
         };
@@ -95,9 +102,18 @@ impl Inbound<'_> {
             // Ready before this request came: it only waited for the supervisor's word.
             Some(times) if times.ready <= from => timeline.lap(Layer::Queue, now),
             Some(times) => timeline.lap_start(times.phases(from, until)),
-            None => timeline.lap(Layer::Start, now),
+            None if started.as_ref().is_err_and(|e| e.phase != Phase::Queue) => timeline.lap(Layer::Start, now),
+            None => timeline.lap(Layer::Queue, now),
         }
         started.map(Some).map_err(Failure::Start)
+    }
+
+    /// The service, if Pilotlight starts it.
+    fn service(&self) -> Option<&Service> {
+        match self.upstream() {
+            Upstream::Pipe(service, _) | Upstream::Http(service, _) => Some(service),
+            Upstream::External(..) => None,
+        }
     }
 
     fn upstream(&self) -> &Upstream {
@@ -115,6 +131,8 @@ impl Inbound<'_> {
         let whole = self.ends.map(|(after, ends)| ((after, "the route's timeout"), ends));
         let route = self.route.response_timeout.map(|after| (after, "the route's response_timeout"));
         let general = self.worker.common.limits.response_timeout.map(|after| (after, "limits.response_timeout"));
-        FirstByte::new(self.worker.deadlines.deadline(), route.or(general), whole)
+        let own = self.service().and_then(|service| service.max_request_time()).map(|after| (after, MAX_REQUEST_TIME));
+        let limit = route.or(general).into_iter().chain(own).min_by_key(|(after, _)| *after);
+        FirstByte::new(self.worker.deadlines.deadline(), limit, whole)
     }
 }
