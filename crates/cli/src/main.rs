@@ -126,6 +126,11 @@ enum Command {
         #[command(flatten)]
         gateway: Running,
     },
+    /// Work with Redis and Valkey: a prompt, a benchmark, a filler, a tunnel, local clusters
+    Redis {
+        #[command(subcommand)]
+        mode: pilotlight_redis_tool::Mode,
+    },
     #[command(name = run::GUARDIAN, hide = true)]
     Guardian { runtime_dir: PathBuf },
 }
@@ -218,6 +223,7 @@ fn main() -> ExitCode {
         Command::Explain { url, method, fields, gateway } => {
             gateway.run(|client, report, out| admin::explain(client, (&url, &method, &fields), report, out))
         }
+        Command::Redis { mode } => return pilotlight_redis_tool::run(mode),
         Command::Guardian { runtime_dir } => return guardian(Some(runtime_dir)),
     };
     match outcome {
