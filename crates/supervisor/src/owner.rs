@@ -14,6 +14,7 @@
 mod end;
 mod memory;
 mod pipe;
+mod reload;
 mod run;
 mod scale;
 mod start;
@@ -204,6 +205,8 @@ impl Owner {
             Notice::Stop { service } => self.stop_by_hand(service, now),
             Notice::Start { service } => self.start_service(service, now),
             Notice::Restart { service } => self.restart_service(service, now),
+            Notice::Configure(wanted) => self.configure(wanted, now),
+            Notice::Retire { services } => self.retire(&services, now),
             Notice::Shutdown { until } => self.shut_down(until, now),
         }
     }

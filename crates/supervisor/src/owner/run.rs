@@ -39,6 +39,10 @@ pub(crate) struct Record {
     pub(super) start_asked: bool,
     /// Stopped by hand: not started for `min_instances` or `spare`, only for a request or by hand.
     pub(super) held: bool,
+    /// Counts the settings that only new instances follow.
+    pub(super) version: u64,
+    /// It is no longer configured.
+    pub(super) retired: bool,
 }
 
 impl Record {
@@ -56,6 +60,8 @@ impl Record {
             memory_at: None,
             start_asked: false,
             held: false,
+            version: 0,
+            retired: false,
         }
     }
 
@@ -70,8 +76,12 @@ impl Record {
         let mut ending: Vec<&Run> = runs.values().filter(|run| run.service == service).collect();
         ending.retain(|run| !serving().any(|id| *id == run.id()));
         ending.sort_unstable_by_key(|run| run.id());
+        let ending = ending.into_iter().map(|run| match run.status() {
+            ended @ InstanceStatus { state: InstanceState::Ended, .. } => ended,
+            status => InstanceStatus { state: InstanceState::Draining, ..status }, // also on the way to that stage
+        });
         let instances: Vec<InstanceStatus> =
-            serving().filter_map(|id| runs.get(id)).chain(ending).map(Run::status).collect();
+            serving().filter_map(|id| runs.get(id)).map(Run::status).chain(ending).collect();
         let first = |state| instances.iter().find(|one| one.state == state);
         let first = first(InstanceState::Ready).or(first(InstanceState::Starting));
         let mut status = self.service.status_mut();
@@ -86,6 +96,7 @@ impl Record {
         status.failures = self.circuit.failures();
         status.circuit = self.circuit.state();
         status.next_attempt = self.circuit.next_attempt();
+        status.spec = Arc::clone(&self.spec);
         status.last_error.clone_from(&self.last_failure);
     }
 }
@@ -136,6 +147,8 @@ pub(super) struct Run {
     pub(super) memory: u64,
     /// It is to be replaced, whatever it has reached.
     pub(super) replace_asked: bool,
+    /// [`Record::version`] when it was started.
+    pub(super) version: u64,
     /// The run whose place it is to take.
     pub(super) replaces: Option<u64>,
     /// The limit that that one had reached, if that is why.
@@ -199,6 +212,7 @@ impl Run {
             wear: Wear::default(),
             memory: 0,
             replace_asked: false,
+            version: 0,
             replaces: None,
             limit_reached: None,
         }
