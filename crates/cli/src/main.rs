@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
 use pilotlight_cli::run;
+use pilotlight_lab::transport::{self, Completeness, TransportArguments};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -54,8 +55,25 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Measure on this machine what the documentation claims
+    Lab {
+        #[command(subcommand)]
+        experiment: Experiment,
+    },
     #[command(name = run::GUARDIAN, hide = true)]
     Guardian { runtime_dir: PathBuf },
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// HTTP and the pipe, warm and cold, beside other gateways: times, memory, CPU time
+    #[command(after_help = "Examples:
+  pilotlight lab transport                           the published five cases for Python, Node and Rust
+  pilotlight lab transport --quick                   a minute, to see whether everything works
+  pilotlight lab transport --services python --python venv/bin/python --requests 1000
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Transport(Box<TransportArguments>),
 }
 
 #[derive(Args)]
@@ -70,6 +88,9 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == run::GUARDIAN) {
         return guardian(std::env::args_os().nth(2).map(PathBuf::from));
     }
+    if let Some(code) = lab_process() {
+        return code;
+    }
     let arguments = Arguments::parse();
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let outcome = match arguments.command.unwrap_or(Command::Run { config: arguments.config }) {
@@ -82,12 +103,34 @@ fn main() -> ExitCode {
             let existing = if force { Existing::Replace } else { Existing::Keep };
             commands::init(&config.file, existing, &mut out, &mut err)
         }
+        Command::Lab { experiment: Experiment::Transport(arguments) } => return lab(&arguments),
         Command::Guardian { runtime_dir } => return guardian(Some(runtime_dir)),
     };
     match outcome {
         Ok(outcome) => outcome.into(),
         // Nobody is left to be told (a closed pipe), so the exit code has to do.
         Err(_) => Outcome::Failed.into(),
+    }
+}
+
+/// The lab starts this binary as a service to measure, and in front of programs that must not outlive it.
+fn lab_process() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next()?.to_str()? {
+        pilotlight_lab::service::SERVICE => Some(pilotlight_lab::service::main(arguments)),
+        pilotlight_lab::processes::HOLD => Some(pilotlight_lab::processes::hold(arguments)),
+        _ => None,
+    }
+}
+
+fn lab(arguments: &TransportArguments) -> ExitCode {
+    match transport::run(arguments) {
+        Ok(Completeness::Complete) => ExitCode::SUCCESS,
+        Ok(Completeness::Failures) => Outcome::Failed.into(),
+        Err(e) => {
+            eprintln!("pilotlight lab: {e:#}");
+            Outcome::Failed.into()
+        }
     }
 }
 

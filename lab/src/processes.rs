@@ -1,0 +1,187 @@
+//! Programs that the lab starts and watches: [`Held`] ends them with the lab, [`usage`] says what they use.
+
+mod hold;
+pub mod usage;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+pub use hold::{HOLD, hold};
+
+use crate::interrupt;
+
+/// How often something that cannot be waited for is looked at.
+const POLL: Duration = Duration::from_millis(2);
+/// Between SIGTERM and SIGKILL.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// So much of a program's output is shown when it failed.
+const SHOWN_OUTPUT_BYTES: u64 = 2000;
+
+/// A running program. Dropping it ends it: SIGTERM, after 5 s SIGKILL for its process group. It also gets SIGTERM if the lab is
+/// killed.
+#[derive(Debug)]
+pub struct Held {
+    name: String,
+    child: Child,
+    output: PathBuf,
+}
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// What it is called in messages.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Where it runs.
+    pub dir: PathBuf,
+    /// The file for what it prints.
+    pub output: PathBuf,
+}
+
+impl Program {
+    /// Starts it in a process group of its own.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn start(&self) -> anyhow::Result<Held> {
+        let output = File::create(&self.output).with_context(|| format!("cannot write {}", self.output.display()))?;
+        let mut command = Command::new(own_program()?);
+        command.arg(HOLD).arg(std::process::id().to_string()).args(&self.command);
+        command.current_dir(&self.dir).process_group(0).stdin(Stdio::null());
+        command.stdout(output.try_clone()?).stderr(output);
+        for name in UNWANTED_ENVIRONMENT {
+            command.env_remove(name);
+        }
+        let child = command.spawn().with_context(|| format!("cannot start {}", self.name))?;
+        Ok(Held { name: self.name.clone(), child, output: self.output.clone() })
+    }
+}
+
+/// What would make a service start otherwise than for its users.
+pub const UNWANTED_ENVIRONMENT: [&str; 4] =
+    ["PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "NODE_OPTIONS", "PILOTLIGHT_LOG"];
+
+impl Held {
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything that it has printed, as far as it is text.
+    #[must_use]
+    pub fn output(&self) -> String {
+        std::fs::read(&self.output).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// Looks for something until it is there.
+    ///
+    /// # Errors
+    /// The program has ended, the time is over, or the lab is told to end.
+    pub fn wait_until<T>(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        mut found: impl FnMut(&Self) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(found) = found(self) {
+                return Ok(found);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended ({status}) before {what}{}", self.name, self.said());
+            }
+            if Instant::now() >= end {
+                bail!("{}: {what}: not within {} s{}", self.name, limit.as_secs(), self.said());
+            }
+            interrupt::check()?;
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn said(&self) -> String {
+        match tail(&self.output) {
+            Ok(text) if !text.trim().is_empty() => format!("; it printed:\n{}", text.trim_end()),
+            _ => "; it printed nothing".into(),
+        }
+    }
+
+    fn end(&mut self) -> Option<ExitStatus> {
+        let group = Pid::from_child(&self.child);
+        let end = Instant::now() + STOP_GRACE;
+        // The program alone: a gateway or a web server wants to end its own children in order.
+        let _ = rustix::process::kill_process(group, Signal::TERM);
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < end => std::thread::sleep(POLL),
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let group = Pid::from_child(&self.child);
+        let ended = match self.child.try_wait() {
+            Ok(None) => self.end(),
+            other => other.ok().flatten(),
+        };
+        // What is left of its group; the number cannot have been given away while a member lives, and nobody else's if none does.
+        let _ = kill_process_group(group, Signal::KILL);
+        if ended.is_none() {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The binary that this is.
+///
+/// # Errors
+/// The system does not say.
+pub fn own_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("the path of this program is not known")
+}
+
+/// Where a program of that name would be found by a shell.
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// The first line that a command prints, its standard error included; `None` if it cannot be run or fails.
+#[must_use]
+pub fn first_line(program: &OsStr, arguments: &[&str]) -> Option<String> {
+    let done = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
+    let text = if done.stdout.is_empty() { done.stderr } else { done.stdout };
+    let line = String::from_utf8_lossy(&text).lines().next().unwrap_or_default().trim().to_owned();
+    done.status.success().then_some(line)
+}
+
+fn tail(file: &Path) -> std::io::Result<String> {
+    let mut file = File::open(file)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(SHOWN_OUTPUT_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    // A program's escape sequences could rewrite the terminal.
+    Ok(String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{fffd}"))
+}

@@ -1,0 +1,274 @@
+//! The report as Markdown, with the sections that the published one had.
+
+use super::cases::{Case, Front};
+use super::compare::{Comparison, Metric};
+use super::results::{CaseResult, Results};
+use super::{findings, published, terminal};
+use crate::processes::usage::Memory;
+use crate::report::{Table, maybe, megabytes, number};
+
+/// All sections.
+#[must_use]
+pub(crate) fn render(results: &Results) -> String {
+    let sections: [(&str, String); 14] = [
+        ("Test Information", information(results)),
+        ("Test Environment", environment(results)),
+        ("Executive Summary", summary(results)),
+        ("Key Findings", list(&findings::key_findings(results))),
+        ("Response Time Comparison", terminal::table(results).markdown()),
+        ("Memory Comparison", memory(results)),
+        ("CPU Comparison", cpu(results)),
+        ("Detailed Results", details(results)),
+        ("Comparative Analysis", comparisons(results)),
+        ("Analysis", analysis(results)),
+        ("Recommendations", recommendations(results)),
+        ("Technical Details", TECHNICAL.into()),
+        ("Verification Commands", verification(results)),
+        ("Conclusions", conclusions(results)),
+    ];
+    let mut out = String::from("# Transports: HTTP and the pipe, warm and cold\n");
+    for (title, text) in sections {
+        out.push_str(&format!("\n## {title}\n\n{}\n", text.trim_end()));
+    }
+    out
+}
+
+const TECHNICAL: &str = "\
+One blocking client sends one request after another on one kept connection; a time is from before the request is written to after its answer is read. \
+Every answer's body is compared with the 200 bytes that all services give. A round measures every variant once, and rounds begin with another variant each time; \
+warm-up requests do not count. Ratios are taken within a round; the median of the rounds' ratios stands with a 95 % bootstrap interval. In the cold cases the service is stopped \
+before each request, by the gateway itself, and the request is sent when its process is gone. *No gateway* is the same start made by the lab: \
+what is left of the difference is the gateway's own part. Percentiles are right to a thousandth (HDR histogram), moments are exact. CPU time is that of all threads \
+(`/proc/PID/task/*/schedstat`), in cold cases the service's since its start; stopping is not counted. Memory is the proportional share (`Pss`) of the service's processes. The gateway has one worker; nothing is pinned to a core.
+";
+
+fn list(items: &[String]) -> String {
+    if items.is_empty() {
+        "Nothing to say: too little was measured.".into()
+    } else {
+        items.iter().map(|i| format!("- {i}\n")).collect()
+    }
+}
+
+fn information(results: &Results) -> String {
+    let c = &results.configuration;
+    let cases: Vec<&str> = c.cases.iter().map(|case| case.title()).collect();
+    let mut lines = vec![
+        format!("Started {}, took {} s; `{}`", results.started_at, number(results.duration_seconds), results.schema),
+        format!(
+            "{} requests of each case in {} rounds, {} for warm-up; seed {}",
+            c.requests, c.rounds, c.warmup, c.seed
+        ),
+        format!("Cases: {}", cases.join(", ")),
+    ];
+    lines.extend(results.skipped.iter().map(|s| format!("**Skipped**: {}: {} (`{}`)", s.what, s.why, s.install)));
+    list(&lines)
+}
+
+fn environment(results: &Results) -> String {
+    let machine = &results.machine;
+    let mut table = Table::new(["", ""]);
+    let mut row = |name: &str, value: String| table.row([name.into(), value]);
+    row("Machine", machine.hostname.clone());
+    row("Processor", format!("{}, {} cores for this process", machine.cpu, machine.cores));
+    row("Memory", format!("{} MB", megabytes(machine.memory_bytes)));
+    row("System", format!("{}, {}, {}", machine.system, machine.kernel, machine.architecture));
+    row("Clock rate governor", machine.governor.clone().unwrap_or_else(|| "not visible".into()));
+    row("Load before and after", results.load_average.map(number).join(", "));
+    for (name, version) in &results.software {
+        row(name, version.clone());
+    }
+    table.markdown()
+}
+
+fn summary(results: &Results) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for recommendation in &results.recommendations {
+        let title = recommendation.service.title();
+        lines.push(format!("**{title}: use {}.** {}", recommendation.transport.title(), recommendation.because));
+    }
+    lines.extend(findings::warnings(results).into_iter().map(|warning| format!("Warning: {warning}")));
+    let failed = results.results.iter().filter(|result| result.failed.is_some() || result.errors > 0);
+    lines.extend(failed.map(|result| {
+        let reasons: Vec<&str> = result.failed.iter().chain(result.error_reasons.keys()).map(String::as_str).collect();
+        format!("**Failed**: {}: {}", result.title, reasons.join("; "))
+    }));
+    list(&lines)
+}
+
+fn memory(results: &Results) -> String {
+    let mut table = Table::new([
+        "variant",
+        "service MB (Pss)",
+        "growth",
+        "resident (RSS)",
+        "virtual",
+        "processes",
+        "gateway MB (Pss)",
+    ]);
+    for result in findings::answered(results) {
+        let Memory { pss_bytes, rss_bytes, vms_bytes, processes } = result.memory.service_after;
+        table.row([
+            result.title.clone(),
+            megabytes(pss_bytes),
+            format!("{:.1}", result.memory.service_growth_bytes as f64 / 1e6),
+            megabytes(rss_bytes),
+            megabytes(vms_bytes),
+            processes.to_string(),
+            megabytes(result.memory.gateway.pss_bytes),
+        ]);
+    }
+    format!(
+        "{}\nThe Rust service is this binary itself, so much of its memory is shared with the gateway's.\n",
+        table.markdown()
+    )
+}
+
+fn cpu(results: &Results) -> String {
+    let mut table =
+        Table::new(["variant", "gateway µs/request", "service µs/request", "both, least and most of a round"]);
+    for result in findings::answered(results) {
+        let spread = match (result.cpu.min_us, result.cpu.max_us) {
+            (Some(min), Some(max)) => format!("{} – {}", number(min), number(max)),
+            _ => "–".into(),
+        };
+        table.row([result.title.clone(), maybe(result.cpu.gateway_us), maybe(result.cpu.service_us), spread]);
+    }
+    table.markdown()
+}
+
+fn details(results: &Results) -> String {
+    let mut out = String::new();
+    for case in Case::ALL {
+        for result in results.results.iter().filter(|result| result.case == case) {
+            out.push_str(&detail(result));
+        }
+    }
+    out
+}
+
+fn detail(result: &CaseResult) -> String {
+    let mut out = format!("### {}\n\n{}. `{}`\n\n", result.title, result.description, result.id);
+    let (Some(moments), Some(percentiles), Some(throughput)) =
+        (result.response_time_ms, &result.percentiles_ms, result.throughput)
+    else {
+        let why = result.failed.as_deref().unwrap_or("nothing was answered");
+        return format!("{out}**Not measured**: {why}\n\n");
+    };
+    let mut lines = vec![
+        format!(
+            "Requests: {} answered, {} failed ({} % answered) in {} s, first request {} ms",
+            result.success,
+            result.errors,
+            number(result.success_rate * 100.0),
+            number(result.total_seconds),
+            maybe(result.first_request_ms)
+        ),
+        format!(
+            "Response time ms: mean {}, deviation {}, variance {}, least {}, most {}, range {}",
+            number(moments.mean),
+            number(moments.std_dev),
+            number(moments.variance),
+            number(moments.min),
+            number(moments.max),
+            number(moments.range)
+        ),
+        format!(
+            "Percentiles ms: {}",
+            percentiles.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect::<Vec<_>>().join(", ")
+        ),
+        format!(
+            "Throughput: {} requests/s, {} bytes each, {} bytes/s",
+            number(throughput.requests_per_second),
+            number(throughput.mean_bytes),
+            number(throughput.bytes_per_second)
+        ),
+        format!(
+            "Memory of the service: {} MB, {} MB after warm-up",
+            megabytes(result.memory.service_after.pss_bytes),
+            megabytes(result.memory.service_after_warmup.pss_bytes)
+        ),
+        format!("CPU µs/request: gateway {}, service {}", maybe(result.cpu.gateway_us), maybe(result.cpu.service_us)),
+    ];
+    lines.extend(result.failed.iter().map(|why| format!("**Given up**: {why}")));
+    out.push_str(&list(&lines));
+    out.push_str(&format!("\n```\n{}```\n\n", terminal::histogram(&result.histogram)));
+    out
+}
+
+fn comparisons(results: &Results) -> String {
+    let pick = |wanted: &dyn Fn(&Comparison) -> bool| {
+        list(&results.comparisons.iter().filter(|c| wanted(c)).map(findings::sentence).collect::<Vec<_>>())
+    };
+    let transports = |c: &Comparison, case| findings::between_transports(c) && c.one.contains(case);
+    let cached = |c: &Comparison| c.one.contains("/cached/") && c.other.starts_with("pilotlight/");
+    let peers = |c: &Comparison| !c.other.starts_with("pilotlight/");
+    format!(
+        "Ratios of medians, round by round, with their 95 % interval; below 1 the first takes less.\n\n\
+         ### HTTP and the pipe, warm\n\n{}\n### Cold start\n\n{}\n{}\n### Cache\n\n{}\n### Other gateways\n\n{}\n### Published\n\n{}\n{}.\n",
+        pick(&|c| transports(c, "/pipe-warm/")),
+        pick(&|c| transports(c, "/pipe-cold/")),
+        terminal::own_parts(results).markdown(),
+        pick(&cached),
+        pick(&peers),
+        terminal::published_table(results).markdown(),
+        published::CAVEAT
+    )
+}
+
+fn analysis(results: &Results) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(findings::noise(results));
+    for control in results.controls.iter().filter(|control| control.metric == Metric::Cpu) {
+        if let (Some(ratio), Some(low), Some(high)) = (control.ratio, control.low, control.high) {
+            lines.push(format!("CPU time of two equals: {ratio:.2} ({low:.2}–{high:.2}) for {}", control.variant));
+        }
+    }
+    for part in &results.own_parts {
+        lines.push(format!(
+            "{}: of {} ms, {} ms are the service's start and answer; the gateway's own part is {} ms",
+            part.title,
+            number(part.whole_ms),
+            number(part.bare_ms),
+            number(part.own_ms)
+        ));
+    }
+    list(&lines)
+}
+
+fn recommendations(results: &Results) -> String {
+    let rows = results.recommendations.iter().map(|r| {
+        format!(
+            "**{}**: {}, compared with HTTP by {}: {}",
+            r.service.title(),
+            r.transport.title(),
+            r.compared_with,
+            r.because
+        )
+    });
+    format!(
+        "{}\nThe rule: the pipe where it takes at most 0.90 of what HTTP takes, in cold starts or in CPU time of warm requests, and the interval is below 1; otherwise HTTP, which every framework speaks.\n",
+        list(&rows.collect::<Vec<_>>())
+    )
+}
+
+fn verification(results: &Results) -> String {
+    let c = &results.configuration;
+    let joined = |names: Vec<String>| names.join(",");
+    let services = joined(c.services.iter().map(|language| language.title().to_lowercase()).collect());
+    let cases = joined(c.cases.iter().map(|case| case.title().to_lowercase().replace(' ', "-")).collect());
+    format!(
+        "```\npilotlight lab transport --services {services} --cases {cases} --requests {} --warmup {} --rounds {} --seed {}\n```\n",
+        c.requests, c.warmup, c.rounds, c.seed
+    )
+}
+
+fn conclusions(results: &Results) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for result in results.results.iter().filter(|r| r.front == Front::Pilotlight && !r.control) {
+        if let (Some(median), Some(p99)) = (result.median_ms(), result.percentile("p99")) {
+            lines.push(format!("{}: p50 {} ms, p99 {} ms", result.title, number(median), number(p99)));
+        }
+    }
+    list(&lines)
+}
