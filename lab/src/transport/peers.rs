@@ -152,7 +152,10 @@ impl OnDemandPeer {
                 for word in ["--master", "--cheap", "--idle", "3600", "--lazy-apps", "--processes", "1"] {
                     command.push(word.into());
                 }
-                command.extend(["--socket-timeout", "300", "--disable-logging", "--die-on-term", "--http11-socket"].map(Into::into));
+                command.extend(
+                    ["--socket-timeout", "300", "--disable-logging", "--die-on-term", "--http11-socket"]
+                        .map(Into::into),
+                );
                 command.extend([address.to_string().into(), "--wsgi-file".into(), application.into()]);
                 command
             }
