@@ -15,6 +15,7 @@ mod services;
 mod target;
 mod terminal;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -115,7 +116,7 @@ fn collect(arguments: &TransportArguments) -> anyhow::Result<Results> {
     let variants = variants(&configuration, &setup);
     let amount =
         Amount { requests: configuration.requests, warmup: configuration.warmup, rounds: configuration.rounds };
-    let mut progress = Progress::new(variants.len() * amount.requests as usize);
+    let mut progress = Progress::new(variants.iter().map(|variant| measure::weight(variant) * amount.requests as usize).sum());
     if cfg!(debug_assertions) {
         progress.note("warning: this is a debug build; its figures say nothing about Pilotlight");
     }
@@ -211,7 +212,7 @@ fn prepare(
         software.insert(service.language.title().to_lowercase(), version);
     }
     software.extend(peers.versions.iter().map(|(name, version)| ((*name).to_owned(), version.clone())));
-    Ok((Setup { scratch: scratch.to_owned(), services, peers }, skipped, software))
+    Ok((Setup { scratch: scratch.to_owned(), services, peers, started: Cell::new(0) }, skipped, software))
 }
 
 /// What is measured, in the order of the report. The first language's pipe cases are measured twice: the control.

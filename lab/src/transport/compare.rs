@@ -96,10 +96,10 @@ pub(crate) struct OwnPart {
 pub(crate) struct Recommendation {
     /// For services in this language.
     pub(crate) service: Language,
-    /// `pipe` or `http`.
+    /// What the rule says.
     pub(crate) transport: Transport,
     /// The HTTP server that the pipe was compared with, the better one if there are several.
-    pub(crate) compared_with: &'static str,
+    pub(crate) compared_with: String,
     /// Why.
     pub(crate) because: String,
 }
@@ -112,6 +112,8 @@ pub(crate) enum Transport {
     Pipe,
     /// HTTP/1.1.
     Http,
+    /// The intervals leave it open.
+    Undecided,
 }
 
 impl Transport {
@@ -121,6 +123,7 @@ impl Transport {
         match self {
             Self::Pipe => "the pipe",
             Self::Http => "HTTP",
+            Self::Undecided => "either (this run leaves it open)",
         }
     }
 }
@@ -302,31 +305,28 @@ impl<'a> Judge<'a> {
         parts
     }
 
-    fn recommend(&mut self, language: Language) -> Option<Recommendation> {
-        let http = [Case::HttpCold, Case::HttpWarm].into_iter().find_map(|case| self.pilotlight(language, case))?;
-        let compared_with = http.variant.server;
-        let ratio = |pipe: Case, http: Case, metric: Metric| {
-            let (one, other) = (
-                self.pilotlight(language, pipe)?.variant.id(),
-                self.find(language, http, Front::Pilotlight).find(|m| m.variant.server == compared_with)?.variant.id(),
-            );
+    fn recommend(&self, language: Language) -> Option<Recommendation> {
+        let (cold, warm) = (self.pilotlight(language, Case::HttpCold), self.pilotlight(language, Case::HttpWarm));
+        let ratio = |pipe: Case, http: Option<&Measurement>, metric: Metric| {
+            let (one, other) = (self.pilotlight(language, pipe)?.variant.id(), http?.variant.id());
             self.comparisons.iter().find(|c| c.one == one && c.other == other && c.metric == metric)
         };
-        let cold = ratio(Case::PipeCold, Case::HttpCold, Metric::Time);
-        let cpu = ratio(Case::PipeWarm, Case::HttpWarm, Metric::Cpu);
-        let warm = ratio(Case::PipeWarm, Case::HttpWarm, Metric::Time);
-        recommendation(
-            language,
-            compared_with,
-            [(cold, "a cold start"), (cpu, "CPU time of a warm request"), (warm, "a warm request")],
-        )
+        let facts = [
+            (ratio(Case::PipeCold, cold, Metric::Time), "a cold start"),
+            (ratio(Case::PipeWarm, warm, Metric::Cpu), "CPU time of a warm request"),
+            (ratio(Case::PipeWarm, warm, Metric::Time), "a warm request"),
+        ];
+        let mut servers: Vec<&'static str> = cold.iter().chain(&warm).map(|http| http.variant.server).collect();
+        servers.dedup();
+        recommendation(language, servers.join(" (cold) and "), facts)
     }
 }
 
-/// The rule: the pipe where it saves a tenth of a cold start or of CPU time, for certain; otherwise HTTP, which everything speaks.
+/// The rule: the pipe where it saves a tenth of a cold start or of CPU time; HTTP, which everything speaks, where it saves less than that
+/// of both; undecided where the intervals leave it open.
 fn recommendation(
     service: Language,
-    compared_with: &'static str,
+    compared_with: String,
     [cold, cpu, warm]: [(Option<&Comparison>, &str); 3],
 ) -> Option<Recommendation> {
     let known = [cold, cpu, warm].into_iter().filter_map(|(comparison, what)| Some((comparison?, what)));
@@ -334,10 +334,16 @@ fn recommendation(
     if known.is_empty() {
         return None;
     }
-    let worth_it = |(comparison, _): &(Option<&Comparison>, &str)| {
-        comparison.is_some_and(|c| c.verdict == Verdict::Less && c.ratio.is_some_and(|ratio| ratio <= WORTH_IT))
+    let deciding = || [cold.0, cpu.0].into_iter().flatten();
+    let worth_it = |c: &Comparison| c.verdict == Verdict::Less && c.ratio.is_some_and(|ratio| ratio <= WORTH_IT);
+    let not_worth_it = |c: &Comparison| c.low.is_some_and(|low| low > WORTH_IT);
+    let transport = if deciding().any(worth_it) {
+        Transport::Pipe
+    } else if deciding().all(not_worth_it) && deciding().count() == 2 {
+        Transport::Http
+    } else {
+        Transport::Undecided
     };
-    let transport = if [cold, cpu].iter().any(worth_it) { Transport::Pipe } else { Transport::Http };
     let facts: Vec<String> = known.iter().map(|(comparison, what)| fact(comparison, what)).collect();
     Some(Recommendation { service, transport, compared_with, because: facts.join("; ") })
 }
@@ -368,4 +374,121 @@ fn values(measurement: &Measurement, metric: Metric) -> Vec<Option<f64>> {
         Metric::Cpu => Some(round.gateway_cpu_us? + round.service_cpu_us?),
     };
     measurement.rounds.iter().map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::cases::Variant;
+    use std::time::Duration;
+
+    const PIPE_WARM: (Case, &str) = (Case::PipeWarm, "SDK");
+    const PIPE_COLD: (Case, &str) = (Case::PipeCold, "SDK");
+    const HTTP_WARM: (Case, &str) = (Case::HttpWarm, "http.server");
+    const HTTP_COLD: (Case, &str) = (Case::HttpCold, "http.server");
+
+    /// A measurement of ten rounds around this time, with CPU time of half of it.
+    fn measured((case, server): (Case, &'static str), front: Front, role: Role, milliseconds: f64) -> Measurement {
+        let variant = Variant { case, language: Language::Python, server, front, role };
+        let mut measurement = Measurement::new(variant);
+        for round in 0..10 {
+            // a few percent around it, in another order for each time, so that the intervals have a width
+            let wobble = 1.0 + f64::from((round * 7 + milliseconds as i32) % 10 - 5) / 200.0;
+            let ms = milliseconds * wobble;
+            measurement.times.record(Duration::from_secs_f64(ms / 1000.0));
+            measurement.rounds.push(Round {
+                median_ms: Some(ms),
+                gateway_cpu_us: Some(ms * 100.0),
+                service_cpu_us: Some(ms * 400.0),
+            });
+        }
+        measurement
+    }
+
+    fn ours(what: (Case, &'static str), milliseconds: f64) -> Measurement {
+        measured(what, Front::Pilotlight, Role::Measured, milliseconds)
+    }
+
+    #[track_caller]
+    fn advice(pipe_warm: f64, http_warm: f64, pipe_cold: f64, http_cold: f64) -> Recommendation {
+        let all = [
+            ours(PIPE_WARM, pipe_warm),
+            ours(HTTP_WARM, http_warm),
+            ours(PIPE_COLD, pipe_cold),
+            ours(HTTP_COLD, http_cold),
+        ];
+        let mut conclusions = conclude(&all, 1);
+        assert_eq!(conclusions.recommendations.len(), 1);
+        conclusions.recommendations.remove(0)
+    }
+
+    #[test]
+    fn the_pipe_is_advised_where_it_saves_a_tenth() {
+        let found = advice(10.0, 10.0, 50.0, 80.0);
+        assert_eq!((found.transport, found.compared_with.as_str()), (Transport::Pipe, "http.server"));
+        assert!(found.because.contains("a cold start: the pipe takes 0.6"), "{}", found.because);
+        assert_eq!(advice(5.0, 10.0, 80.0, 80.0).transport, Transport::Pipe);
+    }
+
+    #[test]
+    fn http_is_advised_where_the_pipe_does_not_win() {
+        let found = advice(15.0, 10.0, 99.0, 80.0);
+        assert_eq!(found.transport, Transport::Http);
+        assert!(found.because.contains("a warm request: the pipe does not win, it takes 1.5"), "{}", found.because);
+    }
+
+    #[test]
+    fn without_cold_starts_the_advice_is_open_unless_the_pipe_wins() {
+        let transport =
+            |pipe| conclude(&[ours(PIPE_WARM, pipe), ours(HTTP_WARM, 10.0)], 1).recommendations[0].transport;
+        assert_eq!(transport(10.0), Transport::Undecided);
+        assert_eq!(transport(5.0), Transport::Pipe);
+        assert_eq!(conclude(&[ours(PIPE_WARM, 1.0)], 1).recommendations, []);
+    }
+
+    #[test]
+    fn the_better_http_server_counts() {
+        let uvicorn = (Case::HttpCold, "uvicorn");
+        let all = [ours(PIPE_COLD, 50.0), ours(HTTP_COLD, 80.0), ours(uvicorn, 160.0)];
+        let conclusions = conclude(&all, 1);
+        assert_eq!(conclusions.recommendations[0].compared_with, "http.server");
+        let others: Vec<&str> = conclusions.comparisons.iter().map(|c| c.other.as_str()).collect();
+        assert!(others.contains(&"pilotlight/python/http-cold/uvicorn"), "{others:?}");
+    }
+
+    #[test]
+    fn what_two_equals_differ_by_is_no_difference() {
+        let control = measured(PIPE_WARM, Front::Pilotlight, Role::Control, 13.0);
+        let conclusions = conclude(&[ours(PIPE_WARM, 10.0), control, ours(HTTP_WARM, 12.0)], 1);
+        assert!(conclusions.controls.iter().all(|c| c.ratio.is_some_and(|ratio| ratio > 1.2)));
+        assert!(conclusions.comparisons.iter().all(|c| c.verdict == Verdict::NoDifference), "{conclusions:?}");
+    }
+
+    #[test]
+    fn the_gateways_own_part_is_the_rest() {
+        let bare = measured(PIPE_COLD, Front::Bare, Role::Measured, 40.0);
+        let parts = conclude(&[ours(PIPE_COLD, 50.0), bare], 1).own_parts;
+        assert_eq!(parts.len(), 1);
+        assert!((9.0..=11.0).contains(&parts[0].own_ms), "{parts:?}");
+    }
+
+    #[test]
+    fn peers_stand_beside_the_same_case_and_the_pipe() {
+        let peer = measured((Case::HttpCold, "WSGI"), Front::Uwsgi, Role::Measured, 20.0);
+        let nginx = measured(HTTP_WARM, Front::Nginx, Role::Measured, 20.0);
+        let conclusions = conclude(&[ours(PIPE_COLD, 50.0), ours(HTTP_WARM, 10.0), peer, nginx], 1);
+        let pairs: Vec<(&str, &str)> = conclusions
+            .comparisons
+            .iter()
+            .filter(|c| c.metric == Metric::Time)
+            .map(|c| (c.one.as_str(), c.other.as_str()))
+            .collect();
+        assert_eq!(
+            pairs,
+            [
+                ("pilotlight/python/pipe-cold/SDK", "uwsgi/python/http-cold/WSGI"),
+                ("pilotlight/python/http-warm/http.server", "nginx/python/http-warm/http.server"),
+            ]
+        );
+    }
 }

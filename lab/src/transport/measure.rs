@@ -16,6 +16,9 @@ use crate::stats::Times;
 /// A variant is given up after so many failed requests one after another.
 const MAX_FAILURES_IN_A_ROW: u32 = 3;
 
+/// Phases beyond these are not told apart: a service may have said them.
+const MAX_PHASES: usize = 16;
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Amount {
@@ -57,6 +60,8 @@ pub(crate) struct Measurement {
     pub(crate) memory_gateway: Memory,
     /// From the first counted request to the last, with everything between.
     pub(crate) elapsed: Duration,
+    /// Times of phases of cold requests, as the front says them, by name; in their order.
+    pub(crate) phases: Vec<(String, Times)>,
     /// Why it was given up.
     pub(crate) failed: Option<String>,
 }
@@ -73,7 +78,8 @@ pub(crate) struct Round {
 }
 
 impl Measurement {
-    fn new(variant: Variant) -> Self {
+    /// Nothing measured yet.
+    pub(crate) fn new(variant: Variant) -> Self {
         Self {
             variant,
             times: Times::new(),
@@ -85,8 +91,23 @@ impl Measurement {
             memory_after: Memory::default(),
             memory_gateway: Memory::default(),
             elapsed: Duration::ZERO,
+            phases: Vec::new(),
             failed: None,
         }
+    }
+
+    fn phase(&mut self, name: String, milliseconds: f64) {
+        let time = Duration::from_secs_f64(milliseconds.max(0.0) / 1000.0);
+        let known = self.phases.iter().position(|(known, _)| *known == name);
+        let index = match known {
+            Some(index) => index,
+            None if self.phases.len() < MAX_PHASES => {
+                self.phases.push((name, Times::new()));
+                self.phases.len() - 1
+            }
+            None => return,
+        };
+        self.phases[index].1.record(time);
     }
 }
 
@@ -113,11 +134,17 @@ pub(crate) fn measure(
             progress
                 .step(0, &format!("round {} of {}: {}", round + 1, amount.rounds, lane.measurement.variant.title()));
             lane.round(round, amount)?;
-            progress.step(amount.in_round(round) as usize, &lane.measurement.variant.title());
+            let variant = &lane.measurement.variant;
+            progress.step(amount.in_round(round) as usize * weight(variant), &variant.title());
         }
     }
     progress.step(0, "stopping");
     Ok(lanes.into_iter().map(|lane| lane.measurement).collect())
+}
+
+/// How long a request of this variant takes, very roughly, beside one of another: for the estimate of the time left.
+pub(crate) fn weight(variant: &Variant) -> usize {
+    if variant.case.is_cold() { 100 } else { 1 }
 }
 
 /// A variant while it is measured.
@@ -202,6 +229,9 @@ impl Lane {
             ensure!(before.service.is_empty(), "the service runs although it was stopped");
             let used = usage::cpu_time(&before.gateway);
             self.counted(target, &mut times)?;
+            for (name, milliseconds) in target.phases() {
+                self.measurement.phase(name, milliseconds);
+            }
             let after = target.processes();
             gateway += usage::cpu_time(&after.gateway).saturating_sub(used);
             service += usage::cpu_time(&after.service);

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -9,10 +10,14 @@ use anyhow::Context as _;
 use super::results::Skipped;
 use crate::processes::{self, Program};
 
+const OUTPUT: &str = "output";
+const APACHE_LOG: &str = "apache.errors";
 const FCGID: &str = "mod_fcgid.so";
 /// Where distributions put Apache's modules.
 const APACHE_MODULES: [&str; 4] =
     ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules", "/usr/libexec/apache2"];
+
+const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
@@ -130,15 +135,33 @@ fn uwsgi(files: &Path) -> Option<(OnDemandPeer, String)> {
 }
 
 fn apache(python: &Path, files: &Path) -> Option<(OnDemandPeer, String)> {
+    let python = if reachable_by_all(python) { python } else { Path::new(SYSTEM_PYTHON) };
     let program = processes::find_program("apache2").or_else(|| processes::find_program("httpd"))?;
     let modules = APACHE_MODULES.iter().map(PathBuf::from).find(|folder| folder.join(FCGID).is_file())?;
     let version = processes::first_line(program.as_os_str(), &["-v"]).unwrap_or_default();
     let application = files.join("lab/peers/http/services/fastcgi.py");
     let kind = Kind::Apache { program, modules, python: python.to_owned(), application };
+    let version = format!("{version}, with {}", python.display());
     Some((OnDemandPeer { name: "Apache", application_in_server: false, kind }, version))
 }
 
+/// Whether a program can be executed by whoever Apache's workers are: as root, Apache makes them another user.
+fn reachable_by_all(program: &Path) -> bool {
+    let passable = |path: &Path| path.metadata().is_ok_and(|data| data.permissions().mode() & 0o001 != 0);
+    !rustix::process::geteuid().is_root() || program.ancestors().all(passable)
+}
+
 impl OnDemandPeer {
+    /// The last line that it printed or logged in `dir`; empty if there is none.
+    pub(crate) fn last_words(dir: &Path) -> String {
+        let texts = [APACHE_LOG, OUTPUT].map(|name| fs::read(dir.join(name)).unwrap_or_default());
+        let lines = texts
+            .iter()
+            .map(|text| String::from_utf8_lossy(text))
+            .find_map(|text| Some(text.lines().last()?.to_owned()));
+        lines.unwrap_or_default()
+    }
+
     /// How it is started to listen at `address`.
     ///
     /// # Errors
@@ -165,7 +188,7 @@ impl OnDemandPeer {
                 vec![program.into(), "-f".into(), file.into(), "-DFOREGROUND".into()]
             }
         };
-        Ok(Program { name: self.name.into(), command, dir: dir.to_owned(), output: dir.join("output") })
+        Ok(Program { name: self.name.into(), command, dir: dir.to_owned(), output: dir.join(OUTPUT) })
     }
 }
 
@@ -174,7 +197,7 @@ fn apache_configuration(dir: &Path, address: SocketAddr, modules: &Path, python:
     // Apache refuses to run as root unless its workers become somebody else.
     let user = if rustix::process::geteuid().is_root() { "User www-data\nGroup www-data\n" } else { "" };
     format!(
-        "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/apache.pid\nErrorLog {dir}/apache.errors\nListen {address}\n\
+        "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/apache.pid\nErrorLog {dir}/{APACHE_LOG}\nListen {address}\n\
          LoadModule mpm_event_module {modules}/mod_mpm_event.so\nLoadModule authz_core_module {modules}/mod_authz_core.so\n\
          LoadModule fcgid_module {modules}/{FCGID}\n{user}StartServers 1\nDocumentRoot {dir}\nKeepAlive On\n\
          MaxKeepAliveRequests 0\nKeepAliveTimeout 60\nFcgidIPCDir {dir}/ipc\nFcgidProcessTableFile {dir}/shm\n\

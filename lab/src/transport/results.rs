@@ -145,8 +145,19 @@ pub(crate) struct CaseResult {
     pub(crate) memory: MemoryUse,
     /// CPU time.
     pub(crate) cpu: CpuUse,
+    /// Medians of the phases of a cold start, as the gateway's `Server-Timing` says them, in their order.
+    pub(crate) phases_ms: Vec<Phase>,
     /// Medians by round; null where a round had no answer.
     pub(crate) round_medians_ms: Vec<Option<f64>>,
+}
+
+/// A phase of a cold start.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Phase {
+    /// As `Server-Timing` calls it.
+    pub(crate) name: String,
+    /// The median.
+    pub(crate) median_ms: f64,
 }
 
 /// Moments and extremes of times.
@@ -266,6 +277,11 @@ impl CaseResult {
             }),
             memory: memory(measurement),
             cpu: cpu(measurement),
+            phases_ms: measurement
+                .phases
+                .iter()
+                .map(|(name, times)| Phase { name: name.clone(), median_ms: times.median_ms() })
+                .collect(),
             round_medians_ms: measurement.rounds.iter().map(|round| round.median_ms).collect(),
         }
     }

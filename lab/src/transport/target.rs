@@ -1,10 +1,12 @@
 //! What requests are sent to: a service behind a front, or a service alone, as running processes.
 
+mod admin;
 mod bare;
 mod nginx;
 mod on_demand;
 mod pilotlight;
 
+use std::cell::Cell;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -37,6 +39,11 @@ pub(crate) trait Target {
     /// Whether the last answer came from a cache.
     fn was_cached(&self) -> bool;
 
+    /// Where the time of the last answer went, in milliseconds, as the front says it; most say nothing.
+    fn phases(&self) -> Vec<(String, f64)> {
+        Vec::new()
+    }
+
     /// Its processes as they are now.
     fn processes(&self) -> Processes;
 }
@@ -59,6 +66,8 @@ pub(crate) struct Setup {
     pub(crate) services: Vec<Service>,
     /// The other gateways that are there.
     pub(crate) peers: Peers,
+    /// How many targets have been started.
+    pub(crate) started: Cell<u32>,
 }
 
 impl Setup {
@@ -67,7 +76,9 @@ impl Setup {
     /// # Errors
     /// It cannot be started.
     pub(crate) fn start(&self, variant: &Variant) -> anyhow::Result<Box<dyn Target>> {
-        let dir = self.scratch.join(variant.id().replace('/', "_"));
+        // A number, because paths of sockets must be short.
+        self.started.set(self.started.get() + 1);
+        let dir = self.scratch.join(self.started.get().to_string());
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(match variant.front {
             Front::Pilotlight => Box::new(pilotlight::Pilotlight::start(dir, variant.case, self.server(variant)?)?),

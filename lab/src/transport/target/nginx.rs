@@ -57,7 +57,7 @@ impl Target for Nginx {
     }
 
     fn was_cached(&self) -> bool {
-        self.client.answered_with("x-cache", "HIT")
+        self.client.field("x-cache").is_some_and(|value| value == "HIT")
     }
 
     fn processes(&self) -> Processes {

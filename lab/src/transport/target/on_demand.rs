@@ -29,7 +29,9 @@ impl OnDemand {
 impl Target for OnDemand {
     fn request(&mut self) -> anyhow::Result<Answer> {
         match &mut self.running {
-            Some((_, client)) => Ok(client.get()?),
+            Some((_, client)) => {
+                client.get().map_err(|e| anyhow::anyhow!("{e} ({})", OnDemandPeer::last_words(&self.dir)))
+            }
             None => anyhow::bail!("{} does not run", self.peer.name),
         }
     }
