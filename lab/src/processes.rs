@@ -1,6 +1,7 @@
 //! Programs that the lab starts and watches: [`Held`] ends them with the lab, [`usage`] says what they use.
 
 mod hold;
+mod reaper;
 pub mod usage;
 
 use std::ffi::{OsStr, OsString};
@@ -15,6 +16,7 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 pub use hold::{HOLD, hold};
+pub use reaper::{REAPER, Reaper, reap};
 
 use crate::interrupt;
 

@@ -15,16 +15,18 @@ mod services;
 mod target;
 mod terminal;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::machine::{self, Machine};
+use crate::processes::Reaper;
 use crate::progress::Progress;
 use crate::{interrupt, report};
 use cases::{Case, Front, Role, Variant};
@@ -116,7 +118,8 @@ fn collect(arguments: &TransportArguments) -> anyhow::Result<Results> {
     let variants = variants(&configuration, &setup);
     let amount =
         Amount { requests: configuration.requests, warmup: configuration.warmup, rounds: configuration.rounds };
-    let mut progress = Progress::new(variants.iter().map(|variant| measure::weight(variant) * amount.requests as usize).sum());
+    let mut progress =
+        Progress::new(variants.iter().map(|variant| measure::weight(variant) * amount.requests as usize).sum());
     if cfg!(debug_assertions) {
         progress.note("warning: this is a debug build; its figures say nothing about Pilotlight");
     }
@@ -212,7 +215,8 @@ fn prepare(
         software.insert(service.language.title().to_lowercase(), version);
     }
     software.extend(peers.versions.iter().map(|(name, version)| ((*name).to_owned(), version.clone())));
-    Ok((Setup { scratch: scratch.to_owned(), services, peers, started: Cell::new(0) }, skipped, software))
+    let reaper = Rc::new(RefCell::new(Reaper::start()?));
+    Ok((Setup { scratch: scratch.to_owned(), services, peers, reaper, started: Cell::new(0) }, skipped, software))
 }
 
 /// What is measured, in the order of the report. The first language's pipe cases are measured twice: the control.

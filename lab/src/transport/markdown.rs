@@ -67,18 +67,16 @@ fn information(results: &Results) -> String {
 
 fn environment(results: &Results) -> String {
     let machine = &results.machine;
-    let mut table = Table::new(["", ""]);
-    let mut row = |name: &str, value: String| table.row([name.into(), value]);
-    row("Machine", machine.hostname.clone());
-    row("Processor", format!("{}, {} cores for this process", machine.cpu, machine.cores));
-    row("Memory", format!("{} MB", megabytes(machine.memory_bytes)));
-    row("System", format!("{}, {}, {}", machine.system, machine.kernel, machine.architecture));
-    row("Clock rate governor", machine.governor.clone().unwrap_or_else(|| "not visible".into()));
-    row("Load before and after", results.load_average.map(number).join(", "));
-    for (name, version) in &results.software {
-        row(name, version.clone());
-    }
-    table.markdown()
+    let mut lines = vec![
+        format!("Machine: {}", machine.hostname),
+        format!("Processor: {}, {} cores for this process", machine.cpu, machine.cores),
+        format!("Memory: {} MB", megabytes(machine.memory_bytes)),
+        format!("System: {}, {}, {}", machine.system, machine.kernel, machine.architecture),
+        format!("Clock rate governor: {}", machine.governor.as_deref().unwrap_or("not visible")),
+        format!("Load before and after: {}", results.load_average.map(number).join(", ")),
+    ];
+    lines.extend(results.software.iter().map(|(name, version)| format!("{name}: {version}")));
+    list(&lines)
 }
 
 fn summary(results: &Results) -> String {
@@ -157,10 +155,11 @@ fn detail(result: &CaseResult) -> String {
     };
     let mut lines = vec![
         format!(
-            "Requests: {} answered, {} failed ({} % answered) in {} s, first request {} ms",
+            "Requests: {} answered, {} failed ({} % answered; statuses {}) in {} s, first request {} ms",
             result.success,
             result.errors,
             number(result.success_rate * 100.0),
+            result.status_codes.iter().map(|(code, count)| format!("{code}: {count}")).collect::<Vec<_>>().join(", "),
             number(result.total_seconds),
             maybe(result.first_request_ms)
         ),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 
 use super::cases::{Case, Front, Variant};
+use super::client::ExchangeError;
 use super::target::{Setup, Target};
 use crate::interrupt::{self, Interrupted};
 use crate::processes::usage::{self, Memory};
@@ -16,6 +17,7 @@ use crate::stats::Times;
 /// A variant is given up after so many failed requests one after another.
 const MAX_FAILURES_IN_A_ROW: u32 = 3;
 
+const OK: u16 = 200;
 /// Phases beyond these are not told apart: a service may have said them.
 const MAX_PHASES: usize = 16;
 
@@ -46,6 +48,8 @@ pub(crate) struct Measurement {
     pub(crate) times: Times,
     /// The very first request, which is not counted: behind a gateway it starts the service.
     pub(crate) first: Option<Duration>,
+    /// Statuses of counted requests.
+    pub(crate) statuses: BTreeMap<u16, u64>,
     /// Counted requests that failed, by reason.
     pub(crate) errors: BTreeMap<String, u64>,
     /// Bytes of counted answers.
@@ -84,6 +88,7 @@ impl Measurement {
             variant,
             times: Times::new(),
             first: None,
+            statuses: BTreeMap::new(),
             errors: BTreeMap::new(),
             bytes: 0,
             rounds: Vec::new(),
@@ -252,11 +257,15 @@ impl Lane {
         match target.request() {
             Ok(answer) => {
                 self.failures_in_a_row = 0;
+                *self.measurement.statuses.entry(OK).or_default() += 1;
                 times.record(answer.time);
                 self.measurement.times.record(answer.time);
                 self.measurement.bytes += answer.bytes as u64;
             }
             Err(e) => {
+                if let Some(ExchangeError::Status(status)) = e.downcast_ref() {
+                    *self.measurement.statuses.entry(*status).or_default() += 1;
+                }
                 *self.measurement.errors.entry(format!("{e:#}")).or_default() += 1;
                 self.failures_in_a_row += 1;
                 ensure!(

@@ -129,6 +129,8 @@ pub(crate) struct CaseResult {
     pub(crate) errors: u64,
     /// 0 to 1.
     pub(crate) success_rate: f64,
+    /// HTTP statuses, and how often.
+    pub(crate) status_codes: BTreeMap<String, u64>,
     /// What came instead of an answer, and how often.
     pub(crate) error_reasons: BTreeMap<String, u64>,
     /// The very first request, which is not counted.
@@ -249,6 +251,7 @@ impl CaseResult {
             success: times.count(),
             errors,
             success_rate: if requests == 0 { 0.0 } else { times.count() as f64 / requests as f64 },
+            status_codes: measurement.statuses.iter().map(|(status, count)| (status.to_string(), *count)).collect(),
             error_reasons: measurement.errors.clone(),
             first_request_ms: measurement.first.map(|first| first.as_secs_f64() * 1000.0),
             response_time_ms: answered.then(|| Moments {

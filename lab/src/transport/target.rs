@@ -6,10 +6,11 @@ mod nginx;
 mod on_demand;
 mod pilotlight;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,6 +19,7 @@ use super::cases::{Case, Front, Variant};
 use super::client::Answer;
 use super::peers::Peers;
 use super::services::{Server, Service};
+use crate::processes::Reaper;
 
 /// The longest that a front may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(15);
@@ -66,6 +68,8 @@ pub(crate) struct Setup {
     pub(crate) services: Vec<Service>,
     /// The other gateways that are there.
     pub(crate) peers: Peers,
+    /// What ends the services that the lab starts itself.
+    pub(crate) reaper: Rc<RefCell<Reaper>>,
     /// How many targets have been started.
     pub(crate) started: Cell<u32>,
 }
@@ -82,7 +86,7 @@ impl Setup {
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(match variant.front {
             Front::Pilotlight => Box::new(pilotlight::Pilotlight::start(dir, variant.case, self.server(variant)?)?),
-            Front::Bare => Box::new(bare::Bare::new(dir, variant.case, self.server(variant)?)),
+            Front::Bare => Box::new(bare::Bare::new(dir, variant.case, self.server(variant)?, Rc::clone(&self.reaper))),
             Front::Nginx => {
                 Box::new(nginx::Nginx::start(dir, variant.case, self.server(variant)?, self.peers.nginx()?)?)
             }

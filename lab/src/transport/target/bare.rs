@@ -1,12 +1,14 @@
 //! A cold start without a gateway: the lab starts the service itself, asks it once and kills it. What a cold start through a gateway
 //! takes beyond that is the gateway's own part.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
@@ -23,7 +25,7 @@ use super::super::cases::Case;
 use super::super::client::{Answer, REQUEST_TIMEOUT, read_answer};
 use super::super::services::Server;
 use super::{Processes, Target, text};
-use crate::processes::UNWANTED_ENVIRONMENT;
+use crate::processes::{Reaper, UNWANTED_ENVIRONMENT};
 use crate::service::answer_body;
 
 const INHERITED_FD: i32 = 3;
@@ -36,24 +38,47 @@ pub(super) struct Bare {
     dir: PathBuf,
     case: Case,
     server: Server,
+    reaper: Rc<RefCell<Reaper>>,
     running: Option<Running>,
 }
 
 /// A started service; its process group ends with it.
 #[derive(Debug)]
-struct Running(Child);
+struct Running {
+    child: Child,
+    reaper: Rc<RefCell<Reaper>>,
+    /// Kept, because a service of the pipe ends with its connection.
+    connection: Option<UnixStream>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended by itself.
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
-        let _ = self.0.wait();
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+        // If the reaper is gone there is nothing to be forgotten.
+        let _ = self.reaper.borrow_mut().forget();
     }
 }
 
 impl Bare {
-    pub(super) fn new(dir: PathBuf, case: Case, server: &Server) -> Self {
-        Self { dir, case, server: server.clone(), running: None }
+    pub(super) fn new(dir: PathBuf, case: Case, server: &Server, reaper: Rc<RefCell<Reaper>>) -> Self {
+        Self { dir, case, server: server.clone(), reaper, running: None }
+    }
+
+    /// Starts the service; gives back when that began.
+    fn spawn(&mut self, mut command: Command) -> anyhow::Result<Instant> {
+        let begin = Instant::now();
+        let child = command.spawn().context("cannot start the service")?;
+        self.reaper.borrow_mut().watch(child.id())?;
+        self.running = Some(Running { child, reaper: Rc::clone(&self.reaper), connection: None });
+        Ok(begin)
+    }
+
+    fn keep(&mut self, connection: UnixStream) {
+        if let Some(running) = &mut self.running {
+            running.connection = Some(connection);
+        }
     }
 
     fn command(&self) -> anyhow::Result<Command> {
@@ -73,15 +98,14 @@ impl Bare {
         command.env("LISTEN_FDS", "1").env_remove("LISTEN_PID");
         command.fd_mappings(vec![FdMapping { parent_fd: listener.into(), child_fd: INHERITED_FD }])?;
         let mut buffer = vec![0; MAX_FRAME];
-        let begin = Instant::now();
-        self.running = Some(Running(command.spawn().context("cannot start the service")?));
-        // With it goes this process's copy of the listener: if the service ends early, the connection is refused or reset.
-        drop(command);
+        // With the command goes this process's copy of the listener: if the service ends early, the connection is refused or reset.
+        let begin = self.spawn(command)?;
         let mut socket = UnixStream::connect(path)?;
         socket.set_read_timeout(Some(REQUEST_TIMEOUT))?;
         socket.write_all(HTTP_REQUEST)?;
         let (_, bytes) = read_answer(&mut socket, &mut buffer)?;
         let time = begin.elapsed();
+        self.keep(socket);
         ensure!(buffer[..bytes].ends_with(answer_body().as_bytes()), "another body than the service's");
         Ok(Answer { time, bytes })
     }
@@ -91,8 +115,7 @@ impl Bare {
         command.env("PILOTLIGHT_SOCKET", path).env("PILOTLIGHT_TOKEN", TOKEN);
         command.env("PILOTLIGHT_SERVICE", "lab").env("PILOTLIGHT_INSTANCE", "1");
         let (mut incoming, request) = (BytesMut::with_capacity(MAX_FRAME), welcome_and_request()?);
-        let begin = Instant::now();
-        self.running = Some(Running(command.spawn().context("cannot start the service")?));
+        let begin = self.spawn(command)?;
         let timeout = Timespec::try_from(REQUEST_TIMEOUT)?;
         if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))? == 0 {
             bail!("the service did not dial within {} s", REQUEST_TIMEOUT.as_secs());
@@ -104,6 +127,7 @@ impl Bare {
         socket.write_all(&request)?;
         let (response, payload) = read_frame(&mut socket, &mut incoming)?;
         let time = begin.elapsed();
+        self.keep(socket);
         ensure!(
             response.kind == FrameType::RESPONSE && response.is_end(),
             "frame {} where RESPONSE was due",
@@ -139,7 +163,7 @@ impl Target for Bare {
     }
 
     fn processes(&self) -> Processes {
-        let service = self.running.iter().map(|running| running.0.id()).collect();
+        let service = self.running.iter().map(|running| running.child.id()).collect();
         Processes { gateway: Vec::new(), service }
     }
 }
