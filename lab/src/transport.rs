@@ -6,6 +6,8 @@ mod client;
 mod compare;
 mod embedded;
 mod findings;
+#[cfg(test)]
+mod fixture;
 mod markdown;
 mod measure;
 mod peers;

@@ -37,18 +37,6 @@ impl Case {
         }
     }
 
-    /// What happens in it.
-    #[must_use]
-    pub(crate) fn description(self) -> &'static str {
-        match self {
-            Self::Cached => "the answer is in the gateway's memory",
-            Self::HttpWarm => "the service runs; HTTP/1.1 on a kept Unix socket",
-            Self::HttpCold => "the service is stopped before each request, and its process gone; HTTP/1.1",
-            Self::PipeWarm => "the service runs; Pipe/1",
-            Self::PipeCold => "the service is stopped before each request, and its process gone; Pipe/1",
-        }
-    }
-
     /// Whether each request starts the service.
     #[must_use]
     pub(crate) fn is_cold(self) -> bool {
@@ -118,6 +106,37 @@ impl Variant {
         let front = self.front.title().to_lowercase().replace(' ', "-");
         let control = if self.role == Role::Control { "/control" } else { "" };
         format!("{front}/{}/{case}/{}{control}", self.language.title().to_lowercase(), self.server)
+    }
+
+    /// What happens in it.
+    pub(crate) fn description(&self) -> &'static str {
+        match (self.front, self.case) {
+            (Front::Bare, Case::PipeCold | Case::PipeWarm | Case::Cached) => {
+                "the lab starts the service itself, as a gateway of Pipe/1 would, and asks once"
+            }
+            (Front::Bare, Case::HttpCold | Case::HttpWarm) => {
+                "the lab starts the service itself, with its socket as descriptor 3, and asks once over HTTP/1.1"
+            }
+            (Front::Uwsgi, Case::HttpCold) => {
+                "uWSGI is started anew, without a worker; the request makes it start one with the application"
+            }
+            (Front::Uwsgi, _) => "uWSGI's worker runs, with the application in it",
+            (Front::ModFcgid, Case::HttpCold) => {
+                "Apache is started anew; the request makes its module start the FastCGI program"
+            }
+            (Front::ModFcgid, _) => "the FastCGI program runs",
+            (Front::Nginx, Case::Cached) => "the answer is in nginx's cache",
+            (Front::Nginx, _) => "the service runs; HTTP/1.1 on a kept Unix socket",
+            (Front::Pilotlight, Case::Cached) => "the answer is in the gateway's memory",
+            (Front::Pilotlight, Case::HttpWarm) => "the service runs; HTTP/1.1 on a kept Unix socket",
+            (Front::Pilotlight, Case::PipeWarm) => "the service runs; Pipe/1",
+            (Front::Pilotlight, Case::HttpCold) => {
+                "the service is stopped before each request, and its process gone; HTTP/1.1"
+            }
+            (Front::Pilotlight, Case::PipeCold) => {
+                "the service is stopped before each request, and its process gone; Pipe/1"
+            }
+        }
     }
 
     /// For a line of progress and tables: `Python pipe warm`, `Python HTTP warm (uvicorn), nginx`.

@@ -378,36 +378,13 @@ fn values(measurement: &Measurement, metric: Metric) -> Vec<Option<f64>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::{measured, ours};
     use super::*;
-    use crate::transport::cases::Variant;
-    use std::time::Duration;
 
     const PIPE_WARM: (Case, &str) = (Case::PipeWarm, "SDK");
     const PIPE_COLD: (Case, &str) = (Case::PipeCold, "SDK");
     const HTTP_WARM: (Case, &str) = (Case::HttpWarm, "http.server");
     const HTTP_COLD: (Case, &str) = (Case::HttpCold, "http.server");
-
-    /// A measurement of ten rounds around this time, with CPU time of half of it.
-    fn measured((case, server): (Case, &'static str), front: Front, role: Role, milliseconds: f64) -> Measurement {
-        let variant = Variant { case, language: Language::Python, server, front, role };
-        let mut measurement = Measurement::new(variant);
-        for round in 0..10 {
-            // a few percent around it, in another order for each time, so that the intervals have a width
-            let wobble = 1.0 + f64::from((round * 7 + milliseconds as i32) % 10 - 5) / 200.0;
-            let ms = milliseconds * wobble;
-            measurement.times.record(Duration::from_secs_f64(ms / 1000.0));
-            measurement.rounds.push(Round {
-                median_ms: Some(ms),
-                gateway_cpu_us: Some(ms * 100.0),
-                service_cpu_us: Some(ms * 400.0),
-            });
-        }
-        measurement
-    }
-
-    fn ours(what: (Case, &'static str), milliseconds: f64) -> Measurement {
-        measured(what, Front::Pilotlight, Role::Measured, milliseconds)
-    }
 
     #[track_caller]
     fn advice(pipe_warm: f64, http_warm: f64, pipe_cold: f64, http_cold: f64) -> Recommendation {

@@ -15,7 +15,7 @@ pub(crate) fn render(results: &Results) -> String {
         ("Test Environment", environment(results)),
         ("Executive Summary", summary(results)),
         ("Key Findings", list(&findings::key_findings(results))),
-        ("Response Time Comparison", terminal::table(results).markdown()),
+        ("Response Time Comparison", terminal::times(results).markdown()),
         ("Memory Comparison", memory(results)),
         ("CPU Comparison", cpu(results)),
         ("Detailed Results", details(results)),
@@ -146,7 +146,7 @@ fn details(results: &Results) -> String {
 }
 
 fn detail(result: &CaseResult) -> String {
-    let mut out = format!("### {}\n\n{}. `{}`\n\n", result.title, result.description, result.id);
+    let mut out = format!("### {}\n\n`{}`: {}.\n\n", result.title, result.id, result.description);
     let (Some(moments), Some(percentiles), Some(throughput)) =
         (result.response_time_ms, &result.percentiles_ms, result.throughput)
     else {
@@ -293,4 +293,32 @@ fn conclusions(results: &Results) -> String {
         }
     }
     list(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    /// `UPDATE_SNAPSHOTS=1 cargo test -p pilotlight-lab` writes them anew.
+    #[track_caller]
+    fn same(name: &str, found: &str, wanted: &str) {
+        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/transport/snapshots");
+            std::fs::write(format!("{folder}/{name}"), found).expect("written");
+            return;
+        }
+        for (number, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
+            assert_eq!(found, wanted, "{name}, line {}", number + 1);
+        }
+        assert_eq!(found.lines().count(), wanted.lines().count(), "{name}");
+    }
+
+    #[test]
+    fn the_report_as_markdown_and_on_a_terminal() {
+        let results = fixture::results();
+        same("transport.md", &render(&results), include_str!("snapshots/transport.md"));
+        let terminal = terminal::render(&results, std::path::Path::new("out"));
+        same("terminal.txt", &terminal, include_str!("snapshots/terminal.txt"));
+    }
 }

@@ -101,7 +101,8 @@ impl Measurement {
         }
     }
 
-    fn phase(&mut self, name: String, milliseconds: f64) {
+    /// Adds a time of a phase.
+    pub(crate) fn phase(&mut self, name: String, milliseconds: f64) {
         let time = Duration::from_secs_f64(milliseconds.max(0.0) / 1000.0);
         let known = self.phases.iter().position(|(known, _)| *known == name);
         let index = match known {

@@ -158,7 +158,7 @@ impl OnDemandPeer {
         let lines = texts
             .iter()
             .map(|text| String::from_utf8_lossy(text))
-            .find_map(|text| Some(text.lines().last()?.to_owned()));
+            .find_map(|text| Some(text.lines().last()?.replace(char::is_control, " ")));
         lines.unwrap_or_default()
     }
 

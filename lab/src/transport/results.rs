@@ -241,7 +241,7 @@ impl CaseResult {
             id: variant.id(),
             title: variant.title(),
             case: variant.case,
-            description: variant.case.description(),
+            description: variant.description(),
             front: variant.front,
             service: variant.language,
             server: variant.server,

@@ -15,7 +15,9 @@ const BAR_WIDTH: usize = 10;
 #[must_use]
 pub(crate) fn render(results: &Results, folder: &Path) -> String {
     let mut out = String::new();
-    out.push_str(&table(results).text());
+    out.push_str(&times(results).text());
+    out.push_str("\nMemory (Pss), and CPU time of a request\n");
+    out.push_str(&usage(results).text());
     for failed in results.results.iter().filter(|result| result.failed.is_some() || result.errors > 0) {
         let reasons = failed.failed.iter().chain(failed.error_reasons.keys()).cloned().collect::<Vec<_>>().join("; ");
         out.push_str(&format!("FAILED: {}: {reasons}\n", failed.title));
@@ -53,30 +55,14 @@ pub(crate) fn render(results: &Results, folder: &Path) -> String {
     out
 }
 
-/// A row for each variant that a client saw.
-#[must_use]
-pub(crate) fn table(results: &Results) -> Table {
-    let mut table = Table::new([
-        "ms",
-        "mean",
-        "± dev",
-        "p10",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "first",
-        "req/s",
-        "MB",
-        "CPU µs gateway",
-        "service",
-        "histogram",
-    ]);
+/// Times: a row for each variant that a client saw.
+pub(crate) fn times(results: &Results) -> Table {
+    let mut table =
+        Table::new(["ms", "mean", "± dev", "p10", "p50", "p90", "p99", "p99.9", "first", "req/s", "least – most"]);
     for result in findings::answered(results) {
         let at = |name| maybe(result.percentile(name));
         let moments = result.response_time_ms;
         let most = result.histogram.iter().map(|bar| bar.count).max().unwrap_or(0);
-        let sparks: String = result.histogram.iter().map(|bar| spark(bar.count, most)).collect();
         table.row([
             result.title.clone(),
             maybe(moments.map(|m| m.mean)),
@@ -88,14 +74,24 @@ pub(crate) fn table(results: &Results) -> Table {
             at("p99.9"),
             maybe(result.first_request_ms),
             maybe(result.throughput.map(|t| t.requests_per_second)),
-            if result.memory.service_after.processes == 0 {
-                "–".into()
-            } else {
-                megabytes(result.memory.service_after.pss_bytes)
-            },
+            result.histogram.iter().map(|bar| spark(bar.count, most)).collect(),
+        ]);
+    }
+    table
+}
+
+/// Memory and CPU time in short.
+fn usage(results: &Results) -> Table {
+    let mut table = Table::new(["", "service MB", "gateway MB", "CPU µs: gateway", "service", "both"]);
+    for result in findings::answered(results).filter(|result| result.success > 0) {
+        let both = result.cpu.gateway_us.zip(result.cpu.service_us).map(|(gateway, service)| gateway + service);
+        table.row([
+            result.title.clone(),
+            megabytes(result.memory.service_after.pss_bytes),
+            megabytes(result.memory.gateway.pss_bytes),
             maybe(result.cpu.gateway_us),
             maybe(result.cpu.service_us),
-            sparks,
+            maybe(both),
         ]);
     }
     table
@@ -116,7 +112,7 @@ pub(crate) fn own_parts(results: &Results) -> Table {
     table
 }
 
-/// The published figures, and this run's as multiples of its own fastest warm case.
+/// The published figures, and this run's beside them.
 #[must_use]
 pub(crate) fn published_table(results: &Results) -> Table {
     let mut table =
