@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::services::Language;
+use super::services::{Language, SDK};
 
 /// A case of the published table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
@@ -142,7 +142,7 @@ impl Variant {
     /// For a line of progress and tables: `Python pipe warm`, `Python HTTP warm (uvicorn), nginx`.
     #[must_use]
     pub(crate) fn title(&self) -> String {
-        let server = if self.server == "SDK" { String::new() } else { format!(" ({})", self.server) };
+        let server = if self.server == SDK { String::new() } else { format!(" ({})", self.server) };
         let front = if self.front == Front::Pilotlight { String::new() } else { format!(", {}", self.front.title()) };
         let control = if self.role == Role::Control { ", again" } else { "" };
         format!("{} {}{server}{front}{control}", self.language.title(), self.case.title())

@@ -117,13 +117,12 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// As it is written in text.
-    #[must_use]
-    pub(crate) fn title(self) -> &'static str {
+    /// What it comes to.
+    pub(crate) fn advice(self) -> &'static str {
         match self {
-            Self::Pipe => "the pipe",
-            Self::Http => "HTTP",
-            Self::Undecided => "either (this run leaves it open)",
+            Self::Pipe => "use the pipe",
+            Self::Http => "use HTTP",
+            Self::Undecided => "this run leaves it open",
         }
     }
 }

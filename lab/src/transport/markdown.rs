@@ -83,7 +83,7 @@ fn summary(results: &Results) -> String {
     let mut lines: Vec<String> = Vec::new();
     for recommendation in &results.recommendations {
         let title = recommendation.service.title();
-        lines.push(format!("**{title}: use {}.** {}", recommendation.transport.title(), recommendation.because));
+        lines.push(format!("**{title}: {}.** {}", recommendation.transport.advice(), recommendation.because));
     }
     lines.extend(findings::warnings(results).into_iter().map(|warning| format!("Warning: {warning}")));
     let failed = results.results.iter().filter(|result| result.failed.is_some() || result.errors > 0);
@@ -263,7 +263,7 @@ fn recommendations(results: &Results) -> String {
         format!(
             "**{}**: {}, compared with HTTP by {}: {}",
             r.service.title(),
-            r.transport.title(),
+            r.transport.advice(),
             r.compared_with,
             r.because
         )

@@ -34,6 +34,9 @@ impl Language {
     }
 }
 
+/// The name of the server of every service over the pipe.
+pub(crate) const SDK: &str = "SDK";
+
 /// A program that answers, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
@@ -109,7 +112,7 @@ fn python(program: &Path, files: &Path) -> Result<(Service, Vec<Skipped>), Skipp
             "pip install uvicorn, or name a Python that has it: --python",
         ));
     }
-    let pipe = server("SDK", "lab/peers/http/pipe/service.py");
+    let pipe = server(SDK, "lab/peers/http/pipe/service.py");
     Ok((Service { language: Language::Python, runtime, pipe, http }, skipped))
 }
 
@@ -118,7 +121,7 @@ fn node(program: &Path, files: &Path) -> Result<Service, Skipped> {
         Skipped::new("Node services", &format!("`{}` does not run", program.display()), "apt install nodejs")
     })?;
     let server = |name, file: &str| server(name, &runtime.program, &files.join(file));
-    let pipe = server("SDK", "lab/peers/http/pipe/service.js");
+    let pipe = server(SDK, "lab/peers/http/pipe/service.js");
     let http = vec![server("node:http", "lab/peers/http/services/http.js")];
     Ok(Service { language: Language::Node, runtime, pipe, http })
 }
@@ -132,7 +135,7 @@ fn rust() -> Result<Service, Skipped> {
     };
     Ok(Service {
         language: Language::Rust,
-        pipe: server("SDK", "pipe"),
+        pipe: server(SDK, "pipe"),
         http: vec![server("hyper", "http")],
         runtime: Runtime { program, version: format!("this binary, {}", env!("CARGO_PKG_VERSION")) },
     })

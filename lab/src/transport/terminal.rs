@@ -6,6 +6,7 @@ use super::cases::Case;
 use super::findings;
 use super::published::{self, published};
 use super::results::Results;
+use super::services::SDK;
 use super::{JSON_FILE, MARKDOWN_FILE};
 use crate::report::{Table, bar, maybe, megabytes, number};
 
@@ -35,9 +36,9 @@ pub(crate) fn render(results: &Results, folder: &Path) -> String {
     out.push('\n');
     for recommendation in &results.recommendations {
         out.push_str(&format!(
-            "{}: use {} ({})\n",
+            "{}: {} ({})\n",
             recommendation.service.title(),
-            recommendation.transport.title(),
+            recommendation.transport.advice(),
             recommendation.because
         ));
     }
@@ -121,7 +122,10 @@ pub(crate) fn published_table(results: &Results) -> Table {
         let Some(row) = published(case) else { continue };
         let here: Vec<String> = findings::answered(results)
             .filter(|result| result.case == case && result.front == super::cases::Front::Pilotlight)
-            .filter_map(|result| Some(format!("{} {}", result.service.title(), number(result.response_time_ms?.mean))))
+            .filter_map(|result| {
+                let server = if result.server == SDK { String::new() } else { format!(" ({})", result.server) };
+                Some(format!("{}{server} {}", result.service.title(), number(result.response_time_ms?.mean)))
+            })
             .collect();
         let memory = row.memory_mb.map_or_else(|| "–".into(), |(from, to)| format!("{from:.0}–{to:.0}"));
         table.row([
