@@ -17,7 +17,7 @@ mod services;
 mod target;
 mod terminal;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -217,7 +217,7 @@ fn prepare(
         software.insert(service.language.title().to_lowercase(), version);
     }
     software.extend(peers.versions.iter().map(|(name, version)| ((*name).to_owned(), version.clone())));
-    let reaper = Rc::new(RefCell::new(Reaper::start()?));
+    let reaper = Rc::new(Reaper::start()?);
     Ok((Setup { scratch: scratch.to_owned(), services, peers, reaper, started: Cell::new(0) }, skipped, software))
 }
 

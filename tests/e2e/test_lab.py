@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from harness import BINARY, PYTHON, ROOT, TestCase, alive, descendants, eventually, setUpModule
+from harness import BINARY, PYTHON, ROOT, TestCase, alive, descendants, eventually, processes, setUpModule
 
 __all__ = ["setUpModule"]
 
@@ -169,25 +169,37 @@ class Lab(TestCase):
         self.assertTrue(rust and all(r["success"] == 10 for r in rust))
         self.assertEqual(list(mismatches(self.results(), SCHEMA)), [])
 
-    def interrupted(self, *numbers):
-        """A run in the middle of its cold starts gets these signals. Its exit status, and its processes that were running."""
+    def cold_starts(self):
+        """A run that is in the middle of its cold starts."""
         lab = self.begin("--services", "rust", "--requests", "100000", "--rounds", "2", "--cases", "pipe-cold,http-cold")
         self.assert_eventually(lambda: "round 1 of 2" in self.said(), "the run did not begin", 30)
         self.assert_eventually(lambda: len(descendants(lab.pid)) >= 4, "no gateways run", 30)
-        started = descendants(lab.pid)
-        for number in numbers:
-            lab.send_signal(number)
-        return lab.wait(30), started
+        return lab
+
+    def stopped_with_a_service_of_its_own(self, lab):
+        """Whether the lab, stopped now, has a service that it has started itself; if not it goes on."""
+        lab.send_signal(signal.SIGSTOP)
+        if any(parent == lab.pid and "lab-service http" in line for parent, _, line in processes().values()):
+            return True
+        lab.send_signal(signal.SIGCONT)
+        return False
 
     def test_ctrl_c_leaves_nothing_running(self):
-        status, started = self.interrupted(signal.SIGINT)
-        self.assertEqual(status, 1)
+        lab = self.cold_starts()
+        started = descendants(lab.pid)
+        lab.send_signal(signal.SIGINT)
+        self.assertEqual(lab.wait(30), 1)
         self.assertIn("interrupted", self.said())
         self.assertEqual(alive(started), {})
         self.assert_nothing_left()
 
     def test_a_killed_lab_leaves_nothing_running(self):
-        _, started = self.interrupted(signal.SIGKILL)
+        lab = self.cold_starts()
+        self.assert_eventually(lambda: self.stopped_with_a_service_of_its_own(lab), "no service without a gateway runs", 30)
+        started = descendants(lab.pid)
+        self.assertTrue(any("lab-service http" in line for line in started.values()))
+        lab.kill()
+        lab.wait(30)
         self.assertTrue(eventually(lambda: not alive(started), 20), f"still running: {alive(started)}")
 
 

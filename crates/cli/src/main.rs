@@ -255,7 +255,7 @@ fn lab_process() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next()?.to_str()? {
         pilotlight_lab::service::SERVICE => Some(pilotlight_lab::service::main(arguments)),
-        pilotlight_lab::processes::REAPER => Some(pilotlight_lab::processes::reap()),
+        pilotlight_lab::processes::REAPER => Some(pilotlight_lab::processes::reap(arguments)),
         pilotlight_lab::processes::HOLD => Some(pilotlight_lab::processes::hold(arguments)),
         _ => None,
     }

@@ -52,6 +52,17 @@ pub fn executable(pid: u32) -> Option<std::path::PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
+/// Processes that were started with this environment variable.
+#[must_use]
+pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
+    let wanted = format!("{name}={value}");
+    let has = |process: &Process| {
+        let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+    };
+    processes().iter().filter(|process| has(process)).map(|process| process.pid).collect()
+}
+
 /// CPU time that the threads of these processes have used so far, in nanoseconds. Threads that have ended do not count.
 #[must_use]
 pub fn cpu_time(pids: &[u32]) -> Duration {
@@ -114,6 +125,16 @@ mod tests {
         child.wait().expect("it ends at the end of its input");
         assert!(!runs(pid));
         assert!(tree(own).iter().all(|process| process.pid != pid));
+    }
+
+    #[test]
+    fn a_marked_process_is_found() {
+        let mut child = Command::new("cat").env("LAB_TEST_MARK", "a b").stdin(Stdio::piped()).spawn().expect("cat");
+        assert_eq!(with_variable("LAB_TEST_MARK", "a b"), [child.id()]);
+        assert_eq!(with_variable("LAB_TEST_MARK", "a"), [0_u32; 0]);
+        drop(child.stdin.take());
+        child.wait().expect("it ends at the end of its input");
+        assert_eq!(with_variable("LAB_TEST_MARK", "a b"), [0_u32; 0]);
     }
 
     #[test]

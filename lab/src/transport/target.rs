@@ -6,7 +6,7 @@ mod nginx;
 mod on_demand;
 mod pilotlight;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub(crate) struct Setup {
     /// The other gateways that are there.
     pub(crate) peers: Peers,
     /// What ends the services that the lab starts itself.
-    pub(crate) reaper: Rc<RefCell<Reaper>>,
+    pub(crate) reaper: Rc<Reaper>,
     /// How many targets have been started.
     pub(crate) started: Cell<u32>,
 }

@@ -1,7 +1,6 @@
 //! A cold start without a gateway: the lab starts the service itself, asks it once and kills it. What a cold start through a gateway
 //! takes beyond that is the gateway's own part.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -38,7 +37,7 @@ pub(super) struct Bare {
     dir: PathBuf,
     case: Case,
     server: Server,
-    reaper: Rc<RefCell<Reaper>>,
+    reaper: Rc<Reaper>,
     running: Option<Running>,
 }
 
@@ -46,7 +45,6 @@ pub(super) struct Bare {
 #[derive(Debug)]
 struct Running {
     child: Child,
-    reaper: Rc<RefCell<Reaper>>,
     /// Kept, because a service of the pipe ends with its connection.
     connection: Option<UnixStream>,
 }
@@ -56,13 +54,11 @@ impl Drop for Running {
         // It may have ended by itself.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
-        // If the reaper is gone there is nothing to be forgotten.
-        let _ = self.reaper.borrow_mut().forget();
     }
 }
 
 impl Bare {
-    pub(super) fn new(dir: PathBuf, case: Case, server: &Server, reaper: Rc<RefCell<Reaper>>) -> Self {
+    pub(super) fn new(dir: PathBuf, case: Case, server: &Server, reaper: Rc<Reaper>) -> Self {
         Self { dir, case, server: server.clone(), reaper, running: None }
     }
 
@@ -70,8 +66,7 @@ impl Bare {
     fn spawn(&mut self, mut command: Command) -> anyhow::Result<Instant> {
         let begin = Instant::now();
         let child = command.spawn().context("cannot start the service")?;
-        self.reaper.borrow_mut().watch(child.id())?;
-        self.running = Some(Running { child, reaper: Rc::clone(&self.reaper), connection: None });
+        self.running = Some(Running { child, connection: None });
         Ok(begin)
     }
 
@@ -90,6 +85,7 @@ impl Bare {
         for name in UNWANTED_ENVIRONMENT {
             command.env_remove(name);
         }
+        self.reaper.mark(&mut command);
         Ok(command)
     }
 
