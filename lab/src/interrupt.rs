@@ -25,10 +25,10 @@ impl std::error::Error for Interrupted {}
 /// No thread or no signal handler can be had.
 pub fn watch() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let _context = runtime.enter();
+    let context = runtime.enter();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hangup = signal(SignalKind::hangup())?;
-    drop(_context);
+    drop(context);
     let wait = move || {
         for already in [false, true] {
             runtime.block_on(async {

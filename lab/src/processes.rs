@@ -9,11 +9,11 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 pub use hold::{HOLD, hold};
 pub use reaper::{REAPER, Reaper, reap};
@@ -24,11 +24,13 @@ use crate::interrupt;
 const POLL: Duration = Duration::from_millis(2);
 /// Between SIGTERM and SIGKILL.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Between SIGKILL and SIGKILL for everything in its process group.
+const KILL_GRACE: Duration = Duration::from_secs(2);
 /// So much of a program's output is shown when it failed.
 const SHOWN_OUTPUT_BYTES: u64 = 2000;
 
-/// A running program. Dropping it ends it: SIGTERM, after 5 s SIGKILL for its process group. It also gets SIGTERM if the lab is
-/// killed.
+/// A running program. Dropping it ends it: SIGTERM, after 5 s SIGKILL, at last SIGKILL for its process group. It also gets SIGTERM if
+/// the lab is killed.
 #[derive(Debug)]
 pub struct Held {
     name: String,
@@ -100,7 +102,7 @@ impl Held {
             if let Some(found) = found(self) {
                 return Ok(found);
             }
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.ended()? {
                 bail!("{} ended ({status}) before {what}{}", self.name, self.said());
             }
             if Instant::now() >= end {
@@ -118,33 +120,44 @@ impl Held {
         }
     }
 
-    fn end(&mut self) -> Option<ExitStatus> {
-        let group = Pid::from_child(&self.child);
-        let end = Instant::now() + STOP_GRACE;
-        // The program alone: a gateway or a web server wants to end its own children in order.
-        let _ = rustix::process::kill_process(group, Signal::TERM);
-        loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => return Some(status),
-                Ok(None) if Instant::now() < end => std::thread::sleep(POLL),
-                _ => return None,
+    /// How it has ended, if it has. It is not waited for, so that its number remains its own.
+    fn ended(&self) -> anyhow::Result<Option<String>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let status = waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?;
+        Ok(status.map(|status| match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => "it is not known how".into(),
+        }))
+    }
+
+    /// Waits until it has ended, and so have `others`.
+    fn gone_within(&self, limit: Duration, others: &[usage::Process]) -> bool {
+        let end = Instant::now() + limit;
+        let gone = || !matches!(self.ended(), Ok(None)) && !others.iter().any(|process| usage::runs(process.pid));
+        while !gone() {
+            if Instant::now() >= end {
+                return false;
             }
+            std::thread::sleep(POLL);
         }
+        true
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let group = Pid::from_child(&self.child);
-        let ended = match self.child.try_wait() {
-            Ok(None) => self.end(),
-            other => other.ok().flatten(),
-        };
-        // What is left of its group; the number cannot have been given away while a member lives, and nobody else's if none does.
-        let _ = kill_process_group(group, Signal::KILL);
-        if ended.is_none() {
-            let _ = self.child.wait();
+        let pid = Pid::from_child(&self.child);
+        // First the program alone: a gateway or a web server ends its own children in order, a guardian even without its gateway.
+        // Errors: it has ended already.
+        let _ = kill_process(pid, Signal::TERM);
+        if !self.gone_within(STOP_GRACE, &[]) {
+            let others = usage::tree(self.pid());
+            let _ = kill_process(pid, Signal::KILL);
+            self.gone_within(KILL_GRACE, &others[others.len().min(1)..]);
         }
+        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = self.child.wait();
     }
 }
 

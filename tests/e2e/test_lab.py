@@ -147,6 +147,26 @@ class Lab(TestCase):
         self.assertIn("skipped: Node services: `/nonexistent/node` does not run; apt install nodejs", done.stderr)
         self.assertEqual({r["service"] for r in self.results()["results"]}, {"rust"})
 
+    def test_other_gateways_are_measured_or_named_with_what_to_install(self):
+        done = self.run_lab("--services", "python", "--cases", "http-warm,http-cold", "--requests", "4", "--rounds", "2", "--warmup", "1")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        results = self.results()
+        self.assertEqual(list(mismatches(results, SCHEMA)), [])
+        for front, named, cases in [
+            ("nginx", "nginx", {"http-warm"}),
+            ("uwsgi", "uWSGI", {"http-warm", "http-cold"}),
+            ("mod-fcgid", "Apache mod_fcgid", {"http-warm", "http-cold"}),
+        ]:
+            measured = [r for r in results["results"] if r["front"] == front]
+            self.assertTrue(all(r["success"] == 4 for r in measured), measured)
+            if not measured:
+                missing = [s for s in results["skipped"] if s["what"].startswith(named)]
+                self.assertTrue(missing and missing[0]["install"].startswith("apt install"), results["skipped"])
+                self.assertIn(missing[0]["install"], done.stdout)
+            else:
+                self.assertEqual({r["case"] for r in measured}, cases)
+        self.assert_nothing_left()
+
     def test_nothing_to_measure_is_a_failure_that_says_so(self):
         done = self.run_lab("--quick", "--services", "node", "--node", "/nonexistent/node")
         self.assertEqual(done.returncode, 1)
