@@ -70,6 +70,7 @@ class Lab(TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         (self.folder / "tmp").mkdir()
+        self.folder.chmod(0o755)  # Apache, started by root, becomes another user
         # The lab's own folders are made here, so that one that stays behind is seen.
         self.environment = {**os.environ, "TMPDIR": str(self.folder / "tmp"), "XDG_RUNTIME_DIR": str(self.folder / "tmp")}
 

@@ -13,6 +13,7 @@ use crate::processes::{self, Program};
 const OUTPUT: &str = "output";
 const APACHE_LOG: &str = "apache.errors";
 const FCGID: &str = "mod_fcgid.so";
+const MOD_FCGID: &str = "Apache mod_fcgid, on demand (Python)";
 /// Where distributions put Apache's modules.
 const APACHE_MODULES: [&str; 4] =
     ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules", "/usr/libexec/apache2"];
@@ -75,12 +76,17 @@ impl Peers {
             )),
         }
         match apache(python, files) {
+            Some(_) if !reachable_by_all(files) => skipped.push(Skipped::new(
+                MOD_FCGID,
+                &format!("started by root it becomes another user, who cannot reach {}", files.display()),
+                "run as another user, or set TMPDIR to a folder that everybody can reach",
+            )),
             Some((peer, version)) => {
                 found.versions.push(("apache", version));
                 found.mod_fcgid = Some(peer);
             }
             None => skipped.push(Skipped::new(
-                "Apache mod_fcgid, on demand (Python)",
+                MOD_FCGID,
                 "apache2 with mod_fcgid is not installed",
                 "apt install apache2-bin libapache2-mod-fcgid",
             )),
@@ -145,10 +151,10 @@ fn apache(python: &Path, files: &Path) -> Option<(OnDemandPeer, String)> {
     Some((OnDemandPeer { name: "Apache", application_in_server: false, kind }, version))
 }
 
-/// Whether a program can be executed by whoever Apache's workers are: as root, Apache makes them another user.
-fn reachable_by_all(program: &Path) -> bool {
+/// Whether a program can be executed, or a folder entered, by whoever Apache's workers are: as root, Apache makes them another user.
+fn reachable_by_all(path: &Path) -> bool {
     let passable = |path: &Path| path.metadata().is_ok_and(|data| data.permissions().mode() & 0o001 != 0);
-    !rustix::process::geteuid().is_root() || program.ancestors().all(passable)
+    !rustix::process::geteuid().is_root() || path.ancestors().all(passable)
 }
 
 impl OnDemandPeer {
