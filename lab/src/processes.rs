@@ -24,8 +24,8 @@ use crate::interrupt;
 const POLL: Duration = Duration::from_millis(2);
 /// Between SIGTERM and SIGKILL.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// Between SIGKILL and SIGKILL for everything in its process group.
-const KILL_GRACE: Duration = Duration::from_secs(2);
+/// What it started may take so long to end after it, before SIGKILL for its process group.
+const CHILDREN_GRACE: Duration = Duration::from_secs(2);
 /// So much of a program's output is shown when it failed.
 const SHOWN_OUTPUT_BYTES: u64 = 2000;
 
@@ -148,14 +148,14 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let pid = Pid::from_child(&self.child);
+        let below: Vec<_> = usage::tree(self.pid()).into_iter().skip(1).collect();
         // First the program alone: a gateway or a web server ends its own children in order, a guardian even without its gateway.
         // Errors: it has ended already.
         let _ = kill_process(pid, Signal::TERM);
         if !self.gone_within(STOP_GRACE, &[]) {
-            let others = usage::tree(self.pid());
             let _ = kill_process(pid, Signal::KILL);
-            self.gone_within(KILL_GRACE, &others[others.len().min(1)..]);
         }
+        self.gone_within(CHILDREN_GRACE, &below);
         let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.child.wait();
     }

@@ -132,6 +132,9 @@ fn collect(arguments: &TransportArguments) -> anyhow::Result<Results> {
     let (cold, warm): (Vec<_>, Vec<_>) = variants.into_iter().partition(|variant| variant.case.is_cold());
     let mut measurements: Vec<Measurement> = Vec::new();
     for (phase, variants) in [("warm", warm), ("cold", cold)] {
+        if variants.is_empty() {
+            continue;
+        }
         progress.milestone(phase);
         measurements.extend(measure(variants, &setup, amount, &mut progress)?);
     }

@@ -154,7 +154,8 @@ fn apache(python: &Path, files: &Path) -> Option<(OnDemandPeer, String)> {
 /// Whether a program can be executed, or a folder entered, by whoever Apache's workers are: as root, Apache makes them another user.
 fn reachable_by_all(path: &Path) -> bool {
     let passable = |path: &Path| path.metadata().is_ok_and(|data| data.permissions().mode() & 0o001 != 0);
-    !rustix::process::geteuid().is_root() || path.ancestors().all(passable)
+    let target = path.canonicalize().unwrap_or_default(); // of a virtual environment's link
+    !rustix::process::geteuid().is_root() || path.ancestors().chain(target.ancestors()).all(passable)
 }
 
 impl OnDemandPeer {
