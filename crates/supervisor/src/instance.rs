@@ -23,6 +23,8 @@ pub struct Instance {
     answered: AtomicBool,
     drain_announced: AtomicBool,
     idle_noticed: AtomicBool,
+    used_noticed: AtomicBool,
+    stuck: AtomicBool,
     ended: OnceLock<Ended>,
     ended_notify: Notify,
     notices: UnboundedSender<Notice>,
@@ -56,7 +58,7 @@ pub struct Ended {
 }
 
 /// What the supervisor's thread is told without waiting. The queue is unbounded in type and bounded in fact: each kind is
-/// in it at most once for an instance (and worker), except `Stop` and `Shutdown`, which people send.
+/// in it at most once for an instance (and worker), except `Stop`, `Start`, `Restart` and `Shutdown`, which people send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notice {
     /// The worker has no shared connection to the run.
@@ -69,8 +71,18 @@ pub(crate) enum Notice {
     ServiceDrains { run: u64 },
     /// The last exchange of a draining run ended.
     Idle { run: u64 },
+    /// A request waits for an instance of the service, or its spare is in use.
+    Wanted { service: usize },
+    /// The run was given a part of the requests that it may be given.
+    Used { run: u64 },
+    /// A request got no answer from the run in `max_request_time`.
+    Stuck { run: u64 },
     /// Stop the service's instances.
     Stop { service: usize },
+    /// Start the service, whatever failed before.
+    Start { service: usize },
+    /// Replace the service's instances by new ones.
+    Restart { service: usize },
     /// Stop everything until then.
     Shutdown { until: Instant },
 }
@@ -102,6 +114,8 @@ impl Instance {
             answered: AtomicBool::new(false),
             drain_announced: AtomicBool::new(false),
             idle_noticed: AtomicBool::new(false),
+            used_noticed: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
             ended: OnceLock::new(),
             ended_notify: Notify::new(),
             notices,
@@ -175,6 +189,14 @@ impl Instance {
         }
     }
 
+    /// A request got no answer in [`Service::max_request_time`](crate::Service::max_request_time): the instance gets no new ones, and is
+    /// ended when those that are open are done, or their time is over.
+    pub fn report_stuck(&self) {
+        if !self.stuck.swap(true, SeqCst) {
+            self.notice(Notice::Stuck { run: self.run });
+        }
+    }
+
     /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of whoever announced it leads to
     /// another instance.
     #[must_use]
@@ -201,6 +223,17 @@ impl Instance {
         if !self.idle_noticed.swap(true, SeqCst) {
             self.notice(Notice::Idle { run: self.run });
         }
+    }
+
+    pub(crate) fn notice_used(&self) {
+        if !self.used_noticed.swap(true, SeqCst) {
+            self.notice(Notice::Used { run: self.run });
+        }
+    }
+
+    /// The supervisor has taken the notice.
+    pub(crate) fn take_used_notice(&self) {
+        self.used_noticed.store(false, SeqCst);
     }
 
     /// The supervisor has taken the notice; the next idle moment is told again.

@@ -9,7 +9,7 @@
 //!  worker 0 ─ Service::enter ──┐ count in the worker's own cache line
 //!  worker 1 ─ Service::enter ──┤
 //!      │                       ▼
-//!      │ ready, want_shared  seats ◀── state: starting, ready, draining, ended
+//!      │ ready ▶ queue ◀───  seats ◀── state: starting, ready, draining, ended
 //!      ▼                       ▲
 //!  supervisor thread ──────────┘      spawn, signal ▶ guardian ▶ services (a process group each)
 //!      ▲  ▲  ▲                        ◀ spawned, exited
@@ -27,13 +27,16 @@
 
 mod error;
 mod event;
+mod gate;
 pub mod guardian;
 mod instance;
 pub mod limits;
 mod listener;
 mod log;
+mod memory;
 mod owner;
 mod policy;
+mod queue;
 mod seat;
 mod service;
 mod spec;
@@ -44,6 +47,6 @@ pub use event::{SharedLink, WorkerEvent, WorkerEvents};
 pub use instance::{Address, Ended, Endpoint, Instance};
 pub use log::{LogLine, Output};
 pub use seat::Lease;
-pub use service::{Service, ServiceId, ServiceState, Status};
-pub use spec::{HttpSocket, MinInstances, ServiceSpec, SupervisorOptions, Transport};
+pub use service::{InstanceStatus, Service, ServiceId, ServiceState, Status};
+pub use spec::{HttpSocket, MinInstances, QueueLimits, Recycle, ServiceSpec, Spare, SupervisorOptions, Transport};
 pub use supervisor::{Supervisor, start};

@@ -9,6 +9,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{CacheLimits, Config, Limits, Listener, ListenerAddress, Workers};
 use super::relations;
 use super::route;
+use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted};
 use super::service;
@@ -38,6 +39,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         routes: root.mentions("routes"),
     };
     config.routes = relations::routes(drafts, &config, &said, found);
+    scaling::check_routes(&config, found);
     config
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_cache::Timing;
-use pilotlight_supervisor::Lease;
+use pilotlight_supervisor::{Lease, Service};
 
 use super::{Inbound, now};
 use crate::problem::Failure;
@@ -18,6 +18,8 @@ use crate::worker::Upstream;
 const MAX_TRIES: u32 = 3;
 /// How long the end of an instance may take from its socket to the supervisor.
 const END_NOTICE: Duration = Duration::from_millis(500);
+/// The setting of a service that says when an instance counts as stuck.
+const MAX_REQUEST_TIME: &str = "its max_request_time";
 
 impl Inbound<'_> {
     /// Sends the request and waits for the head of the answer. A body that is still whole afterwards stays in `body`.
@@ -51,6 +53,11 @@ impl Inbound<'_> {
             if let (SendError::Upstream(UpstreamError::Connect { .. }), Some(instance)) = (&error, &instance) {
                 let _ = tokio::time::timeout(END_NOTICE, instance.ended()).await; // `may_retry` looks
             }
+            if let (SendError::Upstream(UpstreamError::Timeout { setting: MAX_REQUEST_TIME, .. }), Some(instance)) =
+                (&error, &instance)
+            {
+                instance.report_stuck();
+            }
             match (error, left) {
                 (SendError::Upstream(e), BodyLeft::Whole(whole))
                     if tries < MAX_TRIES && e.may_retry(self.outbound.is_idempotent(), instance.as_deref()) =>
@@ -71,12 +78,20 @@ impl Inbound<'_> {
 
     /// The right to use an instance, which is started if need be; `None` for servers of somebody else's.
     async fn lease(&self, tries: u32) -> Result<Option<Lease>, Failure> {
-        let (Upstream::Pipe(service, _) | Upstream::Http(service, _)) = self.upstream() else { return Ok(None) };
+        let Some(service) = self.service() else { return Ok(None) };
         // A second try asks the supervisor, which knows of the first instance's drain or death by then.
         let ready = if tries == 1 { service.enter(self.worker.index) } else { None };
         match ready {
             Some(lease) => Ok(Some(lease)),
             None => service.ready(self.worker.index).await.map(Some).map_err(Failure::Start),
+        }
+    }
+
+    /// The service, if Pilotlight starts it.
+    fn service(&self) -> Option<&Service> {
+        match self.upstream() {
+            Upstream::Pipe(service, _) | Upstream::Http(service, _) => Some(service),
+            Upstream::External(..) => None,
         }
     }
 
@@ -95,6 +110,8 @@ impl Inbound<'_> {
         let whole = self.ends.map(|(after, ends)| ((after, "the route's timeout"), ends));
         let route = self.route.response_timeout.map(|after| (after, "the route's response_timeout"));
         let general = self.worker.common.limits.response_timeout.map(|after| (after, "limits.response_timeout"));
-        FirstByte::new(self.worker.deadlines.deadline(), route.or(general), whole)
+        let own = self.service().and_then(|service| service.max_request_time()).map(|after| (after, MAX_REQUEST_TIME));
+        let limit = route.or(general).into_iter().chain(own).min_by_key(|(after, _)| *after);
+        FirstByte::new(self.worker.deadlines.deadline(), limit, whole)
     }
 }
