@@ -184,10 +184,10 @@ class Scale(TestCase):
 
     def test_a_spare_is_ready_before_it_is_needed(self):
         gateway = self.start(pool_gateway(env={"DELAY": 1}, concurrency=1, max_instances=3, spare=1))
-        self.assert_eventually(lambda: gateway.output().count(" ready ") == 1, "there is no spare at the start")
+        self.assert_eventually(lambda: gateway.output().count(" ready service=") == 1, "there is no spare at the start")
         with gateway.client() as first:
             first.send_head("GET", "/sleep?ms=6000")
-            self.assert_eventually(lambda: gateway.output().count(" ready ") == 2, "the spare in use has no successor")
+            self.assert_eventually(lambda: gateway.output().count(" ready service=") == 2, "the spare in use has no successor")
             begin = time.monotonic()
             self.assertEqual(gateway.get("/pid").status, 200)
             self.assertLess(time.monotonic() - begin, 0.5, "it waited for a start")
@@ -294,7 +294,7 @@ class Circuit(TestCase):
 
     def test_a_service_that_is_kept_running_is_tried_without_requests(self):
         gateway = self.start(pool_gateway(env={"FAILING": 4}, min_instances=1))
-        self.assert_eventually(lambda: " ready " in gateway.output(), "it was not tried again", 30)
+        self.assert_eventually(lambda: " ready service=" in gateway.output(), "it was not tried again", 30)
         self.assertEqual(gateway.get("/pid").status, 200)
 
     def test_failed_starts_do_not_refuse_whom_others_serve(self):

@@ -22,6 +22,7 @@ pub mod environment;
 mod listeners;
 mod load;
 mod model;
+mod operate;
 mod pattern;
 mod relations;
 mod render;
@@ -42,4 +43,5 @@ pub use model::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed, PathMatch, Route,
     RouteCache, Scaling, Service, ServiceKind, Transport, Upstream, Workers,
 };
+pub use operate::{AdminSocket, Operate};
 pub use render::Style;

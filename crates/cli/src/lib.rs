@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod config;
+mod operate;
 pub mod run;
 mod service_log;
 mod settings;

@@ -101,6 +101,8 @@ pub(crate) fn gateway(config: &Config, workers: usize, services: Vec<ServiceTarg
         routes: config.routes.iter().map(|route| self::route(route, &config.limits)).collect(),
         dev: config.dev,
         trust_forwarded: config.trust_forwarded,
+        server_timing: config.operate.server_timing,
+        access_log: config.operate.access_log.clone(),
     }
 }
 

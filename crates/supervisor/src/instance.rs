@@ -3,6 +3,7 @@
 use crate::error::{Exit, StartError};
 use crate::seat::Padded;
 use crate::service::ServiceId;
+use crate::start_times::StartTimes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -23,6 +24,7 @@ pub struct Instance {
     answered: AtomicBool,
     drain_announced: AtomicBool,
     idle_noticed: AtomicBool,
+    start_times: OnceLock<StartTimes>,
     used_noticed: AtomicBool,
     stuck: AtomicBool,
     ended: OnceLock<Ended>,
@@ -77,7 +79,7 @@ pub(crate) enum Notice {
     Used { run: u64 },
     /// A request got no answer from the run in `max_request_time`.
     Stuck { run: u64 },
-    /// Stop the service's instances.
+    /// Stop the service's instances, until somebody asks for it.
     Stop { service: usize },
     /// Start the service, whatever failed before.
     Start { service: usize },
@@ -87,13 +89,31 @@ pub(crate) enum Notice {
     Shutdown { until: Instant },
 }
 
+/// The state of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum InstanceState {
+pub enum InstanceState {
+    /// It takes no exchanges yet.
     Starting,
+    /// It takes exchanges.
     Ready,
+    /// It takes no new exchanges; open ones may end.
     Draining,
+    /// Its process has ended.
     Ended,
+}
+
+impl InstanceState {
+    /// Its name, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Ended => "ended",
+        }
+    }
 }
 
 impl Instance {
@@ -114,6 +134,7 @@ impl Instance {
             answered: AtomicBool::new(false),
             drain_announced: AtomicBool::new(false),
             idle_noticed: AtomicBool::new(false),
+            start_times: OnceLock::new(),
             used_noticed: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             ended: OnceLock::new(),
@@ -138,6 +159,12 @@ impl Instance {
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// When it reached the steps of its start; none before it is ready.
+    #[must_use]
+    pub fn start_times(&self) -> Option<StartTimes> {
+        self.start_times.get().copied()
     }
 
     /// Whether it is to get no new exchanges (it is being stopped, or has ended).
@@ -210,6 +237,11 @@ impl Instance {
 
     pub(crate) fn is(&self, state: InstanceState) -> bool {
         self.state.0.load(SeqCst) == state as u8
+    }
+
+    /// The first call counts.
+    pub(crate) fn set_start_times(&self, times: StartTimes) {
+        let _ = self.start_times.set(times);
     }
 
     /// The first call counts.

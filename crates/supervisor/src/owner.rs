@@ -201,9 +201,9 @@ impl Owner {
             }
             Notice::Used { run } => self.used(run),
             Notice::Stuck { run } => self.stuck(run, now),
+            Notice::Stop { service } => self.stop_by_hand(service, now),
             Notice::Start { service } => self.start_service(service, now),
             Notice::Restart { service } => self.restart_service(service, now),
-            Notice::Stop { service } => self.stop_service(service, now),
             Notice::Shutdown { until } => self.shut_down(until, now),
         }
     }
@@ -222,7 +222,7 @@ impl Owner {
             tracing::warn!("{MAX_UNGREETED} connections have not sent HELLO yet; the newest is closed");
             return;
         }
-        self.greeters.spawn(pipe::greet(stream));
+        self.greeters.spawn(pipe::greet(stream, Instant::now()));
     }
 
     fn timer(&mut self, timer: Timer, now: Instant) {

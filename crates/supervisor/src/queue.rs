@@ -14,9 +14,10 @@ use crate::error::StartError;
 use crate::instance::Notice;
 use crate::limits::MAX_QUEUE;
 use crate::seat::{Lease, Padded, Seat, pick};
+use crate::service::Refused;
 use crate::spec::{ServiceSpec, Spare};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
@@ -40,6 +41,22 @@ pub(crate) struct Queue {
     has_spare: bool,
     pub(crate) max: usize,
     pub(crate) timeout: Duration,
+    pub(crate) refused: RefusedCounts,
+}
+
+/// [`Refused`], counted.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedCounts {
+    pub(crate) full: AtomicU64,
+    pub(crate) timeout: AtomicU64,
+    pub(crate) circuit: AtomicU64,
+}
+
+impl RefusedCounts {
+    pub(crate) fn counts(&self) -> Refused {
+        let Self { full, timeout, circuit } = self;
+        Refused { full: full.load(Relaxed), timeout: timeout.load(Relaxed), circuit: circuit.load(Relaxed) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +115,7 @@ impl Queue {
             has_spare: spec.spare == Spare::One,
             max: spec.queue.max.min(MAX_QUEUE),
             timeout: spec.queue.timeout,
+            refused: RefusedCounts::default(),
         }
     }
 
@@ -194,8 +212,8 @@ impl Queue {
         send(served);
     }
 
-    /// Refuses all who wait but the first `keep`.
-    pub(crate) fn refuse(&self, keep: usize, error: &StartError) {
+    /// Refuses all who wait but the first `keep`; how many those are.
+    pub(crate) fn refuse(&self, keep: usize, error: &StartError) -> usize {
         let refused: Vec<Waiter> = {
             let mut state = self.lock();
             let from = keep.min(state.waiters.len());
@@ -203,11 +221,13 @@ impl Queue {
             self.count(&state);
             refused
         };
+        let count = refused.len();
         for waiter in refused {
             let elapsed = waiter.since.elapsed().max(error.elapsed);
             // A caller that has gone away needs no answer.
             let _ = waiter.reply.send(Err(StartError { elapsed, ..error.clone() }));
         }
+        count
     }
 
     /// Nobody serves it any more.

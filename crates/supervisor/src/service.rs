@@ -1,7 +1,8 @@
 //! A service, as workers see it.
 
 use crate::error::{Phase, StartError};
-use crate::instance::Notice;
+use crate::instance::{InstanceState, Notice};
+use crate::policy::circuit::CircuitState;
 use crate::queue::{Joined, Queue};
 use crate::seat::{Lease, Padded, Seat, pick};
 use crate::spec::ServiceSpec;
@@ -48,25 +49,78 @@ pub struct Status {
     pub instance: u64,
     /// Process id of its first ready, or else its first starting, instance.
     pub pid: Option<i32>,
-    /// Those that are starting or ready, oldest first.
+    /// Those that are starting or ready, oldest first, then the one that is to replace another, then those that end.
     pub instances: Vec<InstanceStatus>,
     /// Failed or short runs in a row.
     pub failures: u32,
     /// Why the last start or run failed, if it did.
     pub last_error: Option<StartError>,
-    /// Whether requests are refused because starts failed (see `max_failures`).
-    pub circuit_open: bool,
+    /// Whether it may be started (see `max_failures`).
+    pub circuit: CircuitState,
+    /// When the next start may be tried, after failures.
+    pub next_attempt: Option<Instant>,
+    /// Instances that became ready since the gateway started.
+    pub starts: u64,
+    /// Instances that did not become ready, or that ended before their first answer.
+    pub failed_starts: u64,
+    /// Instances that were replaced by fresh ones.
+    pub replaced: Replaced,
+    /// Instances that were ended because a request took longer than `max_request_time`.
+    pub stuck: u64,
+    /// Its settings.
+    pub spec: Arc<ServiceSpec>,
 }
 
-/// An instance, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Instances that were replaced by fresh ones, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replaced {
+    /// `max_requests`.
+    pub requests: u64,
+    /// `max_age`.
+    pub age: u64,
+    /// `max_memory`.
+    pub memory: u64,
+    /// People asked for it.
+    pub asked: u64,
+}
+
+/// Requests that got no instance, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// `queue.max` waited already.
+    pub full: u64,
+    /// `queue.timeout` was over.
+    pub timeout: u64,
+    /// The circuit was open.
+    pub circuit: u64,
+}
+
+/// What an instance is doing, for people.
+#[derive(Clone, Debug)]
 pub struct InstanceStatus {
-    /// Its number.
+    /// Its number, counted from 1 for each service.
     pub number: u64,
-    /// Its process id, once it has one.
+    /// Its process, once it is executed.
     pub pid: Option<i32>,
-    /// Starting or ready.
-    pub state: ServiceState,
+    /// Its state.
+    pub state: InstanceState,
+    /// When its start was begun.
+    pub begun: Instant,
+    pub(crate) seats: Vec<Arc<Seat>>,
+}
+
+impl InstanceStatus {
+    /// Exchanges that it is busy with at this moment.
+    #[must_use]
+    pub fn open_exchanges(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.open()).sum()
+    }
+
+    /// Exchanges that it was ever given.
+    #[must_use]
+    pub fn begun_exchanges(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.begun()).sum()
+    }
 }
 
 /// The state of a service. Stopped is healthy: the next request starts it.
@@ -80,8 +134,20 @@ pub enum ServiceState {
     Ready,
 }
 
+impl ServiceState {
+    /// Its name, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+        }
+    }
+}
+
 impl Service {
-    pub(crate) fn new(id: usize, spec: &ServiceSpec, workers: usize, notices: UnboundedSender<Notice>) -> Self {
+    pub(crate) fn new(id: usize, spec: &Arc<ServiceSpec>, workers: usize, notices: UnboundedSender<Notice>) -> Self {
         let queue = Queue::new(id, spec, notices);
         Self {
             id: ServiceId(id),
@@ -97,7 +163,13 @@ impl Service {
                 instances: Vec::new(),
                 failures: 0,
                 last_error: None,
-                circuit_open: false,
+                circuit: CircuitState::Closed,
+                next_attempt: None,
+                starts: 0,
+                failed_starts: 0,
+                replaced: Replaced::default(),
+                stuck: 0,
+                spec: Arc::clone(spec),
             }),
             dropped_lines: AtomicU64::new(0),
         }
@@ -126,6 +198,12 @@ impl Service {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.waiting()
+    }
+
+    /// Requests that got no instance, since the gateway started.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.queue.refused.counts()
     }
 
     /// Counts an exchange with a ready instance that has room, if there is one and nobody waits. The hot path: no lock, and
@@ -166,6 +244,7 @@ impl Service {
             Joined::Entered(lease) => return Ok(lease),
             Joined::Waiting(place) => place,
             Joined::Full => {
+                queue.refused.full.fetch_add(1, Ordering::Relaxed);
                 return Err(
                     self.busy(format!("{} requests wait for it already (queue.max)", queue.max), Duration::ZERO)
                 );
@@ -176,6 +255,7 @@ impl Service {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(self.stopping()),
             Err(_) => {
+                queue.refused.timeout.fetch_add(1, Ordering::Relaxed);
                 let limit = queue.timeout.as_secs_f32();
                 Err(self.busy(format!("no instance was free within queue.timeout ({limit} s)"), queue.timeout))
             }

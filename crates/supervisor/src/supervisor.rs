@@ -34,6 +34,43 @@ pub struct Supervisor {
     thread: Option<JoinHandle<bool>>,
 }
 
+/// What people may ask of services while the supervisor runs. Everything is a message: nothing here waits for a service.
+#[derive(Clone, Debug)]
+pub struct Control {
+    services: Vec<Arc<Service>>,
+    notices: mpsc::UnboundedSender<Notice>,
+}
+
+impl Control {
+    /// The services, in the order of their settings.
+    #[must_use]
+    pub fn services(&self) -> &[Arc<Service>] {
+        &self.services
+    }
+
+    /// Stops the service's instances: drain, SIGTERM, SIGKILL. It stays stopped until a request or [`start`](Self::start),
+    /// [`MinInstances`](crate::MinInstances) and [`Spare`](crate::Spare) notwithstanding; what failed before is forgotten.
+    pub fn stop(&self, service: ServiceId) {
+        self.notice(Notice::Stop { service: service.0 });
+    }
+
+    /// Starts the service if none of its instances runs, whatever failed before.
+    pub fn start(&self, service: ServiceId) {
+        self.notice(Notice::Start { service: service.0 });
+    }
+
+    /// Replaces the service's instances: each is drained when a new one is ready, and goes on if none becomes ready. Whatever failed
+    /// before is forgotten. Does nothing else for a service that does not run.
+    pub fn restart(&self, service: ServiceId) {
+        self.notice(Notice::Restart { service: service.0 });
+    }
+
+    fn notice(&self, notice: Notice) {
+        // A closed queue is a supervisor that has stopped already.
+        let _ = self.notices.send(notice);
+    }
+}
+
 /// Starts the guardian and the supervisor's thread. Services with [`MinInstances::One`](crate::MinInstances::One) are started at
 /// once, the others when asked for. Each worker gets the receiver with its number.
 ///
@@ -56,6 +93,7 @@ pub fn start(
         .into_iter()
         .enumerate()
         .map(|(id, spec)| {
+            let spec = Arc::new(spec);
             let service = Service::new(id, &spec, options.workers, notices.clone());
             Record::new(Arc::new(service), spec)
         })
@@ -73,18 +111,23 @@ impl Supervisor {
         &self.services
     }
 
-    /// Starts the service if none of its instances runs, whatever failed before.
+    /// A handle for what people ask of services.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control { services: self.services.clone(), notices: self.notices.clone() }
+    }
+
+    /// [`Control::start`].
     pub fn start(&self, service: ServiceId) {
         self.notice(Notice::Start { service: service.0 });
     }
 
-    /// Replaces the service's instances: each is drained when a new one is ready, and goes on if none becomes ready. Whatever failed
-    /// before is forgotten. Does nothing else for a service that does not run.
+    /// [`Control::restart`].
     pub fn restart(&self, service: ServiceId) {
         self.notice(Notice::Restart { service: service.0 });
     }
 
-    /// Stops the service's instances: drain, SIGTERM, SIGKILL. The next request starts it anew, whatever failed before.
+    /// [`Control::stop`].
     pub fn stop(&self, service: ServiceId) {
         self.notice(Notice::Stop { service: service.0 });
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::diagnostic::Span;
+use super::operate::Operate;
 
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Config {
     pub limits: Limits,
     /// The response cache; none: nothing is cached.
     pub cache: Option<CacheLimits>,
+    /// What the operator sees.
+    pub operate: Operate,
     /// The services, in the order of the file.
     pub services: Vec<Service>,
     /// The routes, in the order of the file, which has no meaning for precedence.

@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue};
 use super::address;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{CacheLimits, Config, Limits, Listener, ListenerAddress, Workers};
+use super::operate;
 use super::relations;
 use super::route;
 use super::scaling;
@@ -29,10 +30,12 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         trust_forwarded: root.boolean("trust_forwarded", false, found),
         cache: cache(cache_field.as_ref(), found),
         limits,
+        operate: operate::read(&root, folder, found),
         services: services.complete,
         routes: Vec::new(),
     };
     relations::listeners(&config, root.field("dev").map(|field| field.at), found);
+    operate::relations(&config, found);
     let said = relations::Said {
         services: &services.declared,
         services_elsewhere: root.meant("services"),

@@ -78,6 +78,8 @@ pub const QUEUE: Bounds<u64> = Bounds { default: 1024, min: 1, max: 1_000_000 };
 pub const CACHE_MEMORY: Bounds<u64> = Bounds { default: 64 * MIB, min: MIB, max: 1024 * GIB };
 /// `cache.max_object`, bytes.
 pub const CACHE_MAX_OBJECT: Bounds<u64> = Bounds { default: MIB, min: KIB, max: GIB };
+/// `access_log.max_size`, bytes; none unless the file says so.
+pub const ACCESS_LOG_SIZE: Bounds<u64> = Bounds { default: 100 * MIB, min: 64 * KIB, max: 1024 * GIB };
 /// A service's `start_timeout`.
 pub const START_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::from_secs(10), min: Duration::from_millis(100), max: Duration::from_secs(600) };
@@ -163,6 +165,24 @@ pub const ROOT: &[Key] = &[
     key("cache", "a section, or true or false", "[cache]", &[]),
     key("services", A_SECTION, "[services.NAME]", &["service", "processes", "upstreams", "apps"]),
     key("routes", "a list of sections", "[[routes]]", &["route", "locations", "rules"]),
+    key("server_timing", "\"never\", \"on-request\" or \"always\"", "\"on-request\"", &["timing", "server-timing"]),
+    key("admin", "a section, or true or false", "[admin]", &["control", "api"]),
+    key("metrics", "a section, or false", "[metrics]", &["prometheus"]),
+    key("access_log", "a section, or false", "[access_log]", &["log", "logs", "accesslog"]),
+];
+
+/// The keys of `[admin]`.
+pub const ADMIN: &[Key] = &[key("socket", A_STRING, "\"admin.sock\"", &["path", "listen"])];
+
+/// The keys of `[metrics]`.
+pub const METRICS: &[Key] = &[key("listen", "an address", "\"127.0.0.1:9090\"", &["address", "port", "bind"])];
+
+/// The keys of `[access_log]`.
+pub const ACCESS_LOG: &[Key] = &[
+    key("path", A_STRING, "\"access.log\"", &["file", "output", "to"]),
+    key("format", "\"json\" or \"text\"", "\"json\"", &[]),
+    key("fields", "a list of strings", "[\"time\", \"status\"]", &["columns"]),
+    key("max_size", "a size with its unit or \"none\"", "\"100MiB\"", &["rotate", "size"]),
 ];
 
 /// The keys of `[limits]`.
@@ -255,11 +275,27 @@ pub enum Part {
     ServiceQueue,
     /// `[[routes]]`.
     Route,
+    /// `[admin]`.
+    Admin,
+    /// `[metrics]`.
+    Metrics,
+    /// `[access_log]`.
+    AccessLog,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 6] = [Part::Top, Part::Limits, Part::Cache, Part::Service, Part::ServiceQueue, Part::Route];
+    pub const ALL: [Part; 9] = [
+        Part::Top,
+        Part::Limits,
+        Part::Cache,
+        Part::Service,
+        Part::ServiceQueue,
+        Part::Route,
+        Part::Admin,
+        Part::Metrics,
+        Part::AccessLog,
+    ];
 
     /// The keys that it has.
     #[must_use]
@@ -271,6 +307,9 @@ impl Part {
             Part::Service => SERVICE,
             Part::ServiceQueue => SERVICE_QUEUE,
             Part::Route => ROUTE,
+            Part::Admin => ADMIN,
+            Part::Metrics => METRICS,
+            Part::AccessLog => ACCESS_LOG,
         }
     }
 
@@ -284,6 +323,9 @@ impl Part {
             Part::Service => "in [services.NAME]",
             Part::ServiceQueue => "in [services.NAME.queue]",
             Part::Route => "in [[routes]]",
+            Part::Admin => "in [admin]",
+            Part::Metrics => "in [metrics]",
+            Part::AccessLog => "in [access_log]",
         }
     }
 }

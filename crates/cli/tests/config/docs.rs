@@ -20,6 +20,9 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::Service => "## `[services.NAME]`",
         Part::ServiceQueue => "## `[services.NAME.queue]`",
         Part::Route => "## `[[routes]]`",
+        Part::Admin => "## `[admin]`",
+        Part::Metrics => "## `[metrics]`",
+        Part::AccessLog => "## `[access_log]`",
     };
     let (_, rest) = reference.split_once(heading).unwrap_or_else(|| panic!("{heading} is missing"));
     rest.split("\n## ").next().unwrap()
@@ -71,6 +74,7 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             Part::Limits,
             "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
         ),
+        (Part::AccessLog, "[access_log]\npath=\"stdout\"\nmax_size = \"1B\""),
         (Part::Cache, "[cache]\nmemory = \"1B\"\nmax_object = \"1B\""),
         (
             Part::Service,

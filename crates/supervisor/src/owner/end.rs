@@ -128,6 +128,7 @@ impl Owner {
             return; // those who waited were told then
         }
         record.circuit.ended(RunEnd::NeverReady, now, random());
+        record.service.status_mut().failed_starts += 1;
         let error = StartError {
             exit: run.exit,
             output_tail: run.tail.report(),
@@ -153,6 +154,7 @@ impl Owner {
     pub(super) fn forget(&mut self, id: u64) {
         self.leave_service(id);
         let Some(mut run) = self.runs.remove(&id) else { return };
+        self.records[run.service].publish(&self.runs);
         run.set_deadline(None, &mut self.timers);
         if let Some(token) = &run.token {
             self.tokens.remove(token);

@@ -3,15 +3,16 @@
 use super::timers::{Timer, Timers};
 use crate::error::{Exit, StartError};
 use crate::gate::Gate;
-use crate::instance::{Endpoint, Instance};
+use crate::instance::{Endpoint, Instance, InstanceState};
 use crate::listener::Listener;
 use crate::log::Tail;
 use crate::policy::circuit::Circuit;
-use crate::policy::recycle::Wear;
+use crate::policy::recycle::{Wear, Worn};
 use crate::policy::scale::Window;
 use crate::seat::Seat;
 use crate::service::{InstanceStatus, Service, ServiceState};
 use crate::spec::{HttpSocket, ServiceSpec, Transport};
+use crate::start_times::StartTimes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +22,7 @@ use tokio::task::AbortHandle;
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(super) service: Arc<Service>,
-    pub(super) spec: ServiceSpec,
+    pub(super) spec: Arc<ServiceSpec>,
     pub(super) circuit: Circuit,
     /// The runs that are starting or ready, oldest first.
     pub(super) members: Vec<u64>,
@@ -36,10 +37,12 @@ pub(crate) struct Record {
     pub(super) memory_at: Option<Instant>,
     /// One is to be started without a request.
     pub(super) start_asked: bool,
+    /// Stopped by hand: not started for `min_instances` or `spare`, only for a request or by hand.
+    pub(super) held: bool,
 }
 
 impl Record {
-    pub(crate) fn new(service: Arc<Service>, spec: ServiceSpec) -> Self {
+    pub(crate) fn new(service: Arc<Service>, spec: Arc<ServiceSpec>) -> Self {
         Self {
             service,
             circuit: Circuit::new(spec.max_failures),
@@ -52,6 +55,7 @@ impl Record {
             review_at: None,
             memory_at: None,
             start_asked: false,
+            held: false,
         }
     }
 
@@ -61,18 +65,27 @@ impl Record {
 
     /// Shows the state to whoever asks.
     pub(super) fn publish(&self, runs: &HashMap<u64, Run>) {
-        let state = |run: &Run| if run.stage == Stage::Ready { ServiceState::Ready } else { ServiceState::Starting };
-        let instances: Vec<InstanceStatus> = (self.members.iter().chain(&self.successor).filter_map(|id| runs.get(id)))
-            .map(|run| InstanceStatus { number: run.instance.number(), pid: run.pid, state: state(run) })
-            .collect();
-        let first = instances.iter().find(|one| one.state == ServiceState::Ready).or(instances.first());
+        let service = self.service.id().0;
+        let serving = || self.members.iter().chain(&self.successor);
+        let mut ending: Vec<&Run> = runs.values().filter(|run| run.service == service).collect();
+        ending.retain(|run| !serving().any(|id| *id == run.id()));
+        ending.sort_unstable_by_key(|run| run.id());
+        let instances: Vec<InstanceStatus> =
+            serving().filter_map(|id| runs.get(id)).chain(ending).map(Run::status).collect();
+        let first = |state| instances.iter().find(|one| one.state == state);
+        let first = first(InstanceState::Ready).or(first(InstanceState::Starting));
         let mut status = self.service.status_mut();
-        status.state = first.map_or(ServiceState::Stopped, |one| one.state);
+        status.state = match first.map(|one| one.state) {
+            Some(InstanceState::Ready) => ServiceState::Ready,
+            Some(_) => ServiceState::Starting,
+            None => ServiceState::Stopped,
+        };
         status.instance = self.last_number;
         status.pid = first.and_then(|one| one.pid);
         status.instances = instances;
         status.failures = self.circuit.failures();
-        status.circuit_open = self.circuit.is_open();
+        status.circuit = self.circuit.state();
+        status.next_attempt = self.circuit.next_attempt();
         status.last_error.clone_from(&self.last_failure);
     }
 }
@@ -92,6 +105,8 @@ pub(super) struct Run {
     pub(super) stage: Stage,
     pub(super) deadline: Option<Instant>,
     pub(super) begun: Instant,
+    pub(super) spawned_at: Option<Instant>,
+    pub(super) connected_at: Option<Instant>,
     pub(super) ready_at: Option<Instant>,
     pub(super) pid: Option<i32>,
     pub(super) token: Option<String>,
@@ -123,6 +138,8 @@ pub(super) struct Run {
     pub(super) replace_asked: bool,
     /// The run whose place it is to take.
     pub(super) replaces: Option<u64>,
+    /// The limit that that one had reached, if that is why.
+    pub(super) limit_reached: Option<Worn>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +178,8 @@ impl Run {
             stage: Stage::Spawning,
             deadline: None,
             begun,
+            spawned_at: None,
+            connected_at: None,
             ready_at: None,
             pid: None,
             token,
@@ -181,6 +200,7 @@ impl Run {
             memory: 0,
             replace_asked: false,
             replaces: None,
+            limit_reached: None,
         }
     }
 
@@ -190,6 +210,25 @@ impl Run {
 
     pub(super) fn is_pipe(&self) -> bool {
         *self.instance.endpoint() == Endpoint::Pipe
+    }
+
+    pub(super) fn status(&self) -> InstanceStatus {
+        let state = match self.stage {
+            Stage::Spawning | Stage::Starting => InstanceState::Starting,
+            Stage::Ready => InstanceState::Ready,
+            Stage::Draining | Stage::Terminating | Stage::Killing => InstanceState::Draining,
+            Stage::Exited => InstanceState::Ended,
+        };
+        let (number, pid, begun) = (self.instance.number(), self.pid, self.begun);
+        InstanceStatus { number, pid, state, begun, seats: self.seats.clone() }
+    }
+
+    /// When it reached the steps of its start, `ready` being the last.
+    pub(super) fn start_times(&self, ready: Instant) -> StartTimes {
+        let spawned = self.spawned_at.unwrap_or(ready);
+        // An inherited socket takes connections from the moment on at which there is somebody to accept them.
+        let connected = self.connected_at.unwrap_or(spawned);
+        StartTimes { asked: self.begun, spawned, connected, ready }
     }
 
     pub(super) fn open_exchanges(&self) -> u64 {

@@ -10,26 +10,28 @@ use super::stop::AskedBy;
 use super::timers::Timer;
 use crate::error::{Phase, StartError};
 use crate::policy::orders::{Orders, Situation, decide};
-use crate::policy::recycle::Reached;
+use crate::policy::recycle::{Reached, Worn};
 use crate::policy::scale::{Load, Scale};
 use crate::queue::Waiting;
 use crate::spec::{MinInstances, ServiceSpec, Spare};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// A ready run that is to be replaced.
 struct WornRun {
     id: u64,
     number: u64,
-    reason: String,
+    /// The limit that it has reached; `None`: people asked.
+    limit: Option<Worn>,
 }
 
-/// The settings that decide about the number of a service's instances.
-pub(super) fn scale_of(spec: &ServiceSpec) -> Scale {
+/// The settings that decide about the number of a service's instances. One that is held is not started for its floor.
+pub(super) fn scale_of(spec: &ServiceSpec, held: bool) -> Scale {
     Scale {
-        min: u32::from(spec.min_instances == MinInstances::One),
+        min: u32::from(spec.min_instances == MinInstances::One && !held),
         max: spec.max_instances,
-        spare: u32::from(spec.spare == Spare::One),
+        spare: u32::from(spec.spare == Spare::One && !held),
         concurrency: spec.concurrency,
         up_after: spec.scale_up_after,
         down_after: spec.scale_down_after,
@@ -47,13 +49,14 @@ impl Owner {
     fn review(&mut self, service: usize, now: Instant) {
         if self.stopping.is_some() {
             let error = self.refusal(service, Phase::Stopping, "the gateway is stopping", now);
-            return self.records[service].service.queue.refuse(0, &error);
+            self.records[service].service.queue.refuse(0, &error);
+            return;
         }
         let waiting = self.records[service].service.queue.look();
         let load = self.load(service, &waiting);
         let worn = self.worn(service, now);
         let record = &mut self.records[service];
-        let scale = scale_of(&record.spec);
+        let scale = scale_of(&record.spec, record.held);
         let start_asked = std::mem::take(&mut record.start_asked);
         let (replacing, circuit) = (record.successor.is_some(), &record.circuit);
         let situation = Situation { scale: &scale, circuit, load, start_asked, worn: worn.is_some(), replacing };
@@ -78,7 +81,9 @@ impl Owner {
             && record.service.queue.waiting() > keep
         {
             let error = self.circuit_error(service, now);
-            self.records[service].service.queue.refuse(keep, &error);
+            let queue = &self.records[service].service.queue;
+            let refused = queue.refuse(keep, &error);
+            queue.refused.circuit.fetch_add(refused as u64, Ordering::Relaxed);
         }
         self.start_some(service, orders.start, worker, now);
         if let Some(worn) = worn {
@@ -101,10 +106,15 @@ impl Owner {
 
     /// One at a time: what replaces one instance is seen to work before the next is replaced.
     fn start_successor(&mut self, service: usize, worn: &WornRun, now: Instant) {
-        let WornRun { id, number, reason } = worn;
+        let WornRun { id, number, limit } = worn;
+        let reason = limit.map_or("a restart was asked for".to_owned(), |limit| limit.to_string());
         tracing::info!(service = %self.records[service].service.name(), instance = number, "to be replaced: {reason}");
         let worker = *id as usize % self.workers.len();
-        self.start(service, (worker, Some(*id)), now);
+        if self.start(service, (worker, Some(*id)), now) == Started::Yes
+            && let Some(run) = self.records[service].successor.and_then(|id| self.runs.get_mut(&id))
+        {
+            run.limit_reached = *limit;
+        }
     }
 
     fn load(&self, service: usize, waiting: &Waiting) -> Load {
@@ -130,9 +140,9 @@ impl Owner {
         let mut worn = ready.filter_map(|run| {
             let requests = run.begun_exchanges();
             let reached = Reached { requests, ready_at: run.ready_at.unwrap_or(now), memory: run.memory };
-            let limit = run.wear.worn(&reached, now).map(|worn| worn.to_string());
-            let reason = limit.or(run.replace_asked.then(|| "a restart was asked for".to_owned()));
-            reason.map(|reason| WornRun { id: run.id(), number: run.instance.number(), reason })
+            let limit = run.wear.worn(&reached, now);
+            let worn = limit.is_some() || run.replace_asked;
+            worn.then(|| WornRun { id: run.id(), number: run.instance.number(), limit })
         });
         worn.next()
     }
@@ -189,6 +199,7 @@ impl Owner {
         let Some(run) = self.runs.get(&id).filter(|run| run.stage == Stage::Ready) else { return };
         tracing::warn!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid = run.pid,
             others = run.open_exchanges(), "a request took longer than max_request_time: the instance is ended when its others are done");
+        self.records[run.service].service.status_mut().stuck += 1;
         self.drain(id, AskedBy::Gateway, now);
     }
 

@@ -11,7 +11,7 @@ use crate::limits::PORT_PAUSE;
 use crate::listener::Listener;
 use crate::log::{Output, Pump, Tail};
 use crate::policy::backoff::RunEnd;
-use crate::policy::recycle::Wear;
+use crate::policy::recycle::{Wear, Worn};
 use crate::seat::Seat;
 use crate::service::{Service, ServiceId};
 use crate::spec::{Recycle, ServiceSpec, Transport};
@@ -26,6 +26,7 @@ impl Owner {
     pub(super) fn spawned(&mut self, id: u64, pid: i32, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.pid = Some(pid);
+        run.spawned_at = Some(now);
         tracing::debug!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid, "spawned");
         match run.stage {
             Stage::Spawning => run.stage = Stage::Starting,
@@ -50,7 +51,8 @@ impl Owner {
 
     /// A service that only knows `PORT` listens.
     pub(super) fn port_open(&mut self, id: u64, now: Instant) {
-        if self.runs.get(&id).is_some_and(|run| run.stage == Stage::Starting) {
+        if let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == Stage::Starting) {
+            run.connected_at = Some(now);
             self.become_ready(id, now);
         }
     }
@@ -61,10 +63,22 @@ impl Owner {
         let record = &mut self.records[run.service];
         run.ready_at = Some(now);
         run.stage = Stage::Ready;
+        let times = run.start_times(now);
+        run.instance.set_start_times(times);
+        record.service.status_mut().starts += 1;
         run.instance.set_state(InstanceState::Ready);
         tracing::info!(service = %record.service.name(), instance = run.instance.number(), pid = run.pid,
-            took = ?now.duration_since(run.begun), "ready");
+            took = ?now.duration_since(run.begun), phases = %times.phases(run.begun, now), "ready");
         let replaced = run.replaces.take();
+        if replaced.is_some() {
+            let counts = &mut record.service.status_mut().replaced;
+            *match run.limit_reached {
+                Some(Worn::Requests(_)) => &mut counts.requests,
+                Some(Worn::Age(_)) => &mut counts.age,
+                Some(Worn::Memory(_)) => &mut counts.memory,
+                None => &mut counts.asked,
+            } += 1;
+        }
         if record.successor == Some(id) {
             record.successor = None;
             record.members.push(id);
@@ -118,9 +132,11 @@ impl Owner {
 
     /// Starts an instance, in the place of a ready one if there is one to go.
     pub(super) fn start(&mut self, service: usize, (worker, replaces): (usize, Option<u64>), now: Instant) -> Started {
+        self.records[service].held = false;
         let Err(error) = self.try_start(service, (worker, replaces), now) else { return Started::Yes };
         let record = &mut self.records[service];
         record.circuit.ended(RunEnd::NeverReady, now, random());
+        record.service.status_mut().failed_starts += 1;
         let reason = format!("the gateway cannot start it: {error}");
         let error = StartError::new(record.service.name(), Phase::Spawn, reason, now);
         let error = error.retry_after(record.circuit.wait(now).unwrap_or_default());

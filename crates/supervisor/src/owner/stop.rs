@@ -45,7 +45,7 @@ impl Owner {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let spec = &self.records[run.service].spec;
         // With a floor, what is too many is for `scale_down_after`.
-        let Some(timeout) = spec.idle_timeout.filter(|_| scale_of(spec).floor() == 0) else {
+        let Some(timeout) = spec.idle_timeout.filter(|_| scale_of(spec, false).floor() == 0) else {
             return run.set_deadline(None, &mut self.timers);
         };
         match decide(now, run.open_exchanges(), run.last_use(), timeout) {
@@ -58,9 +58,17 @@ impl Owner {
         }
     }
 
-    /// Somebody asked for the service to be stopped. What failed before is forgotten: the next request starts it.
+    /// Somebody wants the service stopped until it is asked for. What failed before is forgotten.
+    pub(super) fn stop_by_hand(&mut self, service: usize, now: Instant) {
+        let Some(record) = self.records.get_mut(service) else { return };
+        record.held = true;
+        record.circuit.close();
+        self.stop_service(service, now);
+        self.records[service].publish(&self.runs);
+    }
+
+    /// Stops all that runs of the service.
     pub(super) fn stop_service(&mut self, service: usize, now: Instant) {
-        self.records[service].circuit.close();
         let runs: Vec<u64> = self.runs.values().filter(|run| run.service == service).map(Run::id).collect();
         for id in runs {
             self.stop_run(id, now);
@@ -220,9 +228,10 @@ impl Owner {
     fn drained(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if run.is_pipe() {
-            // Nothing is in progress, so all that is left to do for the service is to exit.
-            let left = run.drain_until.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)).min(EXIT_GRACE);
-            run.drain_until = None;
+            // Nothing is in progress, so all that is left to do for the service is to exit. Who comes too late and turns back is
+            // told as the last one, too: once is enough.
+            let Some(until) = run.drain_until.take() else { return };
+            let left = until.saturating_duration_since(now).min(EXIT_GRACE);
             run.enter_stage(Stage::Draining, Some(now + left), &mut self.timers);
             self.send_drain(id, left);
         } else {

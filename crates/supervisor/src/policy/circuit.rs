@@ -16,14 +16,30 @@ use std::time::{Duration, Instant};
 pub(crate) struct Circuit {
     backoff: Backoff,
     max_failures: u32,
-    state: State,
+    state: CircuitState,
 }
 
+/// Whether a service may be started, as its last starts went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub enum CircuitState {
+    /// Yes, after a pause if the last start failed.
     Closed,
+    /// No: requests are refused at once.
     Open,
+    /// One start is tried; all requests but one are refused.
     Probing,
+}
+
+impl CircuitState {
+    /// Its name, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::Probing => "probing",
+        }
+    }
 }
 
 /// What is to be done about a request for an instance.
@@ -44,45 +60,56 @@ pub(crate) enum Admit {
 impl Circuit {
     /// Closed; opens after so many failures in a row.
     pub(crate) fn new(max_failures: u32) -> Self {
-        Self { backoff: Backoff::default(), max_failures: max_failures.max(1), state: State::Closed }
+        Self { backoff: Backoff::default(), max_failures: max_failures.max(1), state: CircuitState::Closed }
     }
 
     /// Whether one may be started. `starting`: one is.
     pub(crate) fn admit(&self, starting: bool, now: Instant) -> Admit {
         match (self.state, self.backoff.wait(now)) {
-            (State::Closed, None) => Admit::Start,
-            (State::Closed, Some(wait)) => Admit::Wait(now + wait),
-            (State::Probing, _) if starting => Admit::Probing,
-            (State::Open | State::Probing, Some(wait)) => Admit::Refuse(wait),
-            (State::Open | State::Probing, None) => Admit::Probe,
+            (CircuitState::Closed, None) => Admit::Start,
+            (CircuitState::Closed, Some(wait)) => Admit::Wait(now + wait),
+            (CircuitState::Probing, _) if starting => Admit::Probing,
+            (CircuitState::Open | CircuitState::Probing, Some(wait)) => Admit::Refuse(wait),
+            (CircuitState::Open | CircuitState::Probing, None) => Admit::Probe,
         }
     }
 
     /// The probe has begun.
     pub(crate) fn probe(&mut self) {
-        self.state = State::Probing;
+        self.state = CircuitState::Probing;
     }
 
     /// A start came to its end: the service works, for now.
     pub(crate) fn started(&mut self) {
-        self.state = State::Closed;
+        self.state = CircuitState::Closed;
     }
 
     /// Notes the end of a run; see [`Backoff::ended`].
     pub(crate) fn ended(&mut self, end: RunEnd, now: Instant, random: u32) {
         self.backoff.ended(end, now, random);
-        self.state = if self.backoff.failures() >= self.max_failures { State::Open } else { State::Closed };
+        self.state =
+            if self.backoff.failures() >= self.max_failures { CircuitState::Open } else { CircuitState::Closed };
     }
 
     /// Somebody wants it to be tried now, whatever came before.
     pub(crate) fn close(&mut self) {
         self.backoff = Backoff::default();
-        self.state = State::Closed;
+        self.state = CircuitState::Closed;
+    }
+
+    pub(crate) fn state(&self) -> CircuitState {
+        self.state
+    }
+
+    /// When the next start may be tried, if there is a pause.
+    pub(crate) fn next_attempt(&self) -> Option<Instant> {
+        self.backoff.not_before()
     }
 
     /// Whether requests are refused, or all but one.
+    #[cfg(test)]
     pub(crate) fn is_open(&self) -> bool {
-        self.state != State::Closed
+        self.state != CircuitState::Closed
     }
 
     /// What is left of the pause after the last failure.

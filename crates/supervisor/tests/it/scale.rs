@@ -1,7 +1,9 @@
 //! Several instances, the queue in front of them, replacements, the circuit.
 
 use crate::harness::{Bed, Seen, UNIX, gone_within, pipe_child, run, sh};
-use pilotlight_supervisor::{Exit, Lease, Phase, QueueLimits, Recycle, Service, ServiceSpec, ServiceState, Spare};
+use pilotlight_supervisor::{
+    CircuitState, Exit, InstanceState, Lease, Phase, QueueLimits, Recycle, Service, ServiceSpec, ServiceState, Spare,
+};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +32,7 @@ async fn until(mut is: impl FnMut() -> bool) {
 }
 
 fn ready(service: &Service) -> usize {
-    service.status().instances.iter().filter(|one| one.state == ServiceState::Ready).count()
+    service.status().instances.iter().filter(|one| one.state == InstanceState::Ready).count()
 }
 
 #[test]
@@ -260,6 +262,28 @@ fn drain_waits_for_those_who_have_entered_and_lets_go_those_without_a_connection
     });
 }
 
+/// Who comes too late and turns back must not count as the end of the last exchange once more.
+#[test]
+fn a_late_comer_does_not_hurry_a_drain() {
+    run(async {
+        let mut bed = Bed::new(1, vec![pipe_child("p", &["ignore-drain"])]);
+        let mut seen = bed.work();
+        let service = bed.service(0);
+        let lease = service.ready(0).await.unwrap();
+        let instance = Arc::clone(lease.instance());
+        drop(lease);
+        let late = caller(&service, 0); // enters, or turns back at the drain
+        bed.supervisor.stop(service.id());
+        while seen.recv().await != Some(Seen::Drain { worker: 0, instance: 1 }) {
+            let _ = service.enter(0);
+        }
+        let begun = Instant::now();
+        assert_eq!(instance.ended().await.exit, Some(Exit::Signal(15)));
+        assert!(begun.elapsed() >= 1500 * MS, "it got {:?} to exit by itself", begun.elapsed());
+        drop(late.await.unwrap());
+    });
+}
+
 #[test]
 fn a_stuck_instance_is_ended_when_its_others_are_done() {
     run(async {
@@ -295,7 +319,7 @@ fn the_circuit_opens_lets_one_try_and_closes() {
             let error = service.ready(0).await.unwrap_err();
             assert_eq!((error.phase, error.exit), (Phase::Connect, Some(Exit::Code(9))));
         }
-        assert!(service.status().circuit_open);
+        assert_eq!(service.status().circuit, CircuitState::Open);
         let begun = Instant::now();
         let refused = service.ready(0).await.unwrap_err();
         assert_eq!((refused.phase, refused.exit), (Phase::Backoff, Some(Exit::Code(9))));
@@ -313,7 +337,7 @@ fn the_circuit_opens_lets_one_try_and_closes() {
         assert_eq!(service.ready(0).await.unwrap_err().phase, Phase::Backoff);
         bed.supervisor.start(service.id());
         until(|| service.status().state == ServiceState::Ready).await;
-        assert!(!service.status().circuit_open);
+        assert_eq!(service.status().circuit, CircuitState::Closed);
         assert_eq!(service.ready(0).await.unwrap().instance().number(), 5);
     });
 }
