@@ -6,7 +6,9 @@ use std::time::Duration;
 use pilotlight_gateway::{
     CacheOptions, External, ExternalAddr, GatewayOptions, Limits, ListenAddr, RouteCache, RouteSpec, ServiceTarget,
 };
-use pilotlight_supervisor::{HttpSocket, MinInstances, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport};
+use pilotlight_supervisor::{
+    HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
+};
 
 use crate::config::{self, Config, Managed, PathMatch, ServiceKind, Upstream, Workers};
 
@@ -52,8 +54,18 @@ fn spec(name: &str, managed: &Managed) -> ServiceSpec {
         },
         max_request_time: scaling.max_request_time,
         max_failures: scaling.max_failures,
+        preload: managed.cold_start.preload.as_ref().map(preload),
+        freeze_after: managed.cold_start.freeze_after,
         ..ServiceSpec::new(name, argv, transport(managed.transport))
     }
+}
+
+fn preload(preload: &config::Preload) -> Preload {
+    let at = match preload.at {
+        config::PreloadAt::Boot => PreloadAt::Boot,
+        config::PreloadAt::First => PreloadAt::First,
+    };
+    Preload { modules: preload.modules.clone(), at }
 }
 
 fn transport(transport: config::Transport) -> Transport {

@@ -41,6 +41,12 @@ pub const KILL_PATIENCE: Duration = Duration::from_secs(5);
 pub const GUARDIAN_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of one message to or from the guardian; a larger one is an error of the start it belongs to.
 pub const MAX_MESSAGE: usize = 1024 * 1024;
+/// Processes that ended without being a run, remembered by the guardian for a zygote's word about them; the oldest is forgotten.
+pub const MAX_STRAYS: usize = 256;
+/// How long a zygote may take to end when it was told to, before it is killed.
+pub const ZYGOTE_GRACE: Duration = Duration::from_secs(2);
+/// What one zygote has said and the supervisor not heard yet; beyond it the zygote waits.
+pub const MAX_ZYGOTE_EVENTS: usize = 64;
 /// Messages waiting for the guardian's socket; beyond it a start fails, a signal is sent again by its timer.
 pub const MAX_GUARDIAN_QUEUE: usize = 1024;
 /// Backlog of the sockets that HTTP services inherit, and of the pipe's.

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 pub struct LogLine {
     /// The service.
     pub service: Arc<str>,
-    /// The instance's number.
+    /// The instance's number; 0: the zygote that instances are forked from.
     pub instance: u64,
     /// Where it was written.
     pub output: Output,

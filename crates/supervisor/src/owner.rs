@@ -12,6 +12,7 @@
 //! ```
 
 mod end;
+mod freeze;
 mod memory;
 mod pipe;
 mod run;
@@ -19,6 +20,7 @@ mod scale;
 mod start;
 mod stop;
 mod timers;
+mod zygote;
 
 pub(crate) use run::Record;
 
@@ -29,6 +31,7 @@ use crate::limits::{ACCEPT_PAUSE, KILL_PATIENCE, MAX_UNGREETED};
 use crate::log::LogLine;
 use crate::spec::SupervisorOptions;
 use crate::supervisor::RuntimeDir;
+use crate::zygote::FromZygote;
 use memory::Sample;
 use pipe::Greeting;
 use run::Run;
@@ -42,6 +45,7 @@ use timers::{Timer, Timers};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use zygote::Zygotes;
 
 /// What the owner is made of.
 pub(crate) struct Parts {
@@ -74,6 +78,7 @@ pub(crate) struct Owner {
     pumps: JoinSet<u64>,
     probes: JoinSet<u64>,
     samples: JoinSet<Sample>,
+    zygotes: Zygotes,
     /// Services about which something has changed that the number of their instances depends on.
     changed: BTreeSet<usize>,
     epoch: Instant,
@@ -107,6 +112,7 @@ enum Action {
     OutputEnded(u64),
     PortOpen(u64),
     Sampled(Sample),
+    Zygote(u64, FromZygote),
     Timer(Timer),
     Nothing,
 }
@@ -135,6 +141,7 @@ impl Owner {
             pumps: JoinSet::new(),
             probes: JoinSet::new(),
             samples: JoinSet::new(),
+            zygotes: Zygotes::default(),
             changed: BTreeSet::new(),
             epoch: Instant::now(),
             last_run: 0,
@@ -144,6 +151,7 @@ impl Owner {
 
     /// Until everything is stopped; returns whether nothing had to be killed for lack of time.
     pub(crate) async fn run(mut self) -> bool {
+        self.boot_zygotes(Instant::now());
         self.changed.extend(0..self.records.len());
         self.review_changed(Instant::now());
         while !self.finished() {
@@ -161,6 +169,8 @@ impl Owner {
         tokio::select! {
             biased; // what a worker notices comes first, in its order: a drain before the wish for another instance
             Some(notice) = self.noticed.recv() => Action::Notice(notice),
+            // Before the guardian: what a zygote said last is heard before its end.
+            Some((zygote, said)) = self.zygotes.said.recv() => Action::Zygote(zygote, said),
             event = next_event(&mut self.link) => Action::Guardian(event),
             accepted = self.listener.accept(), if !resting => Action::Accepted(accepted.map(|(stream, _)| stream)),
             Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),
@@ -184,6 +194,7 @@ impl Owner {
             Action::OutputEnded(run) => self.output_ended(run, now),
             Action::PortOpen(run) => self.port_open(run, now),
             Action::Sampled(sample) => self.sampled(sample),
+            Action::Zygote(zygote, said) => self.zygote_said(zygote, said, now),
             Action::Timer(timer) => self.timer(timer, now),
             Action::Nothing => {}
         }
@@ -210,6 +221,9 @@ impl Owner {
 
     fn guardian_said(&mut self, event: LinkEvent, now: Instant) {
         match event {
+            LinkEvent::Spawned { run, pid } if self.is_zygote(run) => self.zygote_spawned(run, pid),
+            LinkEvent::SpawnFailed { run, reason } if self.is_zygote(run) => self.zygote_ended(run, &reason, now),
+            LinkEvent::Exited { run, exit } if self.is_zygote(run) => self.zygote_ended(run, &exit.to_string(), now),
             LinkEvent::Spawned { run, pid } => self.spawned(run, pid, now),
             LinkEvent::SpawnFailed { run, reason } => self.spawn_failed(run, reason, now),
             LinkEvent::Exited { run, exit } => self.exited(run, exit, now),
@@ -235,6 +249,7 @@ impl Owner {
                 }
             }
             Timer::Memory(service) => self.look_at_memory(service, now),
+            Timer::Zygote(id) => self.zygote_timer(id, now),
             Timer::Accept => self.accept_again = None,
             Timer::Shutdown => self.shutdown_timer(now),
         }

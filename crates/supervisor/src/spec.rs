@@ -35,12 +35,16 @@ pub struct ServiceSpec {
     pub env: Vec<(String, String)>,
     /// How the service is spoken to.
     pub transport: Transport,
+    /// A Python program's instances are forked from a parent that has imported this. Default `None`.
+    pub preload: Option<Preload>,
     /// Whether it runs without being asked for.
     pub min_instances: MinInstances,
     /// How long a start may take. Default 10 s.
     pub start_timeout: Duration,
     /// Stop after this time without an exchange; `None` never. Default 15 min.
     pub idle_timeout: Option<Duration>,
+    /// Freeze an instance (SIGSTOP) after this time without an exchange, until it gets the next; `None` never. Default `None`.
+    pub freeze_after: Option<Duration>,
     /// How long open exchanges may go on when the instance is stopped. Default 10 s.
     pub drain_timeout: Duration,
     /// How long the process group may take after SIGTERM before SIGKILL. Default 10 s.
@@ -104,9 +108,11 @@ impl ServiceSpec {
             dir: None,
             env: Vec::new(),
             transport,
+            preload: None,
             min_instances: MinInstances::Zero,
             start_timeout: Duration::from_secs(10),
             idle_timeout: Some(Duration::from_secs(15 * 60)),
+            freeze_after: None,
             drain_timeout: Duration::from_secs(10),
             stop_grace: Duration::from_secs(10),
             max_instances: 1,
@@ -120,6 +126,24 @@ impl ServiceSpec {
             max_failures: 3,
         }
     }
+}
+
+/// What the zygote of a service imports. Its command must run Python with the SDK, its transport be the pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preload {
+    /// Names of modules; may be empty: then only the SDK and the compiled program are shared.
+    pub modules: Vec<String>,
+    /// When the zygote is started.
+    pub at: PreloadAt,
+}
+
+/// When a zygote is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreloadAt {
+    /// With the gateway.
+    Boot,
+    /// With the first instance.
+    First,
 }
 
 /// How a service is spoken to.

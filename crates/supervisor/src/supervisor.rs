@@ -8,7 +8,7 @@ use crate::limits::{MAX_INSTANCES, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
 use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
 use crate::service::{Service, ServiceId};
-use crate::spec::{ServiceSpec, SupervisorOptions};
+use crate::spec::{ServiceSpec, SupervisorOptions, Transport};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -281,10 +281,19 @@ fn check(spec: &ServiceSpec, before: &[ServiceSpec]) -> Result<(), SupervisorErr
         "its instances, or the requests of each, are none or too many"
     } else if spec.max_instances > 1 && spec.concurrency.is_none() {
         "it may have several instances, but without `concurrency` the first is never full"
+    } else if spec.preload.is_some() && spec.transport != Transport::Pipe {
+        "it has `preload`, which is for services that use the pipe"
+    } else if spec.preload.as_ref().is_some_and(|preload| preload.modules.iter().any(|module| !is_module(module))) {
+        "a name in `preload` is not that of a Python module"
     } else {
         return Ok(());
     };
     Err(SupervisorError::Spec { service: spec.name.clone(), reason })
+}
+
+/// `package.module`, as far as a command line could be misled by it.
+fn is_module(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('-') && !name.contains(|c: char| c.is_control() || c.is_whitespace())
 }
 
 #[cfg(test)]

@@ -382,7 +382,7 @@ def take_input():
 
 def prepare(zygote, modules, program):
     program.prepare()
-    import pilotlight  # noqa: F401  every instance needs it
+    importlib.import_module("pilotlight")  # every instance needs it
 
     zygote.preload(modules)
     try:

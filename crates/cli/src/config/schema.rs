@@ -89,6 +89,11 @@ pub const IDLE_TIMEOUT: Bounds<Duration> = Bounds {
     min: Duration::from_millis(100),
     max: Duration::from_secs(365 * DAY),
 };
+/// A service's `freeze_after`.
+pub const FREEZE_AFTER: Bounds<Duration> =
+    Bounds { default: Duration::ZERO, min: Duration::from_millis(100), max: Duration::from_secs(365 * DAY) };
+/// Modules in a service's `preload`.
+pub const MAX_PRELOAD: usize = 256;
 /// A service's `drain_timeout`.
 pub const DRAIN_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::from_secs(30), min: Duration::ZERO, max: Duration::from_secs(3600) };
@@ -223,8 +228,16 @@ pub const SERVICE: &[Key] = &[
     key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
     key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder"]),
     key("env", "a table of strings", "{ NAME = \"value\" }", &["environment", "vars"]),
+    key(
+        "preload",
+        "a list of strings",
+        "[\"flask\"]",
+        &["preload_app", "zygote", "preload_modules", "import", "imports"],
+    ),
+    key("preload_at", "\"boot\" or \"first\"", "\"boot\"", &["lazy", "lazy_apps"]),
     key("start_timeout", A_TIME, "\"10s\"", &["startup_timeout", "ready_timeout"]),
     key("idle_timeout", "a time with its unit or \"none\"", "\"15m\"", &["idle", "ttl"]),
+    key("freeze_after", A_TIME_OR_NONE, "\"30s\"", &["freeze", "suspend_after", "pause_after"]),
     key("drain_timeout", A_TIME, "\"30s\"", &["drain"]),
     key("stop_grace", A_TIME, "\"10s\"", &["stop_timeout", "kill_timeout", "grace_period", "stopwaitsecs"]),
     key("min_instances", "0 or 1", "0", &["instances", "min", "replicas", "always_on"]),

@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
 use super::address;
+use super::cold_start;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{HttpSocket, Managed, ManagedSpans, Service, ServiceKind, Transport, joined};
 use super::render::{printable, shown};
@@ -150,6 +151,8 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
     let drain_timeout = section.time("drain_timeout", &schema::DRAIN_TIMEOUT, found);
     let stop_grace = section.time("stop_grace", &schema::STOP_GRACE, found);
     let scaling = scaling::read(section, start_timeout, found);
+    let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
+    let cold_start = cold_start::read(section, transport, program, idle_timeout, found);
     let keeper = if min_instances > 0 { Some("min_instances") } else { (scaling.spare > 0).then_some("spare") };
     if let (Some(idle), Some(keeper), Some(_)) = (section.field("idle_timeout"), keeper, idle_timeout) {
         let message = format!("`idle_timeout` has no effect: `{keeper}` keeps the service running");
@@ -169,6 +172,7 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
         stop_grace,
         min_instances: u8::try_from(min_instances).unwrap_or(u8::MAX),
         scaling,
+        cold_start,
         at: ManagedSpans { program: program_at, args: arg_spans, dir: dir_field.map_or(0..0, |field| field.at) },
         dir,
     })
@@ -254,7 +258,7 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     }
 }
 
-fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, Diagnostic> {
+pub(super) fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, Diagnostic> {
     let text = field.string()?;
     choices.iter().copied().find(|choice| *choice == text).ok_or_else(|| {
         let help = nearest(text, choices.iter().copied()).map(|choice| format!("did you mean \"{choice}\"?"));

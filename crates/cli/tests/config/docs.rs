@@ -88,6 +88,7 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             Part::Service,
             "[services.a]\ncommand=\"a\"\nmax_requests = 0\nmax_age = \"0s\"\nmax_memory = \"1B\"\nmax_request_time = \"0s\"\nmax_failures = 0",
         ),
+        (Part::Service, "[services.a]\ncommand=\"a\"\nfreeze_after = \"0s\""),
         (Part::ServiceQueue, "[services.a]\ncommand=\"a\"\n[services.a.queue]\nmax = 0\ntimeout = \"0s\""),
         (
             Part::Route,

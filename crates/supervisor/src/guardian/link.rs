@@ -74,10 +74,11 @@ pub(crate) struct Link {
     incoming: mpsc::Receiver<LinkEvent>,
 }
 
+/// An encoded message and the descriptors beside it.
 #[derive(Debug)]
-struct Outgoing {
-    bytes: Vec<u8>,
-    fds: Vec<OwnedFd>,
+pub(crate) struct Outgoing {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) fds: Vec<OwnedFd>,
 }
 
 impl Link {
@@ -96,6 +97,11 @@ impl Link {
     /// Asks for a spawn; the answer comes as an event.
     pub(crate) fn spawn(&self, request: super::SpawnRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
         self.send(&ToGuardian::Spawn(request), fds)
+    }
+
+    /// Makes a process that a zygote has forked the run's; the answer is that to a spawn.
+    pub(crate) fn adopt(&self, run: u64, pid: i32) -> io::Result<()> {
+        self.send(&ToGuardian::Adopt { run, pid }, Vec::new())
     }
 
     /// Signals the process group of a run.
@@ -143,16 +149,17 @@ fn bury(child: &mut Child) {
     }
 }
 
-async fn write(socket: Arc<UnixStream>, mut queue: mpsc::Receiver<Outgoing>) {
+/// Sends what is queued until the queue or the socket is closed; then shuts the socket down.
+pub(crate) async fn write(socket: Arc<UnixStream>, mut queue: mpsc::Receiver<Outgoing>) {
     while let Some(Outgoing { bytes, fds }) = queue.recv().await {
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         if let Err(error) = wire::send_encoded(&socket, &bytes, &borrowed).await {
-            tracing::debug!(%error, "cannot write to the guardian"); // the reader reports its death
+            tracing::debug!(%error, "cannot write to the guardian or a zygote"); // the reader reports its death
             break;
         }
     }
     if let Err(error) = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Write) {
-        tracing::debug!(%error, "cannot shut down the guardian's socket");
+        tracing::debug!(%error, "cannot shut down the socket of the guardian or a zygote");
     }
 }
 

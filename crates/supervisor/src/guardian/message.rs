@@ -6,8 +6,10 @@ use std::ffi::OsString;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToGuardian {
-    /// Comes with descriptors: standard output, standard error, and the listening socket if `inherit` says so.
+    /// Comes with descriptors: standard output, standard error, and the socket that `inherit` says.
     Spawn(SpawnRequest),
+    /// A zygote of ours says that this is its grandchild, forked for the run. It is checked.
+    Adopt { run: u64, pid: i32 },
     /// To the whole process group.
     Signal { run: u64, signal: GroupSignal },
 }
@@ -27,12 +29,17 @@ pub(crate) enum Inherit {
     Nothing,
     /// The listening socket becomes descriptor 3, as `sd_listen_fds(3)` describes.
     Listener,
+    /// The socket to a zygote becomes its standard input.
+    Input,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum GroupSignal {
     Terminate,
     Kill,
+    /// Stops it until `Thaw`; ends neither.
+    Freeze,
+    Thaw,
 }
 
 impl From<GroupSignal> for Signal {
@@ -40,6 +47,8 @@ impl From<GroupSignal> for Signal {
         match signal {
             GroupSignal::Terminate => Self::TERM,
             GroupSignal::Kill => Self::KILL,
+            GroupSignal::Freeze => Self::STOP,
+            GroupSignal::Thaw => Self::CONT,
         }
     }
 }

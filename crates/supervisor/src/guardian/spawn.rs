@@ -33,22 +33,30 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox) -> Result<Pid, St
     let (Some(stdout), Some(stderr)) = (inbox.take_fd(), inbox.take_fd()) else {
         return Err("the gateway sent no output descriptors".to_owned());
     };
-    let listener = match request.inherit {
+    let socket = match request.inherit {
         Inherit::Nothing => None,
-        Inherit::Listener => Some(inbox.take_fd().ok_or("the gateway sent no listening socket")?),
+        Inherit::Listener | Inherit::Input => Some(inbox.take_fd().ok_or("the gateway sent no socket")?),
     };
     let program = request.argv.first().ok_or("the command is empty")?.clone();
     let dir = request.dir.clone();
-    let spawned = with_huge_pages(|| match listener {
-        None => plain(request, &program, stdout, stderr),
-        Some(listener) => with_listener(request, &program, listener, stdout, stderr),
+    let spawned = with_huge_pages(|| match socket {
+        Some(listener) if request.inherit == Inherit::Listener => {
+            with_listener(request, &program, listener, stdout, stderr)
+        }
+        input => plain(request, &program, input, stdout, stderr),
     });
     spawned.map_err(|error| explain(&error, &program, dir.as_deref()))
 }
 
-fn plain(request: &SpawnRequest, program: &OsStr, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Pid> {
+fn plain(
+    request: &SpawnRequest,
+    program: &OsStr,
+    input: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+) -> io::Result<Pid> {
     let mut command = Command::new(program);
-    command.args(&request.argv[1..]).stdin(Stdio::null());
+    command.args(&request.argv[1..]).stdin(input.map_or_else(Stdio::null, Stdio::from));
     start(configure(&mut command, request, stdout, stderr))
 }
 

@@ -178,16 +178,31 @@ impl Owner {
         let Some(link) = self.link.take() else { return };
         tracing::error!("the guardian process died; all services are killed and start anew with their next request");
         link.bury();
+        self.zygotes_lost(now);
         let runs: Vec<(u64, Option<i32>)> = self.runs.values().map(|run| (run.id(), run.pid)).collect();
         for (id, pid) in runs {
-            if let Some(pid) = pid.and_then(Pid::from_raw) {
-                // An error is ESRCH: the group has ended by itself.
-                let _ = kill_process_group(pid, Signal::KILL);
+            if let Some(pid) = pid {
+                kill_group(pid);
                 self.exited(id, Exit::Lost, now);
             } else {
                 self.spawn_failed(id, "the guardian process died before it executed it".to_owned(), now);
             }
         }
+    }
+}
+
+/// For what has no guardian any more.
+pub(super) fn kill_group(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // An error is ESRCH: the group has ended by itself.
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+}
+
+/// Past a guardian that does not keep up.
+pub(super) fn continue_group(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process_group(pid, Signal::CONT); // as above
     }
 }
 

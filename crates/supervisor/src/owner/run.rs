@@ -9,6 +9,7 @@ use crate::log::Tail;
 use crate::policy::circuit::Circuit;
 use crate::policy::recycle::{Wear, Worn};
 use crate::policy::scale::Window;
+use crate::policy::zygote::Zygotes;
 use crate::seat::Seat;
 use crate::service::{InstanceStatus, Service, ServiceState};
 use crate::spec::{HttpSocket, ServiceSpec, Transport};
@@ -39,6 +40,10 @@ pub(crate) struct Record {
     pub(super) start_asked: bool,
     /// Stopped by hand: not started for `min_instances` or `spare`, only for a request or by hand.
     pub(super) held: bool,
+    /// What its zygotes are used for.
+    pub(super) zygotes: Zygotes,
+    /// The one that runs.
+    pub(super) zygote: Option<u64>,
 }
 
 impl Record {
@@ -56,6 +61,8 @@ impl Record {
             memory_at: None,
             start_asked: false,
             held: false,
+            zygotes: Zygotes::default(),
+            zygote: None,
         }
     }
 
@@ -73,10 +80,11 @@ impl Record {
         let instances: Vec<InstanceStatus> =
             serving().filter_map(|id| runs.get(id)).chain(ending).map(Run::status).collect();
         let first = |state| instances.iter().find(|one| one.state == state);
-        let first = first(InstanceState::Ready).or(first(InstanceState::Starting));
+        let first = first(InstanceState::Ready).or(first(InstanceState::Frozen)).or(first(InstanceState::Starting));
         let mut status = self.service.status_mut();
         status.state = match first.map(|one| one.state) {
             Some(InstanceState::Ready) => ServiceState::Ready,
+            Some(InstanceState::Frozen) => ServiceState::Frozen,
             Some(_) => ServiceState::Starting,
             None => ServiceState::Stopped,
         };
@@ -140,6 +148,16 @@ pub(super) struct Run {
     pub(super) replaces: Option<u64>,
     /// The limit that that one had reached, if that is why.
     pub(super) limit_reached: Option<Worn>,
+    pub(super) frozen: Frozen,
+    /// When it was last thawed.
+    pub(super) thawed_at: Option<Instant>,
+}
+
+/// Whether a run is stopped in its tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frozen {
+    No,
+    Yes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +219,8 @@ impl Run {
             replace_asked: false,
             replaces: None,
             limit_reached: None,
+            frozen: Frozen::No,
+            thawed_at: None,
         }
     }
 
@@ -215,6 +235,7 @@ impl Run {
     pub(super) fn status(&self) -> InstanceStatus {
         let state = match self.stage {
             Stage::Spawning | Stage::Starting => InstanceState::Starting,
+            Stage::Ready if self.frozen == Frozen::Yes => InstanceState::Frozen,
             Stage::Ready => InstanceState::Ready,
             Stage::Draining | Stage::Terminating | Stage::Killing => InstanceState::Draining,
             Stage::Exited => InstanceState::Ended,
@@ -246,7 +267,7 @@ impl Run {
     }
 
     pub(super) fn last_use(&self) -> Instant {
-        let ready_at = self.ready_at.unwrap_or(self.begun);
+        let ready_at = self.thawed_at.or(self.ready_at).unwrap_or(self.begun);
         self.seats.iter().map(|seat| seat.last_use()).fold(ready_at, Instant::max)
     }
 

@@ -152,8 +152,7 @@ impl Owner {
 
     fn try_start(&mut self, service: usize, (worker, replaces): (usize, Option<u64>), now: Instant) -> io::Result<()> {
         let number = self.records[service].last_number + 1;
-        self.last_run += 1;
-        let id = self.last_run;
+        let id = self.next_run();
         let listener = match self.records[service].spec.transport {
             Transport::Pipe => None,
             Transport::Http(kind) => Some(Listener::bind(kind, &self.folder.socket_path(service, number))?),
@@ -169,7 +168,7 @@ impl Owner {
             inherit = Inherit::Listener;
         }
         let request = self.request(&instance, token.as_deref(), inherit);
-        self.guardian()?.spawn(request, fds)?;
+        self.execute(service, request, fds, now)?;
         // From here on the guardian answers, so nothing may fail.
         let record = &mut self.records[service];
         let tail = Arc::new(Tail::default());
@@ -194,6 +193,11 @@ impl Owner {
         Ok(())
     }
 
+    pub(super) fn next_run(&mut self) -> u64 {
+        self.last_run += 1;
+        self.last_run
+    }
+
     fn request(&self, instance: &Instance, token: Option<&str>, inherit: Inherit) -> SpawnRequest {
         let spec = &self.records[instance.service().0].spec;
         let mut env = spec.env.clone();
@@ -206,7 +210,7 @@ impl Owner {
                 set("LISTEN_FDNAMES", "http".to_owned());
             }
             (Endpoint::Http(Address::Tcp(address)), Inherit::Nothing) => set("PORT", address.port().to_string()),
-            (_, Inherit::Nothing) => {
+            (_, Inherit::Nothing | Inherit::Input) => {
                 set("PILOTLIGHT_SOCKET", self.folder.pipe_path().to_string_lossy().into_owned());
                 set("PILOTLIGHT_TOKEN", token.unwrap_or_default().to_owned());
             }
@@ -216,7 +220,7 @@ impl Owner {
     }
 
     /// The guardian, a new one if the last was lost.
-    fn guardian(&mut self) -> io::Result<&Link> {
+    pub(super) fn guardian(&mut self) -> io::Result<&Link> {
         if self.link.is_none() {
             let (child, socket) = spawn_process(&self.program)?;
             self.link = Some(Link::attach(child, socket)?);
@@ -251,10 +255,10 @@ fn seats(
     (0..workers).map(|worker| Arc::new(seat(worker))).collect()
 }
 
-type Outputs = [(Output, pipe::Receiver); 2];
+pub(super) type Outputs = [(Output, pipe::Receiver); 2];
 
 /// Our ends and the service's.
-fn outputs() -> io::Result<(Outputs, Vec<OwnedFd>)> {
+pub(super) fn outputs() -> io::Result<(Outputs, Vec<OwnedFd>)> {
     let (out, out_end) = io::pipe()?;
     let (err, err_end) = io::pipe()?;
     let receiver = |from: io::PipeReader| pipe::Receiver::from_owned_fd(from.into());
@@ -262,7 +266,7 @@ fn outputs() -> io::Result<(Outputs, Vec<OwnedFd>)> {
     Ok((outputs, vec![out_end.into(), err_end.into()]))
 }
 
-async fn pumped(run: u64, pump: Pump, from: pipe::Receiver) -> u64 {
+pub(super) async fn pumped(run: u64, pump: Pump, from: pipe::Receiver) -> u64 {
     if let Err(error) = pump.run(from).await {
         tracing::error!(%error, "cannot read a service's output");
     }
@@ -279,7 +283,7 @@ async fn probe(run: u64, address: SocketAddr) -> u64 {
     run
 }
 
-fn new_token() -> io::Result<String> {
+pub(super) fn new_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
