@@ -2,6 +2,7 @@
 
     /pid              its process id
     /sleep?ms=N       its process id, after so long
+    /wait?name=X      its process id, when there is a file X in the folder
     /busy             the most requests that it had at once
     /stuck            no answer, for ever
     /lines?count=C&ms=M   lines, M ms between them
@@ -35,7 +36,11 @@ def lines(count, ms):
 
 
 def answer(request):
-    query = {name: int(value) for name, value in parse_qsl(request.query)}
+    query = {name: value if name == "name" else int(value) for name, value in parse_qsl(request.query)}
+    if request.path == "/wait":
+        until = time.monotonic() + 60
+        while not (Path(os.environ["FOLDER"]) / query["name"]).exists() and time.monotonic() < until:
+            time.sleep(0.01)
     if request.path == "/stuck":
         time.sleep(1000)
     if request.path == "/lines":

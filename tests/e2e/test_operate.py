@@ -12,7 +12,7 @@ import threading
 import unittest
 from urllib.parse import quote as percent
 
-from harness import BINARY, ORIGIN, PYTHON, ROOT, Gateway, TestCase, config, eventually, in_threads, route, service, setUpModule
+from harness import BINARY, HERE, ORIGIN, PYTHON, ROOT, Gateway, TestCase, config, eventually, in_threads, route, service, setUpModule
 
 __all__ = ["setUpModule"]
 
@@ -164,6 +164,96 @@ class Status(Operated):
         told = self.admin(gateway, "/config")
         self.assertEqual(told["settings"]["services"]["demo"]["env"], {"TOKEN": "(hidden)"})
         self.assertEqual(told["settings"]["workers"], 2)
+
+
+class Scaled(Operated):
+    """Several instances, the queue and the circuit, as people see them."""
+
+    def pool(self, env=(), **settings):
+        env = {"FOLDER": "@FOLDER@"} | dict(env)
+        argv = [PYTHON, "-B", str(HERE / "pool.py")]
+        blocks = service("pool", argv, env=env, **settings), route(service="pool"), ADMIN
+        return self.start(Gateway(BINARY, config(*blocks, dev=True)))
+
+    def sampler(self, gateway):
+        _, samples = self.metrics(gateway)
+        return lambda name, **labels: samples[name, tuple(sorted({"service": "pool", **labels}.items()))]
+
+    def explained(self, gateway):
+        return self.admin(gateway, "/explain?url=/pid")
+
+    def test_instances_and_queue(self):
+        gateway = self.pool(concurrency=1, max_instances=2, scale_up_after="10ms", queue={"max": 2, "timeout": "20s"})
+        waiting = [gateway.client() for _ in range(4)]
+        for number, client in enumerate(waiting):
+            self.addCleanup(client.close)
+            client.send_head("GET", "/wait?name=go")
+            if number < 2:
+                self.assert_eventually(lambda: self.service(gateway, "pool")["starts"] == number + 1, "it is not started")
+        full = lambda: self.service(gateway, "pool")["queue"]["length"] == 2  # noqa: E731
+        self.assert_eventually(full, "nobody waits")
+        self.assert_problem(gateway.get("/pid"), 503)
+        now = self.service(gateway, "pool")
+        self.assertEqual([(one["number"], one["state"], one["in_flight"]) for one in now["instances"]],
+                         [(1, "ready", 1), (2, "ready", 1)])
+        self.assertEqual((now["max_instances"], now["concurrency"], now["queue"]["max"]), (2, 1, 2))
+        self.assertEqual(now["queue"]["refused"], {"full": 1, "timeout": 0, "circuit": 0})
+        told = self.explained(gateway)
+        self.assertEqual(told["service"]["then"], "the request waits behind 2 others")
+        limits = {limit["setting"]: limit["value"] for limit in told["limits"]}
+        self.assertEqual(limits["services.pool.queue.max"], 2)
+        self.assertEqual(limits["services.pool.concurrency"], 1)
+        self.assertIn("services.pool.queue.timeout: 20.0 seconds, beyond it 503", self.cli(gateway, "explain", "/pid"))
+        self.assertRegex(self.cli(gateway, "status"), r"pool +ready +2 +\d+ \+1 .* 2 ")
+        self.assertRegex(self.cli(gateway, "status", "pool"), r"queue +2 of 2; refused: 1 × full")
+        # One is stopped while it is busy: it is seen until it has ended.
+        self.cli(gateway, "restart", "--no-wait", "pool")
+        states = lambda: [one["state"] for one in self.service(gateway, "pool")["instances"]]  # noqa: E731
+        self.assert_eventually(lambda: states().count("draining") == 2, "those that were replaced are not seen to drain")
+        self.assertRegex(self.cli(gateway, "status"), r"pool +ready +2 \(2 ending\)")
+        (gateway.folder / "go").touch()
+        for client in waiting:
+            self.assertEqual(client.answer().status, 200)
+        self.assert_eventually(lambda: states() == ["ready"] * 2, "those that have ended are still seen")
+        self.assertEqual(self.service(gateway, "pool")["replaced"]["asked"], 2)
+        sample = self.sampler(gateway)
+        self.assertEqual(sample("pilotlight_service_instances", state="ready"), 2)
+        self.assertEqual(sample("pilotlight_service_replaced_total", reason="asked"), 2)
+        self.assertEqual(sample("pilotlight_service_queue_refused_total", reason="full"), 1)
+        self.assertEqual(sample("pilotlight_service_queue_length"), 0)
+        self.assertGreater(sample("pilotlight_layer_duration_seconds_sum", route="/", layer="queue"), 0.01)
+
+    def test_the_circuit(self):
+        gateway = self.pool({"FAILING": "9"}, max_failures=2)
+        for _ in range(2):
+            self.assert_problem(gateway.get("/pid"), 503)
+        now = self.service(gateway, "pool")
+        self.assertEqual((now["circuit"]["state"], now["failures"], now["failed_starts"]), ("open", 2, 2))
+        self.assertIn("circuit open", self.cli(gateway, "status"))
+        self.assertRegex(self.cli(gateway, "status", "pool"), r"circuit +open \(2 of 2 failures")
+        self.assertRegex(self.explained(gateway)["service"]["then"], "refused|started")
+        sample = self.sampler(gateway)
+        self.assertEqual(sample("pilotlight_service_circuit_state"), 1)
+        self.assertEqual(sample("pilotlight_service_failed_starts_total"), 2)
+        self.cli(gateway, "stop", "pool")  # forgets what failed
+        self.assertEqual(self.service(gateway, "pool")["circuit"]["state"], "closed")
+
+    def test_a_spare_stays_stopped_by_hand(self):
+        gateway = self.pool(spare=1, concurrency=1, max_instances=2)
+        self.assert_eventually(lambda: self.service(gateway, "pool")["state"] == "ready", "there is no spare")
+        self.cli(gateway, "stop", "pool")
+        self.assertEqual(self.service(gateway, "pool")["instances"], [])
+        self.assertEqual(gateway.get("/pid").status, 200)
+        self.assert_eventually(lambda: len(self.service(gateway, "pool")["instances"]) == 2, "the spare is not there again")
+
+    def test_a_restart_that_fails_says_why(self):
+        script = f"test -e @FOLDER@/broken && exit 3; exec {PYTHON} -B {HERE}/pool.py"
+        blocks = service("pool", ["/bin/sh", "-c", script], env={"FOLDER": "@FOLDER@"}), route(service="pool"), ADMIN
+        gateway = self.start(Gateway(BINARY, config(*blocks)))
+        pid = gateway.get("/pid").body
+        (gateway.folder / "broken").touch()
+        self.assertIn("exited with status 3", self.cli(gateway, "restart", "pool", code=1))
+        self.assertEqual(gateway.get("/pid").body, pid)
 
 
 class Access(Operated):

@@ -8,3 +8,4 @@ mod operate;
 pub mod run;
 mod service_log;
 mod settings;
+mod signals;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::Context;
 use pilotlight_gateway::{Admin, Gateway, GatewayOptions, LogBook, ServiceTarget};
 use pilotlight_supervisor::{ServiceSpec, Supervisor, SupervisorOptions, WorkerEvents, limits};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::{self, Config, Loaded, Ports, commands};
 use crate::operate;
 use crate::service_log;
 use crate::settings;
+use crate::signals::{Signals, Told};
 
 /// The hidden argument with which the binary becomes the guardian of its services.
 pub const GUARDIAN: &str = "guardian";
@@ -57,15 +57,18 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     let admin = match operate::start((file, &config), &runtime_dir, (&gateway, &supervisor), logs) {
         Ok(admin) => admin,
         Err(e) => {
-            stop(gateway, supervisor, Duration::ZERO);
+            gateway.drain();
+            let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
+            gateway.join();
             return Err(e);
         }
     };
+    let mut signals = Signals::install().context("signals cannot be waited for")?; // before anybody knows that there is somebody to signal
     announce(&config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
-    let name = wait_for_signal().context("signals cannot be waited for")?;
+    let Told::Stop(name) = signals.next();
     eprintln!("pilotlight: {name}, stopping; once more stops at once");
     drop(admin); // nobody is to start anything any more
-    stop(gateway, supervisor, settings::patience(&config));
+    stop((gateway, supervisor), signals, settings::patience(&config));
     Ok(Ended::Stopped)
 }
 
@@ -134,26 +137,12 @@ fn announce(config: &Config, gateway: &Gateway, admin: Option<&Admin>) -> std::i
     out.flush()
 }
 
-fn wait_for_signal() -> std::io::Result<&'static str> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let mut hangup = signal(SignalKind::hangup())?;
-        Ok(tokio::select! {
-            _ = interrupt.recv() => "interrupted",
-            _ = hangup.recv() => "the terminal is gone (SIGHUP)",
-            _ = terminate.recv() => "told to end (SIGTERM)",
-        })
-    })
-}
-
 /// Clients first, then services, then the workers that connect them.
-fn stop(gateway: Gateway, supervisor: Supervisor, patience: Duration) {
-    let impatient = std::thread::Builder::new().name("signals".into()).spawn(|| {
-        if let Ok(name) = wait_for_signal() {
-            eprintln!("pilotlight: {name} again, stopping at once");
-            std::process::exit(1); // the guardian kills what is left
-        }
+fn stop((gateway, supervisor): (Gateway, Supervisor), mut signals: Signals, patience: Duration) {
+    let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let Told::Stop(name) = signals.next();
+        eprintln!("pilotlight: {name} again, stopping at once");
+        std::process::exit(1); // the guardian kills what is left
     });
     if let Err(e) = impatient {
         tracing::warn!("a second signal will not be noticed: {e}");

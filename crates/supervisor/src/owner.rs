@@ -15,6 +15,7 @@ mod end;
 mod freeze;
 mod memory;
 mod pipe;
+mod reload;
 mod run;
 mod scale;
 mod start;
@@ -151,7 +152,7 @@ impl Owner {
 
     /// Until everything is stopped; returns whether nothing had to be killed for lack of time.
     pub(crate) async fn run(mut self) -> bool {
-        self.boot_zygotes(Instant::now());
+        (0..self.records.len()).for_each(|service| self.boot_early(service, Instant::now()));
         self.changed.extend(0..self.records.len());
         self.review_changed(Instant::now());
         while !self.finished() {
@@ -215,6 +216,8 @@ impl Owner {
             Notice::Stop { service } => self.stop_by_hand(service, now),
             Notice::Start { service } => self.start_service(service, now),
             Notice::Restart { service } => self.restart_service(service, now),
+            Notice::Configure(wanted) => self.configure(wanted, now),
+            Notice::Retire { services } => self.retire(&services, now),
             Notice::Shutdown { until } => self.shut_down(until, now),
         }
     }

@@ -3,7 +3,7 @@
 use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
-use crate::instance::Notice;
+use crate::instance::{Configure, Notice};
 use crate::limits::{MAX_INSTANCES, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
 use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
@@ -37,17 +37,10 @@ pub struct Supervisor {
 /// What people may ask of services while the supervisor runs. Everything is a message: nothing here waits for a service.
 #[derive(Clone, Debug)]
 pub struct Control {
-    services: Vec<Arc<Service>>,
     notices: mpsc::UnboundedSender<Notice>,
 }
 
 impl Control {
-    /// The services, in the order of their settings.
-    #[must_use]
-    pub fn services(&self) -> &[Arc<Service>] {
-        &self.services
-    }
-
     /// Stops the service's instances: drain, SIGTERM, SIGKILL. It stays stopped until a request or [`start`](Self::start),
     /// [`MinInstances`](crate::MinInstances) and [`Spare`](crate::Spare) notwithstanding; what failed before is forgotten.
     pub fn stop(&self, service: ServiceId) {
@@ -63,6 +56,33 @@ impl Control {
     /// before is forgotten. Does nothing else for a service that does not run.
     pub fn restart(&self, service: ServiceId) {
         self.notice(Notice::Restart { service: service.0 });
+    }
+
+    /// Gives services other settings, or makes new ones, while everything runs. `specs` are all that are to be there, those that there are
+    /// already with their id; services that are left out go on until [`retire`](Self::retire). Returns the services in the same order.
+    ///
+    /// Settings that reach a process only at its start ([`ServiceSpec::needs_new_instances`]) have instances replaced: one after the
+    /// other, each drained when its successor is ready, and going on if none becomes ready.
+    ///
+    /// Blocks for as long as the supervisor's thread takes for it, some microseconds for each service.
+    ///
+    /// # Errors
+    /// Settings make no sense (then nothing is changed), or the supervisor has stopped.
+    pub fn configure(
+        &self,
+        specs: Vec<(Option<ServiceId>, ServiceSpec)>,
+    ) -> Result<Vec<Arc<Service>>, SupervisorError> {
+        let (ids, specs): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
+        specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
+        let (reply, answer) = std::sync::mpsc::channel();
+        let specs = ids.into_iter().zip(specs).collect();
+        self.notice(Notice::Configure(Configure { specs, reply }));
+        answer.recv().map_err(|_| SupervisorError::Stopped)
+    }
+
+    /// Drains services that are no longer wanted. Requests that are on their way to one are still answered; a name may be used anew at once.
+    pub fn retire(&self, services: Vec<ServiceId>) {
+        self.notice(Notice::Retire { services });
     }
 
     fn notice(&self, notice: Notice) {
@@ -105,7 +125,7 @@ pub fn start(
 }
 
 impl Supervisor {
-    /// The services, in the order of their settings.
+    /// The services that it was started with, in the order of their settings.
     #[must_use]
     pub fn services(&self) -> &[Arc<Service>] {
         &self.services
@@ -114,7 +134,7 @@ impl Supervisor {
     /// A handle for what people ask of services.
     #[must_use]
     pub fn control(&self) -> Control {
-        Control { services: self.services.clone(), notices: self.notices.clone() }
+        Control { notices: self.notices.clone() }
     }
 
     /// [`Control::start`].

@@ -102,14 +102,15 @@ struct Managed<'a> {
     status: Status,
 }
 
+impl<'a> Managed<'a> {
+    fn of(target: &'a ServiceTarget) -> Option<Self> {
+        let ServiceTarget::Managed(service, _) = target else { return None };
+        Some(Self { labels: labels(&[("service", service.name())]), service, status: service.status() })
+    }
+}
+
 fn services(text: &mut Text, shared: &Shared) {
-    let managed = |target| match target {
-        &ServiceTarget::Managed(ref service, _) => {
-            Some(Managed { labels: labels(&[("service", service.name())]), service, status: service.status() })
-        }
-        ServiceTarget::External(_) => None,
-    };
-    let all: Vec<Managed<'_>> = shared.common.services.iter().filter_map(managed).collect();
+    let all: Vec<Managed<'_>> = shared.common.services.iter().filter_map(Managed::of).collect();
     instances(text, &all);
     text.of_each("pilotlight_service_ready", "gauge", "Whether it takes exchanges without a start.", &all, |one| {
         u64::from(matches!(one.status.state, ServiceState::Ready | ServiceState::Frozen))

@@ -121,7 +121,8 @@ impl Owner {
             run.asked[worker] = None;
         }
         let first = matches!(run.stage, Stage::Spawning | Stage::Starting);
-        self.tell(worker, WorkerEvent::Connected { instance, hello, stream, read_ahead, link });
+        let service = self.records[run.service].service();
+        self.tell(worker, WorkerEvent::Connected { instance, service, hello, stream, read_ahead, link });
         if first {
             self.become_ready(id, now); // P-2
         }

@@ -44,6 +44,10 @@ pub(crate) struct Record {
     pub(super) zygotes: Zygotes,
     /// The one that runs.
     pub(super) zygote: Option<u64>,
+    /// Counts the settings that only new instances follow.
+    pub(super) version: u64,
+    /// It is no longer configured.
+    pub(super) retired: bool,
 }
 
 impl Record {
@@ -63,6 +67,8 @@ impl Record {
             held: false,
             zygotes: Zygotes::default(),
             zygote: None,
+            version: 0,
+            retired: false,
         }
     }
 
@@ -77,8 +83,12 @@ impl Record {
         let mut ending: Vec<&Run> = runs.values().filter(|run| run.service == service).collect();
         ending.retain(|run| !serving().any(|id| *id == run.id()));
         ending.sort_unstable_by_key(|run| run.id());
+        let ending = ending.into_iter().map(|run| match run.status() {
+            ended @ InstanceStatus { state: InstanceState::Ended, .. } => ended,
+            status => InstanceStatus { state: InstanceState::Draining, ..status }, // also on the way to that stage
+        });
         let instances: Vec<InstanceStatus> =
-            serving().filter_map(|id| runs.get(id)).chain(ending).map(Run::status).collect();
+            serving().filter_map(|id| runs.get(id)).map(Run::status).chain(ending).collect();
         let first = |state| instances.iter().find(|one| one.state == state);
         let first = first(InstanceState::Ready).or(first(InstanceState::Frozen)).or(first(InstanceState::Starting));
         let mut status = self.service.status_mut();
@@ -94,6 +104,7 @@ impl Record {
         status.failures = self.circuit.failures();
         status.circuit = self.circuit.state();
         status.next_attempt = self.circuit.next_attempt();
+        status.spec = Arc::clone(&self.spec);
         status.last_error.clone_from(&self.last_failure);
     }
 }
@@ -144,6 +155,8 @@ pub(super) struct Run {
     pub(super) memory: u64,
     /// It is to be replaced, whatever it has reached.
     pub(super) replace_asked: bool,
+    /// [`Record::version`] when it was started.
+    pub(super) version: u64,
     /// The run whose place it is to take.
     pub(super) replaces: Option<u64>,
     /// The limit that that one had reached, if that is why.
@@ -217,6 +230,7 @@ impl Run {
             wear: Wear::default(),
             memory: 0,
             replace_asked: false,
+            version: 0,
             replaces: None,
             limit_reached: None,
             frozen: Frozen::No,

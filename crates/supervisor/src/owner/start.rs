@@ -186,7 +186,9 @@ impl Owner {
         }
         let wear = wear(&record.spec).jittered(random());
         let seats = seats(&record.spec, &record.service, &instance, &wear, self.workers.len());
-        let mut run = Run { wear, replaces, ..Run::new((instance, now), seats, worker, token, listener, tail) };
+        let version = record.version;
+        let mut run =
+            Run { wear, replaces, version, ..Run::new((instance, now), seats, worker, token, listener, tail) };
         run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.runs.insert(id, run);
         record.publish(&self.runs);

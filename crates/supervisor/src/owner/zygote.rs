@@ -55,6 +55,8 @@ struct Zygote {
 struct Start {
     request: SpawnRequest,
     fds: Vec<OwnedFd>,
+    /// How many variables of the environment the zygote has already.
+    shared: usize,
     asked: bool,
 }
 
@@ -66,13 +68,11 @@ impl Default for Zygotes {
 }
 
 impl Owner {
-    /// Starts the zygotes that are to be there from the beginning.
-    pub(super) fn boot_zygotes(&mut self, now: Instant) {
-        for service in 0..self.records.len() {
-            let preload = &self.records[service].spec.preload;
-            if preload.as_ref().is_some_and(|preload| preload.at == PreloadAt::Boot) {
-                self.boot_zygote(service, now);
-            }
+    /// Starts the service's zygote, if it is to be there from the beginning.
+    pub(super) fn boot_early(&mut self, service: usize, now: Instant) {
+        let preload = &self.records[service].spec.preload;
+        if preload.as_ref().is_some_and(|preload| preload.at == PreloadAt::Boot) {
+            self.boot_zygote(service, now);
         }
     }
 
@@ -89,11 +89,12 @@ impl Owner {
         if way == Way::Boot {
             self.boot_zygote(service, now);
         }
+        let shared = self.records[service].spec.env.len();
         let zygote = self.records[service].zygote.filter(|_| way != Way::Execute);
         match zygote.and_then(|id| self.zygotes.all.get_mut(&id)) {
             Some(zygote) => {
                 let id = request.run;
-                zygote.starts.insert(id, Start { request, fds, asked: false });
+                zygote.starts.insert(id, Start { request, fds, shared, asked: false });
                 if way == Way::Fork {
                     self.ask_for_forks(service, now);
                 }
@@ -179,7 +180,7 @@ impl Owner {
                     self.ask_for_forks(service, now);
                 }
             }
-            FromZygote::Refused { reason } => self.give_up(id, &reason, now),
+            FromZygote::Refused { reason } => self.give_up_zygote(id, &reason, now),
             FromZygote::Forked { run, pid } => {
                 let wanted = zygote.starts.remove(&run).is_some() && self.runs.contains_key(&run);
                 self.records[service].zygotes.forked();
@@ -189,7 +190,7 @@ impl Owner {
                 if let Some(start) = zygote.starts.get_mut(&run) {
                     start.asked = false; // nothing was forked for it
                 }
-                self.give_up(id, &reason, now);
+                self.give_up_zygote(id, &reason, now);
             }
         }
     }
@@ -209,7 +210,7 @@ impl Owner {
     }
 
     /// It cannot be what it is for; until somebody changes something, instances are started in the ordinary way.
-    fn give_up(&mut self, id: u64, reason: &str, now: Instant) {
+    fn give_up_zygote(&mut self, id: u64, reason: &str, now: Instant) {
         let Some(zygote) = self.zygotes.all.get(&id) else { return };
         let service = zygote.service;
         let name = self.records[service].service.name();
@@ -278,20 +279,19 @@ impl Owner {
 
     fn ask_for_forks(&mut self, service: usize, now: Instant) {
         let Some(id) = self.records[service].zygote else { return };
-        let shared = self.records[service].spec.env.len(); // the zygote has these already
         let Some(zygote) = self.zygotes.all.get_mut(&id) else { return };
         let Some(link) = &zygote.link else { return };
         let mut failed = None;
         for (run, start) in zygote.starts.iter_mut().filter(|(_, start)| !start.asked) {
             // Ours stay open until it has answered: an ordinary start may need them.
             let fds: io::Result<Vec<_>> = start.fds.iter().map(OwnedFd::try_clone).collect();
-            match fds.and_then(|fds| link.fork(*run, &start.request.env[shared..], fds)) {
+            match fds.and_then(|fds| link.fork(*run, &start.request.env[start.shared..], fds)) {
                 Ok(()) => start.asked = true,
                 Err(error) => failed = Some(error),
             }
         }
         if let Some(error) = failed {
-            self.give_up(id, &error.to_string(), now);
+            self.give_up_zygote(id, &error.to_string(), now);
         }
     }
 
@@ -301,7 +301,7 @@ impl Owner {
         zygote.deadline = None;
         if zygote.link.is_some() {
             let limit = self.records[zygote.service].spec.start_timeout;
-            self.give_up(id, &format!("it was still importing after start_timeout ({limit:?})"), now);
+            self.give_up_zygote(id, &format!("it was still importing after start_timeout ({limit:?})"), now);
         }
         self.signal(id, GroupSignal::Kill);
     }
@@ -324,14 +324,14 @@ impl Owner {
         self.publish_zygote(service, None);
     }
 
-    /// People want new instances, and with them what is imported.
+    /// New instances are wanted, and with them what is imported.
     pub(super) fn restart_zygote(&mut self, service: usize, now: Instant) {
-        let record = &self.records[service];
-        let Some(preload) = &record.spec.preload else { return };
-        let boot = record.zygote.is_some() || preload.at == PreloadAt::Boot;
+        let was_there = self.records[service].zygote.is_some();
         self.stop_zygote(service, now);
-        if boot {
+        if was_there && self.records[service].spec.preload.is_some() {
             self.boot_zygote(service, now);
+        } else {
+            self.boot_early(service, now);
         }
     }
 
@@ -353,6 +353,7 @@ impl Owner {
     fn publish_zygote(&self, service: usize, reason: Option<String>) {
         let record = &self.records[service];
         if record.spec.preload.is_none() {
+            record.service.status_mut().zygote = None;
             return;
         }
         let state = match record.zygotes.stage() {
