@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 
 declare -A package=([nginx]=nginx-light [haproxy]=haproxy [wrk]=wrk [node]=nodejs [cc]=build-essential)
 venv=peers/http/target/venv
-modules=(uvicorn uvloop httptools)
+modules=(uvicorn uvloop httptools flask)
 
 missing=()
 for program in "${!package[@]}"; do
@@ -21,7 +21,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 command -v cargo >/dev/null || { echo "lab/setup.sh: cargo is missing; install Rust from https://rustup.rs" >&2; exit 1; }
 
-if [ ! -x "$venv/bin/uvicorn" ]; then
+if [ ! -x "$venv/bin/uvicorn" ] || [ ! -x "$venv/bin/flask" ]; then
   echo "lab/setup.sh: installing ${modules[*]} into lab/$venv"
   /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet "${modules[@]}"
