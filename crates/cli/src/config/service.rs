@@ -152,8 +152,9 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
     let stop_grace = section.time("stop_grace", &schema::STOP_GRACE, found);
     let scaling = scaling::read(section, start_timeout, found);
     let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
-    let cold_start = cold_start::read(section, transport, program, idle_timeout, found);
     let keeper = if min_instances > 0 { Some("min_instances") } else { (scaling.spare > 0).then_some("spare") };
+    let stops_after = idle_timeout.filter(|_| keeper.is_none());
+    let cold_start = cold_start::read(section, transport, program, stops_after, found);
     if let (Some(idle), Some(keeper), Some(_)) = (section.field("idle_timeout"), keeper, idle_timeout) {
         let message = format!("`idle_timeout` has no effect: `{keeper}` keeps the service running");
         found.push(Diagnostic::warning(Code::NoEffect, idle.key_at, message).help("take one of the two away"));
