@@ -127,7 +127,8 @@ impl Guardian {
 
     /// What a zygote says is not taken on trust: only a child of ours, or one that was, becomes a run.
     async fn adopt(&mut self, run: u64, raw: i32, socket: &UnixStream) -> io::Result<()> {
-        let pid = Pid::from_raw(raw).filter(|pid| raw > 1 && !self.runs.contains_key(pid));
+        let pid = if raw > 1 { Pid::from_raw(raw) } else { None }; // a negative one would be a group
+        let pid = pid.filter(|pid| !self.runs.contains_key(pid));
         let (Some(pid), true) = (pid, pid.is_some_and(|_| children::is_child(raw))) else {
             let stray = self.strays.iter().rposition(|(stray, ..)| Some(*stray) == pid);
             let Some((pid, code, signal)) = stray.and_then(|index| self.strays.remove(index)) else {

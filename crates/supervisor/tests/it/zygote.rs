@@ -285,3 +285,89 @@ fn http_services_have_none() {
     };
     assert!(pilotlight_supervisor::start(options, vec![spec]).unwrap_err().to_string().contains("`preload`"));
 }
+
+#[test]
+fn a_reload_that_changes_what_is_imported_has_a_new_zygote() {
+    run(async {
+        let spec = forked("z", &[], &["json"]);
+        let mut bed = Bed::new(1, vec![spec.clone()]);
+        let _seen = bed.work();
+        let service = bed.service(0);
+        drop(service.ready(0).await.unwrap());
+        let (parent, pid) = (ready_zygote(&service).await, pid_of(&service).await);
+        let configure = |spec: &ServiceSpec| {
+            bed.supervisor.control().configure(vec![(Some(service.id()), spec.clone())]).unwrap();
+        };
+        configure(&ServiceSpec { idle_timeout: None, freeze_after: Some(Duration::from_secs(60)), ..spec.clone() });
+        assert_eq!((ready_zygote(&service).await, pid_of(&service).await), (parent, pid), "neither needs a new one");
+        configure(&forked("z", &[], &["json", "decimal"]));
+        until(|| service.status().pid.is_some_and(|now| now != pid)).await;
+        assert!(gone_within(parent, Duration::from_secs(5)));
+        let second = ready_zygote(&service).await;
+        let first = pid_of(&service).await;
+        configure(&ServiceSpec { preload: None, ..spec });
+        until(|| service.status().pid.is_some_and(|now| now != first)).await;
+        assert!(gone_within(second, Duration::from_secs(5)));
+        assert_eq!(service.status().zygote, None);
+        assert!(!is_fork(pid_of(&service).await));
+    });
+}
+
+/// The end may be seen before the guardian hears of the fork.
+#[test]
+fn an_instance_that_ends_at_once_is_reported_with_its_status() {
+    run(async {
+        let mut spec = forked("z", &[], &["json"]);
+        spec.argv =
+            ["/usr/bin/python3", "-c", "import os; print('short', flush=True); os._exit(7)"].map(Into::into).into();
+        let mut bed = Bed::new(1, vec![spec]);
+        let _seen = bed.work();
+        let service = bed.service(0);
+        ready_zygote(&service).await;
+        for _ in 0..10 {
+            bed.supervisor.start(service.id()); // closes the circuit
+            let error = service.ready(0).await.expect_err("it never dials");
+            if error.exit.is_some() {
+                assert_eq!(error.exit, Some(Exit::Code(7)));
+                assert_eq!(*error.output_tail, ["short".to_owned()]);
+            }
+            until(|| service.status().instances.is_empty()).await;
+        }
+        assert_eq!(service.status().last_error.and_then(|error| error.exit), Some(Exit::Code(7)));
+    });
+}
+
+/// The guardian makes nothing a run, and so kills nothing, but what is its own child.
+#[test]
+fn a_zygote_that_names_a_process_of_others_is_not_believed() {
+    const LIAR: &str = r#"#!/usr/bin/python3 -IS
+import json, os, socket, struct
+control = socket.socket(fileno=os.dup(0))
+def say(message):
+    data = json.dumps(message).encode()
+    control.sendall(struct.pack("=I", len(data)) + data)
+say("Ready")
+for run in range(2, 100):
+    if not control.recv(65536):
+        break
+    say({"Forked": {"run": run, "pid": int(os.environ["PID"])}})
+"#;
+    run(async {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("python3");
+        std::fs::write(&path, LIAR).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+        for pid in [1, -1, 0, std::process::id() as i32] {
+            let mut spec = forked("z", &[], &["json"]);
+            spec.argv = vec![path.clone().into()];
+            spec.env = vec![("PID".to_owned(), pid.to_string())];
+            let mut bed = Bed::new(1, vec![spec]);
+            let _seen = bed.work();
+            let service = bed.service(0);
+            ready_zygote(&service).await;
+            let error = service.ready(0).await.expect_err("nothing was forked");
+            assert!(error.reason.contains("which is none that it has forked"), "{pid}: {error}");
+        }
+    });
+}
