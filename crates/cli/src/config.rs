@@ -19,6 +19,7 @@ mod address;
 pub mod commands;
 mod diagnostic;
 pub mod environment;
+mod isolation;
 mod listeners;
 mod load;
 mod model;

@@ -59,7 +59,7 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
 fn supervise(config: &Config, workers: usize) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
     let (log, lines) = mpsc::channel(limits::MAX_LOG_LINES);
     let program = std::env::current_exe().context("the path of this program is not known")?;
-    let runtime_dir = runtime_dir();
+    let runtime_dir = runtime_dir(config);
     let options = SupervisorOptions {
         workers,
         // The guardian outlives a gateway that is killed, and removes the folder then.
@@ -72,9 +72,12 @@ fn supervise(config: &Config, workers: usize) -> anyhow::Result<(Supervisor, Vec
     Ok(pilotlight_supervisor::start(options, specs)?)
 }
 
-/// A folder of this process alone: under the user's runtime folder if there is one.
-fn runtime_dir() -> PathBuf {
+/// A folder of this process alone: under the user's runtime folder if there is one, and no service runs as another user, who could not pass it.
+fn runtime_dir(config: &Config) -> PathBuf {
     let name = format!("pilotlight-{}", std::process::id());
+    if settings::has_users(config) {
+        return std::env::temp_dir().join(name);
+    }
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
     user.unwrap_or_else(std::env::temp_dir).join(name)
 }

@@ -27,6 +27,14 @@ pub(crate) fn specs(config: &Config) -> Vec<ServiceSpec> {
     managed.map(|(name, managed)| spec(name, managed)).collect()
 }
 
+/// Whether a service runs as another user.
+pub(crate) fn has_users(config: &Config) -> bool {
+    config.services.iter().any(|service| match &service.kind {
+        ServiceKind::Managed(managed) => managed.isolation.user.is_some(),
+        ServiceKind::External(_) => false,
+    })
+}
+
 fn spec(name: &str, managed: &Managed) -> ServiceSpec {
     let program = managed.program.clone().into_os_string();
     let argv = std::iter::once(program).chain(managed.args.iter().map(Into::into)).collect();
@@ -38,6 +46,7 @@ fn spec(name: &str, managed: &Managed) -> ServiceSpec {
         idle_timeout: managed.idle_timeout,
         drain_timeout: managed.drain_timeout,
         stop_grace: managed.stop_grace,
+        isolation: managed.isolation.clone(),
         ..ServiceSpec::new(name, argv, transport(managed.transport))
     }
 }

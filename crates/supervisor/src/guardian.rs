@@ -20,6 +20,10 @@ mod wire;
 pub(crate) use link::{Link, LinkEvent, await_ready, spawn_process};
 pub(crate) use message::{GroupSignal, Inherit, SpawnRequest};
 
+#[cfg(target_os = "linux")]
+pub(crate) use children::parent_of;
+
+use crate::isolation::Bounds;
 use message::{FromGuardian, ToGuardian};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::HashMap;
@@ -50,13 +54,14 @@ fn run() -> io::Result<()> {
     let _ = rustix::process::setsid();
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let mut guardian = Guardian { pids: HashMap::new(), runs: HashMap::new() };
+    let mut guardian = Guardian { pids: HashMap::new(), runs: HashMap::new(), bounds: Bounds::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let served = runtime.block_on(guardian.serve(socket));
     drop(runtime);
     // Whatever ended the service of the socket, what was started must end.
     guardian.kill_groups();
     children::kill_all();
+    guardian.bounds.sweep();
     served
 }
 
@@ -64,6 +69,7 @@ fn run() -> io::Result<()> {
 struct Guardian {
     pids: HashMap<u64, Pid>,
     runs: HashMap<Pid, u64>,
+    bounds: Bounds,
 }
 
 impl Guardian {
@@ -96,11 +102,11 @@ impl Guardian {
         match message {
             ToGuardian::Spawn(request) => {
                 let run = request.run;
-                let report = match spawn::spawn(&request, inbox) {
-                    Ok(pid) => {
+                let report = match spawn::spawn(&request, inbox, &mut self.bounds) {
+                    Ok(spawn::Spawned { pid, notices }) => {
                         self.pids.insert(run, pid);
                         self.runs.insert(pid, run);
-                        FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get() }
+                        FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get(), notices }
                     }
                     Err(reason) => FromGuardian::SpawnFailed { run, reason },
                 };
@@ -124,15 +130,18 @@ impl Guardian {
             // What the leader left behind in its group has nobody to answer to any more. The group's number is not given
             // to another process while it has members.
             signal_group(pid, Signal::KILL);
-            wire::send(socket, &FromGuardian::Exited { run, code, signal }, &[]).await?;
+            let limit = self.bounds.ended(run);
+            wire::send(socket, &FromGuardian::Exited { run, code, signal, limit }, &[]).await?;
         }
+        self.bounds.sweep();
         Ok(())
     }
 
-    fn kill_groups(&self) {
+    fn kill_groups(&mut self) {
         for pid in self.pids.values() {
             signal_group(*pid, Signal::KILL);
         }
+        self.bounds.kill_all();
     }
 }
 

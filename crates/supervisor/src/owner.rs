@@ -11,6 +11,7 @@
 //!                          └──────── exit ──────┴─▶ Exited ── output read ──▶ (gone, reported)
 //! ```
 
+mod bounds;
 mod end;
 mod pipe;
 mod run;
@@ -198,14 +199,26 @@ impl Owner {
 
     fn guardian_said(&mut self, event: LinkEvent, now: Instant) {
         match event {
-            LinkEvent::Spawned { run, pid } => self.spawned(run, pid, now),
+            LinkEvent::Spawned { run, pid, notices } => {
+                self.bounded(run, notices);
+                self.spawned(run, pid, now);
+            }
             LinkEvent::SpawnFailed { run, reason } => self.spawn_failed(run, reason, now),
-            LinkEvent::Exited { run, exit } => self.exited(run, exit, now),
+            LinkEvent::Exited { run, exit, limit } => {
+                self.limit_reached(run, exit, limit);
+                self.exited(run, exit, now);
+            }
             LinkEvent::Lost => self.guardian_lost(now),
         }
     }
 
     fn accepted(&mut self, stream: UnixStream) {
+        if let Some(peers) = &self.folder.peers
+            && !stream.peer_cred().is_ok_and(|peer| peers.contains(&peer.uid()))
+        {
+            tracing::warn!("a process of a user that no service has connected to pipe.sock; it is sent away");
+            return;
+        }
         if self.greeters.len() >= MAX_UNGREETED {
             tracing::warn!("{MAX_UNGREETED} connections have not sent HELLO yet; the newest is closed");
             return;

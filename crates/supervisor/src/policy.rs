@@ -3,5 +3,6 @@
 //! Nothing here knows a clock, a socket or a process. Time and randomness are arguments.
 
 pub(crate) mod backoff;
+pub(crate) mod hints;
 pub(crate) mod idle;
 pub(crate) mod lines;

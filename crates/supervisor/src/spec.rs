@@ -1,5 +1,6 @@
 //! What a service is and how it is run: the settings of this crate.
 
+use crate::isolation::Isolation;
 use crate::log::LogLine;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ pub struct ServiceSpec {
     pub drain_timeout: Duration,
     /// How long the process group may take after SIGTERM before SIGKILL. Default 10 s.
     pub stop_grace: Duration,
+    /// What it may use of the machine. Default: whatever Pilotlight may.
+    pub isolation: Isolation,
 }
 
 impl ServiceSpec {
@@ -62,6 +65,7 @@ impl ServiceSpec {
             idle_timeout: Some(Duration::from_secs(15 * 60)),
             drain_timeout: Duration::from_secs(10),
             stop_grace: Duration::from_secs(10),
+            isolation: Isolation::default(),
         }
     }
 }

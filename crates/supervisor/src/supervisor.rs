@@ -4,11 +4,12 @@ use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
 use crate::instance::Notice;
+use crate::isolation;
 use crate::limits::{MAX_REQUESTS, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
 use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
 use crate::service::{Service, ServiceId};
-use crate::spec::{ServiceSpec, SupervisorOptions};
+use crate::spec::{ServiceSpec, SupervisorOptions, Transport};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -47,7 +48,9 @@ pub fn start(
         return Err(SupervisorError::NoWorkers);
     }
     specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
-    let folder = RuntimeDir::take(&options.runtime_dir)?;
+    let peers =
+        isolation::peers(specs.iter().filter(|spec| spec.transport == Transport::Pipe).map(|spec| &spec.isolation));
+    let folder = RuntimeDir::take(&options.runtime_dir, peers)?;
     let guardian = start_guardian(&options)?;
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (notices, noticed) = mpsc::unbounded_channel();
@@ -112,11 +115,14 @@ impl Drop for Supervisor {
 pub(crate) struct RuntimeDir {
     path: PathBuf,
     pub(crate) pipe: Option<std::os::unix::net::UnixListener>,
+    /// Who may connect to `pipe`; none: whoever can, which is this user alone.
+    pub(crate) peers: Option<Vec<u32>>,
     _lock: File,
 }
 
 impl RuntimeDir {
-    fn take(path: &Path) -> Result<Self, SupervisorError> {
+    /// With `peers`, services of these users will connect, so that they must be able to reach the pipe's socket.
+    fn take(path: &Path, peers: Option<Vec<u32>>) -> Result<Self, SupervisorError> {
         let failed = |what| move |source| SupervisorError::RuntimeDir { path: path.to_owned(), what, source };
         let path = &std::path::absolute(path).map_err(failed("make its path absolute"))?; // services have other folders
         if path.to_str().is_none() {
@@ -127,15 +133,26 @@ impl RuntimeDir {
         if length > MAX_SOCKET_PATH {
             return Err(SupervisorError::PathTooLong { path: path.to_owned(), length });
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create it"))?;
+        let mode = if peers.is_some() { 0o711 } else { 0o700 };
+        DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed("create it"))?;
         // It may have been there before, with any mode; who can reach the sockets can only try tokens, but need not.
-        std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("make it private (mode 0700)"))?;
+        std::fs::set_permissions(path, Permissions::from_mode(mode))
+            .map_err(failed("make it private (mode 0700 or 0711)"))?;
         let lock = lock(&path.join(LOCK)).map_err(failed("lock it"))?;
         let lock = lock.ok_or_else(|| SupervisorError::InUse { path: path.to_owned() })?;
         remove_sockets(path).map_err(failed("remove sockets that an earlier gateway left in it"))?;
         let pipe = bind_unix(&path.join(PIPE_SOCKET)).map_err(failed("bind pipe.sock in it"))?;
         pipe.set_nonblocking(true).map_err(failed("prepare pipe.sock in it"))?;
-        Ok(Self { path: path.to_owned(), pipe: Some(pipe), _lock: lock })
+        if peers.is_some() {
+            let what = "let services with a `user` reach pipe.sock in it";
+            let open = Permissions::from_mode(0o666); // who connects is looked at
+            std::fs::set_permissions(path.join(PIPE_SOCKET), open).map_err(failed(what))?;
+            if let Some(closed) = path.ancestors().skip(1).find(|folder| !everybody_may_pass(folder)) {
+                let source = format!("others may not pass {}; choose another runtime folder", closed.display());
+                return Err(failed(what)(io::Error::other(source)));
+            }
+        }
+        Ok(Self { path: path.to_owned(), pipe: Some(pipe), peers, _lock: lock })
     }
 
     pub(crate) fn pipe_path(&self) -> PathBuf {
@@ -154,6 +171,10 @@ impl Drop for RuntimeDir {
         // Fails if somebody else put a file into it: then it is not ours to remove.
         let _ = std::fs::remove_dir(&self.path);
     }
+}
+
+fn everybody_may_pass(folder: &Path) -> bool {
+    std::fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
 }
 
 /// A gateway that was killed could not remove its own.
@@ -239,19 +260,19 @@ mod tests {
     fn runtime_dir_is_private_exclusive_and_removed() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("run");
-        let first = RuntimeDir::take(&path).unwrap();
+        let first = RuntimeDir::take(&path, None).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(matches!(RuntimeDir::take(&path), Err(SupervisorError::InUse { .. })));
+        assert!(matches!(RuntimeDir::take(&path, None), Err(SupervisorError::InUse { .. })));
         drop(bind_unix(&first.socket_path(0, 1)).unwrap());
         drop(first);
         assert!(path.exists(), "a socket is left in it");
-        drop(RuntimeDir::take(&path).unwrap());
+        drop(RuntimeDir::take(&path, None).unwrap());
         assert!(!path.exists());
         let long = temp.path().join("x".repeat(100));
-        assert!(matches!(RuntimeDir::take(&long), Err(SupervisorError::PathTooLong { .. })));
+        assert!(matches!(RuntimeDir::take(&long, None), Err(SupervisorError::PathTooLong { .. })));
         let file = temp.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let error = RuntimeDir::take(&file).unwrap_err();
+        let error = RuntimeDir::take(&file, None).unwrap_err();
         assert!(matches!(error, SupervisorError::RuntimeDir { what: "create it", .. }), "{error}");
     }
 }

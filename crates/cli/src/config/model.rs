@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pilotlight_supervisor::Isolation;
+
 use super::diagnostic::Span;
+use super::isolation;
 
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,6 +150,8 @@ pub struct Managed {
     pub stop_grace: Duration,
     /// 1: it is started with Pilotlight and started again when it ends; 0: on its first request.
     pub min_instances: u8,
+    /// What it may use of the machine.
+    pub isolation: Isolation,
     pub(super) at: ManagedSpans,
 }
 
@@ -157,6 +162,7 @@ pub(super) struct ManagedSpans {
     /// One for each of `args`.
     pub(super) args: Vec<Span>,
     pub(super) dir: Span,
+    pub(super) isolation: isolation::Spans,
 }
 
 /// How requests reach a service that Pilotlight starts.

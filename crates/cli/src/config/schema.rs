@@ -95,6 +95,26 @@ pub const STOP_GRACE: Bounds<Duration> =
     Bounds { default: Duration::from_secs(10), min: Duration::ZERO, max: Duration::from_secs(600) };
 /// A service's `min_instances`.
 pub const MIN_INSTANCES: Bounds<u64> = Bounds { default: 0, min: 0, max: 1 };
+/// A service's `limits.open_files`.
+pub const OPEN_FILES: Bounds<u64> = Bounds { default: 0, min: 16, max: 1_073_741_816 };
+/// A service's `limits.processes`.
+pub const PROCESSES: Bounds<u64> = Bounds { default: 0, min: 1, max: 4_194_304 };
+/// A service's `limits.cpu_seconds`.
+pub const CPU_SECONDS: Bounds<u64> = Bounds { default: 0, min: 1, max: 365 * DAY };
+/// A service's `limits.file_size`, bytes.
+pub const FILE_SIZE: Bounds<u64> = Bounds { default: 0, min: 1, max: 1024 * 1024 * GIB };
+/// A service's `limits.core`, bytes.
+pub const CORE: Bounds<u64> = Bounds { default: 0, min: 0, max: 1024 * GIB };
+/// A service's `limits.address_space`, bytes.
+pub const ADDRESS_SPACE: Bounds<u64> = Bounds { default: 0, min: 16 * MIB, max: 1024 * 1024 * GIB };
+/// A service's `cgroup.memory`, bytes.
+pub const CGROUP_MEMORY: Bounds<u64> = Bounds { default: 0, min: MIB, max: 1024 * GIB };
+/// A service's `cgroup.cpu`, processors.
+pub const CGROUP_CPU: Bounds<f64> = Bounds { default: 0.0, min: 0.01, max: 1024.0 };
+/// Most files in `env_file`, and most paths in `sandbox_read` and `sandbox_write`.
+pub const MAX_ISOLATION_PATHS: usize = 64;
+/// Most files in `secrets`.
+pub const MAX_SECRETS: usize = 64;
 /// A route's `timeout`; the wire holds it in 32 bits of milliseconds.
 pub const ROUTE_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::ZERO, min: Duration::from_millis(1), max: Duration::from_secs(30 * DAY) };
@@ -116,6 +136,7 @@ const A_SECTION: &str = "a section";
 const A_SIZE: &str = "a size with its unit";
 const A_TIME: &str = "a time with its unit";
 const A_STRING: &str = "a string";
+const A_PATH_LIST: &str = "a path or a list of paths";
 const TRUE_OR_FALSE: &str = "true or false";
 
 /// The keys at the top of the file.
@@ -178,6 +199,31 @@ pub const SERVICE: &[Key] = &[
     key("drain_timeout", A_TIME, "\"30s\"", &["drain"]),
     key("stop_grace", A_TIME, "\"10s\"", &["stop_timeout", "kill_timeout", "grace_period", "stopwaitsecs"]),
     key("min_instances", "0 or 1", "0", &["instances", "min", "replicas", "always_on"]),
+    key("user", "a name or a number", "\"www-data\"", &["uid", "run_as", "runas"]),
+    key("group", "a name or a number", "\"www-data\"", &["gid"]),
+    key("env_file", "a path or a list of paths", "\".env\"", &["envfile", "environment_file", "dotenv", "env_files"]),
+    key("secrets", "a table of paths", "{ DB_PASSWORD = \"db.key\" }", &["secret", "credentials", "load_credential"]),
+    key("limits", A_SECTION, "{ open_files = 1024 }", &["limit", "rlimits", "ulimits", "ulimit"]),
+    key("cgroup", A_SECTION, "{ memory = \"512MiB\", cpu = 1.5 }", &["cgroups", "resources", "slice"]),
+    key("sandbox", "\"none\" or \"strict\"", "\"strict\"", &["isolation", "jail", "confinement"]),
+    key("sandbox_read", A_PATH_LIST, "[\"/opt/app\"]", &["read", "read_only_paths", "readable"]),
+    key("sandbox_write", A_PATH_LIST, "[\"/var/lib/app\"]", &["write", "read_write_paths", "writable"]),
+];
+
+/// The keys of `[services.NAME.limits]`.
+pub const SERVICE_LIMITS: &[Key] = &[
+    key("open_files", "a number", "1024", &["nofile", "max_open_files"]),
+    key("processes", "a number", "64", &["nproc", "pids", "max_processes", "tasks_max"]),
+    key("cpu_seconds", "a number", "3600", &["cpu_time"]),
+    key("file_size", A_SIZE, "\"1GiB\"", &["fsize", "max_file_size"]),
+    key("core", A_SIZE, "\"0B\"", &["core_size", "coredump"]),
+    key("address_space", A_SIZE, "\"2GiB\"", &["as", "virtual_memory", "vmem"]),
+];
+
+/// The keys of `[services.NAME.cgroup]`.
+pub const SERVICE_CGROUP: &[Key] = &[
+    key("memory", A_SIZE, "\"512MiB\"", &["memory_max", "mem", "memory_limit"]),
+    key("cpu", "a number of processors", "1.5", &["cpus", "cpu_quota", "cpu_max"]),
 ];
 
 /// The keys of `[[routes]]`.
@@ -204,13 +250,18 @@ pub enum Part {
     Cache,
     /// `[services.NAME]`.
     Service,
+    /// `[services.NAME.limits]`.
+    ServiceLimits,
+    /// `[services.NAME.cgroup]`.
+    ServiceCgroup,
     /// `[[routes]]`.
     Route,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 5] = [Part::Top, Part::Limits, Part::Cache, Part::Service, Part::Route];
+    pub const ALL: [Part; 7] =
+        [Part::Top, Part::Limits, Part::Cache, Part::Service, Part::ServiceLimits, Part::ServiceCgroup, Part::Route];
 
     /// The keys that it has.
     #[must_use]
@@ -220,6 +271,8 @@ impl Part {
             Part::Limits => LIMITS,
             Part::Cache => CACHE,
             Part::Service => SERVICE,
+            Part::ServiceLimits => SERVICE_LIMITS,
+            Part::ServiceCgroup => SERVICE_CGROUP,
             Part::Route => ROUTE,
         }
     }
@@ -232,6 +285,8 @@ impl Part {
             Part::Limits => "in [limits]",
             Part::Cache => "in [cache]",
             Part::Service => "in [services.NAME]",
+            Part::ServiceLimits => "in [services.NAME.limits]",
+            Part::ServiceCgroup => "in [services.NAME.cgroup]",
             Part::Route => "in [[routes]]",
         }
     }

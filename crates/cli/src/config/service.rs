@@ -7,6 +7,7 @@ use toml::de::{DeArray, DeValue};
 
 use super::address;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::isolation;
 use super::model::{HttpSocket, Managed, ManagedSpans, Service, ServiceKind, Transport, joined};
 use super::render::{printable, shown};
 use super::schema::{self, Part};
@@ -23,8 +24,9 @@ pub(super) struct Services {
 }
 
 /// Keys that only a service that Pilotlight starts has.
-const MANAGED_KEYS: [&str; 8] =
-    ["socket", "dir", "env", "start_timeout", "idle_timeout", "drain_timeout", "stop_grace", "min_instances"];
+fn managed_keys() -> impl Iterator<Item = &'static str> {
+    schema::SERVICE.iter().map(|key| key.name).filter(|name| !["command", "url", "transport"].contains(name))
+}
 
 pub(super) fn read_all(field: Option<Field<'_>>, folder: &Path, found: &mut Vec<Diagnostic>) -> Services {
     let mut services = Services { complete: Vec::new(), declared: Vec::new() };
@@ -111,7 +113,7 @@ fn check_name(name: &str, at: &Span) -> Result<(), Diagnostic> {
 }
 
 fn external(section: &Section<'_>, url: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<ServiceKind> {
-    for name in MANAGED_KEYS {
+    for name in managed_keys() {
         if let Some(field) = section.field(name) {
             found.push(no_use_with_url(&field, url));
         }
@@ -155,6 +157,7 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
     let start_timeout = section.time("start_timeout", &schema::START_TIMEOUT, found);
     let drain_timeout = section.time("drain_timeout", &schema::DRAIN_TIMEOUT, found);
     let stop_grace = section.time("stop_grace", &schema::STOP_GRACE, found);
+    let (isolation, isolation_at) = isolation::read(section, folder, transport, found);
     let mut argv = argv?.into_iter();
     let (program, program_at) = argv.next()?;
     let (args, arg_spans) = argv.unzip();
@@ -168,7 +171,13 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
         drain_timeout,
         stop_grace,
         min_instances: u8::try_from(min_instances).unwrap_or(u8::MAX),
-        at: ManagedSpans { program: program_at, args: arg_spans, dir: dir_field.map_or(0..0, |field| field.at) },
+        isolation,
+        at: ManagedSpans {
+            program: program_at,
+            args: arg_spans,
+            dir: dir_field.map_or(0..0, |field| field.at),
+            isolation: isolation_at,
+        },
         dir,
     })
 }
@@ -210,7 +219,11 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
     None
 }
 
-fn read_words(field: &Field<'_>, list: &DeArray<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(String, Span)>> {
+pub(super) fn read_words(
+    field: &Field<'_>,
+    list: &DeArray<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Vec<(String, Span)>> {
     let mut argv = Vec::with_capacity(list.len());
     let mut is_good = true;
     for item in list.iter() {
@@ -253,7 +266,7 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     }
 }
 
-fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, Diagnostic> {
+pub(super) fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, Diagnostic> {
     let text = field.string()?;
     choices.iter().copied().find(|choice| *choice == text).ok_or_else(|| {
         let help = nearest(text, choices.iter().copied()).map(|choice| format!("did you mean \"{choice}\"?"));
@@ -262,7 +275,7 @@ fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, D
     })
 }
 
-fn non_empty<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
+pub(super) fn non_empty<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
     let text = field.string()?;
     if text.is_empty() || text.contains('\0') {
         return Err(field.rejected(Rejected::help(
@@ -291,6 +304,11 @@ fn env(field: Option<Field<'_>>, transport: Transport, found: &mut Vec<Diagnosti
     env
 }
 
+/// Whether Pilotlight sets the variable itself.
+pub(super) fn is_reserved(name: &str) -> bool {
+    schema::RESERVED_ENV.contains(&name) || name.starts_with(schema::RESERVED_ENV_PREFIX)
+}
+
 fn variable(
     name: &Spanned<std::borrow::Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
@@ -302,7 +320,7 @@ fn variable(
         return Err(Diagnostic::error(Code::BadValue, name.span(), message).help("a name is not empty and has no `=`"));
     }
     let is_told_port = transport == Transport::Http(HttpSocket::Port) && key == "PORT";
-    if is_told_port || schema::RESERVED_ENV.contains(&key) || key.starts_with(schema::RESERVED_ENV_PREFIX) {
+    if is_told_port || is_reserved(key) {
         let message = format!("{} is set by Pilotlight itself", shown(key));
         return Err(
             Diagnostic::error(Code::Conflict, name.span(), message).help("take it away, or choose another name")

@@ -57,7 +57,7 @@ fn direct_children() -> Vec<Pid> {
 }
 
 #[cfg(target_os = "linux")]
-fn parent_of(pid: i32) -> Option<i32> {
+pub(crate) fn parent_of(pid: i32) -> Option<i32> {
     // `pid (name) state ppid …`, and the name may hold anything, `)` included.
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after_name = stat.iter().rposition(|byte| *byte == b')')?;

@@ -21,6 +21,7 @@ pub(crate) enum LinkEvent {
     Spawned {
         run: u64,
         pid: i32,
+        notices: Vec<String>,
     },
     SpawnFailed {
         run: u64,
@@ -29,6 +30,7 @@ pub(crate) enum LinkEvent {
     Exited {
         run: u64,
         exit: Exit,
+        limit: Option<String>,
     },
     /// It is dead.
     Lost,
@@ -161,11 +163,11 @@ async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<LinkEvent>) {
     loop {
         let event = match inbox.receive(&socket).await {
             Ok(Some(FromGuardian::Ready)) => continue,
-            Ok(Some(FromGuardian::Spawned { run, pid })) => LinkEvent::Spawned { run, pid },
+            Ok(Some(FromGuardian::Spawned { run, pid, notices })) => LinkEvent::Spawned { run, pid, notices },
             Ok(Some(FromGuardian::SpawnFailed { run, reason })) => LinkEvent::SpawnFailed { run, reason },
-            Ok(Some(FromGuardian::Exited { run, code, signal })) => {
+            Ok(Some(FromGuardian::Exited { run, code, signal, limit })) => {
                 let exit = code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::Lost);
-                LinkEvent::Exited { run, exit }
+                LinkEvent::Exited { run, exit, limit }
             }
             Ok(None) => break,
             Err(error) => {

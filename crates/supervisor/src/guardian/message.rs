@@ -1,5 +1,6 @@
 //! What the supervisor and the guardian say to each other. Descriptors travel beside the messages.
 
+use crate::isolation::Isolation;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -20,6 +21,8 @@ pub(crate) struct SpawnRequest {
     /// On top of the guardian's own environment, which is the gateway's.
     pub(crate) env: Vec<(String, String)>,
     pub(crate) inherit: Inherit,
+    /// Bounds that it is put into, if any.
+    pub(crate) isolation: Option<Isolation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +54,8 @@ pub(crate) enum FromGuardian {
     Spawned {
         run: u64,
         pid: i32,
+        /// What of its isolation this machine does not give.
+        notices: Vec<String>,
     },
     SpawnFailed {
         run: u64,
@@ -60,5 +65,7 @@ pub(crate) enum FromGuardian {
         run: u64,
         code: Option<i32>,
         signal: Option<i32>,
+        /// The limit that it reached, as a sentence fragment.
+        limit: Option<String>,
     },
 }

@@ -1,5 +1,6 @@
 //! What is known of a service, and of each of its runs. A run is an instance as the supervisor sees it.
 
+use super::bounds::Said;
 use super::timers::{Timer, Timers};
 use crate::error::{Exit, StartError};
 use crate::instance::{Endpoint, Instance};
@@ -27,6 +28,8 @@ pub(crate) struct Record {
     pub(super) last_failure: Option<StartError>,
     /// When a service that always runs is started again.
     pub(super) restart: Option<Instant>,
+    /// What has been said about its bounds.
+    pub(super) said: Said,
 }
 
 impl Record {
@@ -40,6 +43,7 @@ impl Record {
             last_number: 0,
             last_failure: None,
             restart: None,
+            said: Said::default(),
         }
     }
 
@@ -86,6 +90,8 @@ pub(super) struct Run {
     pub(super) tail: Arc<Tail>,
     pub(super) outputs_open: u8,
     pub(super) exit: Option<Exit>,
+    /// The limit that it reached, if that ended it.
+    pub(super) limit: Option<String>,
     /// It ends because it was asked to.
     pub(super) stop_asked: bool,
     /// Its start has been reported as failed.
@@ -143,6 +149,7 @@ impl Run {
             tail,
             outputs_open: 2,
             exit: None,
+            limit: None,
             stop_asked: false,
             failed: false,
             start_over: false,
@@ -178,6 +185,11 @@ impl Run {
 
     pub(super) fn set_deadline(&mut self, deadline: Option<Instant>, timers: &mut Timers) {
         timers.set(Timer::Run(self.id()), &mut self.deadline, deadline);
+    }
+
+    /// To be added to what is said about its end.
+    pub(super) fn limit_said(&self) -> String {
+        self.limit.as_ref().map(|limit| format!("; {limit}")).unwrap_or_default()
     }
 
     pub(super) fn stop_probe(&mut self) {

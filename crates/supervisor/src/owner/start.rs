@@ -10,6 +10,7 @@ use crate::limits::{MAX_WAITING, PORT_PAUSE};
 use crate::listener::Listener;
 use crate::log::{Output, Pump, Tail};
 use crate::policy::backoff::RunEnd;
+use crate::policy::hints::Hints;
 use crate::service::{Request, ServiceId};
 use crate::spec::{MinInstances, Transport};
 use std::io;
@@ -214,7 +215,8 @@ impl Owner {
         let tail = Arc::new(Tail::default());
         for (output, from) in outputs {
             let (service, tail, sink) = (record.service(), Arc::clone(&tail), self.log.clone());
-            self.pumps.spawn(pumped(id, Pump { service, instance: number, output, tail, sink }, from));
+            let hints = Hints::new(&record.spec.isolation, record.spec.dir.as_deref());
+            self.pumps.spawn(pumped(id, Pump { service, instance: number, output, tail, sink, hints }, from));
         }
         if let Some(token) = &token {
             self.tokens.insert(token.clone(), id);
@@ -246,7 +248,8 @@ impl Owner {
             }
         }
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
-        SpawnRequest { run: instance.run, argv: spec.argv.clone(), dir, env, inherit }
+        let isolation = Some(&spec.isolation).filter(|isolation| !isolation.is_none()).cloned();
+        SpawnRequest { run: instance.run, argv: spec.argv.clone(), dir, env, inherit, isolation }
     }
 
     /// The guardian, a new one if the last was lost.
