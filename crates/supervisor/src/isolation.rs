@@ -38,7 +38,7 @@ mod rlimits;
 mod secrets;
 
 pub use bounds::check_account;
-pub(crate) use bounds::{Bounds, Prepared, enter, peers};
+pub(crate) use bounds::{Bounds, Prepared, enter, uid};
 pub use env_file::{EnvFileError, parse as parse_env_file};
 
 use serde::{Deserialize, Serialize};

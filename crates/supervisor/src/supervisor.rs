@@ -4,8 +4,7 @@ use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
 use crate::instance::Notice;
-use crate::isolation;
-use crate::limits::{MAX_REQUESTS, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
+use crate::limits::{MAX_INSTANCES, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
 use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
 use crate::service::{Service, ServiceId};
@@ -35,6 +34,43 @@ pub struct Supervisor {
     thread: Option<JoinHandle<bool>>,
 }
 
+/// What people may ask of services while the supervisor runs. Everything is a message: nothing here waits for a service.
+#[derive(Clone, Debug)]
+pub struct Control {
+    services: Vec<Arc<Service>>,
+    notices: mpsc::UnboundedSender<Notice>,
+}
+
+impl Control {
+    /// The services, in the order of their settings.
+    #[must_use]
+    pub fn services(&self) -> &[Arc<Service>] {
+        &self.services
+    }
+
+    /// Stops the service's instances: drain, SIGTERM, SIGKILL. It stays stopped until a request or [`start`](Self::start),
+    /// [`MinInstances`](crate::MinInstances) and [`Spare`](crate::Spare) notwithstanding; what failed before is forgotten.
+    pub fn stop(&self, service: ServiceId) {
+        self.notice(Notice::Stop { service: service.0 });
+    }
+
+    /// Starts the service if none of its instances runs, whatever failed before.
+    pub fn start(&self, service: ServiceId) {
+        self.notice(Notice::Start { service: service.0 });
+    }
+
+    /// Replaces the service's instances: each is drained when a new one is ready, and goes on if none becomes ready. Whatever failed
+    /// before is forgotten. Does nothing else for a service that does not run.
+    pub fn restart(&self, service: ServiceId) {
+        self.notice(Notice::Restart { service: service.0 });
+    }
+
+    fn notice(&self, notice: Notice) {
+        // A closed queue is a supervisor that has stopped already.
+        let _ = self.notices.send(notice);
+    }
+}
+
 /// Starts the guardian and the supervisor's thread. Services with [`MinInstances::One`](crate::MinInstances::One) are started at
 /// once, the others when asked for. Each worker gets the receiver with its number.
 ///
@@ -48,11 +84,8 @@ pub fn start(
         return Err(SupervisorError::NoWorkers);
     }
     specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
-    let peers =
-        isolation::peers(specs.iter().filter(|spec| spec.transport == Transport::Pipe).map(|spec| &spec.isolation));
-    let folder = RuntimeDir::take(&options.runtime_dir, peers)?;
+    let folder = RuntimeDir::take(&options.runtime_dir, access(&specs))?;
     let guardian = start_guardian(&options)?;
-    let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (notices, noticed) = mpsc::unbounded_channel();
     let (senders, events): (Vec<_>, Vec<_>) =
         (0..options.workers).map(|_| mpsc::channel(MAX_WORKER_EVENTS)).map(|(tx, rx)| (tx, WorkerEvents(rx))).unzip();
@@ -60,13 +93,13 @@ pub fn start(
         .into_iter()
         .enumerate()
         .map(|(id, spec)| {
-            let service = Service::new(id, spec.name.as_str().into(), options.workers, requests.clone());
+            let spec = Arc::new(spec);
+            let service = Service::new(id, &spec, options.workers, notices.clone());
             Record::new(Arc::new(service), spec)
         })
         .collect();
     let services = records.iter().map(Record::service).collect();
-    let parts =
-        Parts { options, folder, records, guardian, requested, noticed, notices: notices.clone(), workers: senders };
+    let parts = Parts { options, folder, records, guardian, noticed, notices: notices.clone(), workers: senders };
     let thread = spawn_thread(parts)?;
     Ok((Supervisor { services, notices, thread: Some(thread) }, events))
 }
@@ -78,7 +111,23 @@ impl Supervisor {
         &self.services
     }
 
-    /// Stops the service's instances: drain, SIGTERM, SIGKILL. The next request starts it anew.
+    /// A handle for what people ask of services.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control { services: self.services.clone(), notices: self.notices.clone() }
+    }
+
+    /// [`Control::start`].
+    pub fn start(&self, service: ServiceId) {
+        self.notice(Notice::Start { service: service.0 });
+    }
+
+    /// [`Control::restart`].
+    pub fn restart(&self, service: ServiceId) {
+        self.notice(Notice::Restart { service: service.0 });
+    }
+
+    /// [`Control::stop`].
     pub fn stop(&self, service: ServiceId) {
         self.notice(Notice::Stop { service: service.0 });
     }
@@ -110,19 +159,30 @@ impl Drop for Supervisor {
     }
 }
 
+/// Who must be able to reach the pipe's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// This user alone.
+    Own,
+    /// The users of services as well; who connects is looked at (P-4).
+    Users,
+}
+
+fn access(specs: &[ServiceSpec]) -> Access {
+    let has_user = |spec: &ServiceSpec| spec.transport == Transport::Pipe && spec.isolation.user.is_some();
+    if specs.iter().any(has_user) { Access::Users } else { Access::Own }
+}
+
 /// The runtime folder, ours while this exists.
 #[derive(Debug)]
 pub(crate) struct RuntimeDir {
     path: PathBuf,
     pub(crate) pipe: Option<std::os::unix::net::UnixListener>,
-    /// Who may connect to `pipe`; none: whoever can, which is this user alone.
-    pub(crate) peers: Option<Vec<u32>>,
     _lock: File,
 }
 
 impl RuntimeDir {
-    /// With `peers`, services of these users will connect, so that they must be able to reach the pipe's socket.
-    fn take(path: &Path, peers: Option<Vec<u32>>) -> Result<Self, SupervisorError> {
+    fn take(path: &Path, access: Access) -> Result<Self, SupervisorError> {
         let failed = |what| move |source| SupervisorError::RuntimeDir { path: path.to_owned(), what, source };
         let path = &std::path::absolute(path).map_err(failed("make its path absolute"))?; // services have other folders
         if path.to_str().is_none() {
@@ -133,7 +193,7 @@ impl RuntimeDir {
         if length > MAX_SOCKET_PATH {
             return Err(SupervisorError::PathTooLong { path: path.to_owned(), length });
         }
-        let mode = if peers.is_some() { 0o711 } else { 0o700 };
+        let mode = if access == Access::Users { 0o711 } else { 0o700 };
         DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed("create it"))?;
         // It may have been there before, with any mode; who can reach the sockets can only try tokens, but need not.
         std::fs::set_permissions(path, Permissions::from_mode(mode))
@@ -143,16 +203,16 @@ impl RuntimeDir {
         remove_sockets(path).map_err(failed("remove sockets that an earlier gateway left in it"))?;
         let pipe = bind_unix(&path.join(PIPE_SOCKET)).map_err(failed("bind pipe.sock in it"))?;
         pipe.set_nonblocking(true).map_err(failed("prepare pipe.sock in it"))?;
-        if peers.is_some() {
+        if access == Access::Users {
             let what = "let services with a `user` reach pipe.sock in it";
-            let open = Permissions::from_mode(0o666); // who connects is looked at
+            let open = Permissions::from_mode(0o666);
             std::fs::set_permissions(path.join(PIPE_SOCKET), open).map_err(failed(what))?;
             if let Some(closed) = path.ancestors().skip(1).find(|folder| !everybody_may_pass(folder)) {
                 let source = format!("others may not pass {}; choose another runtime folder", closed.display());
                 return Err(failed(what)(io::Error::other(source)));
             }
         }
-        Ok(Self { path: path.to_owned(), pipe: Some(pipe), peers, _lock: lock })
+        Ok(Self { path: path.to_owned(), pipe: Some(pipe), _lock: lock })
     }
 
     pub(crate) fn pipe_path(&self) -> PathBuf {
@@ -246,6 +306,10 @@ fn check(spec: &ServiceSpec, before: &[ServiceSpec]) -> Result<(), SupervisorErr
         "a variable of its environment has no name, or `=` in its name, or a zero byte in it"
     } else if spec.start_timeout.is_zero() {
         "its start timeout is zero"
+    } else if !(1..=MAX_INSTANCES).contains(&spec.max_instances) || spec.concurrency == Some(0) {
+        "its instances, or the requests of each, are none or too many"
+    } else if spec.max_instances > 1 && spec.concurrency.is_none() {
+        "it may have several instances, but without `concurrency` the first is never full"
     } else {
         return Ok(());
     };
@@ -260,19 +324,19 @@ mod tests {
     fn runtime_dir_is_private_exclusive_and_removed() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("run");
-        let first = RuntimeDir::take(&path, None).unwrap();
+        let first = RuntimeDir::take(&path, Access::Own).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(matches!(RuntimeDir::take(&path, None), Err(SupervisorError::InUse { .. })));
+        assert!(matches!(RuntimeDir::take(&path, Access::Own), Err(SupervisorError::InUse { .. })));
         drop(bind_unix(&first.socket_path(0, 1)).unwrap());
         drop(first);
         assert!(path.exists(), "a socket is left in it");
-        drop(RuntimeDir::take(&path, None).unwrap());
+        drop(RuntimeDir::take(&path, Access::Own).unwrap());
         assert!(!path.exists());
         let long = temp.path().join("x".repeat(100));
-        assert!(matches!(RuntimeDir::take(&long, None), Err(SupervisorError::PathTooLong { .. })));
+        assert!(matches!(RuntimeDir::take(&long, Access::Own), Err(SupervisorError::PathTooLong { .. })));
         let file = temp.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let error = RuntimeDir::take(&file, None).unwrap_err();
+        let error = RuntimeDir::take(&file, Access::Own).unwrap_err();
         assert!(matches!(error, SupervisorError::RuntimeDir { what: "create it", .. }), "{error}");
     }
 }

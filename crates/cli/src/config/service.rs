@@ -10,6 +10,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::isolation;
 use super::model::{HttpSocket, Managed, ManagedSpans, Service, ServiceKind, Transport, joined};
 use super::render::{printable, shown};
+use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted, type_name};
 use super::value::{Rejected, nearest};
@@ -87,7 +88,9 @@ fn read<'a>(
             );
             None
         }
-        (Some(command), None) => managed(&section, &command, folder, found).map(ServiceKind::Managed),
+        (Some(command), None) => {
+            managed(&section, &command, folder, found).map(|managed| ServiceKind::Managed(Box::new(managed)))
+        }
         (None, Some(url)) => external(&section, &url, folder, found),
     };
     let kind = kind.filter(|_| good_name)?;
@@ -142,21 +145,17 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
     let min_instances = section.number("min_instances", &schema::MIN_INSTANCES, found);
     let idle_timeout =
         section.time_or_none("idle_timeout", &schema::IDLE_TIMEOUT, Some(schema::IDLE_TIMEOUT.default), found);
-    if let Some(idle) = section.field("idle_timeout").filter(|_| min_instances > 0 && idle_timeout.is_some()) {
-        found.push(
-            Diagnostic::warning(
-                Code::NoEffect,
-                idle.key_at,
-                "`idle_timeout` has no effect: `min_instances` keeps the service running",
-            )
-            .help("take one of the two away"),
-        );
-    }
     let transport = transport(section, found);
     let env = env(section.field("env"), transport, found);
     let start_timeout = section.time("start_timeout", &schema::START_TIMEOUT, found);
     let drain_timeout = section.time("drain_timeout", &schema::DRAIN_TIMEOUT, found);
     let stop_grace = section.time("stop_grace", &schema::STOP_GRACE, found);
+    let scaling = scaling::read(section, start_timeout, found);
+    let keeper = if min_instances > 0 { Some("min_instances") } else { (scaling.spare > 0).then_some("spare") };
+    if let (Some(idle), Some(keeper), Some(_)) = (section.field("idle_timeout"), keeper, idle_timeout) {
+        let message = format!("`idle_timeout` has no effect: `{keeper}` keeps the service running");
+        found.push(Diagnostic::warning(Code::NoEffect, idle.key_at, message).help("take one of the two away"));
+    }
     let (isolation, isolation_at) = isolation::read(section, folder, transport, found);
     let mut argv = argv?.into_iter();
     let (program, program_at) = argv.next()?;
@@ -171,6 +170,7 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
         drain_timeout,
         stop_grace,
         min_instances: u8::try_from(min_instances).unwrap_or(u8::MAX),
+        scaling,
         isolation,
         at: ManagedSpans {
             program: program_at,

@@ -44,13 +44,11 @@ impl Bounds {
     }
 }
 
-/// The users that connect to the pipe, if there are others than our own. One that does not exist is left out: its start says so.
-pub(crate) fn peers<'a>(isolations: impl Iterator<Item = &'a Isolation>) -> Option<Vec<u32>> {
-    let users: Vec<&Isolation> = isolations.filter(|isolation| isolation.user.is_some()).collect();
-    let accounts =
-        users.iter().filter_map(|one| account::resolve(one.user.as_deref(), one.group.as_deref()).ok().flatten());
-    let own = [0, rustix::process::geteuid().as_raw()];
-    (!users.is_empty()).then(|| accounts.map(|account| account.uid.as_raw()).chain(own).collect())
+/// The number of the user that instances run as, if it is not the gateway's own; also none if there is no such user, which a start says.
+pub(crate) fn uid(isolation: &Isolation) -> Option<u32> {
+    isolation.user.as_ref()?;
+    let account = account::resolve(isolation.user.as_deref(), isolation.group.as_deref()).ok()??;
+    Some(account.uid.as_raw())
 }
 
 /// Why a user or group cannot be had.
