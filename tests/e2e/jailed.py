@@ -139,5 +139,26 @@ def serve(request):
     return handler(request, dict(parse_qsl(request.query))) if handler else (404, JSON, "{}")
 
 
+def serve_http(listener):
+    """An HTTP server that makes no socket of its own, unlike those of the standard library."""
+    from types import SimpleNamespace
+    from urllib.parse import urlsplit
+
+    while True:
+        sock, _ = listener.accept()
+        with sock, sock.makefile("rb") as lines:
+            line = lines.readline().split()
+            while lines.readline().strip():
+                pass
+            if len(line) < 2:
+                continue
+            url = urlsplit(line[1].decode())
+            status, _, body = serve(SimpleNamespace(path=url.path, query=url.query))
+            head = f"HTTP/1.1 {status} OK\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            sock.sendall((head + body).encode())
+
+
 if __name__ == "__main__":
+    if os.environ.get("LISTEN_FDS"):
+        serve_http(socket.socket(fileno=3))
     pilotlight.serve(serve)

@@ -201,7 +201,8 @@ fn limits(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> ResourceLimi
         let (open_files, processes) =
             (number("open_files", &schema::OPEN_FILES), number("processes", &schema::PROCESSES));
         let cpu_seconds = number("cpu_seconds", &schema::CPU_SECONDS);
-        let mut size = |name, bounds: &Bounds<u64>| section.size_or_none(name, bounds, None, found);
+        let mut size =
+            |name, bounds: &Bounds<u64>| section.field(name).and_then(|field| noted(field.size(bounds), found));
         ResourceLimits {
             open_files,
             processes,
@@ -215,7 +216,7 @@ fn limits(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> ResourceLimi
 
 fn cgroup(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> CgroupLimits {
     part((Part::ServiceCgroup, "in the service's cgroup"), field, found, |section, found| CgroupLimits {
-        memory: section.size_or_none("memory", &schema::CGROUP_MEMORY, None, found),
+        memory: section.field("memory").and_then(|field| noted(field.size(&schema::CGROUP_MEMORY), found)),
         cpu_milli: section.field("cpu").and_then(|field| noted(cpus(&field), found)),
     })
 }
