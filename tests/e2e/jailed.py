@@ -32,6 +32,11 @@ def remove(query):
     return True
 
 
+def chmod(query):
+    os.chmod(query["path"], int(query["mode"], 8))
+    return True
+
+
 def connect(query):
     with socket.create_connection((query["host"], int(query["port"])), 2):
         return True
@@ -114,7 +119,7 @@ def variable(query):
     return os.environ.get(query["name"])
 
 
-TRIES = (read, write, remove, connect, unix, forks, files, memory, spin, kill, call, run, who, variable)
+TRIES = (read, write, remove, chmod, connect, unix, forks, files, memory, spin, kill, call, run, who, variable)
 
 
 def attempt(function):

@@ -61,8 +61,8 @@ pub(super) fn read(
         group,
         env_files,
         secrets,
-        limits: limits(section.field("limits"), found),
-        cgroup: cgroup(section.field("cgroup"), found),
+        limits: limits(section.field("limits").as_ref(), found),
+        cgroup: cgroup(section.field("cgroup").as_ref(), found),
         sandbox: if strict { Sandbox::Strict { read, write } } else { Sandbox::None },
     };
     (isolation, spans)
@@ -183,18 +183,18 @@ fn secrets(
 /// Reads a part of the service that is a table of its own, also if it is not there.
 fn part<T>(
     (part, place): (Part, &str),
-    field: Option<Field<'_>>,
+    field: Option<&Field<'_>>,
     found: &mut Vec<Diagnostic>,
     read: impl FnOnce(&Section<'_>, &mut Vec<Diagnostic>) -> T,
 ) -> T {
     let empty = DeTable::new();
-    let table = field.as_ref().and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
-    let at = field.as_ref().map_or(0..0, |field| field.at.clone());
+    let table = field.and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
+    let at = field.map_or(0..0, |field| field.at.clone());
     let section = Section::read(part, place, at, table.unwrap_or(&empty), found);
     read(&section, found)
 }
 
-fn limits(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> ResourceLimits {
+fn limits(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> ResourceLimits {
     part((Part::ServiceLimits, "in the service's limits"), field, found, |section, found| {
         let mut number =
             |name, bounds: &Bounds<u64>| section.field(name).and_then(|field| noted(field.number(bounds), found));
@@ -214,7 +214,7 @@ fn limits(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> ResourceLimi
     })
 }
 
-fn cgroup(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> CgroupLimits {
+fn cgroup(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> CgroupLimits {
     part((Part::ServiceCgroup, "in the service's cgroup"), field, found, |section, found| CgroupLimits {
         memory: section.field("memory").and_then(|field| noted(field.size(&schema::CGROUP_MEMORY), found)),
         cpu_milli: section.field("cpu").and_then(|field| noted(cpus(&field), found)),

@@ -97,7 +97,7 @@ impl Link {
 
     /// Asks for a spawn; the answer comes as an event.
     pub(crate) fn spawn(&self, request: super::SpawnRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
-        self.send(&ToGuardian::Spawn(request), fds)
+        self.send(&ToGuardian::Spawn(Box::new(request)), fds)
     }
 
     /// Signals the process group of a run.

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToGuardian {
     /// Comes with descriptors: standard output, standard error, and the listening socket if `inherit` says so.
-    Spawn(SpawnRequest),
+    Spawn(Box<SpawnRequest>),
     /// To the whole process group.
     Signal { run: u64, signal: GroupSignal },
 }
@@ -22,7 +22,7 @@ pub(crate) struct SpawnRequest {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) inherit: Inherit,
     /// Bounds that it is put into, if any.
-    pub(crate) isolation: Option<Isolation>,
+    pub(crate) isolation: Option<Box<Isolation>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -74,6 +74,20 @@ const REFUSED_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modif
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[i64] = &[];
 
+/// Calls that give a file its mode: which argument that is, and which one says whether it counts.
+const MODES: &[(i64, u8, Option<u8>)] = &[
+    (libc::SYS_fchmod, 1, None),
+    (libc::SYS_fchmodat, 2, None),
+    (libc::SYS_fchmodat2, 2, None),
+    (libc::SYS_mknodat, 2, None),
+    (libc::SYS_openat, 3, Some(2)),
+];
+#[cfg(target_arch = "x86_64")]
+const MODES_HERE: &[(i64, u8, Option<u8>)] =
+    &[(libc::SYS_chmod, 1, None), (libc::SYS_creat, 1, None), (libc::SYS_mknod, 1, None), (libc::SYS_open, 2, Some(1))];
+#[cfg(not(target_arch = "x86_64"))]
+const MODES_HERE: &[(i64, u8, Option<u8>)] = &[];
+
 /// `CLONE_NEWTIME`, which `clone` has no room for, is missing on purpose: it is the number of a signal there.
 const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -99,7 +113,7 @@ fn programs() -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     let other_family = when(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)?;
     rules.insert(libc::SYS_socket, vec![other_family.clone()]);
     rules.insert(libc::SYS_socketpair, vec![other_family]);
-    let namespace = |flag: u32| when(0, SeccompCmpOp::MaskedEq(u64::from(flag)), u64::from(flag));
+    let namespace = |flag: u32| SeccompRule::new(vec![has(0, flag)?]);
     let flags = (0..u32::BITS).map(|bit| 1 << bit).filter(|flag| NAMESPACES as u32 & flag != 0);
     rules.insert(libc::SYS_clone, flags.map(namespace).collect::<Result<_, _>>()?);
     // Typing into the terminal that Pilotlight was started from.
@@ -107,10 +121,34 @@ fn programs() -> Result<[BpfProgram; 2], seccompiler::BackendError> {
         libc::SYS_ioctl,
         vec![when(1, SeccompCmpOp::Eq, libc::TIOCSTI)?, when(1, SeccompCmpOp::Eq, libc::TIOCLINUX)?],
     );
+    // Programs that run as whoever owns them: of no use in here, but to somebody outside.
+    for (call, mode, flags) in MODES.iter().chain(MODES_HERE) {
+        let mut all = Vec::new();
+        for bit in [libc::S_ISUID, libc::S_ISGID] {
+            let mode = has(*mode, bit)?;
+            match flags {
+                None => all.push(SeccompRule::new(vec![mode])?),
+                // Without one of these the argument is whatever was in the register.
+                Some(flags) => {
+                    for flag in [libc::O_CREAT, libc::O_TMPFILE] {
+                        all.push(SeccompRule::new(vec![mode.clone(), has(*flags, flag as u32)?])?);
+                    }
+                }
+            }
+        }
+        rules.insert(*call, all);
+    }
     let refused: BpfProgram = filter(rules, libc::EPERM)?;
-    // The flags of `clone3` lie in memory, where no filter can look; ENOSYS makes C libraries fall back to `clone`.
-    let unknown = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
+    // Their flags lie in memory, where no filter can look; ENOSYS makes C libraries fall back to `clone` and `openat`.
+    let unknown =
+        filter(BTreeMap::from([(libc::SYS_clone3, Vec::new()), (libc::SYS_openat2, Vec::new())]), libc::ENOSYS)?;
     Ok([without_x32(refused), unknown])
+}
+
+/// Whether an argument has all these bits.
+fn has(argument: u8, bits: u32) -> Result<SeccompCondition, seccompiler::BackendError> {
+    let bits = u64::from(bits);
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)
 }
 
 fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {

@@ -110,10 +110,19 @@ fn make(path: &Path, settings: &[(&str, &str, String)]) -> Result<PathBuf, Strin
 
 /// The kernel's word on why something in a cgroup was killed.
 fn limit_reached(path: &Path) -> Option<String> {
-    let events = fs::read_to_string(path.join("memory.events")).ok()?;
-    let killed: u64 = events.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()?;
-    let max = fs::read_to_string(path.join("memory.max")).ok()?;
-    (killed > 0).then(|| format!("it used all of `cgroup.memory` ({} bytes) and the kernel killed it", max.trim()))
+    let limit = |file| fs::read_to_string(path.join(file)).unwrap_or_default().trim().to_owned();
+    if count(path, "memory.events", "oom_kill ") > 0 {
+        let limit = limit("memory.max");
+        return Some(format!("it used all of `cgroup.memory` ({limit} bytes) and the kernel killed it"));
+    }
+    let refused = count(path, "pids.events", "max ");
+    let limit = limit("pids.max");
+    (refused > 0).then(|| format!("limits.processes = {limit} had refused {refused} new processes or threads"))
+}
+
+fn count(path: &Path, file: &str, event: &str) -> u64 {
+    let events = fs::read_to_string(path.join(file)).unwrap_or_default();
+    events.lines().find_map(|line| line.strip_prefix(event)?.trim().parse().ok()).unwrap_or(0)
 }
 
 fn kill(path: &Path) {
@@ -253,6 +262,9 @@ mod tests {
         );
         assert_eq!(fs::read_to_string(made.join("cgroup.kill")).unwrap(), "1");
         assert_eq!(groups.ended(7), None, "said once");
+        fs::write(made.join("memory.events"), "oom_kill 0\n").unwrap();
+        fs::write(made.join("pids.events"), "max 41\n").unwrap();
+        assert_eq!(limit_reached(&made).unwrap(), "limits.processes = 20 had refused 41 new processes or threads");
         assert_eq!(groups.make(8, &Isolation::default(), &mut notices), None);
         let mut none = Cgroups { base: Some(Err("why".into())), ..Default::default() };
         assert_eq!(none.make(9, &isolation, &mut notices), None);

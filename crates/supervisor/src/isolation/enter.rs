@@ -61,8 +61,9 @@ pub(crate) fn enter(prepared: &Prepared<'_>) -> Result<Entered, String> {
         let here = Path::new(".");
         let dir = prepared.dir.unwrap_or(here);
         let program = located(prepared, dir);
+        let socket = prepared.env.iter().find(|(name, _)| name == "PILOTLIGHT_SOCKET").map(|(_, path)| Path::new(path));
         set_no_new_privs(true).map_err(|error| format!("sandbox: no-new-privileges: {error}"))?;
-        entered.notices.extend(files::enforce(&program, dir, read, write)?);
+        entered.notices.extend(files::enforce((&program, socket), dir, read, write)?);
         calls::refuse()?;
     }
     if isolation.limits.processes.is_some() && prepared.cgroup.is_none() && getuid().is_root() {

@@ -81,8 +81,9 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Result<&[(&str, &str)], (usize, &str)>) {
         let got = parse(text).map_err(|error| (error.line, error.reason));
-        let got = got.as_deref().map(|list| list.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect::<Vec<_>>());
-        assert_eq!(got, expected.map(<[_]>::to_vec).as_ref().map(Clone::clone).map_err(|error| error), "{text:?}");
+        let owned =
+            |list: &[(&str, &str)]| list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect::<Vec<_>>();
+        assert_eq!(got, expected.map(owned), "{text:?}");
     }
 
     #[test]

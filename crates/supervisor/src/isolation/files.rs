@@ -7,7 +7,7 @@ use landlock::{
 use std::path::{Path, PathBuf};
 
 /// What is asked of the kernel; an older one does what it can, which is said.
-const WANTED: ABI = ABI::V6;
+const WANTED: ABI = ABI::V9;
 
 /// Programs, libraries and what they need of the machine; not in the list are `/etc` as a whole, `/home`, `/root`, `/var`, `/tmp`, `/run`.
 const SYSTEM: [&str; 41] = [
@@ -58,7 +58,12 @@ const SYSTEM: [&str; 41] = [
 const DEVICES: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 
 /// Puts this process under the rules: what is listed may be read or written, everything else is refused. Gives back what this kernel lacks.
-pub(super) fn enforce(program: &Path, dir: &Path, read: &[PathBuf], write: &[PathBuf]) -> Result<Vec<String>, String> {
+pub(super) fn enforce(
+    (program, socket): (&Path, Option<&Path>),
+    dir: &Path,
+    read: &[PathBuf],
+    write: &[PathBuf],
+) -> Result<Vec<String>, String> {
     let failed = |error: RulesetError| format!("sandbox: landlock: {error}");
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -77,6 +82,9 @@ pub(super) fn enforce(program: &Path, dir: &Path, read: &[PathBuf], write: &[Pat
     }
     for path in programs(program) {
         rules = optional(rules, &path, reading)?;
+    }
+    if let Some(pipe) = socket {
+        rules = optional(rules, pipe, AccessFs::ResolveUnix.into())?;
     }
     for path in read {
         rules = required(rules, path, reading, "sandbox_read")?;
@@ -155,9 +163,16 @@ fn lacking(status: LandlockStatus) -> Vec<String> {
         (ABI::V5, "ioctl on devices is not refused (Linux 6.10)"),
         (ABI::V6, "signals to processes outside are not refused (Linux 6.12)"),
     ];
-    wanted
+    let mut lacks: Vec<String> = wanted
         .iter()
         .filter(|(needs, _)| abi < *needs)
         .map(|(_, what)| format!("sandbox: this kernel is too old for all of it: {what}"))
-        .collect()
+        .collect();
+    if abi < ABI::V9 && rustix::process::getuid().is_root() {
+        lacks.push(
+            "sandbox: it runs as root, to whom the system's own Unix sockets are open (containers, service managers; refused from Linux 7.1 on); give it a `user`"
+                .into(),
+        );
+    }
+    lacks
 }
