@@ -108,7 +108,7 @@ impl Guardian {
                         self.runs.insert(pid, run);
                         FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get(), notices }
                     }
-                    Err(reason) => FromGuardian::SpawnFailed { run, reason },
+                    Err(spawn::NotSpawned { reason, detail }) => FromGuardian::SpawnFailed { run, reason, detail },
                 };
                 wire::send(socket, &report, &[]).await
             }

@@ -46,7 +46,7 @@ impl Tail {
         lines.iter().skip(lines.len().saturating_sub(REPORT_LINES)).cloned().collect()
     }
 
-    fn push(&self, text: &str) {
+    pub(crate) fn push(&self, text: &str) {
         let mut lines = self.lines();
         let mut line = if lines.len() == TAIL_LINES { lines.pop_front().unwrap_or_default() } else { String::new() };
         line.clear();

@@ -215,7 +215,10 @@ impl Owner {
                 self.bounded(run, notices);
                 self.spawned(run, pid, now);
             }
-            LinkEvent::SpawnFailed { run, reason } => self.spawn_failed(run, reason, now),
+            LinkEvent::SpawnFailed { run, reason, detail } => {
+                self.unbounded(run, detail);
+                self.spawn_failed(run, reason, now);
+            }
             LinkEvent::Exited { run, exit, limit } => {
                 self.limit_reached(run, exit, limit);
                 self.exited(run, exit, now);

@@ -26,6 +26,7 @@ pub(crate) enum LinkEvent {
     SpawnFailed {
         run: u64,
         reason: String,
+        detail: Option<String>,
     },
     Exited {
         run: u64,
@@ -164,7 +165,9 @@ async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<LinkEvent>) {
         let event = match inbox.receive(&socket).await {
             Ok(Some(FromGuardian::Ready)) => continue,
             Ok(Some(FromGuardian::Spawned { run, pid, notices })) => LinkEvent::Spawned { run, pid, notices },
-            Ok(Some(FromGuardian::SpawnFailed { run, reason })) => LinkEvent::SpawnFailed { run, reason },
+            Ok(Some(FromGuardian::SpawnFailed { run, reason, detail })) => {
+                LinkEvent::SpawnFailed { run, reason, detail }
+            }
             Ok(Some(FromGuardian::Exited { run, code, signal, limit })) => {
                 let exit = code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::Lost);
                 LinkEvent::Exited { run, exit, limit }

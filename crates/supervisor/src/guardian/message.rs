@@ -60,6 +60,8 @@ pub(crate) enum FromGuardian {
     SpawnFailed {
         run: u64,
         reason: String,
+        /// What only the log and developers are told.
+        detail: Option<String>,
     },
     Exited {
         run: u64,

@@ -52,10 +52,31 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// Why a process was not executed.
+#[derive(Debug)]
+pub(super) struct NotSpawned {
+    pub(super) reason: String,
+    /// What only the log and developers are told.
+    pub(super) detail: Option<String>,
+}
+
+impl NotSpawned {
+    fn out_of_bounds(detail: String) -> Self {
+        let reason = "its user, secrets, limits or sandbox could not be set up; the log says why".to_owned();
+        Self { reason, detail: Some(detail) }
+    }
+}
+
+impl From<&str> for NotSpawned {
+    fn from(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), detail: None }
+    }
+}
+
 /// Executes the service in a process group of its own; its descriptors are taken from the inbox.
-pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Bounds) -> Result<Spawned, String> {
+pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Bounds) -> Result<Spawned, NotSpawned> {
     let (Some(stdout), Some(stderr)) = (inbox.take_fd(), inbox.take_fd()) else {
-        return Err("the gateway sent no output descriptors".to_owned());
+        return Err("the gateway sent no output descriptors".into());
     };
     let listener = match request.inherit {
         Inherit::Nothing => None,
@@ -63,8 +84,12 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Boun
     };
     let program = request.argv.first().ok_or("the command is empty")?.clone();
     let mut notices = Vec::new();
-    let prepared =
-        request.isolation.as_ref().map(|isolation| bounds.prepare(request, isolation, &mut notices)).transpose()?;
+    let prepared = request
+        .isolation
+        .as_ref()
+        .map(|isolation| bounds.prepare(request, isolation, &mut notices))
+        .transpose()
+        .map_err(NotSpawned::out_of_bounds)?;
     let spawned = with_huge_pages(|| match (listener, prepared) {
         (None, None) => plain(request, &program, stdout, stderr),
         (listener, prepared) => forked(request, &program, (listener, prepared), stdout, stderr),
@@ -72,8 +97,10 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Boun
     let mut spawned = spawned.map_err(|failure| {
         bounds.ended(request.run);
         match failure {
-            Failure::Exec(error) => explain(&error, &program, request.dir.as_deref()),
-            Failure::Bounds(reason) => reason,
+            Failure::Exec(error) => {
+                NotSpawned { reason: explain(&error, &program, request.dir.as_deref()), detail: None }
+            }
+            Failure::Bounds(detail) => NotSpawned::out_of_bounds(detail),
         }
     })?;
     spawned.notices.splice(0..0, notices);

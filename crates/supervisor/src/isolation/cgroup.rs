@@ -1,7 +1,7 @@
 //! Cgroups (v2) for instances: memory, processor time and the number of processes of all that an instance starts.
 //!
 //! Only where the gateway's own cgroup is delegated to it: it may write there, and nobody else is in it. The gateway and the guardian move into
-//! `pilotlight` below it, because a cgroup that hands controllers down may have no processes itself; each instance gets `service-N` beside that.
+//! `pilotlight` below it, because a cgroup that hands controllers down may have no processes itself; each instance gets a `service-…` beside that.
 
 use super::Isolation;
 use std::collections::HashMap;
@@ -40,7 +40,8 @@ impl Cgroups {
                 return None;
             }
         };
-        match make(&base.join(format!("service-{run}")), &settings) {
+        // With the guardian's number, because the gateway that is replaced by an upgrade counts its runs as well.
+        match make(&base.join(format!("service-{}-{run}", std::process::id())), &settings) {
             Ok(made) => {
                 self.runs.insert(run, made.clone());
                 Some(made)
@@ -135,7 +136,11 @@ fn find() -> Result<PathBuf, String> {
     let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
     let mounts =
         fs::read_to_string("/proc/self/mountinfo").map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
-    prepare(&located(&own, &mounts)?, &|pid| ours(pid))
+    let own = located(&own, &mounts)?;
+    // The gateway was moved there for a guardian before this one.
+    let base =
+        own.parent().filter(|_| own.file_name().is_some_and(|name| name == OWN)).map(Path::to_owned).unwrap_or(own);
+    prepare(&base, &ours)
 }
 
 /// The folder of our own cgroup.
@@ -165,6 +170,7 @@ fn prepare(base: &Path, ours: &dyn Fn(i32) -> bool) -> Result<PathBuf, String> {
     if let Some(other) = pids.iter().find(|pid| !ours(**pid)) {
         return Err(format!("process {other} of somebody else is in cgroup {} as well; {advice}", base.display()));
     }
+    remove_leftovers(base);
     let own = base.join(OWN);
     match fs::create_dir(&own) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed("a cgroup below it", &error)),
@@ -180,6 +186,15 @@ fn prepare(base: &Path, ours: &dyn Fn(i32) -> bool) -> Result<PathBuf, String> {
     fs::write(base.join("cgroup.subtree_control"), down.trim_end())
         .map_err(|error| failed("cgroup.subtree_control", &error))?;
     Ok(base.to_owned())
+}
+
+/// Removes what a guardian that died has left; those that are in use cannot be removed.
+fn remove_leftovers(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(b"service-") {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
 }
 
 /// Whether a process is the gateway or below it.

@@ -21,6 +21,13 @@ impl Owner {
         record.said.say(record.service.name(), (&record.spec.isolation, record.spec.dir.as_deref()), notices);
     }
 
+    /// An instance could not be put into its bounds. Paths and users are for the log and for developers, not for every client.
+    pub(super) fn unbounded(&mut self, id: u64, detail: Option<String>) {
+        if let (Some(run), Some(detail)) = (self.runs.get(&id), detail) {
+            run.tail.push(&format!("[pilotlight] {detail}"));
+        }
+    }
+
     /// Notes why an instance ended, if it was a limit.
     pub(super) fn limit_reached(&mut self, id: u64, exit: Exit, limit: Option<String>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
