@@ -89,8 +89,30 @@ enum Command {
     },
     /// Put a new instance of a service in the place of the one that runs
     #[command(after_help = "Example:
-  pilotlight restart users        exchanges that are open may end; requests wait for the new instance")]
+  pilotlight restart users        each instance goes when its successor is ready; no request waits or fails")]
     Restart(Acted),
+    /// Follow the configuration file as it is now, without losing a request
+    #[command(after_help = "Examples:
+  pilotlight reload               says what has changed; a file with mistakes changes nothing (exit code 2)
+  kill -HUP PID                   the same; the gateway's log says what became of it")]
+    Reload {
+        #[command(flatten)]
+        gateway: Running,
+    },
+    /// Let a new process take over, with another program or settings that a reload cannot follow
+    #[command(after_help = "Examples:
+  pilotlight upgrade              the program that the gateway was started with, which may be a new one by now
+  pilotlight upgrade --program /opt/pilotlight-2/pilotlight
+  kill -USR2 PID                  the same as the first
+
+The new process gets the listening sockets; the old one goes on if the new one does not become ready.")]
+    Upgrade {
+        /// The program of the new process
+        #[arg(long, value_name = "PATH")]
+        program: Option<PathBuf>,
+        #[command(flatten)]
+        gateway: Running,
+    },
     /// Stop a service; its next request starts it
     #[command(after_help = "Example:
   pilotlight stop users")]
@@ -210,6 +232,10 @@ fn main() -> ExitCode {
         }
         Command::Logs { service, follow, lines, gateway } => {
             gateway.run(|client, report, out| admin::logs(client, (&service, lines, watch(follow)), report, out))
+        }
+        Command::Reload { gateway } => gateway.run(admin::reload),
+        Command::Upgrade { program, gateway } => {
+            gateway.run(|client, report, out| admin::upgrade(client, program.as_deref(), report, out))
         }
         Command::Restart(acted) => acted.run(admin::Action::Restart),
         Command::Stop(acted) => acted.run(admin::Action::Stop),

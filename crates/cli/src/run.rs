@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use pilotlight_gateway::{Admin, Gateway, GatewayOptions, LogBook, ServiceTarget};
+use pilotlight_gateway::{Admin, Asked, Gateway, LogBook, NotDone, Order, ServiceTarget};
 use pilotlight_supervisor::{ServiceSpec, Supervisor, SupervisorOptions, WorkerEvents, limits};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::config::{self, Config, Loaded, Ports, commands};
-use crate::operate;
+use crate::notify::{self, Note};
+use crate::operate::{self, Shown};
+use crate::reload::{self, Live};
 use crate::service_log;
 use crate::settings;
 use crate::signals::{Signals, Told};
@@ -43,33 +46,126 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     };
     eprint!("{}", warnings.render(commands::style_for_stderr()));
     service_log::start_tracing();
-    let workers = settings::workers(&config);
-    let (runtime_dir, logs) = (runtime_dir(&config), LogBook::default());
-    let (supervisor, events) = supervise(&config, workers, &runtime_dir, logs.clone())?;
-    let services = settings::targets(&config, supervisor.services());
-    let gateway = match serve(&config, workers, services, events) {
-        Ok(gateway) => gateway,
-        Err(e) => {
-            let _ = supervisor.shutdown(Duration::ZERO); // nothing has been started yet
-            return Err(e);
-        }
-    };
-    let admin = match operate::start((file, &config), &runtime_dir, (&gateway, &supervisor), logs) {
-        Ok(admin) => admin,
-        Err(e) => {
-            gateway.drain();
-            let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
-            gateway.join();
-            return Err(e);
-        }
-    };
-    let mut signals = Signals::install().context("signals cannot be waited for")?; // before anybody knows that there is somebody to signal
-    announce(&config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
-    let Told::Stop(name) = signals.next();
-    eprintln!("pilotlight: {name}, stopping; once more stops at once");
-    drop(admin); // nobody is to start anything any more
-    stop((gateway, supervisor), signals, settings::patience(&config));
+    let (orders, ordered) = mpsc::unbounded_channel(); // at most as many as the admin interface has connections
+    // Before anybody knows that there is somebody to signal.
+    let signals = Signals::install(ordered).context("signals cannot be waited for")?;
+    let running = Running::start(file, config, orders)?;
+    announce(&running.config, &running.gateway, running.admin.as_ref())
+        .context("cannot write to the standard output")?;
+    notify::tell(Note::Ready);
+    running.run(signals);
     Ok(Ended::Stopped)
+}
+
+/// A gateway with all that belongs to it.
+struct Running {
+    file: PathBuf,
+    config: Config,
+    services: Vec<ServiceTarget>,
+    supervisor: Supervisor,
+    gateway: Gateway,
+    admin: Option<Admin>,
+    shown: Shown,
+}
+
+impl Running {
+    fn start(file: &Path, config: Config, orders: mpsc::UnboundedSender<Order>) -> anyhow::Result<Self> {
+        let workers = settings::workers(&config);
+        let (runtime_dir, logs) = (runtime_dir(&config), LogBook::default());
+        let (supervisor, events) = supervise(&config, workers, &runtime_dir, logs.clone())?;
+        let services = settings::targets(&config, supervisor.services());
+        let options = settings::gateway(&config, workers, services.clone(), Vec::new());
+        let gateway = match Gateway::start(options, events) {
+            Ok(gateway) => gateway,
+            Err(e) => {
+                let _ = supervisor.shutdown(Duration::ZERO); // nothing has been started yet
+                return Err(e.into());
+            }
+        };
+        let shown = Shown::default();
+        shown.read(file);
+        let admin =
+            match operate::start((file, &config), &runtime_dir, (&gateway, &supervisor), (logs, shown.clone()), orders)
+            {
+                Ok(admin) => admin,
+                Err(e) => {
+                    gateway.drain();
+                    let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
+                    gateway.join();
+                    return Err(e);
+                }
+            };
+        Ok(Self { file: file.to_owned(), config, services, supervisor, gateway, admin, shown })
+    }
+
+    /// Does what it is told until that is to end.
+    fn run(mut self, mut signals: Signals) {
+        loop {
+            match signals.next() {
+                Told::Stop(name) => {
+                    eprintln!("pilotlight: {name}, stopping; once more stops at once");
+                    return self.stop(signals);
+                }
+                Told::Do(asked) => {
+                    let _ = self.carry_out(&asked); // it has been said
+                }
+                Told::Order(Order { asked, reply }) => {
+                    let _ = reply.send(self.carry_out(&asked)); // who asked may have gone away
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, asked: &Asked) -> Result<Value, NotDone> {
+        match asked {
+            Asked::Reload => self.reload(),
+            Asked::Upgrade { .. } => Err(NotDone::Failed("not yet".to_owned())),
+        }
+    }
+
+    fn reload(&mut self) -> Result<Value, NotDone> {
+        notify::tell(Note::Reloading);
+        let live = Live {
+            file: &self.file,
+            config: &mut self.config,
+            services: &mut self.services,
+            gateway: &mut self.gateway,
+            supervisor: &self.supervisor,
+        };
+        let done = reload::reload(live);
+        notify::tell(Note::Ready);
+        match &done {
+            Ok(plan) => {
+                self.shown.read(&self.file);
+                tracing::info!(plan = %plan.to_json(), "reloaded");
+            }
+            Err(NotDone::Invalid(why) | NotDone::Failed(why)) => {
+                eprintln!("{why}\npilotlight: not reloaded, everything goes on as before");
+            }
+        }
+        done.map(|plan| plan.to_json())
+    }
+
+    /// Clients first, then services, then the workers that connect them.
+    fn stop(self, mut signals: Signals) {
+        let Self { config, supervisor, gateway, admin, .. } = self;
+        notify::tell(Note::Stopping);
+        let patience = settings::patience(&config);
+        drop(admin); // nobody is to start anything any more
+        let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
+            while !matches!(signals.next(), Told::Stop(_)) {}
+            eprintln!("pilotlight: told again, stopping at once");
+            std::process::exit(1); // the guardian kills what is left
+        });
+        if let Err(e) = impatient {
+            tracing::warn!("a second signal will not be noticed: {e}");
+        }
+        gateway.drain();
+        if !supervisor.shutdown(patience) {
+            tracing::warn!("some services had to be killed: they did not end within {} s", patience.as_secs());
+        }
+        gateway.join();
+    }
 }
 
 fn supervise(
@@ -102,16 +198,6 @@ fn runtime_dir(config: &Config) -> PathBuf {
     user.unwrap_or_else(std::env::temp_dir).join(name)
 }
 
-fn serve(
-    config: &Config,
-    workers: usize,
-    services: Vec<ServiceTarget>,
-    events: Vec<WorkerEvents>,
-) -> anyhow::Result<Gateway> {
-    let options: GatewayOptions = settings::gateway(config, workers, services);
-    Ok(Gateway::start(options, events)?)
-}
-
 /// What is listening, and what to try.
 fn announce(config: &Config, gateway: &Gateway, admin: Option<&Admin>) -> std::io::Result<()> {
     let mut out = std::io::stdout();
@@ -138,21 +224,4 @@ fn announce(config: &Config, gateway: &Gateway, admin: Option<&Admin>) -> std::i
         writeln!(out, "\nCtrl-C stops everything.")?;
     }
     out.flush()
-}
-
-/// Clients first, then services, then the workers that connect them.
-fn stop((gateway, supervisor): (Gateway, Supervisor), mut signals: Signals, patience: Duration) {
-    let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let Told::Stop(name) = signals.next();
-        eprintln!("pilotlight: {name} again, stopping at once");
-        std::process::exit(1); // the guardian kills what is left
-    });
-    if let Err(e) = impatient {
-        tracing::warn!("a second signal will not be noticed: {e}");
-    }
-    gateway.drain();
-    if !supervisor.shutdown(patience) {
-        tracing::warn!("some services had to be killed: they did not end within {} s", patience.as_secs());
-    }
-    gateway.join();
 }

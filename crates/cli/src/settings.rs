@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    CacheOptions, External, ExternalAddr, GatewayOptions, Limits, ListenAddr, RouteCache, RouteSpec, ServiceTarget,
+    CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache, RouteSpec,
+    ServiceTarget, Serving, Settings,
 };
 use pilotlight_supervisor::{HttpSocket, MinInstances, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport};
 
@@ -35,7 +36,7 @@ pub(crate) fn has_users(config: &Config) -> bool {
     })
 }
 
-fn spec(name: &str, managed: &Managed) -> ServiceSpec {
+pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
     let scaling = &managed.scaling;
     let program = managed.program.clone().into_os_string();
     let argv = std::iter::once(program).chain(managed.args.iter().map(Into::into)).collect();
@@ -86,31 +87,51 @@ pub(crate) fn targets(config: &Config, started: &[Arc<Service>]) -> Vec<ServiceT
                 Upstream::Tcp { host, port } => ExternalAddr::Tcp(host.clone(), *port),
                 Upstream::Unix(path) => ExternalAddr::Unix(path.clone()),
             };
-            Some(ServiceTarget::External(External { name: service.name.clone(), addr }))
+            Some(ServiceTarget::External(Arc::new(External { name: service.name.clone(), addr })))
         }
     };
     config.services.iter().filter_map(target).collect()
 }
 
-/// The gateway's settings.
-pub(crate) fn gateway(config: &Config, workers: usize, services: Vec<ServiceTarget>) -> GatewayOptions {
-    let listen = config.listen.iter().map(|listener| match &listener.address {
+/// Where clients connect.
+pub(crate) fn listen(config: &Config) -> Vec<ListenAddr> {
+    let one = |listener: &config::Listener| match &listener.address {
         config::ListenerAddress::Tcp(addr) => ListenAddr::Tcp(*addr),
         config::ListenerAddress::Unix(path) => ListenAddr::Unix(path.clone()),
-    });
+    };
+    config.listen.iter().map(one).collect()
+}
+
+/// What a running gateway can follow.
+pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving {
+    Serving {
+        services,
+        routes: config.routes.iter().map(|route| self::route(route, &config.limits)).collect(),
+        settings: Settings {
+            limits: limits(&config.limits),
+            dev: config.dev,
+            trust_forwarded: config.trust_forwarded,
+            server_timing: config.operate.server_timing,
+        },
+    }
+}
+
+/// The gateway's settings.
+pub(crate) fn gateway(
+    config: &Config,
+    workers: usize,
+    services: Vec<ServiceTarget>,
+    inherited: Vec<Inherited>,
+) -> GatewayOptions {
     GatewayOptions {
-        listen: listen.collect(),
+        listen: listen(config),
         workers,
-        limits: limits(&config.limits),
+        serving: serving(config, services),
+        inherited,
         cache: config
             .cache
             .as_ref()
             .map(|cache| CacheOptions { max_bytes: cache.memory, max_object_bytes: cache.max_object }),
-        services,
-        routes: config.routes.iter().map(|route| self::route(route, &config.limits)).collect(),
-        dev: config.dev,
-        trust_forwarded: config.trust_forwarded,
-        server_timing: config.operate.server_timing,
         access_log: config.operate.access_log.clone(),
     }
 }
@@ -130,7 +151,7 @@ fn limits(limits: &config::Limits) -> Limits {
     }
 }
 
-fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec {
+pub(crate) fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec {
     RouteSpec {
         host: route.host.as_ref().map(ToString::to_string),
         path: route.path.clone(),

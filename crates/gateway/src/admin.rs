@@ -23,11 +23,11 @@ use hyper_util::rt::TokioIo;
 use pilotlight_supervisor::Control;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::gateway::Gateway;
-use crate::options::ListenAddr;
 use crate::worker::Common;
 
 mod api;
@@ -58,8 +58,40 @@ pub struct AdminOptions {
     pub logs: LogBook,
     /// The configuration in force, without secrets.
     pub config: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// Takes what only the process as a whole can do.
+    pub orders: UnboundedSender<Order>,
     /// The file that it comes from.
     pub config_file: PathBuf,
+}
+
+/// What only the process as a whole can do, and who waits for it.
+#[derive(Debug)]
+pub struct Order {
+    /// What.
+    pub asked: Asked,
+    /// Told what was done, or why it was not.
+    pub reply: oneshot::Sender<Result<Value, NotDone>>,
+}
+
+/// What somebody wants of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Read the configuration again, and follow it.
+    Reload,
+    /// Let another process take over.
+    Upgrade {
+        /// Its program; that of this process if none is given.
+        program: Option<PathBuf>,
+    },
+}
+
+/// Why something was not done; everything goes on as before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    /// The configuration is wrong.
+    Invalid(String),
+    /// Something else went wrong.
+    Failed(String),
 }
 
 /// Why the interface cannot be had.
@@ -105,11 +137,11 @@ pub struct Admin {
 /// What its answers are made from.
 struct Shared {
     common: Arc<Common>,
-    addresses: Vec<ListenAddr>,
     dropped_log_lines: Option<Arc<std::sync::atomic::AtomicU64>>,
     control: Control,
     logs: LogBook,
     config: Arc<dyn Fn() -> Value + Send + Sync>,
+    orders: UnboundedSender<Order>,
     config_file: PathBuf,
     begun: Instant,
 }
@@ -120,7 +152,7 @@ impl Admin {
     /// # Errors
     /// Nothing is left behind when a socket or the thread is refused.
     pub fn start(options: AdminOptions, gateway: &Gateway) -> Result<Self, AdminError> {
-        let AdminOptions { socket, metrics, control, logs, config, config_file } = options;
+        let AdminOptions { socket, metrics, control, logs, config, orders, config_file } = options;
         let tcp = metrics.map(|address| {
             let refused = |cause| AdminError::Metrics { address, cause };
             let listener = TcpListener::bind(address).map_err(refused)?;
@@ -132,11 +164,11 @@ impl Admin {
         let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             common: Arc::clone(gateway.common()),
-            addresses: gateway.addresses().to_vec(),
             dropped_log_lines: gateway.dropped_log_lines(),
             control,
             logs,
             config,
+            orders,
             config_file,
             begun: gateway.begun(),
         });

@@ -19,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::deadline::Deadline;
 use crate::net::Socket;
+use crate::options::{Limits, Settings};
 use crate::problem;
 use crate::record::Record;
 use crate::timing::{Layer, Moment};
@@ -54,18 +56,31 @@ enum Phase {
 
 /// The times that apply to a client's connection.
 #[derive(Clone, Copy)]
-pub(crate) struct ClientTimes {
-    pub(crate) header: Duration,
-    pub(crate) write: Duration,
-    pub(crate) idle: Duration,
+struct ClientTimes {
+    header: Duration,
+    write: Duration,
+    idle: Duration,
     /// Only for the text of 431.
-    pub(crate) header_size: usize,
+    header_size: usize,
+}
+
+impl ClientTimes {
+    fn of(limits: &Limits) -> Self {
+        Self {
+            header: limits.header_timeout,
+            write: limits.body_timeout,
+            idle: limits.keepalive_timeout,
+            header_size: limits.header_size,
+        }
+    }
 }
 
 /// What the parts of the gateway that serve one connection share.
 pub(crate) struct Client {
     /// `address:port`, or empty on a Unix socket.
     pub(crate) peer: Rc<str>,
+    /// Those of the time when it connected.
+    pub(crate) settings: Arc<Settings>,
     phase: Cell<Phase>,
     deadline: Deadline,
     times: ClientTimes,
@@ -90,7 +105,8 @@ struct Io {
 }
 
 impl Client {
-    pub(crate) fn new(socket: Socket, peer: &str, deadline: Deadline, times: ClientTimes) -> Rc<Self> {
+    pub(crate) fn new(socket: Socket, peer: &str, deadline: Deadline, settings: Arc<Settings>) -> Rc<Self> {
+        let times = ClientTimes::of(&settings.limits);
         deadline.set(times.idle.min(times.header)); // a connection that never sends anything is not kept for long
         let io = RefCell::new(Io { socket, intake: Intake::new(), out: BytesMut::new() });
         let write_blocked = Cell::new(false);
@@ -98,6 +114,7 @@ impl Client {
         let (phase, lingers) = (Cell::new(Phase::Idle), Cell::new(false));
         Rc::new(Self {
             peer: peer.into(),
+            settings,
             phase,
             deadline,
             times,

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -26,21 +27,28 @@ const MIN_BUFFER: usize = 8192;
 
 /// Serves requests until the connection ends.
 pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
-    let client = Client::new(socket, &peer, worker.deadlines.deadline(), worker.times);
+    let table = worker.common.table.load();
+    let (settings, caches) = (Arc::clone(table.settings()), table.caches());
+    drop(table);
+    let limits = &settings.limits;
+    let client = Client::new(socket, &peer, worker.deadlines.deadline(), Arc::clone(&settings));
     let io = TokioIo::new(ClientIo(Rc::clone(&client)));
     let handler = Handler { worker: Rc::clone(worker), client: Rc::clone(&client) };
     let mut connection = http1::Builder::new()
-        .max_header_size(worker.common.limits.header_size)
-        .max_buf_size(worker.common.limits.header_size.max(MIN_BUFFER))
-        .max_headers(worker.common.limits.header_count)
+        .max_header_size(limits.header_size)
+        .max_buf_size(limits.header_size.max(MIN_BUFFER))
+        .max_headers(limits.header_count)
         .serve_connection(io, handler);
-    let every_answer_is_timed = worker.common.server_timing == ServerTiming::Always;
-    if worker.common.cache.is_none() || !worker.common.table.load().caches() || every_answer_is_timed {
+    let every_answer_is_timed = settings.server_timing == ServerTiming::Always;
+    if worker.common.cache.is_none() || !caches || every_answer_is_timed {
         client.leave_to_hyper();
     }
     let mut told = false;
     let mut served = Poll::Pending;
     let flushed = poll_fn(|cx| {
+        if worker.is_leaving() {
+            client.leave_to_hyper(); // so that the next answer, and with it the connection, is the last
+        }
         if worker.is_stopping() && !std::mem::replace(&mut told, true) {
             client.leave_to_hyper();
             Pin::new(&mut connection).graceful_shutdown();

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// Why the supervisor could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
+    /// It takes no orders any more.
+    #[error("the supervisor has stopped")]
+    Stopped,
     /// No workers.
     #[error("the supervisor needs at least one worker")]
     NoWorkers,

@@ -15,6 +15,7 @@ mod bounds;
 mod end;
 mod memory;
 mod pipe;
+mod reload;
 mod run;
 mod scale;
 mod start;
@@ -205,6 +206,8 @@ impl Owner {
             Notice::Stop { service } => self.stop_by_hand(service, now),
             Notice::Start { service } => self.start_service(service, now),
             Notice::Restart { service } => self.restart_service(service, now),
+            Notice::Configure(wanted) => self.configure(wanted, now),
+            Notice::Retire { services } => self.retire(&services, now),
             Notice::Shutdown { until } => self.shut_down(until, now),
         }
     }
@@ -232,7 +235,7 @@ impl Owner {
             Ok(peer) => peer.uid(),
             Err(error) => return tracing::warn!(%error, "a connection whose user is not known is closed"),
         };
-        if uid != own_uid() && !self.records.iter().any(|record| record.uid == Some(uid)) {
+        if uid != own_uid() && !self.runs.values().any(|run| run.uid == Some(uid)) {
             return pipe::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
         }
         if self.greeters.len() >= MAX_UNGREETED {

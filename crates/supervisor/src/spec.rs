@@ -24,7 +24,7 @@ pub struct SupervisorOptions {
 }
 
 /// Settings of one service.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSpec {
     /// Name for people; unique.
     pub name: String,
@@ -123,6 +123,28 @@ impl ServiceSpec {
             max_failures: 3,
             isolation: Isolation::default(),
         }
+    }
+
+    /// Whether instances that were started with `old` must be replaced to follow these settings. What is not named here reaches
+    /// a process only at its start.
+    #[must_use]
+    pub fn needs_new_instances(&self, old: &Self) -> bool {
+        let followed = Self {
+            min_instances: self.min_instances,
+            start_timeout: self.start_timeout,
+            idle_timeout: self.idle_timeout,
+            drain_timeout: self.drain_timeout,
+            stop_grace: self.stop_grace,
+            max_instances: self.max_instances,
+            spare: self.spare,
+            queue: self.queue,
+            scale_up_after: self.scale_up_after,
+            scale_down_after: self.scale_down_after,
+            max_request_time: self.max_request_time,
+            max_failures: self.max_failures,
+            ..old.clone()
+        };
+        followed != *self
     }
 }
 

@@ -3,12 +3,12 @@
 use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
-use crate::instance::Notice;
+use crate::instance::{Configure, Notice};
 use crate::limits::{MAX_INSTANCES, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
 use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
 use crate::service::{Service, ServiceId};
-use crate::spec::{ServiceSpec, SupervisorOptions, Transport};
+use crate::spec::{ServiceSpec, SupervisorOptions};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -37,17 +37,10 @@ pub struct Supervisor {
 /// What people may ask of services while the supervisor runs. Everything is a message: nothing here waits for a service.
 #[derive(Clone, Debug)]
 pub struct Control {
-    services: Vec<Arc<Service>>,
     notices: mpsc::UnboundedSender<Notice>,
 }
 
 impl Control {
-    /// The services, in the order of their settings.
-    #[must_use]
-    pub fn services(&self) -> &[Arc<Service>] {
-        &self.services
-    }
-
     /// Stops the service's instances: drain, SIGTERM, SIGKILL. It stays stopped until a request or [`start`](Self::start),
     /// [`MinInstances`](crate::MinInstances) and [`Spare`](crate::Spare) notwithstanding; what failed before is forgotten.
     pub fn stop(&self, service: ServiceId) {
@@ -63,6 +56,33 @@ impl Control {
     /// before is forgotten. Does nothing else for a service that does not run.
     pub fn restart(&self, service: ServiceId) {
         self.notice(Notice::Restart { service: service.0 });
+    }
+
+    /// Gives services other settings, or makes new ones, while everything runs. `specs` are all that are to be there, those that there are
+    /// already with their id; services that are left out go on until [`retire`](Self::retire). Returns the services in the same order.
+    ///
+    /// Settings that reach a process only at its start ([`ServiceSpec::needs_new_instances`]) have instances replaced: one after the
+    /// other, each drained when its successor is ready, and going on if none becomes ready.
+    ///
+    /// Blocks for as long as the supervisor's thread takes for it, some microseconds for each service.
+    ///
+    /// # Errors
+    /// Settings make no sense (then nothing is changed), or the supervisor has stopped.
+    pub fn configure(
+        &self,
+        specs: Vec<(Option<ServiceId>, ServiceSpec)>,
+    ) -> Result<Vec<Arc<Service>>, SupervisorError> {
+        let (ids, specs): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
+        specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
+        let (reply, answer) = std::sync::mpsc::channel();
+        let specs = ids.into_iter().zip(specs).collect();
+        self.notice(Notice::Configure(Configure { specs, reply }));
+        answer.recv().map_err(|_| SupervisorError::Stopped)
+    }
+
+    /// Drains services that are no longer wanted. Requests that are on their way to one are still answered; a name may be used anew at once.
+    pub fn retire(&self, services: Vec<ServiceId>) {
+        self.notice(Notice::Retire { services });
     }
 
     fn notice(&self, notice: Notice) {
@@ -84,7 +104,7 @@ pub fn start(
         return Err(SupervisorError::NoWorkers);
     }
     specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
-    let folder = RuntimeDir::take(&options.runtime_dir, access(&specs))?;
+    let folder = RuntimeDir::take(&options.runtime_dir)?;
     let guardian = start_guardian(&options)?;
     let (notices, noticed) = mpsc::unbounded_channel();
     let (senders, events): (Vec<_>, Vec<_>) =
@@ -105,7 +125,7 @@ pub fn start(
 }
 
 impl Supervisor {
-    /// The services, in the order of their settings.
+    /// The services that it was started with, in the order of their settings.
     #[must_use]
     pub fn services(&self) -> &[Arc<Service>] {
         &self.services
@@ -114,7 +134,7 @@ impl Supervisor {
     /// A handle for what people ask of services.
     #[must_use]
     pub fn control(&self) -> Control {
-        Control { services: self.services.clone(), notices: self.notices.clone() }
+        Control { notices: self.notices.clone() }
     }
 
     /// [`Control::start`].
@@ -159,30 +179,18 @@ impl Drop for Supervisor {
     }
 }
 
-/// Who must be able to reach the pipe's socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
-    /// This user alone.
-    Own,
-    /// The users of services as well; who connects is looked at (P-4).
-    Users,
-}
-
-fn access(specs: &[ServiceSpec]) -> Access {
-    let has_user = |spec: &ServiceSpec| spec.transport == Transport::Pipe && spec.isolation.user.is_some();
-    if specs.iter().any(has_user) { Access::Users } else { Access::Own }
-}
-
 /// The runtime folder, ours while this exists.
 #[derive(Debug)]
 pub(crate) struct RuntimeDir {
     path: PathBuf,
     pub(crate) pipe: Option<std::os::unix::net::UnixListener>,
+    /// Whether others may reach the pipe's socket.
+    has_users: bool,
     _lock: File,
 }
 
 impl RuntimeDir {
-    fn take(path: &Path, access: Access) -> Result<Self, SupervisorError> {
+    fn take(path: &Path) -> Result<Self, SupervisorError> {
         let failed = |what| move |source| SupervisorError::RuntimeDir { path: path.to_owned(), what, source };
         let path = &std::path::absolute(path).map_err(failed("make its path absolute"))?; // services have other folders
         if path.to_str().is_none() {
@@ -193,26 +201,32 @@ impl RuntimeDir {
         if length > MAX_SOCKET_PATH {
             return Err(SupervisorError::PathTooLong { path: path.to_owned(), length });
         }
-        let mode = if access == Access::Users { 0o711 } else { 0o700 };
-        DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed("create it"))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create it"))?;
         // It may have been there before, with any mode; who can reach the sockets can only try tokens, but need not.
-        std::fs::set_permissions(path, Permissions::from_mode(mode))
-            .map_err(failed("make it private (mode 0700 or 0711)"))?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("make it private (mode 0700)"))?;
         let lock = lock(&path.join(LOCK)).map_err(failed("lock it"))?;
         let lock = lock.ok_or_else(|| SupervisorError::InUse { path: path.to_owned() })?;
         remove_sockets(path).map_err(failed("remove sockets that an earlier gateway left in it"))?;
         let pipe = bind_unix(&path.join(PIPE_SOCKET)).map_err(failed("bind pipe.sock in it"))?;
         pipe.set_nonblocking(true).map_err(failed("prepare pipe.sock in it"))?;
-        if access == Access::Users {
-            let what = "let services with a `user` reach pipe.sock in it";
-            let open = Permissions::from_mode(0o666);
-            std::fs::set_permissions(path.join(PIPE_SOCKET), open).map_err(failed(what))?;
-            if let Some(closed) = path.ancestors().skip(1).find(|folder| !everybody_may_pass(folder)) {
-                let source = format!("others may not pass {}; choose another runtime folder", closed.display());
-                return Err(failed(what)(io::Error::other(source)));
-            }
+        Ok(Self { path: path.to_owned(), pipe: Some(pipe), has_users: false, _lock: lock })
+    }
+
+    /// Lets services of other users reach the pipe's socket; who connects is looked at (P-4).
+    pub(crate) fn admit_users(&mut self) -> io::Result<()> {
+        if self.has_users {
+            return Ok(());
         }
-        Ok(Self { path: path.to_owned(), pipe: Some(pipe), _lock: lock })
+        if let Some(closed) = self.path.ancestors().skip(1).find(|folder| !everybody_may_pass(folder)) {
+            let (path, closed) = (self.path.display(), closed.display());
+            return Err(io::Error::other(format!(
+                "its user could not reach the socket in {path}, because others may not pass {closed}; restart Pilotlight, which will choose another folder"
+            )));
+        }
+        std::fs::set_permissions(self.pipe_path(), Permissions::from_mode(0o666))?;
+        std::fs::set_permissions(&self.path, Permissions::from_mode(0o711))?;
+        self.has_users = true;
+        Ok(())
     }
 
     pub(crate) fn pipe_path(&self) -> PathBuf {
@@ -324,19 +338,19 @@ mod tests {
     fn runtime_dir_is_private_exclusive_and_removed() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("run");
-        let first = RuntimeDir::take(&path, Access::Own).unwrap();
+        let first = RuntimeDir::take(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(matches!(RuntimeDir::take(&path, Access::Own), Err(SupervisorError::InUse { .. })));
+        assert!(matches!(RuntimeDir::take(&path), Err(SupervisorError::InUse { .. })));
         drop(bind_unix(&first.socket_path(0, 1)).unwrap());
         drop(first);
         assert!(path.exists(), "a socket is left in it");
-        drop(RuntimeDir::take(&path, Access::Own).unwrap());
+        drop(RuntimeDir::take(&path).unwrap());
         assert!(!path.exists());
         let long = temp.path().join("x".repeat(100));
-        assert!(matches!(RuntimeDir::take(&long, Access::Own), Err(SupervisorError::PathTooLong { .. })));
+        assert!(matches!(RuntimeDir::take(&long), Err(SupervisorError::PathTooLong { .. })));
         let file = temp.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let error = RuntimeDir::take(&file, Access::Own).unwrap_err();
+        let error = RuntimeDir::take(&file).unwrap_err();
         assert!(matches!(error, SupervisorError::RuntimeDir { what: "create it", .. }), "{error}");
     }
 }

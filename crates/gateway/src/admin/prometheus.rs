@@ -110,7 +110,8 @@ impl<'a> Managed<'a> {
 }
 
 fn services(text: &mut Text, shared: &Shared) {
-    let all: Vec<Managed<'_>> = shared.common.services.iter().filter_map(Managed::of).collect();
+    let table = shared.common.table.load();
+    let all: Vec<Managed<'_>> = table.services().iter().filter_map(Managed::of).collect();
     instances(text, &all);
     text.of_each("pilotlight_service_ready", "gauge", "Whether it takes exchanges without a start.", &all, |one| {
         u64::from(one.status.state == ServiceState::Ready)

@@ -87,7 +87,7 @@ impl Owner {
             return refuse(&stream, "P-4: the token is not that of a live instance".to_owned());
         };
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let expected = self.records[run.service].uid.unwrap_or_else(own_uid);
+        let expected = run.uid.unwrap_or_else(own_uid);
         if uid != expected {
             return refuse(&stream, format!("P-4: you run under user id {uid}, not under {expected}"));
         }
@@ -122,7 +122,8 @@ impl Owner {
             run.asked[worker] = None;
         }
         let first = matches!(run.stage, Stage::Spawning | Stage::Starting);
-        self.tell(worker, WorkerEvent::Connected { instance, hello, stream, read_ahead, link });
+        let service = self.records[run.service].service();
+        self.tell(worker, WorkerEvent::Connected { instance, service, hello, stream, read_ahead, link });
         if first {
             self.become_ready(id, now); // P-2
         }

@@ -5,7 +5,6 @@ use super::timers::{Timer, Timers};
 use crate::error::{Exit, StartError};
 use crate::gate::Gate;
 use crate::instance::{Endpoint, Instance, InstanceState};
-use crate::isolation;
 use crate::listener::Listener;
 use crate::log::Tail;
 use crate::policy::circuit::Circuit;
@@ -41,8 +40,10 @@ pub(crate) struct Record {
     pub(super) start_asked: bool,
     /// Stopped by hand: not started for `min_instances` or `spare`, only for a request or by hand.
     pub(super) held: bool,
-    /// The user that its instances run as, if not the gateway's.
-    pub(super) uid: Option<u32>,
+    /// Counts the settings that only new instances follow.
+    pub(super) version: u64,
+    /// It is no longer configured.
+    pub(super) retired: bool,
     /// What has been said about its bounds.
     pub(super) said: Said,
 }
@@ -51,7 +52,6 @@ impl Record {
     pub(crate) fn new(service: Arc<Service>, spec: Arc<ServiceSpec>) -> Self {
         Self {
             service,
-            uid: isolation::uid(&spec.isolation),
             circuit: Circuit::new(spec.max_failures),
             spec,
             members: Vec::new(),
@@ -63,6 +63,8 @@ impl Record {
             memory_at: None,
             start_asked: false,
             held: false,
+            version: 0,
+            retired: false,
             said: Said::default(),
         }
     }
@@ -78,8 +80,12 @@ impl Record {
         let mut ending: Vec<&Run> = runs.values().filter(|run| run.service == service).collect();
         ending.retain(|run| !serving().any(|id| *id == run.id()));
         ending.sort_unstable_by_key(|run| run.id());
+        let ending = ending.into_iter().map(|run| match run.status() {
+            ended @ InstanceStatus { state: InstanceState::Ended, .. } => ended,
+            status => InstanceStatus { state: InstanceState::Draining, ..status }, // also on the way to that stage
+        });
         let instances: Vec<InstanceStatus> =
-            serving().filter_map(|id| runs.get(id)).chain(ending).map(Run::status).collect();
+            serving().filter_map(|id| runs.get(id)).map(Run::status).chain(ending).collect();
         let first = |state| instances.iter().find(|one| one.state == state);
         let first = first(InstanceState::Ready).or(first(InstanceState::Starting));
         let mut status = self.service.status_mut();
@@ -94,6 +100,7 @@ impl Record {
         status.failures = self.circuit.failures();
         status.circuit = self.circuit.state();
         status.next_attempt = self.circuit.next_attempt();
+        status.spec = Arc::clone(&self.spec);
         status.last_error.clone_from(&self.last_failure);
     }
 }
@@ -117,6 +124,8 @@ pub(super) struct Run {
     pub(super) connected_at: Option<Instant>,
     pub(super) ready_at: Option<Instant>,
     pub(super) pid: Option<i32>,
+    /// The user that it was started with, if not the gateway's.
+    pub(super) uid: Option<u32>,
     pub(super) token: Option<String>,
     pub(super) listener: Option<Listener>,
     pub(super) tail: Arc<Tail>,
@@ -146,6 +155,8 @@ pub(super) struct Run {
     pub(super) memory: u64,
     /// It is to be replaced, whatever it has reached.
     pub(super) replace_asked: bool,
+    /// [`Record::version`] when it was started.
+    pub(super) version: u64,
     /// The run whose place it is to take.
     pub(super) replaces: Option<u64>,
     /// The limit that that one had reached, if that is why.
@@ -192,6 +203,7 @@ impl Run {
             connected_at: None,
             ready_at: None,
             pid: None,
+            uid: None,
             token,
             listener,
             tail,
@@ -210,6 +222,7 @@ impl Run {
             wear: Wear::default(),
             memory: 0,
             replace_asked: false,
+            version: 0,
             replaces: None,
             limit_reached: None,
         }

@@ -7,6 +7,7 @@ use crate::error::{Phase, StartError};
 use crate::gate::Gate;
 use crate::guardian::{Inherit, Link, SpawnRequest, spawn_process};
 use crate::instance::{Address, Endpoint, Instance, InstanceState};
+use crate::isolation;
 use crate::limits::PORT_PAUSE;
 use crate::listener::Listener;
 use crate::log::{Output, Pump, Tail};
@@ -161,6 +162,10 @@ impl Owner {
         };
         let endpoint = listener.as_ref().map_or(Endpoint::Pipe, |listener| Endpoint::Http(listener.address.clone()));
         let token = if endpoint == Endpoint::Pipe { Some(new_token()?) } else { None };
+        let uid = isolation::uid(&self.records[service].spec.isolation);
+        if uid.is_some() && token.is_some() {
+            self.folder.admit_users()?;
+        }
         let instance = Instance::new(ServiceId(service), (id, number), endpoint, self.epoch, self.notices.clone());
         let instance = Arc::new(instance);
         let (outputs, mut fds) = outputs()?;
@@ -189,7 +194,9 @@ impl Owner {
         }
         let wear = wear(&record.spec).jittered(random());
         let seats = seats(&record.spec, &record.service, &instance, &wear, self.workers.len());
-        let mut run = Run { wear, replaces, ..Run::new((instance, now), seats, worker, token, listener, tail) };
+        let version = record.version;
+        let mut run =
+            Run { uid, wear, replaces, version, ..Run::new((instance, now), seats, worker, token, listener, tail) };
         run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.runs.insert(id, run);
         record.publish(&self.runs);

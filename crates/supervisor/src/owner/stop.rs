@@ -167,24 +167,31 @@ impl Owner {
         self.changed.insert(service);
     }
 
+    /// Ends a start. Nobody is refused for that: those who wait for it wait on.
+    pub(super) fn give_up(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.stop_asked = true;
+        let (service, spawned) = (run.service, run.pid.is_some());
+        self.leave_service(id);
+        if spawned {
+            self.terminate(id, now);
+        } else if let Some(run) = self.runs.get_mut(&id) {
+            // The signal is sent when there is a process to send it to.
+            let grace = self.records[service].spec.stop_grace;
+            run.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
+        }
+    }
+
     fn stop_run(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match run.stage {
             Stage::Ready => self.drain(id, AskedBy::Gateway, now),
             Stage::Spawning | Stage::Starting => {
-                run.stop_asked = true;
-                let (service, spawned, begun) = (run.service, run.pid.is_some(), run.begun);
+                let (service, begun) = (run.service, run.begun);
                 let error = self.refusal(service, Phase::Stopping, "it was stopped while it was starting", begun);
-                self.leave_service(id);
+                self.give_up(id, now);
                 if self.records[service].members.is_empty() {
                     self.records[service].service.queue.refuse(0, &error);
-                }
-                if spawned {
-                    self.terminate(id, now);
-                } else if let Some(run) = self.runs.get_mut(&id) {
-                    // The signal is sent when there is a process to send it to.
-                    let grace = self.records[service].spec.stop_grace;
-                    run.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
                 }
             }
             Stage::Draining | Stage::Terminating | Stage::Killing | Stage::Exited => {}

@@ -12,6 +12,7 @@ mod harness;
 mod http;
 mod load;
 mod pipe;
+mod reload;
 mod scale;
 mod start;
 mod stop;
