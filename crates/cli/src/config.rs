@@ -20,6 +20,7 @@ mod cold_start;
 pub mod commands;
 mod diagnostic;
 pub mod environment;
+mod isolation;
 mod listeners;
 mod load;
 mod model;

@@ -71,7 +71,7 @@ struct Running {
 impl Running {
     fn start(file: &Path, config: Config, orders: mpsc::UnboundedSender<Order>) -> anyhow::Result<Self> {
         let workers = settings::workers(&config);
-        let (runtime_dir, logs) = (runtime_dir(), LogBook::default());
+        let (runtime_dir, logs) = (runtime_dir(&config), LogBook::default());
         let (supervisor, events) = supervise(&config, workers, &runtime_dir, logs.clone())?;
         let services = settings::targets(&config, supervisor.services());
         let options = settings::gateway(&config, workers, services.clone(), Vec::new());
@@ -188,9 +188,12 @@ fn supervise(
     Ok(pilotlight_supervisor::start(options, specs)?)
 }
 
-/// A folder of this process alone: under the user's runtime folder if there is one.
-fn runtime_dir() -> PathBuf {
+/// A folder of this process alone: under the user's runtime folder if there is one, and no service runs as another user, who could not pass it.
+fn runtime_dir(config: &Config) -> PathBuf {
     let name = format!("{RUNTIME_DIR_PREFIX}{}", std::process::id());
+    if settings::has_users(config) {
+        return std::env::temp_dir().join(name);
+    }
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
     user.unwrap_or_else(std::env::temp_dir).join(name)
 }

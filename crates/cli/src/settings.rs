@@ -30,6 +30,14 @@ pub(crate) fn specs(config: &Config) -> Vec<ServiceSpec> {
     managed.map(|(name, managed)| spec(name, managed)).collect()
 }
 
+/// Whether a service runs as another user.
+pub(crate) fn has_users(config: &Config) -> bool {
+    config.services.iter().any(|service| match &service.kind {
+        ServiceKind::Managed(managed) => managed.isolation.user.is_some(),
+        ServiceKind::External(_) => false,
+    })
+}
+
 pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
     let scaling = &managed.scaling;
     let program = managed.program.clone().into_os_string();
@@ -57,6 +65,7 @@ pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
         max_failures: scaling.max_failures,
         preload: managed.cold_start.preload.as_ref().map(preload),
         freeze_after: managed.cold_start.freeze_after,
+        isolation: managed.isolation.clone(),
         ..ServiceSpec::new(name, argv, transport(managed.transport))
     }
 }

@@ -57,3 +57,9 @@ pub const MAX_SOCKET_PATH: usize = 107;
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// First and longest pause between two attempts to connect to a service that only knows `PORT`.
 pub const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Bytes of one secret or one file of variables; a larger one is an error of the start.
+pub const MAX_SECRET: u64 = 1024 * 1024;
+/// The first descriptor that a secret gets.
+pub const FIRST_SECRET_FD: i32 = 10;
+/// Bytes that a forked child may say about its start; more is an error of the start.
+pub const MAX_REPORT: u64 = 64 * 1024;

@@ -11,6 +11,7 @@
 //!                          └──────── exit ──────┴─▶ Exited ── output read ──▶ (gone, reported)
 //! ```
 
+mod bounds;
 mod end;
 mod freeze;
 mod memory;
@@ -224,22 +225,40 @@ impl Owner {
 
     fn guardian_said(&mut self, event: LinkEvent, now: Instant) {
         match event {
-            LinkEvent::Spawned { run, pid } if self.is_zygote(run) => self.zygote_spawned(run, pid),
-            LinkEvent::SpawnFailed { run, reason } if self.is_zygote(run) => self.zygote_ended(run, &reason, now),
-            LinkEvent::Exited { run, exit } if self.is_zygote(run) => self.zygote_ended(run, &exit.to_string(), now),
-            LinkEvent::Spawned { run, pid } => self.spawned(run, pid, now),
-            LinkEvent::SpawnFailed { run, reason } => self.spawn_failed(run, reason, now),
-            LinkEvent::Exited { run, exit } => self.exited(run, exit, now),
+            LinkEvent::Spawned { run, pid, .. } if self.is_zygote(run) => self.zygote_spawned(run, pid),
+            LinkEvent::SpawnFailed { run, reason, .. } if self.is_zygote(run) => self.zygote_ended(run, &reason, now),
+            LinkEvent::Exited { run, exit, .. } if self.is_zygote(run) => {
+                self.zygote_ended(run, &exit.to_string(), now);
+            }
+            LinkEvent::Spawned { run, pid, notices } => {
+                self.bounded(run, notices);
+                self.spawned(run, pid, now);
+            }
+            LinkEvent::SpawnFailed { run, reason, detail } => {
+                self.unbounded(run, detail);
+                self.spawn_failed(run, reason, now);
+            }
+            LinkEvent::Exited { run, exit, limit } => {
+                self.limit_reached(run, exit, limit);
+                self.exited(run, exit, now);
+            }
             LinkEvent::Lost => self.guardian_lost(now),
         }
     }
 
     fn accepted(&mut self, stream: UnixStream) {
+        let uid = match stream.peer_cred() {
+            Ok(peer) => peer.uid(),
+            Err(error) => return tracing::warn!(%error, "a connection whose user is not known is closed"),
+        };
+        if uid != own_uid() && !self.runs.values().any(|run| run.uid == Some(uid)) {
+            return pipe::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
+        }
         if self.greeters.len() >= MAX_UNGREETED {
             tracing::warn!("{MAX_UNGREETED} connections have not sent HELLO yet; the newest is closed");
             return;
         }
-        self.greeters.spawn(pipe::greet(stream, Instant::now()));
+        self.greeters.spawn(pipe::greet(stream, uid, Instant::now()));
     }
 
     fn timer(&mut self, timer: Timer, now: Instant) {
@@ -296,6 +315,10 @@ impl Owner {
             tracing::error!(worker, ?event, "the worker does not take its events; this one is lost");
         }
     }
+}
+
+pub(crate) fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 async fn next_event(link: &mut Option<Link>) -> LinkEvent {

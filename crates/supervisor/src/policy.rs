@@ -4,6 +4,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod circuit;
+pub(crate) mod hints;
 pub(crate) mod idle;
 pub(crate) mod lines;
 pub(crate) mod orders;

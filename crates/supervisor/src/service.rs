@@ -213,7 +213,7 @@ impl Service {
                 failed_starts: 0,
                 replaced: Replaced::default(),
                 stuck: 0,
-                zygote: spec.preload.as_ref().map(|_| ZygoteStatus::default()),
+                zygote: spec.zygote().map(|_| ZygoteStatus::default()),
                 spec: Arc::clone(spec),
             }),
             dropped_lines: AtomicU64::new(0),

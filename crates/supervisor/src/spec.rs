@@ -1,5 +1,6 @@
 //! What a service is and how it is run: the settings of this crate.
 
+use crate::isolation::Isolation;
 use crate::log::LogLine;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ pub struct ServiceSpec {
     pub env: Vec<(String, String)>,
     /// How the service is spoken to.
     pub transport: Transport,
-    /// A Python program's instances are forked from a parent that has imported this. Default `None`.
+    /// A Python program's instances are forked from a parent that has imported this, unless `isolation` asks for anything. Default `None`.
     pub preload: Option<Preload>,
     /// Whether it runs without being asked for.
     pub min_instances: MinInstances,
@@ -67,6 +68,8 @@ pub struct ServiceSpec {
     pub max_request_time: Option<Duration>,
     /// Starts that may fail in a row before requests are refused at once. Default 3.
     pub max_failures: u32,
+    /// What it may use of the machine. Default: whatever Pilotlight may.
+    pub isolation: Isolation,
 }
 
 /// Limits of the requests that wait for an instance.
@@ -124,7 +127,13 @@ impl ServiceSpec {
             recycle: Recycle::default(),
             max_request_time: None,
             max_failures: 3,
+            isolation: Isolation::default(),
         }
+    }
+
+    /// What its zygote imports. One that is kept within bounds has none: bounds are set between fork and exec, for each instance.
+    pub(crate) fn zygote(&self) -> Option<&Preload> {
+        self.preload.as_ref().filter(|_| self.isolation.is_none())
     }
 
     /// Whether instances that were started with `old` must be replaced to follow these settings. What is not named here reaches

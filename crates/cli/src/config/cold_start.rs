@@ -5,6 +5,8 @@ use std::path::Path;
 
 use toml::de::DeValue;
 
+use pilotlight_supervisor::Isolation;
+
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{ColdStart, Preload, PreloadAt, Transport};
 use super::render::shown;
@@ -33,6 +35,24 @@ pub(super) fn read(
         );
     }
     ColdStart { preload: preload(section, transport, program, found), freeze_after }
+}
+
+/// One that is kept within bounds is executed.
+pub(super) fn beside(
+    isolation: &Isolation,
+    cold_start: ColdStart,
+    section: &Section<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> ColdStart {
+    if isolation.is_none() {
+        return cold_start;
+    }
+    if let (Some(_), Some(field)) = (&cold_start.preload, section.field("preload")) {
+        let message = "`preload` has no effect for a service with a user, secrets, limits or a sandbox of its own";
+        let help = "take one of the two away: such instances are put into their bounds one by one, and started in the ordinary way";
+        found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help(help));
+    }
+    ColdStart { preload: None, ..cold_start }
 }
 
 fn preload(

@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pilotlight_supervisor::Isolation;
+
 use super::diagnostic::Span;
+use super::isolation;
 use super::operate::Operate;
 
 /// A valid configuration.
@@ -154,6 +157,8 @@ pub struct Managed {
     pub scaling: Scaling,
     /// What makes its starts short.
     pub cold_start: ColdStart,
+    /// What it may use of the machine.
+    pub isolation: Isolation,
     pub(super) at: ManagedSpans,
 }
 
@@ -222,6 +227,7 @@ pub(super) struct ManagedSpans {
     /// One for each of `args`.
     pub(super) args: Vec<Span>,
     pub(super) dir: Span,
+    pub(super) isolation: isolation::Spans,
 }
 
 /// How requests reach a service that Pilotlight starts.

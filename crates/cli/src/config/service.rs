@@ -8,6 +8,7 @@ use toml::de::{DeArray, DeValue};
 use super::address;
 use super::cold_start;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::isolation;
 use super::model::{HttpSocket, Managed, ManagedSpans, Service, ServiceKind, Transport, joined};
 use super::render::{printable, shown};
 use super::scaling;
@@ -159,9 +160,11 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
         let message = format!("`idle_timeout` has no effect: `{keeper}` keeps the service running");
         found.push(Diagnostic::warning(Code::NoEffect, idle.key_at, message).help("take one of the two away"));
     }
+    let (isolation, isolation_at) = isolation::read(section, folder, transport, found);
     let mut argv = argv?.into_iter();
     let (program, program_at) = argv.next()?;
     let (args, arg_spans) = argv.unzip();
+    let cold_start = cold_start::beside(&isolation, cold_start, section, found);
     Some(Managed {
         program: if program.contains('/') { joined(&dir, &program) } else { program.into() },
         args,
@@ -174,7 +177,13 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
         min_instances: u8::try_from(min_instances).unwrap_or(u8::MAX),
         scaling,
         cold_start,
-        at: ManagedSpans { program: program_at, args: arg_spans, dir: dir_field.map_or(0..0, |field| field.at) },
+        isolation,
+        at: ManagedSpans {
+            program: program_at,
+            args: arg_spans,
+            dir: dir_field.map_or(0..0, |field| field.at),
+            isolation: isolation_at,
+        },
         dir,
     })
 }
@@ -216,7 +225,11 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
     None
 }
 
-fn read_words(field: &Field<'_>, list: &DeArray<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(String, Span)>> {
+pub(super) fn read_words(
+    field: &Field<'_>,
+    list: &DeArray<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Vec<(String, Span)>> {
     let mut argv = Vec::with_capacity(list.len());
     let mut is_good = true;
     for item in list.iter() {
@@ -268,7 +281,7 @@ pub(super) fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'st
     })
 }
 
-fn non_empty<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
+pub(super) fn non_empty<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
     let text = field.string()?;
     if text.is_empty() || text.contains('\0') {
         return Err(field.rejected(Rejected::help(
@@ -297,6 +310,11 @@ fn env(field: Option<Field<'_>>, transport: Transport, found: &mut Vec<Diagnosti
     env
 }
 
+/// Whether Pilotlight sets the variable itself.
+pub(super) fn is_reserved(name: &str) -> bool {
+    schema::RESERVED_ENV.contains(&name) || name.starts_with(schema::RESERVED_ENV_PREFIX)
+}
+
 fn variable(
     name: &Spanned<std::borrow::Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
@@ -308,7 +326,7 @@ fn variable(
         return Err(Diagnostic::error(Code::BadValue, name.span(), message).help("a name is not empty and has no `=`"));
     }
     let is_told_port = transport == Transport::Http(HttpSocket::Port) && key == "PORT";
-    if is_told_port || schema::RESERVED_ENV.contains(&key) || key.starts_with(schema::RESERVED_ENV_PREFIX) {
+    if is_told_port || is_reserved(key) {
         let message = format!("{} is set by Pilotlight itself", shown(key));
         return Err(
             Diagnostic::error(Code::Conflict, name.span(), message).help("take it away, or choose another name")

@@ -69,7 +69,7 @@ pub(super) fn is_child(_pid: i32) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn parent_of(pid: i32) -> Option<i32> {
+pub(crate) fn parent_of(pid: i32) -> Option<i32> {
     // `pid (name) state ppid …`, and the name may hold anything, `)` included.
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after_name = stat.iter().rposition(|byte| *byte == b')')?;

@@ -21,14 +21,17 @@ pub(crate) enum LinkEvent {
     Spawned {
         run: u64,
         pid: i32,
+        notices: Vec<String>,
     },
     SpawnFailed {
         run: u64,
         reason: String,
+        detail: Option<String>,
     },
     Exited {
         run: u64,
         exit: Exit,
+        limit: Option<String>,
     },
     /// It is dead.
     Lost,
@@ -96,7 +99,7 @@ impl Link {
 
     /// Asks for a spawn; the answer comes as an event.
     pub(crate) fn spawn(&self, request: super::SpawnRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
-        self.send(&ToGuardian::Spawn(request), fds)
+        self.send(&ToGuardian::Spawn(Box::new(request)), fds)
     }
 
     /// Makes a process that a zygote has forked the run's; the answer is that to a spawn.
@@ -168,11 +171,13 @@ async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<LinkEvent>) {
     loop {
         let event = match inbox.receive(&socket).await {
             Ok(Some(FromGuardian::Ready)) => continue,
-            Ok(Some(FromGuardian::Spawned { run, pid })) => LinkEvent::Spawned { run, pid },
-            Ok(Some(FromGuardian::SpawnFailed { run, reason })) => LinkEvent::SpawnFailed { run, reason },
-            Ok(Some(FromGuardian::Exited { run, code, signal })) => {
+            Ok(Some(FromGuardian::Spawned { run, pid, notices })) => LinkEvent::Spawned { run, pid, notices },
+            Ok(Some(FromGuardian::SpawnFailed { run, reason, detail })) => {
+                LinkEvent::SpawnFailed { run, reason, detail }
+            }
+            Ok(Some(FromGuardian::Exited { run, code, signal, limit })) => {
                 let exit = code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::Lost);
-                LinkEvent::Exited { run, exit }
+                LinkEvent::Exited { run, exit, limit }
             }
             Ok(None) => break,
             Err(error) => {

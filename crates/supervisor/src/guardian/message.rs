@@ -1,5 +1,6 @@
 //! What the supervisor and the guardian say to each other. Descriptors travel beside the messages.
 
+use crate::isolation::Isolation;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -7,7 +8,7 @@ use std::ffi::OsString;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToGuardian {
     /// Comes with descriptors: standard output, standard error, and the socket that `inherit` says.
-    Spawn(SpawnRequest),
+    Spawn(Box<SpawnRequest>),
     /// A zygote of ours says that this is its grandchild, forked for the run. It is checked.
     Adopt { run: u64, pid: i32 },
     /// To the whole process group.
@@ -22,6 +23,8 @@ pub(crate) struct SpawnRequest {
     /// On top of the guardian's own environment, which is the gateway's.
     pub(crate) env: Vec<(String, String)>,
     pub(crate) inherit: Inherit,
+    /// Bounds that it is put into, if any.
+    pub(crate) isolation: Option<Box<Isolation>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,14 +63,20 @@ pub(crate) enum FromGuardian {
     Spawned {
         run: u64,
         pid: i32,
+        /// What of its isolation this machine does not give.
+        notices: Vec<String>,
     },
     SpawnFailed {
         run: u64,
         reason: String,
+        /// What only the log and developers are told.
+        detail: Option<String>,
     },
     Exited {
         run: u64,
         code: Option<i32>,
         signal: Option<i32>,
+        /// The limit that it reached, as a sentence fragment.
+        limit: Option<String>,
     },
 }

@@ -31,7 +31,8 @@ impl Owner {
             }
             report_end(record.service.name(), run, exit);
             if !run.stop_asked {
-                let reason = format!("it {exit} {:.1} s after it was ready", lasted.as_secs_f64());
+                let limit = run.limit_said();
+                let reason = format!("it {exit} {:.1} s after it was ready{limit}", lasted.as_secs_f64());
                 let error = StartError::new(record.service.name(), Phase::Answer, reason, run.begun);
                 record.last_failure = Some(StartError { exit: Some(exit), output_tail: run.tail.report(), ..error });
             }
@@ -59,7 +60,7 @@ impl Owner {
     /// An instance that has exited, with all its output read: the last word on it.
     pub(super) fn finish(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get(&id) else { return };
-        let (exit, ready) = (run.exit, run.ready_at.is_some());
+        let (exit, ready, limit) = (run.exit, run.ready_at.is_some(), run.limit_said());
         if !run.start_over && !run.stop_asked && !run.failed {
             let (phase, when) = if ready {
                 (Phase::Answer, "before the first byte of its first answer")
@@ -72,7 +73,7 @@ impl Owner {
             } else {
                 "; see the last lines of its output"
             };
-            self.fail_start(id, phase, format!("it {how} {when}{hint}"), now);
+            self.fail_start(id, phase, format!("it {how} {when}{limit}{hint}"), now);
         }
         self.forget(id);
     }
@@ -211,6 +212,6 @@ fn report_end(service: &Arc<str>, run: &Run, exit: Exit) {
     if run.stop_asked || run.failed {
         tracing::info!(%service, instance = number, %exit, "stopped");
     } else {
-        tracing::warn!(%service, instance = number, %exit, output = ?run.tail.report(), "ended by itself");
+        tracing::warn!(%service, instance = number, %exit, output = ?run.tail.report(), "ended by itself{}", run.limit_said());
     }
 }

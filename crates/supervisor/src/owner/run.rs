@@ -1,5 +1,6 @@
 //! What is known of a service, and of each of its runs. A run is an instance as the supervisor sees it.
 
+use super::bounds::Said;
 use super::timers::{Timer, Timers};
 use crate::error::{Exit, StartError};
 use crate::gate::Gate;
@@ -48,6 +49,8 @@ pub(crate) struct Record {
     pub(super) version: u64,
     /// It is no longer configured.
     pub(super) retired: bool,
+    /// What has been said about its bounds.
+    pub(super) said: Said,
 }
 
 impl Record {
@@ -69,6 +72,7 @@ impl Record {
             zygote: None,
             version: 0,
             retired: false,
+            said: Said::default(),
         }
     }
 
@@ -128,11 +132,15 @@ pub(super) struct Run {
     pub(super) connected_at: Option<Instant>,
     pub(super) ready_at: Option<Instant>,
     pub(super) pid: Option<i32>,
+    /// The user that it was started with, if not the gateway's.
+    pub(super) uid: Option<u32>,
     pub(super) token: Option<String>,
     pub(super) listener: Option<Listener>,
     pub(super) tail: Arc<Tail>,
     pub(super) outputs_open: u8,
     pub(super) exit: Option<Exit>,
+    /// The limit that it reached, if that ended it.
+    pub(super) limit: Option<String>,
     /// It ends because it was asked to.
     pub(super) stop_asked: bool,
     /// Its start has been reported as failed.
@@ -213,11 +221,13 @@ impl Run {
             connected_at: None,
             ready_at: None,
             pid: None,
+            uid: None,
             token,
             listener,
             tail,
             outputs_open: 2,
             exit: None,
+            limit: None,
             stop_asked: false,
             failed: false,
             start_over: false,
@@ -292,6 +302,11 @@ impl Run {
 
     pub(super) fn set_deadline(&mut self, deadline: Option<Instant>, timers: &mut Timers) {
         timers.set(Timer::Run(self.id()), &mut self.deadline, deadline);
+    }
+
+    /// To be added to what is said about its end.
+    pub(super) fn limit_said(&self) -> String {
+        self.limit.as_ref().map(|limit| format!("; {limit}")).unwrap_or_default()
     }
 
     pub(super) fn stop_probe(&mut self) {

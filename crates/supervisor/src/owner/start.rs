@@ -7,10 +7,12 @@ use crate::error::{Phase, StartError};
 use crate::gate::Gate;
 use crate::guardian::{Inherit, Link, SpawnRequest, spawn_process};
 use crate::instance::{Address, Endpoint, Instance, InstanceState};
+use crate::isolation;
 use crate::limits::PORT_PAUSE;
 use crate::listener::Listener;
 use crate::log::{Output, Pump, Tail};
 use crate::policy::backoff::RunEnd;
+use crate::policy::hints::Hints;
 use crate::policy::recycle::{Wear, Worn};
 use crate::seat::Seat;
 use crate::service::{Service, ServiceId};
@@ -159,6 +161,10 @@ impl Owner {
         };
         let endpoint = listener.as_ref().map_or(Endpoint::Pipe, |listener| Endpoint::Http(listener.address.clone()));
         let token = if endpoint == Endpoint::Pipe { Some(new_token()?) } else { None };
+        let uid = isolation::uid(&self.records[service].spec.isolation);
+        if uid.is_some() && token.is_some() {
+            self.folder.admit_users()?;
+        }
         let instance = Instance::new(ServiceId(service), (id, number), endpoint, self.epoch, self.notices.clone());
         let instance = Arc::new(instance);
         let (outputs, mut fds) = outputs()?;
@@ -174,7 +180,8 @@ impl Owner {
         let tail = Arc::new(Tail::default());
         for (output, from) in outputs {
             let (service, tail, sink) = (record.service(), Arc::clone(&tail), self.log.clone());
-            self.pumps.spawn(pumped(id, Pump { service, instance: number, output, tail, sink }, from));
+            let hints = Hints::new(&record.spec.isolation, record.spec.dir.as_deref());
+            self.pumps.spawn(pumped(id, Pump { service, instance: number, output, tail, sink, hints }, from));
         }
         if let Some(token) = &token {
             self.tokens.insert(token.clone(), id);
@@ -188,7 +195,7 @@ impl Owner {
         let seats = seats(&record.spec, &record.service, &instance, &wear, self.workers.len());
         let version = record.version;
         let mut run =
-            Run { wear, replaces, version, ..Run::new((instance, now), seats, worker, token, listener, tail) };
+            Run { uid, wear, replaces, version, ..Run::new((instance, now), seats, worker, token, listener, tail) };
         run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.runs.insert(id, run);
         record.publish(&self.runs);
@@ -218,7 +225,8 @@ impl Owner {
             }
         }
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
-        SpawnRequest { run: instance.run, argv: spec.argv.clone(), dir, env, inherit }
+        let isolation = Some(&spec.isolation).filter(|isolation| !isolation.is_none()).cloned().map(Box::new);
+        SpawnRequest { run: instance.run, argv: spec.argv.clone(), dir, env, inherit, isolation }
     }
 
     /// The guardian, a new one if the last was lost.

@@ -13,6 +13,7 @@ use crate::error::Exit;
 use crate::guardian::{GroupSignal, Inherit, SpawnRequest};
 use crate::limits::{MAX_ZYGOTE_EVENTS, ZYGOTE_GRACE};
 use crate::log::{Pump, Tail};
+use crate::policy::hints::Hints;
 use crate::policy::zygote::{Way, ZygoteStage};
 use crate::service::{ZygoteState, ZygoteStatus};
 use crate::spec::{Preload, PreloadAt};
@@ -70,8 +71,8 @@ impl Default for Zygotes {
 impl Owner {
     /// Starts the service's zygote, if it is to be there from the beginning.
     pub(super) fn boot_early(&mut self, service: usize, now: Instant) {
-        let preload = &self.records[service].spec.preload;
-        if preload.as_ref().is_some_and(|preload| preload.at == PreloadAt::Boot) {
+        let preload = self.records[service].spec.zygote();
+        if preload.is_some_and(|preload| preload.at == PreloadAt::Boot) {
             self.boot_zygote(service, now);
         }
     }
@@ -85,7 +86,7 @@ impl Owner {
         now: Instant,
     ) -> io::Result<()> {
         let record = &self.records[service];
-        let way = if record.spec.preload.is_some() { record.zygotes.way() } else { Way::Execute };
+        let way = if record.spec.zygote().is_some() { record.zygotes.way() } else { Way::Execute };
         if way == Way::Boot {
             self.boot_zygote(service, now);
         }
@@ -118,7 +119,7 @@ impl Owner {
             return Err(io::Error::other("`preload` needs Linux (a subreaper); instances start in the ordinary way"));
         }
         let spec = Arc::clone(&self.records[service].spec);
-        let (Some(preload), Some((program, arguments))) = (&spec.preload, spec.argv.split_first()) else {
+        let (Some(preload), Some((program, arguments))) = (spec.zygote(), spec.argv.split_first()) else {
             return Err(io::Error::other("it has no `preload`"));
         };
         let id = self.next_run();
@@ -129,13 +130,15 @@ impl Owner {
         let mut env = spec.env.clone();
         env.push(("PILOTLIGHT_SERVICE".to_owned(), spec.name.clone()));
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
-        self.guardian()?.spawn(SpawnRequest { run: id, argv, dir, env, inherit: Inherit::Input }, fds)?;
+        self.guardian()?
+            .spawn(SpawnRequest { run: id, argv, dir, env, inherit: Inherit::Input, isolation: None }, fds)?;
         // From here on the guardian answers, so nothing may fail.
         let tail = Arc::new(Tail::default());
         let record = &mut self.records[service];
         for (output, from) in outputs {
             let (service, tail, sink) = (record.service(), Arc::clone(&tail), self.log.clone());
-            self.pumps.spawn(pumped(id, Pump { service, instance: NO_INSTANCE, output, tail, sink }, from));
+            let hints = Hints::new(&spec.isolation, spec.dir.as_deref());
+            self.pumps.spawn(pumped(id, Pump { service, instance: NO_INSTANCE, output, tail, sink, hints }, from));
         }
         record.zygotes.booting();
         record.zygote = Some(id);
@@ -328,7 +331,7 @@ impl Owner {
     pub(super) fn restart_zygote(&mut self, service: usize, now: Instant) {
         let was_there = self.records[service].zygote.is_some();
         self.stop_zygote(service, now);
-        if was_there && self.records[service].spec.preload.is_some() {
+        if was_there && self.records[service].spec.zygote().is_some() {
             self.boot_zygote(service, now);
         } else {
             self.boot_early(service, now);
@@ -352,7 +355,7 @@ impl Owner {
 
     fn publish_zygote(&self, service: usize, reason: Option<String>) {
         let record = &self.records[service];
-        if record.spec.preload.is_none() {
+        if record.spec.zygote().is_none() {
             record.service.status_mut().zygote = None;
             return;
         }
