@@ -341,6 +341,7 @@ class Users(Isolated):
         argv = ["/bin/sh", "-c", "b() { b | b & }; b; sleep 4022"]
         gateway = self.isolated(argv=argv, user="nobody", limits={"processes": 40}, start_timeout="2s")
         self.assert_problem(gateway.get("/"), 503)
+        self.assert_logged(gateway, "jailed#1 |", "[pilotlight]", "limits.processes = 40")
         gateway.signal(signal.SIGTERM)
         self.assertEqual(gateway.wait(25), 0)
         left = [line for line in (Path(f"/proc/{p}/cmdline") for p in os.listdir("/proc") if p.isdigit()) if _has(line, b"sleep\0004022")]
