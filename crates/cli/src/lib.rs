@@ -12,3 +12,4 @@ pub mod run;
 mod service_log;
 mod settings;
 mod signals;
+mod upgrade;

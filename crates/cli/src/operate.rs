@@ -1,5 +1,6 @@
 //! What a running gateway has for the one who operates it: the admin interface, the kept output of services, SIGUSR1.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +16,15 @@ use crate::config::{AdminSocket, Config};
 /// The name of the admin socket in the runtime folder.
 pub(crate) const SOCKET: &str = "admin.sock";
 
+/// Sockets of the admin interface that a predecessor has bound.
+#[derive(Default)]
+pub(crate) struct Sockets {
+    pub(crate) admin: Option<OwnedFd>,
+    pub(crate) metrics: Option<OwnedFd>,
+    /// Blocks until the predecessor answers nobody any more.
+    pub(crate) turn: Option<Box<dyn FnOnce() + Send>>,
+}
+
 /// Starts what the configuration asks for. It ends when the returned value is dropped.
 ///
 /// # Errors
@@ -25,6 +35,7 @@ pub(crate) fn start(
     (gateway, supervisor): (&Gateway, &Supervisor),
     (logs, shown): (LogBook, Shown),
     orders: UnboundedSender<Order>,
+    inherited: Sockets,
 ) -> anyhow::Result<Option<Admin>> {
     reopen_on_signal(gateway).context("SIGUSR1 cannot be waited for")?;
     let socket = config.operate.admin.as_ref().map(|socket| match socket {
@@ -38,6 +49,8 @@ pub(crate) fn start(
     let options = AdminOptions {
         socket,
         metrics: config.operate.metrics,
+        inherited: (inherited.admin, inherited.metrics),
+        turn: inherited.turn,
         control: supervisor.control(),
         logs,
         config: Arc::new(move || shown.value()),

@@ -50,7 +50,8 @@ impl Plan {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
@@ -214,7 +215,7 @@ service = "b"
             plan.replaced = named("a");
         });
         check(&[("command = [\"a\"]", "command = [\"a\"]\nidle_timeout = \"1m\"")], |plan| {
-            plan.services.changed = named("a")
+            plan.services.changed = named("a");
         });
         check(&[("127.0.0.1:9", "127.0.0.1:8")], |plan| plan.services.changed = named("b"));
         check(&[("command = [\"a\"]\ntransport = \"pipe\"", "url = \"http://127.0.0.1:7\"")], |plan| {

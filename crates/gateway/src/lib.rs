@@ -33,7 +33,9 @@ mod timing;
 mod upstream;
 mod worker;
 
-pub use admin::{Admin, AdminError, AdminOptions, Asked, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook, NotDone, Order};
+pub use admin::{
+    Admin, AdminError, AdminOptions, Asked, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook, NotDone, Order, SocketFile,
+};
 pub use gateway::{Gateway, GatewayError, NewListeners};
 pub use listen::ListenError;
 pub use options::{

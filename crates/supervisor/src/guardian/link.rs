@@ -37,10 +37,26 @@ pub(crate) enum LinkEvent {
     Lost,
 }
 
+/// Variables that mean one process only.
+const NOT_INHERITED: [&str; 7] = [
+    "NOTIFY_SOCKET",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "LISTEN_PID",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "PILOTLIGHT_UPGRADE",
+];
+
 /// Executes a guardian and does not wait for it.
 pub(crate) fn spawn_process(program: &(PathBuf, Vec<OsString>)) -> io::Result<(Child, StdUnixStream)> {
     let (ours, theirs) = socket_pair()?;
-    let child = Command::new(&program.0).args(&program.1).stdin(theirs).stdout(Stdio::null()).spawn()?;
+    let mut command = Command::new(&program.0);
+    // What a service manager or a predecessor says to the gateway is not for services.
+    for name in NOT_INHERITED {
+        command.env_remove(name);
+    }
+    let child = command.args(&program.1).stdin(theirs).stdout(Stdio::null()).spawn()?;
     Ok((child, ours))
 }
 
