@@ -211,6 +211,24 @@ class StrictSettings(Isolated):
         self.assertIn("sandbox_read", said)
 
 
+class Reload(Isolated):
+    """Bounds are settings like others: a new file replaces the instances that have old ones."""
+
+    def test_a_sandbox_that_comes_and_a_user(self):
+        gateway = self.isolated(public_python() or OWN_PYTHON)
+        public = self.outside / "public.txt"
+        self.assertEqual(self.assert_done(self.attempt(gateway, "read", path=public)), "public")
+        file = gateway.folder / "pilotlight.toml"
+        more = 'sandbox = "strict"\n' + ('user = "nobody"\n' if IS_ROOT and public_python() else "")
+        file.write_text(file.read_text().replace("[[routes]]", more + "[[routes]]", 1))
+        gateway.signal(signal.SIGHUP)
+        self.assert_eventually(lambda: self.attempt(gateway, "read", path=public).get("errno"), "it reads on")
+        status = self.assert_done(self.attempt(gateway, "who"))
+        self.assertEqual(status["Seccomp"], ["2"])
+        if IS_ROOT and public_python():
+            self.assertNotIn("0", status["Uid"])
+
+
 class Limits(Isolated):
     """Limits hold, and the log names the one that was reached."""
 
@@ -288,6 +306,12 @@ class Users(Isolated):
         self.assert_refused(self.attempt(gateway, "read", path="/etc/shadow"))
         self.assert_logged(gateway, "[pilotlight]", "nobody")
 
+    def test_a_folder_that_the_user_may_not_enter(self):
+        gateway = self.isolated(self.python, user="nobody")
+        self.dir.chmod(0o700)
+        problem = self.assert_problem(gateway.get("/"), 503)
+        self.assertIn("user nobody may not enter", "\n".join(problem["output"]))
+
     def test_others_are_sent_away_from_the_pipe(self):
         gateway = self.isolated(self.python, user="nobody")
         path = self.assert_done(self.attempt(gateway, "variable", name="PILOTLIGHT_SOCKET"))
@@ -317,6 +341,7 @@ class Users(Isolated):
         argv = ["/bin/sh", "-c", "b() { b | b & }; b; sleep 4022"]
         gateway = self.isolated(argv=argv, user="nobody", limits={"processes": 40}, start_timeout="2s")
         self.assert_problem(gateway.get("/"), 503)
+        self.assert_logged(gateway, "jailed#1 |", "[pilotlight]", "limits.processes = 40")
         gateway.signal(signal.SIGTERM)
         self.assertEqual(gateway.wait(25), 0)
         left = [line for line in (Path(f"/proc/{p}/cmdline") for p in os.listdir("/proc") if p.isdigit()) if _has(line, b"sleep\0004022")]

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -330,13 +331,14 @@ fn supervise(
     Ok(pilotlight_supervisor::start(options, specs)?)
 }
 
-/// A folder of this process alone: under the user's runtime folder if there is one, and no service runs as another user, who could not pass it.
+/// A folder of this process alone: under the user's runtime folder if there is one, and all whom services run as may pass it.
 fn runtime_dir(config: &Config) -> PathBuf {
     let name = format!("{RUNTIME_DIR_PREFIX}{}", std::process::id());
-    if settings::has_users(config) {
-        return std::env::temp_dir().join(name);
-    }
+    let everybody_may_pass = |dir: &Path| {
+        dir.ancestors().all(|dir| dir.metadata().is_ok_and(|found| found.permissions().mode() & 0o001 != 0))
+    };
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
+    let user = user.filter(|dir| !settings::has_users(config) || everybody_may_pass(dir));
     user.unwrap_or_else(std::env::temp_dir).join(name)
 }
 

@@ -104,8 +104,14 @@ fn make(path: &Path, settings: &[(&str, &str, String)]) -> Result<PathBuf, Strin
             });
         }
     }
-    // Memory that goes to swap is not limited by `memory.max`; a kernel without swap has no such file.
-    let _ = fs::write(path.join("memory.swap.max"), "0");
+    // Older kernels, and those without swap, do not have these. Memory that goes to swap is not limited by `memory.max`; and half an instance
+    // is of no use.
+    for (file, value) in [("memory.swap.max", "0"), ("memory.oom.group", "1")] {
+        let file = path.join(file);
+        if file.exists() {
+            let _ = fs::write(file, value);
+        }
+    }
     Ok(path.to_owned())
 }
 
@@ -200,18 +206,9 @@ fn remove_leftovers(base: &Path) {
 /// Whether a process is the gateway or below it.
 fn ours(pid: i32) -> bool {
     let gateway = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
-    let mut pid = pid;
     // A chain of parents is never long; a bound, because processes come and go while it is followed.
-    for _ in 0..64 {
-        if Some(pid) == gateway {
-            return true;
-        }
-        match crate::guardian::parent_of(pid) {
-            Some(parent) if parent > 1 => pid = parent,
-            _ => return false,
-        }
-    }
-    false
+    let chain = std::iter::successors(Some(pid), |pid| crate::guardian::parent_of(*pid)).take(64);
+    chain.take_while(|pid| *pid > 0).any(|pid| Some(pid) == gateway)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::account::Account;
 use super::{Isolation, Sandbox, calls, env_file, files, rlimits, secrets};
+use rustix::fs::Access;
 use rustix::process::{Gid, getuid};
 use rustix::thread::{
     CapabilitySet, capabilities, remove_capability_from_bounding_set, set_no_new_privs, set_thread_groups,
@@ -50,6 +51,7 @@ pub(crate) fn enter(prepared: &Prepared<'_>) -> Result<Entered, String> {
     }
     if let Some(account) = &prepared.account {
         become_account(account)?;
+        reachable(account, prepared)?;
         if let (Some(name), Some(home)) = (&account.name, &account.home) {
             for (variable, value) in [("USER", name), ("LOGNAME", name), ("HOME", home)] {
                 entered.env.push((variable.to_owned(), value.clone()));
@@ -128,6 +130,22 @@ fn become_account(account: &Account) -> Result<(), String> {
     set_thread_groups(&groups).map_err(failed)?;
     set_thread_res_gid(gid, gid, gid).map_err(failed)?;
     set_thread_res_uid(uid, uid, uid).map_err(failed)
+}
+
+/// Says what the user may not reach; `exec` would say of both only that it was not permitted.
+fn reachable(account: &Account, prepared: &Prepared<'_>) -> Result<(), String> {
+    let user = account.name.clone().unwrap_or_else(|| account.uid.as_raw().to_string());
+    let may =
+        |path: &Path| rustix::fs::access(path, Access::EXEC_OK).map_err(|error| (path.display().to_string(), error));
+    if let Some(dir) = prepared.dir {
+        may(dir).map_err(|(path, error)| format!("dir: user {user} may not enter {path}: {error}"))?;
+    }
+    let has_slash = prepared.program.as_encoded_bytes().contains(&b'/');
+    let program = prepared.dir.unwrap_or(Path::new(".")).join(prepared.program);
+    if has_slash {
+        may(&program).map_err(|(path, error)| format!("command: user {user} may not execute {path}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// The program's file, as `exec` will find it.

@@ -33,6 +33,9 @@ const PROCESSES: &[&str] = &[
     "resource temporarily unavailable",
     "EAGAIN",
     "can't start new thread",
+    "Cannot fork",
+    "cannot fork",
+    "fork failed",
     "unable to create native thread",
 ];
 const MEMORY: &[&str] = &[
@@ -158,6 +161,7 @@ mod tests {
         check("Error: connect EPERM 10.0.0.1:80", Some("sandbox = \"strict\""));
         check("OSError: [Errno 24] Too many open files: 'x'", Some("limits.open_files = 64"));
         check("bash: fork: retry: Resource temporarily unavailable", Some("limits.processes = 9"));
+        check("sh: 1: Cannot fork", Some("limits.processes"));
         check("RuntimeError: can't start new thread", Some("limits.processes"));
         check("MemoryError", Some("limits.address_space"));
         check("OSError: [Errno 27] File too large", Some("limits.file_size"));
