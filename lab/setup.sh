@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 declare -A package=([nginx]=nginx-light [haproxy]=haproxy [wrk]=wrk [node]=nodejs [cc]=build-essential
   [uwsgi-core]="uwsgi-core uwsgi-plugin-python3" [apache2]="apache2-bin libapache2-mod-fcgid")
 venv=peers/http/target/venv
-modules=(uvicorn uvloop httptools)
+modules=(uvicorn uvloop httptools flask)
 
 missing=()
 for program in "${!package[@]}"; do
@@ -24,7 +24,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 command -v cargo >/dev/null || { echo "lab/setup.sh: cargo is missing; install Rust from https://rustup.rs" >&2; exit 1; }
 
-if [ ! -x "$venv/bin/uvicorn" ]; then
+if [ ! -x "$venv/bin/uvicorn" ] || [ ! -x "$venv/bin/flask" ]; then
   echo "lab/setup.sh: installing ${modules[*]} into lab/$venv"
   /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet "${modules[@]}"

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -113,7 +114,7 @@ impl Running {
         // Now: when it has been replaced, the system no longer says where it was.
         let program = std::env::current_exe().context("the path of this program is not known")?;
         let workers = settings::workers(&config);
-        let (runtime_dir, logs) = (runtime_dir(), LogBook::default());
+        let (runtime_dir, logs) = (runtime_dir(&config), LogBook::default());
         let (supervisor, events) = supervise(&config, workers, (&program, &runtime_dir), logs.clone())?;
         let services = settings::targets(&config, supervisor.services());
         let Estate { listeners, admin, metrics, warm } = estate;
@@ -330,10 +331,14 @@ fn supervise(
     Ok(pilotlight_supervisor::start(options, specs)?)
 }
 
-/// A folder of this process alone: under the user's runtime folder if there is one.
-fn runtime_dir() -> PathBuf {
+/// A folder of this process alone: under the user's runtime folder if there is one, and all whom services run as may pass it.
+fn runtime_dir(config: &Config) -> PathBuf {
     let name = format!("{RUNTIME_DIR_PREFIX}{}", std::process::id());
+    let everybody_may_pass = |dir: &Path| {
+        dir.ancestors().all(|dir| dir.metadata().is_ok_and(|found| found.permissions().mode() & 0o001 != 0))
+    };
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
+    let user = user.filter(|dir| !settings::has_users(config) || everybody_may_pass(dir));
     user.unwrap_or_else(std::env::temp_dir).join(name)
 }
 

@@ -7,7 +7,9 @@ use pilotlight_gateway::{
     CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache, RouteSpec,
     ServiceTarget, Serving, Settings,
 };
-use pilotlight_supervisor::{HttpSocket, MinInstances, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport};
+use pilotlight_supervisor::{
+    HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
+};
 
 use crate::config::{self, Config, Managed, PathMatch, ServiceKind, Upstream, Workers};
 
@@ -26,6 +28,14 @@ pub(crate) fn specs(config: &Config) -> Vec<ServiceSpec> {
         ServiceKind::External(_) => None,
     });
     managed.map(|(name, managed)| spec(name, managed)).collect()
+}
+
+/// Whether a service runs as another user.
+pub(crate) fn has_users(config: &Config) -> bool {
+    config.services.iter().any(|service| match &service.kind {
+        ServiceKind::Managed(managed) => managed.isolation.user.is_some(),
+        ServiceKind::External(_) => false,
+    })
 }
 
 pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
@@ -53,8 +63,19 @@ pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
         },
         max_request_time: scaling.max_request_time,
         max_failures: scaling.max_failures,
+        preload: managed.cold_start.preload.as_ref().map(preload),
+        freeze_after: managed.cold_start.freeze_after,
+        isolation: managed.isolation.clone(),
         ..ServiceSpec::new(name, argv, transport(managed.transport))
     }
+}
+
+fn preload(preload: &config::Preload) -> Preload {
+    let at = match preload.at {
+        config::PreloadAt::Boot => PreloadAt::Boot,
+        config::PreloadAt::First => PreloadAt::First,
+    };
+    Preload { modules: preload.modules.clone(), at }
 }
 
 fn transport(transport: config::Transport) -> Transport {

@@ -109,6 +109,8 @@ pub enum InstanceState {
     Starting,
     /// It takes exchanges.
     Ready,
+    /// It has nothing to do and is stopped in its tracks (`freeze_after`); the next exchange thaws it.
+    Frozen,
     /// It takes no new exchanges; open ones may end.
     Draining,
     /// Its process has ended.
@@ -122,6 +124,7 @@ impl InstanceState {
         match self {
             Self::Starting => "starting",
             Self::Ready => "ready",
+            Self::Frozen => "frozen",
             Self::Draining => "draining",
             Self::Ended => "ended",
         }

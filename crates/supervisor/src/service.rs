@@ -68,8 +68,48 @@ pub struct Status {
     pub replaced: Replaced,
     /// Instances that were ended because a request took longer than `max_request_time`.
     pub stuck: u64,
+    /// The parent of its instances, if it has `preload`.
+    pub zygote: Option<ZygoteStatus>,
     /// Its settings.
     pub spec: Arc<ServiceSpec>,
+}
+
+/// What the zygote of a service is doing, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZygoteStatus {
+    /// Its state.
+    pub state: ZygoteState,
+    /// Its process, once it is executed.
+    pub pid: Option<i32>,
+    /// Why the last one was of no use.
+    pub reason: Option<String>,
+}
+
+/// The state of a zygote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZygoteState {
+    /// There is none; the next start of an instance begins with one.
+    #[default]
+    Stopped,
+    /// It imports.
+    Starting,
+    /// Instances are forked from it.
+    Ready,
+    /// It is of no use (see the reason): instances are started in the ordinary way.
+    GivenUp,
+}
+
+impl ZygoteState {
+    /// Its name, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::GivenUp => "given up",
+        }
+    }
 }
 
 /// Instances that were replaced by fresh ones, by reason.
@@ -133,6 +173,8 @@ pub enum ServiceState {
     Starting,
     /// An instance takes exchanges.
     Ready,
+    /// All that would take exchanges are frozen; the next request thaws one.
+    Frozen,
 }
 
 impl ServiceState {
@@ -143,6 +185,7 @@ impl ServiceState {
             Self::Stopped => "stopped",
             Self::Starting => "starting",
             Self::Ready => "ready",
+            Self::Frozen => "frozen",
         }
     }
 }
@@ -170,6 +213,7 @@ impl Service {
                 failed_starts: 0,
                 replaced: Replaced::default(),
                 stuck: 0,
+                zygote: spec.zygote().map(|_| ZygoteStatus::default()),
                 spec: Arc::clone(spec),
             }),
             dropped_lines: AtomicU64::new(0),

@@ -8,7 +8,7 @@ use crate::limits::{MAX_INSTANCES, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
 use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
 use crate::service::{Service, ServiceId};
-use crate::spec::{ServiceSpec, SupervisorOptions};
+use crate::spec::{ServiceSpec, SupervisorOptions, Transport};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -184,6 +184,8 @@ impl Drop for Supervisor {
 pub(crate) struct RuntimeDir {
     path: PathBuf,
     pub(crate) pipe: Option<std::os::unix::net::UnixListener>,
+    /// Whether others may reach the pipe's socket.
+    has_users: bool,
     _lock: File,
 }
 
@@ -207,7 +209,24 @@ impl RuntimeDir {
         remove_sockets(path).map_err(failed("remove sockets that an earlier gateway left in it"))?;
         let pipe = bind_unix(&path.join(PIPE_SOCKET)).map_err(failed("bind pipe.sock in it"))?;
         pipe.set_nonblocking(true).map_err(failed("prepare pipe.sock in it"))?;
-        Ok(Self { path: path.to_owned(), pipe: Some(pipe), _lock: lock })
+        Ok(Self { path: path.to_owned(), pipe: Some(pipe), has_users: false, _lock: lock })
+    }
+
+    /// Lets services of other users reach the pipe's socket; who connects is looked at (P-4).
+    pub(crate) fn admit_users(&mut self) -> io::Result<()> {
+        if self.has_users {
+            return Ok(());
+        }
+        if let Some(closed) = self.path.ancestors().skip(1).find(|folder| !everybody_may_pass(folder)) {
+            let (path, closed) = (self.path.display(), closed.display());
+            return Err(io::Error::other(format!(
+                "its user could not reach the socket in {path}, because others may not pass {closed}; restart Pilotlight, which will choose another folder"
+            )));
+        }
+        std::fs::set_permissions(self.pipe_path(), Permissions::from_mode(0o666))?;
+        std::fs::set_permissions(&self.path, Permissions::from_mode(0o711))?;
+        self.has_users = true;
+        Ok(())
     }
 
     pub(crate) fn pipe_path(&self) -> PathBuf {
@@ -226,6 +245,10 @@ impl Drop for RuntimeDir {
         // Fails if somebody else put a file into it: then it is not ours to remove.
         let _ = std::fs::remove_dir(&self.path);
     }
+}
+
+fn everybody_may_pass(folder: &Path) -> bool {
+    std::fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
 }
 
 /// A gateway that was killed could not remove its own.
@@ -301,10 +324,19 @@ fn check(spec: &ServiceSpec, before: &[ServiceSpec]) -> Result<(), SupervisorErr
         "its instances, or the requests of each, are none or too many"
     } else if spec.max_instances > 1 && spec.concurrency.is_none() {
         "it may have several instances, but without `concurrency` the first is never full"
+    } else if spec.preload.is_some() && spec.transport != Transport::Pipe {
+        "it has `preload`, which is for services that use the pipe"
+    } else if spec.preload.as_ref().is_some_and(|preload| preload.modules.iter().any(|module| !is_module(module))) {
+        "a name in `preload` is not that of a Python module"
     } else {
         return Ok(());
     };
     Err(SupervisorError::Spec { service: spec.name.clone(), reason })
+}
+
+/// `package.module`, as far as a command line could be misled by it.
+fn is_module(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('-') && !name.contains(|c: char| c.is_control() || c.is_whitespace())
 }
 
 #[cfg(test)]

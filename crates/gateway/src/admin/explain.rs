@@ -171,6 +171,7 @@ fn next(service: &Service, status: &Status) -> String {
     match status.state {
         ServiceState::Stopped => "it is started for the request".to_owned(),
         ServiceState::Starting => "the request waits for its start".to_owned(),
+        ServiceState::Frozen => "it is thawed for the request".to_owned(),
         ServiceState::Ready if waiting > 0 => format!("the request waits behind {waiting} others"),
         ServiceState::Ready if full => "the request waits: every instance is busy".to_owned(),
         ServiceState::Ready => "the request is sent at once".to_owned(),

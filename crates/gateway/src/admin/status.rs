@@ -151,6 +151,11 @@ fn managed(service: &Service, transport: &str, groups: &HashMap<i32, u64>) -> Va
             "max_failures": status.spec.max_failures,
             "next_attempt_seconds": status.next_attempt.map(until).filter(|wait| *wait > 0.0),
         },
+        "zygote": status.zygote.as_ref().map(|zygote| json!({
+            "state": zygote.state.name(),
+            "pid": zygote.pid,
+            "reason": zygote.reason,
+        })),
         "replaced": {
             "max_requests": status.replaced.requests,
             "max_age": status.replaced.age,

@@ -28,14 +28,14 @@ impl Owner {
             let known = id.filter(|id| self.records.get(id.0).is_some_and(|record| !record.retired));
             let id = match known {
                 Some(ServiceId(id)) => self.change(id, spec, now),
-                None => self.add(spec),
+                None => self.add(spec, now),
             };
             services.push(self.records[id].service());
         }
         let _ = reply.send(services); // who asked has given up: the settings count all the same
     }
 
-    fn add(&mut self, spec: ServiceSpec) -> usize {
+    fn add(&mut self, spec: ServiceSpec, now: Instant) -> usize {
         let free = (0..self.records.len()).find(|id| self.is_free(*id));
         let id = free.unwrap_or(self.records.len());
         let spec = Arc::new(spec);
@@ -50,6 +50,7 @@ impl Owner {
             None => self.records.push(record),
         }
         self.changed.insert(id);
+        self.boot_early(id, now);
         id
     }
 
@@ -72,7 +73,9 @@ impl Owner {
             record.version += 1;
             record.circuit = Circuit::new(record.spec.max_failures); // what failed was something else
             record.last_failure = None;
+            self.restart_zygote(id, now);
         }
+        let record = &self.records[id];
         tracing::info!(service = %record.service.name(), outdated, "its settings have changed");
         self.follow_settings(id, now);
         id
@@ -104,10 +107,13 @@ impl Owner {
                 min_instances: MinInstances::Zero,
                 spare: Spare::None,
                 idle_timeout: Some(RETIRED_IDLE),
+                preload: None,
                 ..(*record.spec).clone()
             });
             record.service.configure(&record.spec);
             tracing::info!(service = %record.service.name(), "no longer configured: stopping");
+            self.stop_zygote(id, now);
+            let record = &self.records[id];
             let waiting = record.service.queue.waiting();
             for member in record.members.iter().chain(&record.successor).copied().collect::<Vec<_>>() {
                 match self.runs.get(&member).map(|run| run.stage) {

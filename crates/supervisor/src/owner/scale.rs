@@ -55,6 +55,11 @@ impl Owner {
             return;
         }
         let waiting = self.records[service].service.queue.look();
+        if waiting.count > 0 {
+            self.thaw_for(service, &waiting, now);
+            self.records[service].service.queue.serve();
+        }
+        let waiting = if waiting.count > 0 { self.records[service].service.queue.look() } else { waiting };
         let load = self.load(service, &waiting);
         let worn = self.worn(service, now);
         let record = &mut self.records[service];
@@ -223,6 +228,7 @@ impl Owner {
                 run.replace_asked = true;
             }
         }
+        self.restart_zygote(service, now);
         self.start_service(service, now);
         self.records[service].start_asked = false;
     }

@@ -7,6 +7,7 @@
     reason = "tests; the lints' own exception leaves out the functions beside them"
 )]
 
+mod freeze;
 mod guardian;
 mod harness;
 mod http;
@@ -16,3 +17,4 @@ mod reload;
 mod scale;
 mod start;
 mod stop;
+mod zygote;
