@@ -74,6 +74,6 @@ pub use reply::{FromReply, Value};
 pub use route::{NodeReply, Route};
 pub use scan::{MemberScan, Scan, ScanToken, TokenError};
 pub use script::{Invocation, Script, ScriptCommand};
-pub use stats::{LaneStats, MapStats, Stats};
+pub use stats::{LaneStats, MapStats, PoolNodeStats, PoolStats, Stats};
 pub use tracking::{CacheConfig, CacheMode, CacheStats, Cached, CachedCall};
 pub use transaction::Transaction;
