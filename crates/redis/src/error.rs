@@ -62,6 +62,15 @@ pub enum ErrorKind {
         /// The limit.
         max_bytes: usize,
     },
+    /// The nodes of the cluster do not agree who serves the slot: it was redirected up to [`max_redirects`](crate::config::ClusterConfig::max_redirects), or up to
+    /// its deadline.
+    #[error("redirected {redirects} times, the last one: {last}")]
+    Redirects {
+        /// Redirects that were followed.
+        redirects: u32,
+        /// The one that was not.
+        last: ServerError,
+    },
     /// The cluster has no node for it, after all retries.
     #[error("{0}")]
     Cluster(Arc<str>),
@@ -245,6 +254,13 @@ impl Error {
         self
     }
 
+    /// The same with another culprit.
+    #[must_use]
+    pub(crate) fn with_kind(mut self, kind: ErrorKind) -> Self {
+        self.0.kind = kind;
+        self
+    }
+
     /// The same error of a command that has run, or not.
     #[must_use]
     pub(crate) fn with_ran(mut self, ran: Ran) -> Self {
@@ -280,7 +296,7 @@ impl Error {
     #[must_use]
     pub fn server(&self) -> Option<&ServerError> {
         match &self.0.kind {
-            ErrorKind::Server(error) => Some(error),
+            ErrorKind::Server(error) | ErrorKind::Redirects { last: error, .. } => Some(error),
             ErrorKind::Reply(error) => error.server.as_ref(),
             ErrorKind::Aborted(Aborted::Refused { error, .. }) => Some(error),
             _ => None,
@@ -297,6 +313,7 @@ impl Error {
             ErrorKind::Partial(partial) => partial.failed().next().map_or(Advice::Never, |(_, error)| error.advice()),
             ErrorKind::Protocol(_) | ErrorKind::Connect(_) | ErrorKind::Connection(_) => Advice::Reconnect,
             ErrorKind::Timeout(_) | ErrorKind::Overloaded { .. } => Advice::Retry,
+            ErrorKind::Redirects { .. } => Advice::Redirect,
             ErrorKind::Cluster(_) => Advice::RefreshTopology,
         }
     }
@@ -320,7 +337,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0.kind {
-            ErrorKind::Server(error) => Some(error),
+            ErrorKind::Server(error) | ErrorKind::Redirects { last: error, .. } => Some(error),
             ErrorKind::Reply(error) => Some(error),
             ErrorKind::Partial(error) => Some(&**error),
             _ => None,

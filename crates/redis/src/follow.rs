@@ -11,7 +11,7 @@ use crate::call::{CallOptions, Flight};
 use crate::command::{Command, Flags, RequestPolicy};
 use crate::config::{NodeAddress, Overload};
 use crate::core::Core;
-use crate::error::{Error, ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
+use crate::error::{Advice, Error, ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
 use crate::net::lane::{Carriage, Lane, Outcome, Refused, Ticket};
 use crate::net::out::Out;
 use crate::parcel::Errand;
@@ -212,6 +212,17 @@ impl<'j, 'a> Journey<'j, 'a> {
         }
     }
 
+    /// A redirect that is not followed any more says how many were.
+    fn of_all_redirects(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Server(last) if self.redirects > 0 && last.advice() == Advice::Redirect => {
+                let kind = ErrorKind::Redirects { redirects: self.redirects, last: last.clone() };
+                error.with_kind(kind)
+            }
+            _ => error,
+        }
+    }
+
     async fn judge(&mut self, trouble: Trouble) -> Judged {
         match trouble {
             Trouble::Refused(lane, refused) => match *refused {
@@ -309,7 +320,7 @@ impl<'j, 'a> Journey<'j, 'a> {
         let next = self.next(lane.as_ref(), &error);
         self.core.note(self.errand.parcel.name(), &error, &next);
         match next {
-            Next::Fail(_) => Err(error),
+            Next::Fail(_) => Err(self.of_all_redirects(error)),
             // Who names a node wants that node's answer.
             Next::Redirect { .. } if matches!(self.errand.way, Way::Node(_)) => Err(error),
             Next::Primary { .. } if !matches!(self.errand.way, Way::Usual) => Err(error),
@@ -341,7 +352,15 @@ impl<'j, 'a> Journey<'j, 'a> {
             }
             Next::Redirect { to, after } => {
                 self.redirects += 1;
-                tokio::time::sleep(after).await;
+                if !after.is_zero() {
+                    // The nodes do not agree. A map that most of them agree on is to be preferred.
+                    let version = self.core.map_version();
+                    self.core.want_refresh(Refresh::Urgent);
+                    self.core.pause_or_new_map(after, Refresh::Urgent, version).await;
+                    if self.core.map_version() != version {
+                        return Ok(self.route_and_submit().await);
+                    }
+                }
                 match self.core.redirected(&to, self.errand.parcel.slot()) {
                     Some(lane) => Ok(self.submit(lane, to.asking()).await),
                     None => Err(error),

@@ -61,6 +61,7 @@ fn error_type(kind: &ErrorKind) -> &'static str {
         ErrorKind::Connection(_) => "connection",
         ErrorKind::Timeout(_) => "timeout",
         ErrorKind::Overloaded { .. } => "overloaded",
+        ErrorKind::Redirects { .. } => "redirects",
         ErrorKind::Cluster(_) => "cluster",
         ErrorKind::Partial(_) => "partial",
         ErrorKind::Aborted(_) => "aborted",
