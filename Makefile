@@ -17,7 +17,7 @@ test: ## install what the tests need, build, run every suite
 	@scripts/test.sh
 
 soak: ## the Redis client under chaos for minutes; TIME=seconds SEED=number
-	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it truth -- --nocapture
+	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it chaos -- --nocapture
 	cargo test --release -p pilotlight-redis --test it soak_ -- --ignored
 
 lint: ## formatting, clippy, dependencies, and the syntax of everything that is not Rust

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod bed;
+mod chaos;
 mod cluster;
 mod desync;
 mod examples;
@@ -18,6 +19,6 @@ mod replicas;
 mod resharding;
 mod sentinel;
 mod several;
+mod spare;
 mod special;
 mod tracking;
-mod truth;

@@ -15,6 +15,8 @@ use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::{Client, Config};
 use pilotlight_testkit::{Cluster, Node, Server};
 
+use crate::spare::Kind;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn standalone() -> (Server, Client) {
@@ -24,7 +26,7 @@ fn standalone() -> (Server, Client) {
 }
 
 fn cluster(masters: usize) -> (Cluster, Client) {
-    let cluster = Cluster::builder().masters(masters).config("cluster-require-full-coverage no").start().unwrap();
+    let cluster = Kind { needs_all_slots: false, ..Kind::of(masters, 0) }.start();
     let client = client_of(&cluster);
     (cluster, client)
 }

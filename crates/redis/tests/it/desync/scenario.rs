@@ -410,7 +410,10 @@ impl Stage {
         let is_settled = tokio::time::timeout(PATIENCE, arrived).await.is_ok();
         assert!(is_settled, "{}: {name} waits for ever: {:?}", self.name, self.client.stats());
         let running = self.running.remove(at);
-        running.judge(&self.name);
+        let heard = self.server.commands();
+        let heard: Vec<_> = heard.iter().map(|it| (it.connection, it.words.join(&b' '))).collect();
+        let heard = heard.iter().map(|(connection, words)| format!("{connection}: {}", String::from_utf8_lossy(words)));
+        running.judge(&format!("{} (heard {:?})", self.name, heard.collect::<Vec<_>>()));
     }
 
     async fn poll_once(&mut self) {
