@@ -207,6 +207,11 @@ impl Scenario {
         self.act(Act::Start(caller))
     }
 
+    /// There is a connection before anything else is asked for, as [`begun`] has it: deadlines of a few milliseconds are not for connecting.
+    pub(crate) fn connects(self) -> Self {
+        self.start(take("first")).settle("first")
+    }
+
     /// Callers wait for their replies until then.
     pub(crate) fn when(self, signal: &Signal) -> Self {
         self.act(Act::When(signal.clone()))
@@ -495,6 +500,11 @@ fn start(client: Client, caller: Caller) -> Running {
 
 fn built((name, args): &Words) -> Command<'_> {
     Command::raw(name).args(args)
+}
+
+/// The beginning of a script for [`Scenario::connects`].
+pub(crate) fn begun() -> Script {
+    Script::new().answers("first")
 }
 
 /// What scripts here are made of.

@@ -67,6 +67,9 @@ async fn subscriptions_share_a_channel_and_the_last_one_ends_it() {
         let mut again = client.subscribe("a").await.unwrap();
         publish(&server, "a", "3");
         assert_eq!(message(&mut again).await, ("a".into(), "3".into()));
+        // The server hears of it later: the next client counts subscribers, too.
+        drop(again);
+        until("the end of a", || subscribers(&server, "a") == 0).await;
     }
 }
 
