@@ -236,7 +236,8 @@ fn check(command: &Command<'_>) -> Result<(), Error> {
         "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => {
             "messages come unasked; use client.subscribe(), psubscribe() or ssubscribe()"
         }
-        "MONITOR" | "SYNC" | "PSYNC" | "CLIENT REPLY" => "this client does not support it",
+        "MONITOR" => "use client.monitor()",
+        "SYNC" | "PSYNC" | "CLIENT REPLY" => "this client does not support it",
         _ => return Ok(()),
     };
     Err(Error::new(Misuse::Unroutable { command: command.name(), instead }, Ran::NotSent, command.name()))

@@ -12,9 +12,10 @@ use crate::command::{Command, Flags, RequestPolicy};
 use crate::config::{NodeAddress, Overload};
 use crate::core::Core;
 use crate::error::{Advice, Error, ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
-use crate::net::lane::{Carriage, Lane, Outcome, Refused, Ticket};
+use crate::net::lane::{Carriage, Kind, Lane, Outcome, Refused, Ticket};
 use crate::net::out::Out;
 use crate::parcel::Errand;
+use crate::proof::Proof;
 use crate::proto::retry::{self, Attempt, Deployment, Next, Refresh, Repeat};
 use crate::reply::Value;
 use crate::route::Way;
@@ -292,8 +293,9 @@ impl<'j, 'a> Journey<'j, 'a> {
             };
             return Judged::Final(Error::new(full, Ran::NotSent, self.errand.parcel.name()).at(node));
         }
+        let proof = Proof::wanted(self.core.config());
         let submitted = match tokio::time::timeout(self.remaining().unwrap_or(FOREVER), lane.room()).await {
-            Ok(turn) => self.submit_by(|carriage, encode| turn.submit(carriage, None, encode), false),
+            Ok(turn) => self.submit_by(|carriage, encode| turn.submit(carriage, None, encode), false, &proof),
             Err(_) => {
                 let report = TimeoutReport {
                     timeout: self.options.timeout.unwrap_or(FOREVER),
@@ -306,7 +308,7 @@ impl<'j, 'a> Journey<'j, 'a> {
                 );
             }
         };
-        Judged::Again(outcome(lane, submitted).await)
+        Judged::Again(outcome(lane, submitted, self.proven(proof)).await)
     }
 
     /// Does what is to be done after `error`, and sends the command again; or fails with it.
@@ -448,16 +450,28 @@ impl<'j, 'a> Journey<'j, 'a> {
             let outcome = self.core.pool().carry(&lane, carriage, self.core.config(), encode).await;
             return Trouble::Outcome(lane, outcome);
         }
-        let submitted = self.submit_by(|carriage, encode| lane.submit(carriage, None, encode), is_asking);
-        outcome(lane, submitted).await
+        let proof = Proof::wanted(self.core.config());
+        let submitted = self.submit_by(|carriage, encode| lane.submit(carriage, None, encode), is_asking, &proof);
+        outcome(lane, submitted, self.proven(proof)).await
     }
 
     fn submit_by(
         &mut self,
         submit: impl FnOnce(Carriage, &mut dyn FnMut(&mut Out)) -> Result<Ticket, Refused>,
         is_asking: bool,
+        proof: &Option<Proof>,
     ) -> Result<Ticket, Refused> {
-        submit(self.carriage(is_asking), &mut |out| self.encode(is_asking, out))
+        let carriage = self.carriage(is_asking);
+        let carriage = proof.as_ref().map_or(carriage, |_| Proof::of(carriage));
+        submit(carriage, &mut |out| {
+            self.encode(is_asking, out);
+            proof.iter().for_each(|proof| proof.encode(out));
+        })
+    }
+
+    /// The proof, with how the replies before it are gathered.
+    fn proven(&self, proof: Option<Proof>) -> Option<(Proof, Kind)> {
+        Some((proof?, self.errand.parcel.replies().1))
     }
 
     fn carriage(&mut self, is_asking: bool) -> Carriage {
@@ -480,10 +494,13 @@ impl<'j, 'a> Journey<'j, 'a> {
 }
 
 /// Awaits what comes of a command that was submitted, if it was.
-async fn outcome(lane: Arc<Lane>, submitted: Result<Ticket, Refused>) -> Trouble {
+async fn outcome(lane: Arc<Lane>, submitted: Result<Ticket, Refused>, proof: Option<(Proof, Kind)>) -> Trouble {
     match submitted {
         Ok(ticket) => {
-            let (outcome, _) = Flight::new(Arc::clone(&lane), ticket).outcome().await;
+            let (mut outcome, _) = Flight::new(Arc::clone(&lane), ticket).outcome().await;
+            if let Some((proof, kind)) = proof {
+                outcome = proof.check(outcome, kind, &lane);
+            }
             Trouble::Outcome(lane, outcome)
         }
         Err(refused) => Trouble::Refused(lane, Arc::new(refused)),

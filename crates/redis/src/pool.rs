@@ -394,6 +394,19 @@ impl Lease {
         Err(Failure { kind, ran, replies: Vec::new(), sent_bytes })
     }
 
+    /// Waits for a value that comes unasked.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: the next call goes on.
+    pub(crate) async fn receive_unasked(&mut self) -> Result<Value, ErrorKind> {
+        let Some(link) = &mut self.link else { return Err(ErrorKind::Connection("this connection was lost".into())) };
+        let mut phase = self.pool.phase.subscribe();
+        tokio::select! {
+            received = link.receive_one() => received,
+            _ = phase.wait_for(|&phase| phase != Phase::Open) => Err(ErrorKind::Closed),
+        }
+    }
+
     /// A server that is not what it was, or wants other credentials: this connection and those like it are of no more use.
     fn note(&mut self, values: &[Value]) {
         let is_bad = |value: &Value| match value {

@@ -51,7 +51,7 @@ impl Link {
         let mut auth = Vec::new();
         encode_auth(&mut auth, &credentials);
         exchange::send(&mut self.connection, &auth).await.map_err(|error| kind_of(&error))?;
-        let reply = exchange::receive(&mut self.connection).await.map_err(|error| kind_of(&error))?;
+        let reply = self.receive_one().await?;
         check_answer(&reply)?;
         self.connection.credentials = Some(credentials);
         Ok(())
@@ -65,6 +65,14 @@ impl Link {
         exchange::send(&mut self.connection, bytes).await.map_err(|error| kind_of(&error))
     }
 
+    /// Reads one reply, or what is written as one.
+    ///
+    /// # Cancel safety
+    /// What was read is kept: the next call goes on.
+    pub(super) async fn receive_one(&mut self) -> Result<Value, ErrorKind> {
+        exchange::receive(&mut self.connection).await.map_err(|error| kind_of(&error))
+    }
+
     /// Reads so many replies.
     ///
     /// # Cancel safety
@@ -72,7 +80,7 @@ impl Link {
     pub(super) async fn receive(&mut self, replies: u32) -> Result<Vec<Value>, ErrorKind> {
         let mut values = Vec::with_capacity(replies as usize);
         for _ in 0..replies {
-            values.push(exchange::receive(&mut self.connection).await.map_err(|error| kind_of(&error))?);
+            values.push(self.receive_one().await?);
         }
         Ok(values)
     }

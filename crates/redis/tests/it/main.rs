@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod bed;
+mod blocking;
 mod chaos;
 mod cluster;
 mod desync;
@@ -22,3 +23,4 @@ mod several;
 mod spare;
 mod special;
 mod tracking;
+mod verify;

@@ -3,6 +3,7 @@
 mod blocking;
 mod dedicated;
 mod fan_out;
+mod monitor;
 mod scan;
 mod script;
 mod split;
