@@ -60,6 +60,7 @@ VARIANTS = [
     rust("floor: tokio mt2", FLOOR, MT2, "tokio-floor", "driver=task", "gather=1"),
     rust("floor: tokio mt2 + I/O thread", FLOOR, MT2, "tokio-floor", "driver=thread"),
     rust("floor: blocking", FLOOR, CT, "floor-blocking", workloads=["w5"]),
+    rust("floor: blocking, epoll before the read", FLOOR, CT, "floor-blocking", "wait=epoll", workloads=["w5"]),
     rust("pilotlight ct", OURS, CT, "p-pilotlight", build=PILOTLIGHT),
     rust("pilotlight mt2", OURS, MT2, "p-pilotlight", build=PILOTLIGHT),
     rust("redis-rs 1.8.1 ct", OTHER, CT, "p-redis"),

@@ -22,11 +22,13 @@ pub mod environment;
 mod listeners;
 mod load;
 mod model;
+mod operate;
 mod pattern;
 mod relations;
 mod render;
 mod root;
 mod route;
+mod scaling;
 pub mod schema;
 mod section;
 mod service;
@@ -39,6 +41,7 @@ pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse};
 pub use model::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed, PathMatch, Route,
-    RouteCache, Service, ServiceKind, Transport, Upstream, Workers,
+    RouteCache, Scaling, Service, ServiceKind, Transport, Upstream, Workers,
 };
+pub use operate::{AdminSocket, Operate};
 pub use render::Style;

@@ -2,7 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod config;
+mod operate;
 pub mod run;
 mod service_log;
 mod settings;
+mod signals;

@@ -3,11 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
-use pilotlight_cli::run;
+use pilotlight_cli::{admin, run};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "Examples:
   pilotlight check                     report every mistake in it
   pilotlight                           run it (the same as `pilotlight run`)
   pilotlight run --config other.toml   run another file
+  pilotlight status --watch            what a running one is doing
   PILOTLIGHT_LOG=debug pilotlight      with more events on the standard error
 
 Exit codes: 0 done, 1 the work failed, 2 usage or configuration, 70 a bug of Pilotlight.";
@@ -54,6 +56,76 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Show what runs: services, instances, requests, times, memory
+    #[command(after_help = "Examples:
+  pilotlight status               a table of all services
+  pilotlight status --watch       the same, kept up to date
+  pilotlight status users         one service: instances, where the time goes, its last error
+  pilotlight status --json        for programs")]
+    Status {
+        /// One service, with more about it
+        service: Option<String>,
+        /// Go on, once a second
+        #[arg(long, short)]
+        watch: bool,
+        #[command(flatten)]
+        gateway: Running,
+    },
+    /// Show what a service has printed
+    #[command(after_help = "Examples:
+  pilotlight logs users           the last 100 lines
+  pilotlight logs -f -n 0 users   only what comes from now on")]
+    Logs {
+        /// The service
+        service: String,
+        /// Go on with what comes
+        #[arg(long, short)]
+        follow: bool,
+        /// So many of the last lines
+        #[arg(long, short = 'n', default_value_t = 100)]
+        lines: usize,
+        #[command(flatten)]
+        gateway: Running,
+    },
+    /// Put a new instance of a service in the place of the one that runs
+    #[command(after_help = "Example:
+  pilotlight restart users        exchanges that are open may end; requests wait for the new instance")]
+    Restart(Acted),
+    /// Stop a service; its next request starts it
+    #[command(after_help = "Example:
+  pilotlight stop users")]
+    Stop(Acted),
+    /// Start a service without a request
+    #[command(after_help = "Example:
+  pilotlight start users          before it is needed, or at once after its failures")]
+    Start(Acted),
+    /// Remove what is stored for a URL
+    #[command(after_help = "Examples:
+  pilotlight purge http://example.org/users/7
+  pilotlight purge /users/7       at the first address that is listened on")]
+    Purge {
+        /// The URL as clients write it
+        url: String,
+        #[command(flatten)]
+        gateway: Running,
+    },
+    /// Say what would become of a request: route, service, cache, limits
+    #[command(after_help = "Examples:
+  pilotlight explain /users/7
+  pilotlight explain http://example.org/users/7 -H 'cache-control: no-cache'
+  pilotlight explain -X POST /users")]
+    Explain {
+        /// The URL as clients write it
+        url: String,
+        /// The method
+        #[arg(long, short = 'X', default_value = "GET")]
+        method: String,
+        /// A field of the request, `name: value`
+        #[arg(long = "header", short = 'H', value_name = "FIELD")]
+        fields: Vec<String>,
+        #[command(flatten)]
+        gateway: Running,
+    },
     #[command(name = run::GUARDIAN, hide = true)]
     Guardian { runtime_dir: PathBuf },
 }
@@ -63,6 +135,57 @@ struct ConfigFile {
     /// The configuration file
     #[arg(long = "config", short = 'c', value_name = "FILE", default_value = DEFAULT_FILE)]
     file: PathBuf,
+}
+
+/// Which running gateway.
+#[derive(Args)]
+struct Running {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Its admin socket; found by itself if it is in the usual place
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// What the gateway answered, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A service that is told to do something.
+#[derive(Args)]
+struct Acted {
+    /// The service
+    service: String,
+    /// Do not wait until it is done
+    #[arg(long, conflicts_with = "timeout")]
+    no_wait: bool,
+    /// Seconds to wait for it
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    timeout: u64,
+    #[command(flatten)]
+    gateway: Running,
+}
+
+impl Running {
+    fn run(
+        self,
+        command: impl FnOnce(&admin::Client, admin::Report, &mut dyn io::Write) -> Result<Outcome, admin::Failure>,
+    ) -> io::Result<Outcome> {
+        let report = if self.json { admin::Report::Json } else { admin::Report::Text };
+        let connection = admin::Connection { socket: self.socket, config: self.config.file };
+        admin::run(&connection, |client| command(client, report, &mut io::stdout()))
+    }
+}
+
+impl Acted {
+    fn run(self, action: admin::Action) -> io::Result<Outcome> {
+        let patience = if self.no_wait { Duration::ZERO } else { Duration::from_secs(self.timeout) };
+        let service = self.service;
+        self.gateway.run(|client, report, out| admin::act(client, (&service, action), patience, report, out))
+    }
+}
+
+fn watch(on: bool) -> admin::Watch {
+    if on { admin::Watch::On } else { admin::Watch::Once }
 }
 
 fn main() -> ExitCode {
@@ -81,6 +204,19 @@ fn main() -> ExitCode {
         Command::Init { config, force } => {
             let existing = if force { Existing::Replace } else { Existing::Keep };
             commands::init(&config.file, existing, &mut out, &mut err)
+        }
+        Command::Status { service, watch: on, gateway } => {
+            gateway.run(|client, report, out| admin::status(client, (service.as_deref(), watch(on)), report, out))
+        }
+        Command::Logs { service, follow, lines, gateway } => {
+            gateway.run(|client, report, out| admin::logs(client, (&service, lines, watch(follow)), report, out))
+        }
+        Command::Restart(acted) => acted.run(admin::Action::Restart),
+        Command::Stop(acted) => acted.run(admin::Action::Stop),
+        Command::Start(acted) => acted.run(admin::Action::Start),
+        Command::Purge { url, gateway } => gateway.run(|client, report, out| admin::purge(client, &url, report, out)),
+        Command::Explain { url, method, fields, gateway } => {
+            gateway.run(|client, report, out| admin::explain(client, (&url, &method, &fields), report, out))
         }
         Command::Guardian { runtime_dir } => return guardian(Some(runtime_dir)),
     };

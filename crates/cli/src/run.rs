@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use pilotlight_gateway::{Gateway, GatewayOptions, ServiceTarget};
+use pilotlight_gateway::{Admin, Gateway, GatewayOptions, LogBook, ServiceTarget};
 use pilotlight_supervisor::{ServiceSpec, Supervisor, SupervisorOptions, WorkerEvents, limits};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::{self, Config, Loaded, Ports, commands};
+use crate::operate;
 use crate::service_log;
 use crate::settings;
+use crate::signals::{Signals, Told};
 
 /// The hidden argument with which the binary becomes the guardian of its services.
 pub const GUARDIAN: &str = "guardian";
+
+/// How the name of every runtime folder begins.
+pub(crate) const RUNTIME_DIR_PREFIX: &str = "pilotlight-";
 
 /// How a run ended.
 pub enum Ended {
@@ -40,7 +44,8 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     eprint!("{}", warnings.render(commands::style_for_stderr()));
     service_log::start_tracing();
     let workers = settings::workers(&config);
-    let (supervisor, events) = supervise(&config, workers)?;
+    let (runtime_dir, logs) = (runtime_dir(), LogBook::default());
+    let (supervisor, events) = supervise(&config, workers, &runtime_dir, logs.clone())?;
     let services = settings::targets(&config, supervisor.services());
     let gateway = match serve(&config, workers, services, events) {
         Ok(gateway) => gateway,
@@ -49,32 +54,47 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
             return Err(e);
         }
     };
-    announce(&config, &gateway).context("cannot write to the standard output")?;
-    let name = wait_for_signal().context("signals cannot be waited for")?;
+    let admin = match operate::start((file, &config), &runtime_dir, (&gateway, &supervisor), logs) {
+        Ok(admin) => admin,
+        Err(e) => {
+            gateway.drain();
+            let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
+            gateway.join();
+            return Err(e);
+        }
+    };
+    let mut signals = Signals::install().context("signals cannot be waited for")?; // before anybody knows that there is somebody to signal
+    announce(&config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
+    let Told::Stop(name) = signals.next();
     eprintln!("pilotlight: {name}, stopping; once more stops at once");
-    stop(gateway, supervisor, settings::patience(&config));
+    drop(admin); // nobody is to start anything any more
+    stop((gateway, supervisor), signals, settings::patience(&config));
     Ok(Ended::Stopped)
 }
 
-fn supervise(config: &Config, workers: usize) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
+fn supervise(
+    config: &Config,
+    workers: usize,
+    runtime_dir: &Path,
+    logs: LogBook,
+) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
     let (log, lines) = mpsc::channel(limits::MAX_LOG_LINES);
     let program = std::env::current_exe().context("the path of this program is not known")?;
-    let runtime_dir = runtime_dir();
     let options = SupervisorOptions {
         workers,
         // The guardian outlives a gateway that is killed, and removes the folder then.
-        guardian: (program, vec![GUARDIAN.into(), runtime_dir.clone().into()]),
-        runtime_dir,
+        guardian: (program, vec![GUARDIAN.into(), runtime_dir.into()]),
+        runtime_dir: runtime_dir.to_owned(),
         log,
     };
-    service_log::print_lines(lines).context("the thread that prints services' output cannot be started")?;
+    service_log::print_lines(lines, logs).context("the thread that prints services' output cannot be started")?;
     let specs: Vec<ServiceSpec> = settings::specs(config);
     Ok(pilotlight_supervisor::start(options, specs)?)
 }
 
 /// A folder of this process alone: under the user's runtime folder if there is one.
 fn runtime_dir() -> PathBuf {
-    let name = format!("pilotlight-{}", std::process::id());
+    let name = format!("{RUNTIME_DIR_PREFIX}{}", std::process::id());
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
     user.unwrap_or_else(std::env::temp_dir).join(name)
 }
@@ -90,10 +110,13 @@ fn serve(
 }
 
 /// What is listening, and what to try.
-fn announce(config: &Config, gateway: &Gateway) -> std::io::Result<()> {
+fn announce(config: &Config, gateway: &Gateway, admin: Option<&Admin>) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     for address in gateway.addresses() {
         writeln!(out, "listening on {address}")?;
+    }
+    if let Some(address) = admin.and_then(Admin::metrics_address) {
+        writeln!(out, "metrics on http://{address}/metrics")?;
     }
     if let Some(base) = gateway.addresses().iter().map(ToString::to_string).find(|a| a.starts_with("http")) {
         let width = config.routes.iter().map(|route| base.len() + route.path.len()).max().unwrap_or(0);
@@ -114,26 +137,12 @@ fn announce(config: &Config, gateway: &Gateway) -> std::io::Result<()> {
     out.flush()
 }
 
-fn wait_for_signal() -> std::io::Result<&'static str> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let mut hangup = signal(SignalKind::hangup())?;
-        Ok(tokio::select! {
-            _ = interrupt.recv() => "interrupted",
-            _ = hangup.recv() => "the terminal is gone (SIGHUP)",
-            _ = terminate.recv() => "told to end (SIGTERM)",
-        })
-    })
-}
-
 /// Clients first, then services, then the workers that connect them.
-fn stop(gateway: Gateway, supervisor: Supervisor, patience: Duration) {
-    let impatient = std::thread::Builder::new().name("signals".into()).spawn(|| {
-        if let Ok(name) = wait_for_signal() {
-            eprintln!("pilotlight: {name} again, stopping at once");
-            std::process::exit(1); // the guardian kills what is left
-        }
+fn stop((gateway, supervisor): (Gateway, Supervisor), mut signals: Signals, patience: Duration) {
+    let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let Told::Stop(name) = signals.next();
+        eprintln!("pilotlight: {name} again, stopping at once");
+        std::process::exit(1); // the guardian kills what is left
     });
     if let Err(e) = impatient {
         tracing::warn!("a second signal will not be noticed: {e}");

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use pilotlight_gateway::LogBook;
 use pilotlight_supervisor::LogLine;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
@@ -23,15 +24,16 @@ pub(crate) fn start_tracing() {
     }
 }
 
-/// Prints services' lines on a thread of its own, so that a slow terminal holds up neither services nor the supervisor: what
-/// it cannot take in time is dropped and counted.
-pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>) -> io::Result<()> {
+/// Prints services' lines, and keeps them for those who ask, on a thread of its own, so that a slow terminal holds up neither
+/// services nor the supervisor: what it cannot take in time is dropped and counted.
+pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>, logs: LogBook) -> io::Result<()> {
     let print = move || {
         let colour = io::stderr().is_terminal();
+        let mut prints = true;
         while let Some(line) = lines.blocking_recv() {
-            if print_line(&mut io::stderr().lock(), &line, colour).is_err() {
-                return; // the standard error is closed: there is nowhere to print to
-            }
+            // A standard error that is closed stays so; who asks is answered all the same.
+            prints = prints && print_line(&mut io::stderr().lock(), &line, colour).is_ok();
+            logs.push(line);
         }
     };
     std::thread::Builder::new().name("service-log".into()).spawn(print)?;

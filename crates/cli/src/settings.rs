@@ -6,7 +6,7 @@ use std::time::Duration;
 use pilotlight_gateway::{
     CacheOptions, External, ExternalAddr, GatewayOptions, Limits, ListenAddr, RouteCache, RouteSpec, ServiceTarget,
 };
-use pilotlight_supervisor::{HttpSocket, MinInstances, Service, ServiceSpec, Transport};
+use pilotlight_supervisor::{HttpSocket, MinInstances, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport};
 
 use crate::config::{self, Config, Managed, PathMatch, ServiceKind, Upstream, Workers};
 
@@ -28,6 +28,7 @@ pub(crate) fn specs(config: &Config) -> Vec<ServiceSpec> {
 }
 
 fn spec(name: &str, managed: &Managed) -> ServiceSpec {
+    let scaling = &managed.scaling;
     let program = managed.program.clone().into_os_string();
     let argv = std::iter::once(program).chain(managed.args.iter().map(Into::into)).collect();
     ServiceSpec {
@@ -38,6 +39,19 @@ fn spec(name: &str, managed: &Managed) -> ServiceSpec {
         idle_timeout: managed.idle_timeout,
         drain_timeout: managed.drain_timeout,
         stop_grace: managed.stop_grace,
+        max_instances: scaling.max_instances,
+        concurrency: scaling.concurrency,
+        spare: if scaling.spare == 0 { Spare::None } else { Spare::One },
+        queue: QueueLimits { max: scaling.queue_max, timeout: scaling.queue_timeout },
+        scale_up_after: scaling.scale_up_after,
+        scale_down_after: scaling.scale_down_after,
+        recycle: Recycle {
+            max_requests: scaling.max_requests,
+            max_age: scaling.max_age,
+            max_memory: scaling.max_memory,
+        },
+        max_request_time: scaling.max_request_time,
+        max_failures: scaling.max_failures,
         ..ServiceSpec::new(name, argv, transport(managed.transport))
     }
 }
@@ -87,6 +101,8 @@ pub(crate) fn gateway(config: &Config, workers: usize, services: Vec<ServiceTarg
         routes: config.routes.iter().map(|route| self::route(route, &config.limits)).collect(),
         dev: config.dev,
         trust_forwarded: config.trust_forwarded,
+        server_timing: config.operate.server_timing,
+        access_log: config.operate.access_log.clone(),
     }
 }
 

@@ -78,13 +78,13 @@ pub(crate) struct Outgoing {
     source: ResponseBody,
     /// The route's `timeout`, for the whole exchange.
     deadline: Option<Deadline>,
-    _request: RequestGuard,
+    request: RequestGuard,
 }
 
 impl Outgoing {
     /// An answer that may still be coming, cut when the deadline is over.
     pub(crate) fn new(source: ResponseBody, deadline: Option<Deadline>, request: RequestGuard) -> Self {
-        Self { source, deadline, _request: request }
+        Self { source, deadline, request }
     }
 }
 
@@ -112,8 +112,10 @@ impl Body for Outgoing {
             return Poll::Ready(Some(Err(CutError { service: "this exchange".to_owned(), what })));
         }
         let frame = ready!(this.source.poll_source(cx));
-        if let Some(Err(cut)) = &frame {
-            tracing::warn!(service = %cut.service, "{cut}");
+        match &frame {
+            Some(Ok(frame)) => this.request.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Err(cut)) => tracing::warn!(service = %cut.service, "{cut}"),
+            None => {}
         }
         Poll::Ready(frame)
     }

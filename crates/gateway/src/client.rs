@@ -28,6 +28,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::deadline::Deadline;
 use crate::net::Socket;
 use crate::problem;
+use crate::record::Record;
+use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
 mod hits;
@@ -73,6 +75,12 @@ pub(crate) struct Client {
     lingers: Cell<bool>,
     /// Set by an exchange that ended in 101; the connection becomes a tunnel when hyper lets go of it.
     upgraded: RefCell<Option<Upgraded>>,
+    /// When the first byte of the request came that hyper is given next.
+    begun: Cell<Option<Moment>>,
+    /// Requests that are answered, but not all of whose bytes are written.
+    unwritten: RefCell<Vec<Rc<Record>>>,
+    /// The status of an answer to what was no request.
+    rejected: Cell<Option<u16>>,
 }
 
 struct Io {
@@ -88,7 +96,19 @@ impl Client {
         let write_blocked = Cell::new(false);
         let upgraded = RefCell::new(None);
         let (phase, lingers) = (Cell::new(Phase::Idle), Cell::new(false));
-        Rc::new(Self { peer: peer.into(), phase, deadline, times, io, write_blocked, lingers, upgraded })
+        Rc::new(Self {
+            peer: peer.into(),
+            phase,
+            deadline,
+            times,
+            io,
+            write_blocked,
+            lingers,
+            upgraded,
+            begun: Cell::new(None),
+            unwritten: RefCell::default(),
+            rejected: Cell::new(None),
+        })
     }
 
     /// Writes what was gathered; to be called at the end of every turn of the connection's task.
@@ -104,6 +124,25 @@ impl Client {
             self.deadline.set(self.times.write); // slow, but it takes something
         }
         self.watch_write(&mut io, cx, written)
+    }
+
+    /// Everything that was gathered is written: the answers in it are over.
+    pub(crate) fn written(&self) {
+        let mut unwritten = self.unwritten.borrow_mut();
+        if !unwritten.is_empty() {
+            let now = Moment::now();
+            unwritten.drain(..).for_each(|record| record.timeline.lap(Layer::Write, now));
+        }
+    }
+
+    /// When the first byte of the request came that hyper has read.
+    pub(crate) fn take_begun(&self) -> Option<Moment> {
+        self.begun.take()
+    }
+
+    /// The status of the answer to what was no request.
+    pub(crate) fn rejected(&self) -> Option<u16> {
+        self.rejected.get()
     }
 
     /// A client that takes nothing for too long is cut.
@@ -139,6 +178,7 @@ impl Client {
                 let mut text = problem::header_timeout(self.times.header);
                 // Nothing else is being written while a head is awaited; a client that cannot take even this is not told.
                 let _ = io.socket.poll_write_all(cx, &mut text);
+                self.rejected.set(Some(408));
                 "header_timeout"
             }
             Phase::Idle => "keepalive_timeout",
@@ -198,24 +238,37 @@ impl Client {
     fn on_read(&self) {
         if self.phase.get() == Phase::Idle {
             self.phase.set(Phase::Head);
+            if self.begun.get().is_none() {
+                self.begun.set(Some(Moment::now()));
+            }
             self.set_unless_blocked(Some(self.times.header));
         }
     }
 }
 
 /// Marks the end of a request when the answer's body is done or dropped.
-pub(crate) struct RequestGuard(Rc<Client>);
+pub(crate) struct RequestGuard {
+    client: Rc<Client>,
+    record: Rc<Record>,
+}
 
 impl RequestGuard {
-    pub(crate) fn new(client: &Rc<Client>) -> Self {
+    pub(crate) fn new(client: &Rc<Client>, record: Rc<Record>) -> Self {
         client.request_began();
-        Self(Rc::clone(client))
+        Self { client: Rc::clone(client), record }
+    }
+
+    /// Bytes of the answer's body were handed over.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.record.sent(bytes);
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.0.request_ended();
+        self.client.request_ended();
+        self.record.lap(Layer::Body);
+        self.client.unwritten.borrow_mut().push(Rc::clone(&self.record));
     }
 }
 
@@ -292,6 +345,8 @@ impl AsyncWrite for ClientIo {
         if bufs.iter().find(|b| !b.is_empty()).is_some_and(|first| self.is_rejection(first)) {
             let rejected = bufs.iter().find(|b| !b.is_empty()).map_or(&[][..], |b| b);
             let replacement = problem::rejection(rejected, client.times.header_size);
+            let status = replacement.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+            client.rejected.set(status);
             io.out.extend_from_slice(&replacement);
             client.phase.set(Phase::Busy); // nothing of this connection is read any more
             client.lingers.set(true);

@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::client::{Client, ClientIo};
 use crate::exchange::Handler;
 use crate::net::Socket;
+use crate::options::ServerTiming;
 use crate::upstream::Upgraded;
 use crate::worker::Worker;
 
@@ -33,7 +34,8 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
         .max_buf_size(worker.common.limits.header_size.max(MIN_BUFFER))
         .max_headers(worker.common.limits.header_count)
         .serve_connection(io, handler);
-    if worker.common.cache.is_none() || !worker.common.table.load().caches() {
+    let every_answer_is_timed = worker.common.server_timing == ServerTiming::Always;
+    if worker.common.cache.is_none() || !worker.common.table.load().caches() || every_answer_is_timed {
         client.leave_to_hyper();
     }
     let mut told = false;
@@ -50,11 +52,17 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
             }
         }
         match client.poll_flush_out(cx) {
-            Poll::Ready(Ok(())) if served.is_pending() => Poll::Pending,
+            Poll::Ready(Ok(())) => {
+                client.written();
+                if served.is_pending() { Poll::Pending } else { Poll::Ready(Ok(())) }
+            }
             flushed => flushed,
         }
     })
     .await;
+    if let Some(status) = client.rejected() {
+        worker.common.metrics.none.book(worker.index).rejected(status);
+    }
     if let Poll::Ready(Err(e)) = served {
         tracing::debug!(peer = %client.peer, "a client's connection ended: {e}");
     }

@@ -23,14 +23,19 @@ use pilotlight_cache::{Recorder, Timestamp, Turn, Validated};
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::client::{Client, RequestGuard};
 use crate::fields::FieldList;
+use crate::metrics::Verdict;
 use crate::options::{RouteCache, RouteSpec};
 use crate::outbound::Outbound;
 use crate::problem::Failure;
+use crate::record::Record;
 use crate::relay::Relay;
 use crate::request_body::{BodyLimit, RequestBody};
 use crate::request_id::RequestId;
+use crate::routes::Route;
+use crate::server_timing;
+use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
-use crate::worker::{Upstream, Worker};
+use crate::worker::{Common, Upstream, Worker};
 
 mod fetch;
 
@@ -67,46 +72,81 @@ impl Service<Request<Incoming>> for Handler {
 
     fn call(&self, request: Request<Incoming>) -> Reply {
         let worker = &self.worker;
-        let found = authority(&request).and_then(|authority| {
-            let table = worker.common.table.load();
-            let path = request.uri().path();
-            if !path.starts_with('/') {
-                return Err(Failure::BadTarget);
+        let read = Moment::now();
+        let timeline = Timeline::new(self.client.take_begun().unwrap_or(read));
+        timeline.lap(Layer::Parse, read);
+        let found = self.find(&request, &timeline);
+        let series = match &found {
+            Ok(Found::Stored(route, _) | Found::Route(route, ..)) => &route.series,
+            Err(_) => &worker.common.metrics.none,
+        };
+        let record = Record::new(worker, series, timeline);
+        let asked = match found {
+            Ok(Found::Stored(_, answer)) => {
+                return Reply::Now(Some(self.answer_now(&request, answer, record)));
             }
-            check_coding(request.headers())?;
-            let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
-            let now = now();
-            let target = target(request.uri());
-            let lookup = match request.headers().contains_key(UPGRADE) {
-                true => None, // the answer may be another protocol
-                false => look_up(worker, route, (authority, target), (request.method(), request.headers()), now),
-            };
-            if let Some(Lookup::Hit(stored)) = lookup {
-                return Ok(Found::Stored(stored.answer(request.method(), request.headers(), now)));
-            }
-            Ok(Found::Route(Arc::clone(route), authority.to_owned(), lookup))
-        });
-        match found {
-            Ok(Found::Stored(answer)) => {
-                let guard = RequestGuard::new(&self.client);
-                Reply::Now(Some(answer.map(|body| Outgoing::new(ResponseBody::full(body), None, guard))))
-            }
-            Ok(Found::Route(route, authority, lookup)) => {
-                let (worker, client) = (Rc::clone(worker), Rc::clone(&self.client));
-                Reply::Later(Box::pin(forward(worker, client, request, Ok((route, authority, lookup)))))
-            }
-            Err(failure) => {
-                let (worker, client) = (Rc::clone(worker), Rc::clone(&self.client));
-                Reply::Later(Box::pin(forward(worker, client, request, Err(failure))))
-            }
+            Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, lookup)),
+            Err(failure) => Err(failure),
+        };
+        Reply::Later(Box::pin(forward(Rc::clone(worker), Rc::clone(&self.client), request, asked, record)))
+    }
+}
+
+impl Handler {
+    fn find(&self, request: &Request<Incoming>, timeline: &Timeline) -> Result<Found, Failure> {
+        let worker = &self.worker;
+        let authority = authority(request)?;
+        let table = worker.common.table.load();
+        let path = request.uri().path();
+        if !path.starts_with('/') {
+            return Err(Failure::BadTarget);
         }
+        check_coding(request.headers())?;
+        let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
+        let at = Moment::now();
+        timeline.lap(Layer::Route, at);
+        let now = worker.clock.timestamp(at);
+        let target = target(request.uri());
+        let lookup = match request.headers().contains_key(UPGRADE) {
+            true => None, // the answer may be another protocol
+            false => look_up(&worker.common, route, (authority, target), (request.method(), request.headers()), now),
+        };
+        let found = match lookup {
+            Some(Lookup::Hit(stored)) => {
+                Found::Stored(Arc::clone(route), stored.answer(request.method(), request.headers(), now))
+            }
+            lookup => Found::Route(Arc::clone(route), authority.to_owned(), lookup),
+        };
+        timeline.lap(Layer::Cache, Moment::now());
+        Ok(found)
+    }
+
+    fn answer_now(
+        &self,
+        request: &Request<Incoming>,
+        answer: Response<Bytes>,
+        record: Rc<Record>,
+    ) -> Response<Outgoing> {
+        let worker = &self.worker;
+        if worker.access_log.is_some() {
+            let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
+            record.keep_head(request, &id, &self.client.peer);
+        }
+        record.verdict(Verdict::Hit);
+        record.answered(answer.status());
+        let mut answer = answer;
+        if server_timing::is_wanted(worker.common.server_timing, request.headers()) {
+            server_timing::append_to(answer.headers_mut(), &record.timeline);
+        }
+        let guard = RequestGuard::new(&self.client, record);
+        answer.map(|body| Outgoing::new(ResponseBody::full(body), None, guard))
     }
 }
 
 /// What is known of a request when its head has been read.
 enum Found {
-    Stored(Response<Bytes>),
-    Route(Arc<RouteSpec>, String, Option<Lookup>),
+    Stored(Arc<Route>, Response<Bytes>),
+    Route(Arc<Route>, String, Option<Lookup>),
 }
 
 pub(crate) fn now() -> Timestamp {
@@ -115,17 +155,17 @@ pub(crate) fn now() -> Timestamp {
 
 /// What the cache has for a target (authority, path and query); `None` where the route does not use it.
 pub(crate) fn look_up(
-    worker: &Worker,
+    common: &Common,
     route: &RouteSpec,
     (authority, target): (&str, &str),
     (method, headers): (&Method, &HeaderMap),
     now: Timestamp,
 ) -> Option<Lookup> {
-    let cache = worker.common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
+    let cache = common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
     Some(cache.lookup(&key(&key_authority(authority), target), method, headers, now))
 }
 
-fn key<'a>(authority: &'a str, target: &'a str) -> Key<'a> {
+pub(crate) fn key<'a>(authority: &'a str, target: &'a str) -> Key<'a> {
     Key { scheme: "http", authority, target }
 }
 
@@ -134,7 +174,7 @@ fn target(uri: &http::Uri) -> &str {
 }
 
 /// Lower case, without the default port (RFC 9110 §4.2.3).
-fn key_authority(authority: &str) -> Cow<'_, str> {
+pub(crate) fn key_authority(authority: &str) -> Cow<'_, str> {
     let authority = authority.strip_suffix(":80").unwrap_or(authority);
     if authority.bytes().any(|b| b.is_ascii_uppercase()) {
         Cow::Owned(authority.to_ascii_lowercase())
@@ -195,11 +235,14 @@ async fn forward(
     worker: Rc<Worker>,
     client: Rc<Client>,
     request: Request<Incoming>,
-    found: Result<(Arc<RouteSpec>, String, Option<Lookup>), Failure>,
+    found: Result<(Arc<Route>, String, Option<Lookup>), Failure>,
+    record: Rc<Record>,
 ) -> Response<Outgoing> {
-    let guard = RequestGuard::new(&client);
+    let guard = RequestGuard::new(&client, Rc::clone(&record));
     client.set_lingers(!request.body().is_end_stream());
     let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
+    record.keep_head(&request, &id, &client.peer);
+    let is_timed = server_timing::is_wanted(worker.common.server_timing, request.headers());
     let timeout = found.as_ref().ok().and_then(|(route, ..)| route.timeout);
     let deadline = timeout.map(|after| {
         let deadline = worker.deadlines.deadline();
@@ -208,7 +251,7 @@ async fn forward(
     });
     let result = match found {
         Ok((route, authority, lookup)) => {
-            Inbound::new(&worker, &client, route, request, (authority, id.clone())).respond(lookup).await
+            Inbound::new(&worker, (&client, &record), route, request, (authority, id.clone())).respond(lookup).await
         }
         Err(failure) => Err(failure),
     };
@@ -224,6 +267,10 @@ async fn forward(
     });
     if let Some(id) = id.header() {
         response.headers_mut().insert(X_REQUEST_ID, id);
+    }
+    record.answered(response.status());
+    if is_timed {
+        server_timing::append_to(response.headers_mut(), &record.timeline);
     }
     response.map(|()| Outgoing::new(body, deadline, guard))
 }
@@ -245,7 +292,8 @@ enum Asks {
 struct Inbound<'a> {
     worker: &'a Worker,
     client: &'a Rc<Client>,
-    route: Arc<RouteSpec>,
+    record: &'a Record,
+    route: Arc<Route>,
     outbound: Outbound,
     incoming: Option<Incoming>,
     /// The route's `timeout`, and when it is over.
@@ -255,8 +303,8 @@ struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     fn new(
         worker: &'a Worker,
-        client: &'a Rc<Client>,
-        route: Arc<RouteSpec>,
+        (client, record): (&'a Rc<Client>, &'a Record),
+        route: Arc<Route>,
         request: Request<Incoming>,
         (authority, id): (String, RequestId),
     ) -> Self {
@@ -279,7 +327,7 @@ impl<'a> Inbound<'a> {
             connection,
         };
         let ends = route.timeout.map(|after| (after, Instant::now() + after));
-        Self { worker, client, route, outbound, incoming: Some(incoming), ends }
+        Self { worker, client, record, route, outbound, incoming: Some(incoming), ends }
     }
 
     fn parts(&self) -> &Parts {
@@ -291,14 +339,23 @@ impl<'a> Inbound<'a> {
         let (why, stale) = match lookup {
             None => return self.pass(None, Forward::Disabled).await,
             Some(Lookup::OnlyIfCached) => return Err(Failure::OnlyIfCached),
-            Some(Lookup::Bypass(why)) => return self.pass(cache.as_ref(), why).await,
+            Some(Lookup::Bypass(why)) => {
+                self.record.verdict(Verdict::Bypass);
+                return self.pass(cache.as_ref(), why).await;
+            }
             Some(Lookup::Miss(why)) => (why, None),
             Some(Lookup::Stale(stored, why)) => (why, Some(stored)),
             Some(Lookup::Hit(stored)) => return Ok(self.answer_from(&stored, None)),
         };
         let Some(cache) = cache else { return self.pass(None, Forward::Disabled).await };
-        match self.turn(&cache).await {
-            Asks::Nobody(stored) => Ok(self.answer_from(&stored, Some(CacheStatus::forwarded(why).collapsed()))),
+        self.record.verdict(Verdict::Miss);
+        let turn = self.turn(&cache).await;
+        self.record.lap(Layer::Cache);
+        match turn {
+            Asks::Nobody(stored) => {
+                self.record.verdict(Verdict::Collapsed);
+                Ok(self.answer_from(&stored, Some(CacheStatus::forwarded(why).collapsed())))
+            }
             Asks::First(fill) => self.fill(fill, why, stale).await,
             Asks::Alone => self.pass(None, why).await,
         }
@@ -353,6 +410,7 @@ impl<'a> Inbound<'a> {
         {
             match fill.not_modified(stored, &self.parts().headers, &answer.headers, timing, rules) {
                 Validated::Answer { stored, unstored } => {
+                    self.record.verdict(Verdict::Revalidated);
                     let status = CacheStatus::forwarded(why).answered(answer.status).ttl(stored.ttl_s(now()));
                     let status = unstored.map_or_else(|| status.stored(), |why| status.unstored(why));
                     let mut parted = self.answer_from(&stored, Some(status));
@@ -375,7 +433,10 @@ impl<'a> Inbound<'a> {
                 let body = self.record(answer.body, recorder);
                 self.deliver(Answer { body, ..answer }, status)
             }
-            Decision::Pass(why) => self.deliver(answer, status.unstored(why)),
+            Decision::Pass(why) => {
+                self.record.unstored(why);
+                self.deliver(answer, status.unstored(why))
+            }
         })
     }
 
@@ -411,8 +472,9 @@ impl<'a> Inbound<'a> {
             None => BodyLimit { bytes: limits.body_size, setting: "limits.body_size" },
         };
         let Some(incoming) = self.incoming.take() else { return Ok(None) };
-        RequestBody::new(incoming, limit, limits.body_timeout, || self.worker.deadlines.deadline())
-            .map_err(Failure::Body)
+        let body = RequestBody::new(incoming, limit, limits.body_timeout, || self.worker.deadlines.deadline())
+            .map_err(Failure::Body)?;
+        Ok(body.map(|body| body.counted(self.record.received_bytes())))
     }
 
     /// An answer from a stored response.

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod access_log;
+mod admin;
 mod body;
 mod client;
 mod connection;
@@ -14,20 +16,28 @@ mod exchange;
 mod fields;
 mod gateway;
 mod listen;
+mod metrics;
 mod net;
 mod options;
 mod outbound;
 mod problem;
 mod pump;
+mod record;
 mod relay;
 mod request_body;
 mod request_id;
 mod routes;
+mod server_timing;
 mod spawn;
+mod timing;
 mod upstream;
 mod worker;
 
+pub use admin::{Admin, AdminError, AdminOptions, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
 pub use gateway::{Gateway, GatewayError};
 pub use listen::ListenError;
-pub use options::{External, ExternalAddr, GatewayOptions, Limits, ListenAddr, RouteCache, RouteSpec, ServiceTarget};
+pub use options::{
+    AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Limits,
+    ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget,
+};
 pub use pilotlight_cache::CacheOptions;

@@ -26,6 +26,10 @@ pub struct GatewayOptions {
     pub dev: bool,
     /// Whether `Forwarded` and `X-Forwarded-*` of clients are kept and extended instead of replaced.
     pub trust_forwarded: bool,
+    /// Who is told where the time of a request went.
+    pub server_timing: ServerTiming,
+    /// A line for each request, if wanted.
+    pub access_log: Option<AccessLogOptions>,
 }
 
 /// One address to listen on.
@@ -97,6 +101,17 @@ pub enum ServiceTarget {
     External(External),
 }
 
+impl ServiceTarget {
+    /// Its configured name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Managed(service, _) => service.name(),
+            Self::External(external) => &external.name,
+        }
+    }
+}
+
 /// An HTTP server that Pilotlight does not start.
 #[derive(Debug, Clone)]
 pub struct External {
@@ -147,6 +162,15 @@ pub struct RouteSpec {
     pub body_size: Option<u64>,
 }
 
+impl RouteSpec {
+    /// What it is called in metrics and logs: `example.org/users`, `=/health` if it matches that path only.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let (exact, host) = (if self.exact { "=" } else { "" }, self.host.as_deref().unwrap_or_default());
+        format!("{exact}{host}{}", self.path)
+    }
+}
+
 /// Whether answers of a route are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteCache {
@@ -157,4 +181,126 @@ pub enum RouteCache {
         /// The lifetime for answers without explicit freshness; `None` stores only answers that have it.
         default_ttl: Option<Duration>,
     },
+}
+
+/// Who gets `Server-Timing`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ServerTiming {
+    /// Nobody.
+    Never,
+    /// Requests with the field `X-Pilotlight-Timing`.
+    #[default]
+    OnRequest,
+    /// Everybody. Hits then take the way through the HTTP stack.
+    Always,
+}
+
+/// The access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessLogOptions {
+    /// Where it is written.
+    pub target: AccessLogTarget,
+    /// How a line looks.
+    pub format: AccessFormat,
+    /// What a line has, in this order.
+    pub fields: Vec<AccessField>,
+    /// Bytes after which a file is moved to the same name with `.1` and begun anew; `None` never.
+    pub max_size: Option<u64>,
+}
+
+/// Where an access log is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessLogTarget {
+    /// The standard output.
+    Stdout,
+    /// The end of this file, made with mode 0640 if it is not there.
+    File(PathBuf),
+}
+
+/// How a line of the access log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessFormat {
+    /// An object on one line.
+    Json,
+    /// Values between spaces, those that a client chose in quotes.
+    Text,
+}
+
+macro_rules! access_fields {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// A value in a line of the access log.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum AccessField {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl AccessField {
+            /// Every field.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// Its name in the configuration and in JSON.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+access_fields! {
+    /// When the request began, RFC 3339 in UTC.
+    Time = "time",
+    /// Address and port of the client; nothing on a Unix socket.
+    Client = "client",
+    /// The request's method.
+    Method = "method",
+    /// `Host`.
+    Host = "host",
+    /// Path and query.
+    Target = "target",
+    /// The path without the query.
+    Path = "path",
+    /// `HTTP/1.1` or `HTTP/1.0`.
+    Protocol = "protocol",
+    /// The answer's status; 0: the client went before there was one.
+    Status = "status",
+    /// Bytes of the answer's body.
+    BytesSent = "bytes_sent",
+    /// Bytes of the request's body.
+    BytesReceived = "bytes_received",
+    /// From the request's first byte to the answer's last one written, milliseconds.
+    DurationMs = "duration_ms",
+    /// `hit`, `miss`, `revalidated`, `collapsed`, `bypass` or `off`.
+    Cache = "cache",
+    /// The route's host and path.
+    Route = "route",
+    /// The service's name.
+    Service = "service",
+    /// The request's id; nothing for hits, which have none.
+    RequestId = "request_id",
+    /// `User-Agent`.
+    UserAgent = "user_agent",
+    /// `Referer`.
+    Referer = "referer",
+    /// Milliseconds by layer.
+    Timing = "timing",
+}
+
+impl AccessField {
+    /// What a line has unless the configuration says otherwise.
+    pub const DEFAULT: [Self; 11] = [
+        Self::Time,
+        Self::Client,
+        Self::Method,
+        Self::Host,
+        Self::Target,
+        Self::Status,
+        Self::BytesSent,
+        Self::DurationMs,
+        Self::Cache,
+        Self::Service,
+        Self::RequestId,
+    ];
 }

@@ -1,6 +1,8 @@
 //! A client's request body on its way to a service: counted, timed, taken piece by piece.
 
+use std::cell::Cell;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -49,6 +51,8 @@ pub(crate) enum Piece {
 pub(crate) struct RequestBody {
     incoming: Incoming,
     received: u64,
+    /// Told of what is received, for metrics.
+    counted: Option<Rc<Cell<u64>>>,
     limit: BodyLimit,
     timeout: Duration,
     deadline: Deadline,
@@ -74,6 +78,7 @@ impl RequestBody {
         Ok(Some(Self {
             incoming,
             received: 0,
+            counted: None,
             limit,
             timeout,
             deadline: deadline(),
@@ -82,6 +87,11 @@ impl RequestBody {
             held: None,
             held_sent: false,
         }))
+    }
+
+    /// Tells how much of it was received.
+    pub(crate) fn counted(self, counted: Rc<Cell<u64>>) -> Self {
+        Self { counted: Some(counted), ..self }
     }
 
     /// Whether nothing of it has been taken, so that the request can still be sent elsewhere.
@@ -150,6 +160,9 @@ impl RequestBody {
                         Ok(data) if data.is_empty() => continue,
                         Ok(data) => {
                             self.received += data.len() as u64;
+                            if let Some(counted) = &self.counted {
+                                counted.set(self.received);
+                            }
                             self.limit.check(self.received)?;
                             return Poll::Ready(Ok(Piece::Data(data)));
                         }

@@ -8,15 +8,31 @@
 //! is a request for `/admin`; the service gets the target as the client sent it.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::metrics::Series;
 use crate::options::{RouteCache, RouteSpec};
+
+/// A route, and where its requests are counted.
+pub(crate) struct Route {
+    spec: RouteSpec,
+    pub(crate) series: Arc<Series>,
+}
+
+impl Deref for Route {
+    type Target = RouteSpec;
+
+    fn deref(&self) -> &RouteSpec {
+        &self.spec
+    }
+}
 
 /// All routes.
 pub(crate) struct Table {
-    routes: Vec<Arc<RouteSpec>>,
+    routes: Vec<Arc<Route>>,
     hosts: FxHashMap<Box<str>, Paths>,
     /// Suffixes with their dot (`.example.org`), longest first.
     wildcards: Vec<(Box<str>, Paths)>,
@@ -33,7 +49,8 @@ struct Paths {
 }
 
 impl Table {
-    pub(crate) fn new(routes: Vec<RouteSpec>) -> Self {
+    /// `series` finds where the requests of a route are counted.
+    pub(crate) fn new(routes: Vec<RouteSpec>, series: impl Fn(&RouteSpec) -> Arc<Series>) -> Self {
         let mut table = Self {
             routes: Vec::new(),
             hosts: FxHashMap::default(),
@@ -54,7 +71,8 @@ impl Table {
             map.entry(path.into()).or_insert(index);
         }
         table.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
-        table.routes = routes.into_iter().map(Arc::new).collect();
+        let counted = |spec| Arc::new(Route { series: series(&spec), spec });
+        table.routes = routes.into_iter().map(counted).collect();
         table
     }
 
@@ -72,13 +90,18 @@ impl Table {
         }
     }
 
+    /// Every route, in the order in which they were given.
+    pub(crate) fn routes(&self) -> &[Arc<Route>] {
+        &self.routes
+    }
+
     /// Whether any route uses the cache.
     pub(crate) fn caches(&self) -> bool {
         self.caches
     }
 
     /// The route for `authority` (as in the request, with or without a port) and `path` (without the query).
-    pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<RouteSpec>> {
+    pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Route>> {
         let path = normalized(path);
         if !self.hosts.is_empty() || !self.wildcards.is_empty() {
             let host = host_of(authority).to_ascii_lowercase();
@@ -174,7 +197,8 @@ mod tests {
             response_timeout: None,
             body_size: None,
         };
-        Table::new(routes.iter().enumerate().map(spec).collect())
+        let registry = crate::metrics::Registry::new(1);
+        Table::new(routes.iter().enumerate().map(spec).collect(), |route| registry.series(&route.label(), ""))
     }
 
     #[track_caller]

@@ -15,15 +15,18 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::LocalOptions;
 use tokio::sync::{Notify, watch};
 
+use crate::access_log::{AccessLog, Sink};
 use crate::client::{ClientTimes, Desk};
 use crate::connection;
 use crate::deadline::Deadlines;
 use crate::listen::Listener;
+use crate::metrics::{Connections, Registry};
 use crate::net::Socket;
-use crate::options::{ExternalAddr, Limits, ServiceTarget};
+use crate::options::{ExternalAddr, Limits, ServerTiming, ServiceTarget};
 use crate::request_id::RequestIds;
 use crate::routes::Table;
 use crate::spawn::Spawner;
+use crate::timing::Clock;
 use crate::upstream::http::Pool;
 use crate::upstream::pipe::Link;
 
@@ -44,6 +47,8 @@ pub(crate) struct Common {
     pub(crate) workers: usize,
     pub(crate) dev: bool,
     pub(crate) trust_forwarded: bool,
+    pub(crate) server_timing: ServerTiming,
+    pub(crate) metrics: Registry,
 }
 
 /// A worker's way to one service.
@@ -63,6 +68,8 @@ pub(crate) struct Worker {
     pub(crate) times: ClientTimes,
     pub(crate) spawner: Spawner,
     pub(crate) desk: RefCell<Desk>,
+    pub(crate) clock: Clock,
+    pub(crate) access_log: Option<Rc<AccessLog>>,
     stopping: Cell<bool>,
     clients: Cell<usize>,
     max_clients: usize,
@@ -75,12 +82,13 @@ pub(crate) fn run(
     common: Arc<Common>,
     listeners: Vec<Listener>,
     events: WorkerEvents,
+    sink: Option<Sink>,
     stop: watch::Receiver<bool>,
     drained: mpsc::Sender<()>,
 ) -> io::Result<()> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(LocalOptions::default())?;
-    runtime.block_on(main(index, common, listeners, events, stop, drained))
+    runtime.block_on(main(index, common, listeners, events, sink, stop, drained))
 }
 
 async fn main(
@@ -88,16 +96,20 @@ async fn main(
     common: Arc<Common>,
     listeners: Vec<Listener>,
     events: WorkerEvents,
+    sink: Option<Sink>,
     mut stop: watch::Receiver<bool>,
     drained: mpsc::Sender<()>,
 ) -> io::Result<()> {
     let (spawner, tasks) = Spawner::new();
-    let worker = Worker::new(index, common, spawner.clone());
+    let worker = Worker::new(index, common, spawner.clone(), sink);
     let owner = tokio::task::spawn_local(tasks.run());
     let (to_clients, clients) = Spawner::new();
     let clients = tokio::task::spawn_local(clients.run());
     spawner.spawn(Rc::clone(&worker.deadlines).sweep());
     spawner.spawn(Rc::clone(&worker).close_idle_connections());
+    if let Some(log) = &worker.access_log {
+        spawner.spawn(Rc::clone(log).run());
+    }
     let supervised = tokio::task::spawn_local(Rc::clone(&worker).take_events(events));
     for listener in listeners {
         let listener = Accepting::new(listener)?;
@@ -127,12 +139,15 @@ async fn main(
     if let Err(e) = supervised.await {
         tracing::error!(worker = index, "the task for the supervisor's events failed: {e}");
     }
+    if let Some(log) = &worker.access_log {
+        log.pass_on();
+    }
     owner.abort();
     Ok(())
 }
 
 impl Worker {
-    fn new(index: usize, common: Arc<Common>, spawner: Spawner) -> Rc<Self> {
+    fn new(index: usize, common: Arc<Common>, spawner: Spawner, sink: Option<Sink>) -> Rc<Self> {
         let limits = &common.limits;
         let times = ClientTimes {
             header: limits.header_timeout,
@@ -163,6 +178,8 @@ impl Worker {
             times,
             spawner,
             desk: RefCell::default(),
+            clock: Clock::new(),
+            access_log: sink.map(AccessLog::new),
             stopping: Cell::new(false),
             clients: Cell::new(0),
             max_clients,
@@ -173,6 +190,10 @@ impl Worker {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
+    }
+
+    fn connections(&self) -> &Connections {
+        &self.common.metrics.connections[self.index]
     }
 
     async fn all_gone(&self) {
@@ -195,6 +216,7 @@ impl Worker {
             match accepted {
                 Ok((socket, peer)) => {
                     self.clients.set(self.clients.get() + 1);
+                    self.connections().accepted.add(1);
                     let open = OpenClient(Rc::clone(&self));
                     to_clients.spawn(async move {
                         connection::serve(&open.0, socket, peer).await;
@@ -262,6 +284,7 @@ struct OpenClient(Rc<Worker>);
 impl Drop for OpenClient {
     fn drop(&mut self) {
         self.0.clients.set(self.0.clients.get() - 1);
+        self.0.connections().closed.add(1);
         self.0.clients_changed.notify_waiters();
     }
 }

@@ -13,7 +13,7 @@ pub use partial::PartialFailure;
 /// Why a command has no reply, or an unwanted one.
 ///
 /// [`Error::ran`] and [`Error::advice`] answer by exhaustive match what a caller has to know before trying again.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
 #[derive(Debug, Clone)]
@@ -319,6 +319,13 @@ impl Error {
     }
 }
 
+/// `{:?}` is what a `main` that returns the error prints: the sentence, readable. `{:#?}` shows the parts.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() { self.0.fmt(f) } else { write!(f, "{self}") }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.command)?;
@@ -421,15 +428,26 @@ impl fmt::Display for TimeoutReport {
         write!(
             f,
             "timed out after {:?} (limit {:?}), {stage}; queued {} ({} bytes), in flight {}, unparsed {} bytes, ",
-            self.age, self.timeout, self.queued, self.queued_bytes, self.in_flight, self.unparsed_bytes
+            readable(self.age),
+            self.timeout,
+            self.queued,
+            self.queued_bytes,
+            self.in_flight,
+            self.unparsed_bytes
         )?;
         if let Some(problem) = &self.problem {
             write!(f, "no connection because of: {problem}; ")?;
         }
         match self.last_read {
-            Some(age) => write!(f, "last read {age:?} ago")?,
+            Some(age) => write!(f, "last read {:?} ago", readable(age))?,
             None => write!(f, "nothing read yet")?,
         }
-        write!(f, ", runtime lag {:?}", self.runtime_lag)
+        write!(f, ", runtime lag {:?}", readable(self.runtime_lag))
     }
+}
+
+/// Without the digits that nobody reads.
+fn readable(duration: Duration) -> Duration {
+    let unit = if duration < Duration::from_millis(10) { 1_000 } else { 1_000_000 };
+    Duration::from_nanos((duration.as_nanos() as u64 / unit) * unit)
 }

@@ -33,7 +33,7 @@ fn run(dir: &OsString, script: &OsString) -> Result<ExitCode, Error> {
     let argv = vec!["sh".into(), "-c".into(), script.clone()];
     let spec = ServiceSpec::new("stub", argv, Transport::Http(HttpSocket::Unix));
     let (supervisor, _events) = start(options, vec![spec])?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let lease = runtime.block_on(supervisor.services()[0].ready(0))?;
     println!("up {}", lease.instance().number());
     loop {

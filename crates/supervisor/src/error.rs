@@ -61,9 +61,9 @@ pub enum SupervisorError {
 /// How far a start came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Too many callers wait for this start already.
+    /// No instance was free in time, or too many requests wait already.
     Queue,
-    /// Not tried: the last attempts failed and the pause after them is not over.
+    /// Not tried: the last attempts failed and the pause after them is not over (the circuit is open).
     Backoff,
     /// The program could not be executed.
     Spawn,
@@ -88,11 +88,18 @@ impl Phase {
             Self::Stopping => "stopping",
         }
     }
+
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Queue => "has too much to do",
+            _ => "did not start",
+        }
+    }
 }
 
 /// Why a service did not start. The message says what, where and what to do, without the service's output.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("service `{service}` did not start: {reason}")]
+#[error("service `{service}` {}: {reason}", phase.verb())]
 pub struct StartError {
     /// The service.
     pub service: Arc<str>,

@@ -35,7 +35,8 @@ pub enum WorkerEvent {
         /// The worker to name.
         for_worker: u32,
     },
-    /// Send DRAIN on every shared connection of this instance (P-31), start no exchange with it.
+    /// Send DRAIN on this worker's shared connection to this instance (P-31), if there is one; start no exchange with it, and wait for no
+    /// connection to it.
     Drain {
         /// The instance.
         instance: Arc<Instance>,

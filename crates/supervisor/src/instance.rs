@@ -3,6 +3,7 @@
 use crate::error::{Exit, StartError};
 use crate::seat::Padded;
 use crate::service::ServiceId;
+use crate::start_times::StartTimes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -23,6 +24,9 @@ pub struct Instance {
     answered: AtomicBool,
     drain_announced: AtomicBool,
     idle_noticed: AtomicBool,
+    start_times: OnceLock<StartTimes>,
+    used_noticed: AtomicBool,
+    stuck: AtomicBool,
     ended: OnceLock<Ended>,
     ended_notify: Notify,
     notices: UnboundedSender<Notice>,
@@ -56,7 +60,7 @@ pub struct Ended {
 }
 
 /// What the supervisor's thread is told without waiting. The queue is unbounded in type and bounded in fact: each kind is
-/// in it at most once for an instance (and worker), except `Stop` and `Shutdown`, which people send.
+/// in it at most once for an instance (and worker), except `Stop`, `Start`, `Restart` and `Shutdown`, which people send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notice {
     /// The worker has no shared connection to the run.
@@ -69,19 +73,47 @@ pub(crate) enum Notice {
     ServiceDrains { run: u64 },
     /// The last exchange of a draining run ended.
     Idle { run: u64 },
-    /// Stop the service's instances.
+    /// A request waits for an instance of the service, or its spare is in use.
+    Wanted { service: usize },
+    /// The run was given a part of the requests that it may be given.
+    Used { run: u64 },
+    /// A request got no answer from the run in `max_request_time`.
+    Stuck { run: u64 },
+    /// Stop the service's instances, until somebody asks for it.
     Stop { service: usize },
+    /// Start the service, whatever failed before.
+    Start { service: usize },
+    /// Replace the service's instances by new ones.
+    Restart { service: usize },
     /// Stop everything until then.
     Shutdown { until: Instant },
 }
 
+/// The state of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum InstanceState {
+pub enum InstanceState {
+    /// It takes no exchanges yet.
     Starting,
+    /// It takes exchanges.
     Ready,
+    /// It takes no new exchanges; open ones may end.
     Draining,
+    /// Its process has ended.
     Ended,
+}
+
+impl InstanceState {
+    /// Its name, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Ended => "ended",
+        }
+    }
 }
 
 impl Instance {
@@ -102,6 +134,9 @@ impl Instance {
             answered: AtomicBool::new(false),
             drain_announced: AtomicBool::new(false),
             idle_noticed: AtomicBool::new(false),
+            start_times: OnceLock::new(),
+            used_noticed: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
             ended: OnceLock::new(),
             ended_notify: Notify::new(),
             notices,
@@ -124,6 +159,12 @@ impl Instance {
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// When it reached the steps of its start; none before it is ready.
+    #[must_use]
+    pub fn start_times(&self) -> Option<StartTimes> {
+        self.start_times.get().copied()
     }
 
     /// Whether it is to get no new exchanges (it is being stopped, or has ended).
@@ -175,6 +216,14 @@ impl Instance {
         }
     }
 
+    /// A request got no answer in [`Service::max_request_time`](crate::Service::max_request_time): the instance gets no new ones, and is
+    /// ended when those that are open are done, or their time is over.
+    pub fn report_stuck(&self) {
+        if !self.stuck.swap(true, SeqCst) {
+            self.notice(Notice::Stuck { run: self.run });
+        }
+    }
+
     /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of whoever announced it leads to
     /// another instance.
     #[must_use]
@@ -191,6 +240,11 @@ impl Instance {
     }
 
     /// The first call counts.
+    pub(crate) fn set_start_times(&self, times: StartTimes) {
+        let _ = self.start_times.set(times);
+    }
+
+    /// The first call counts.
     pub(crate) fn set_ended(&self, ended: Ended) {
         if self.ended.set(ended).is_ok() {
             self.ended_notify.notify_waiters();
@@ -201,6 +255,17 @@ impl Instance {
         if !self.idle_noticed.swap(true, SeqCst) {
             self.notice(Notice::Idle { run: self.run });
         }
+    }
+
+    pub(crate) fn notice_used(&self) {
+        if !self.used_noticed.swap(true, SeqCst) {
+            self.notice(Notice::Used { run: self.run });
+        }
+    }
+
+    /// The supervisor has taken the notice.
+    pub(crate) fn take_used_notice(&self) {
+        self.used_noticed.store(false, SeqCst);
     }
 
     /// The supervisor has taken the notice; the next idle moment is told again.

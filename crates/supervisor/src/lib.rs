@@ -9,7 +9,7 @@
 //!  worker 0 ─ Service::enter ──┐ count in the worker's own cache line
 //!  worker 1 ─ Service::enter ──┤
 //!      │                       ▼
-//!      │ ready, want_shared  seats ◀── state: starting, ready, draining, ended
+//!      │ ready ▶ queue ◀───  seats ◀── state: starting, ready, draining, ended
 //!      ▼                       ▲
 //!  supervisor thread ──────────┘      spawn, signal ▶ guardian ▶ services (a process group each)
 //!      ▲  ▲  ▲                        ◀ spawned, exited
@@ -27,23 +27,29 @@
 
 mod error;
 mod event;
+mod gate;
 pub mod guardian;
 mod instance;
 pub mod limits;
 mod listener;
 mod log;
+mod memory;
 mod owner;
 mod policy;
+mod queue;
 mod seat;
 mod service;
 mod spec;
+mod start_times;
 mod supervisor;
 
 pub use error::{Exit, Phase, StartError, SupervisorError};
 pub use event::{SharedLink, WorkerEvent, WorkerEvents};
-pub use instance::{Address, Ended, Endpoint, Instance};
+pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
 pub use log::{LogLine, Output};
+pub use policy::circuit::CircuitState;
 pub use seat::Lease;
-pub use service::{Service, ServiceId, ServiceState, Status};
-pub use spec::{HttpSocket, MinInstances, ServiceSpec, SupervisorOptions, Transport};
-pub use supervisor::{Supervisor, start};
+pub use service::{InstanceStatus, Refused, Replaced, Service, ServiceId, ServiceState, Status};
+pub use spec::{HttpSocket, MinInstances, QueueLimits, Recycle, ServiceSpec, Spare, SupervisorOptions, Transport};
+pub use start_times::{StartPhases, StartTimes};
+pub use supervisor::{Control, Supervisor, start};

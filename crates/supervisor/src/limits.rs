@@ -6,10 +6,14 @@ use std::time::Duration;
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections that have not sent HELLO (spec §10); the newest is closed.
 pub const MAX_UNGREETED: usize = 256;
-/// Requests of workers waiting for the supervisor thread; beyond it the worker's task waits.
-pub const MAX_REQUESTS: usize = 1024;
-/// Callers waiting for one start of one service; beyond it [`Phase::Queue`](crate::Phase::Queue).
-pub const MAX_WAITING: usize = 16_384;
+/// Requests waiting for an instance of one service, whatever its settings say; beyond it [`Phase::Queue`](crate::Phase::Queue).
+pub const MAX_QUEUE: usize = 1_000_000;
+/// Instances of one service, whatever its settings say.
+pub const MAX_INSTANCES: u32 = 256;
+/// How often the memory of instances with `max_memory` is looked at.
+pub const MEMORY_LOOK: Duration = Duration::from_secs(1);
+/// Processes of one instance that are counted in its memory; the rest is not looked at.
+pub const MAX_PROCESSES: usize = 1024;
 /// Events not yet taken by a worker; beyond it an event is dropped (a connection with it is closed) and logged.
 pub const MAX_WORKER_EVENTS: usize = 8192;
 /// Log lines not yet taken by the gateway; beyond it lines are dropped and counted.
@@ -26,6 +30,9 @@ pub const PUMP_BUDGET: usize = 64 * 1024;
 pub const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 /// How long an instance whose last shared connection ended may take to exit before it gets SIGTERM.
 pub const LINK_GRACE: Duration = Duration::from_secs(1);
+/// How long DRAIN waits for requests that were given to an instance and may not be written yet: one written after DRAIN may find
+/// the service gone.
+pub const DRAIN_SETTLE: Duration = Duration::from_secs(1);
 /// How long a pipe service without open exchanges may take to exit after DRAIN before it gets SIGTERM.
 pub const EXIT_GRACE: Duration = Duration::from_secs(2);
 /// How long a group that got SIGKILL may take to vanish before it is killed and reported again.

@@ -12,8 +12,10 @@
 //! ```
 
 mod end;
+mod memory;
 mod pipe;
 mod run;
+mod scale;
 mod start;
 mod stop;
 mod timers;
@@ -25,12 +27,12 @@ use crate::guardian::{Link, LinkEvent};
 use crate::instance::Notice;
 use crate::limits::{ACCEPT_PAUSE, KILL_PATIENCE, MAX_UNGREETED};
 use crate::log::LogLine;
-use crate::service::Request;
 use crate::spec::SupervisorOptions;
 use crate::supervisor::RuntimeDir;
+use memory::Sample;
 use pipe::Greeting;
 use run::Run;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -47,7 +49,6 @@ pub(crate) struct Parts {
     pub(crate) folder: RuntimeDir,
     pub(crate) records: Vec<Record>,
     pub(crate) guardian: (Child, std::os::unix::net::UnixStream),
-    pub(crate) requested: mpsc::Receiver<Request>,
     pub(crate) noticed: mpsc::UnboundedReceiver<Notice>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     pub(crate) workers: Vec<mpsc::Sender<WorkerEvent>>,
@@ -58,7 +59,6 @@ pub(crate) struct Owner {
     program: (PathBuf, Vec<OsString>),
     log: mpsc::Sender<LogLine>,
     workers: Vec<mpsc::Sender<WorkerEvent>>,
-    requested: mpsc::Receiver<Request>,
     noticed: mpsc::UnboundedReceiver<Notice>,
     notices: mpsc::UnboundedSender<Notice>,
     folder: RuntimeDir,
@@ -73,6 +73,9 @@ pub(crate) struct Owner {
     greeters: JoinSet<Greeting>,
     pumps: JoinSet<u64>,
     probes: JoinSet<u64>,
+    samples: JoinSet<Sample>,
+    /// Services about which something has changed that the number of their instances depends on.
+    changed: BTreeSet<usize>,
     epoch: Instant,
     last_run: u64,
     stopping: Option<Stopping>,
@@ -97,13 +100,13 @@ enum StopPhase {
 
 #[derive(Debug)]
 enum Action {
-    Request(Request),
     Notice(Notice),
     Guardian(LinkEvent),
     Accepted(io::Result<UnixStream>),
     Greeted(Greeting),
     OutputEnded(u64),
     PortOpen(u64),
+    Sampled(Sample),
     Timer(Timer),
     Nothing,
 }
@@ -111,14 +114,13 @@ enum Action {
 impl Owner {
     /// To be called within the event loop that will run it.
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
-        let Parts { options, mut folder, records, guardian, requested, noticed, notices, workers } = parts;
+        let Parts { options, mut folder, records, guardian, noticed, notices, workers } = parts;
         let pipe = folder.pipe.take().ok_or_else(|| io::Error::other("pipe.sock was taken"))?;
         let link = Link::attach(guardian.0, guardian.1)?;
         Ok(Self {
             program: options.guardian,
             log: options.log,
             workers,
-            requested,
             noticed,
             notices,
             folder,
@@ -132,6 +134,8 @@ impl Owner {
             greeters: JoinSet::new(),
             pumps: JoinSet::new(),
             probes: JoinSet::new(),
+            samples: JoinSet::new(),
+            changed: BTreeSet::new(),
             epoch: Instant::now(),
             last_run: 0,
             stopping: None,
@@ -140,12 +144,13 @@ impl Owner {
 
     /// Until everything is stopped; returns whether nothing had to be killed for lack of time.
     pub(crate) async fn run(mut self) -> bool {
-        for service in 0..self.records.len() {
-            self.keep_minimum(service, Instant::now());
-        }
+        self.changed.extend(0..self.records.len());
+        self.review_changed(Instant::now());
         while !self.finished() {
             let action = self.select().await;
-            self.apply(action, Instant::now());
+            let now = Instant::now();
+            self.apply(action, now);
+            self.review_changed(now);
         }
         self.close().await
     }
@@ -154,21 +159,20 @@ impl Owner {
         let wake = self.timers.next().map(tokio::time::Instant::from_std);
         let resting = self.accept_again.is_some();
         tokio::select! {
-            biased; // what a worker notices is acted on before what it asks for next: a drain before the request for another instance
+            biased; // what a worker notices comes first, in its order: a drain before the wish for another instance
             Some(notice) = self.noticed.recv() => Action::Notice(notice),
-            Some(request) = self.requested.recv() => Action::Request(request),
             event = next_event(&mut self.link) => Action::Guardian(event),
             accepted = self.listener.accept(), if !resting => Action::Accepted(accepted.map(|(stream, _)| stream)),
             Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),
             Some(ended) = self.pumps.join_next() => ended.map_or(Action::Nothing, Action::OutputEnded),
             Some(open) = self.probes.join_next() => open.map_or(Action::Nothing, Action::PortOpen),
+            Some(sample) = self.samples.join_next() => sample.map_or(Action::Nothing, Action::Sampled),
             () = sleep_until(wake) => self.timers.pop(Instant::now()).map_or(Action::Nothing, Action::Timer),
         }
     }
 
     fn apply(&mut self, action: Action, now: Instant) {
         match action {
-            Action::Request(request) => self.requested(request, now),
             Action::Notice(notice) => self.noticed(notice, now),
             Action::Guardian(event) => self.guardian_said(event, now),
             Action::Accepted(Ok(stream)) => self.accepted(stream),
@@ -179,6 +183,7 @@ impl Owner {
             Action::Greeted(greeting) => self.greeted(greeting, now),
             Action::OutputEnded(run) => self.output_ended(run, now),
             Action::PortOpen(run) => self.port_open(run, now),
+            Action::Sampled(sample) => self.sampled(sample),
             Action::Timer(timer) => self.timer(timer, now),
             Action::Nothing => {}
         }
@@ -191,7 +196,14 @@ impl Owner {
             Notice::Answered { run } => self.answered(run, now),
             Notice::ServiceDrains { run } => self.service_drains(run, now),
             Notice::Idle { run } => self.exchanges_done(run, now),
-            Notice::Stop { service } => self.stop_service(service, now),
+            Notice::Wanted { service } => {
+                self.changed.insert(service);
+            }
+            Notice::Used { run } => self.used(run),
+            Notice::Stuck { run } => self.stuck(run, now),
+            Notice::Stop { service } => self.stop_by_hand(service, now),
+            Notice::Start { service } => self.start_service(service, now),
+            Notice::Restart { service } => self.restart_service(service, now),
             Notice::Shutdown { until } => self.shut_down(until, now),
         }
     }
@@ -210,18 +222,19 @@ impl Owner {
             tracing::warn!("{MAX_UNGREETED} connections have not sent HELLO yet; the newest is closed");
             return;
         }
-        self.greeters.spawn(pipe::greet(stream));
+        self.greeters.spawn(pipe::greet(stream, Instant::now()));
     }
 
     fn timer(&mut self, timer: Timer, now: Instant) {
         match timer {
             Timer::Run(run) => self.run_timer(run, now),
-            Timer::Restart(service) => {
+            Timer::Review(service) => {
                 if let Some(record) = self.records.get_mut(service) {
-                    record.restart = None;
-                    self.keep_minimum(service, now);
+                    record.review_at = None;
+                    self.changed.insert(service);
                 }
             }
+            Timer::Memory(service) => self.look_at_memory(service, now),
             Timer::Accept => self.accept_again = None,
             Timer::Shutdown => self.shutdown_timer(now),
         }

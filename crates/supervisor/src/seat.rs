@@ -11,6 +11,7 @@
 //! stop), or the sum, and so the state, comes before the count (and the worker sees `draining`): Dekker's argument. An end
 //! of the last exchange of a draining instance is seen by the same argument, mirrored.
 
+use crate::gate::Gate;
 use crate::instance::{Instance, InstanceState, Notice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,33 +22,98 @@ use std::time::{Duration, Instant};
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 
+/// One exchange in the upper part of [`Seat::counts`], where those that were ever begun are counted.
+const BEGUN: u64 = 1 << OPEN_BITS;
+/// Bits of the lower part, where the open ones are counted: more than there can be connections.
+const OPEN_BITS: u32 = 24;
+const OPEN: u64 = BEGUN - 1;
+
 /// One worker's place at one instance. Only that worker writes to it in the hot path, its reference count included.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Seat {
-    open: AtomicU64,
+    /// Exchanges begun and exchanges open, in one number, so that both cost one instruction.
+    counts: AtomicU64,
     /// Milliseconds from the instance's epoch to the end of the last exchange.
     last_use_ms: AtomicU64,
     shared_wanted: AtomicBool,
     worker: usize,
+    /// Whether there is a gate, or a number to be looked at: one question for the hot path.
+    is_watched: bool,
+    /// After how many exchanges the supervisor looks at their number; 0: never.
+    look_every: u64,
+    /// The places that all workers share, if the service limits them.
+    gate: Option<Arc<Gate>>,
     instance: Arc<Instance>,
 }
 
 impl Seat {
-    pub(crate) fn new(instance: Arc<Instance>, worker: usize) -> Self {
+    /// `gate`: if exchanges are limited; `look_every`: after how many the supervisor is told, 0 for never.
+    pub(crate) fn new(instance: Arc<Instance>, worker: usize, gate: Option<Arc<Gate>>, look_every: u64) -> Self {
         let last_use_ms = AtomicU64::new(instance.epoch.elapsed().as_millis() as u64);
-        Self { open: AtomicU64::new(0), last_use_ms, shared_wanted: AtomicBool::new(false), worker, instance }
+        let (counts, shared_wanted) = (AtomicU64::new(0), AtomicBool::new(false));
+        let is_watched = gate.is_some() || look_every != 0;
+        Self { counts, last_use_ms, shared_wanted, worker, is_watched, look_every, gate, instance }
     }
 
-    /// Counts an exchange if the instance is ready.
+    /// Counts an exchange if the instance is ready and has room.
+    #[inline]
     pub(crate) fn enter(self: Arc<Self>) -> Option<Lease> {
-        self.open.fetch_add(1, Ordering::SeqCst);
+        if self.is_watched {
+            return self.enter_watched();
+        }
+        self.counts.fetch_add(BEGUN + 1, Ordering::SeqCst);
         let lease = Lease { seat: self }; // un-counts when dropped
         lease.seat.instance.is(InstanceState::Ready).then_some(lease)
     }
 
+    #[inline(never)] // so that it costs the others nothing
+    fn enter_watched(self: Arc<Self>) -> Option<Lease> {
+        if self.gate.as_ref().is_some_and(|gate| !gate.enter()) {
+            return None;
+        }
+        let begun = (self.counts.fetch_add(BEGUN + 1, Ordering::SeqCst) >> OPEN_BITS) + 1;
+        if !self.instance.is(InstanceState::Ready) {
+            self.uncount();
+            // It takes nobody any more, so nobody waits for the place: no `leave`, which could want a lock that is held here.
+            self.gate.as_ref().inspect(|gate| gate.undo());
+            return None;
+        }
+        if self.look_every != 0 && begun.is_multiple_of(self.look_every) {
+            self.instance.notice_used();
+        }
+        Some(Lease { seat: self })
+    }
+
+    #[inline(never)]
+    fn leave_watched(&self) {
+        if let Some(gate) = &self.gate {
+            gate.leave();
+        }
+    }
+
+    /// Whether it is worth trying to enter: ready, not told to drain, and a place is free.
+    fn has_room(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.free() > 0)
+            && self.instance.is(InstanceState::Ready)
+            && !self.instance.drain_announced()
+    }
+
+    pub(crate) fn gate(&self) -> Option<&Gate> {
+        self.gate.as_deref()
+    }
+
+    pub(crate) fn run(&self) -> u64 {
+        self.instance.run
+    }
+
     pub(crate) fn open(&self) -> u64 {
-        self.open.load(Ordering::SeqCst)
+        self.counts.load(Ordering::SeqCst) & OPEN
+    }
+
+    /// Exchanges that were ever begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.counts.load(Ordering::Relaxed) >> OPEN_BITS
     }
 
     pub(crate) fn last_use(&self) -> Instant {
@@ -64,6 +130,26 @@ impl Seat {
     pub(crate) fn take_wanted(&self) {
         self.shared_wanted.store(false, Ordering::SeqCst);
     }
+
+    fn uncount(&self) {
+        if self.counts.fetch_sub(1, Ordering::SeqCst) & OPEN == 1 && self.instance.is(InstanceState::Draining) {
+            self.instance.notice_idle();
+        }
+    }
+}
+
+/// Enters the instance with the fewest exchanges; the first of several, so that those behind are used only when need be.
+pub(crate) fn pick<'a>(seats: &(impl Iterator<Item = &'a Arc<Seat>> + Clone)) -> Option<Lease> {
+    /// Tries, each lost to another worker.
+    const MAX_TRIES: usize = 8;
+    for _ in 0..MAX_TRIES {
+        let load = |seat: &&Arc<Seat>| seat.gate.as_ref().map_or(0, |gate| gate.in_use());
+        let best = seats.clone().filter(|seat| seat.has_room()).min_by_key(load)?;
+        if let Some(lease) = Arc::clone(best).enter() {
+            return Some(lease);
+        }
+    }
+    None
 }
 
 /// Takes a ready instance out of use if no exchange is open, in the order that the picture above needs.
@@ -89,6 +175,13 @@ impl Lease {
     pub fn instance(&self) -> &Arc<Instance> {
         &self.seat.instance
     }
+
+    /// Pipe: this worker has no shared connection to the instance; one is asked for and comes as
+    /// [`WorkerEvent::Connected`](crate::WorkerEvent::Connected). Does nothing if one was asked for less than
+    /// [`HELLO_TIMEOUT`](crate::limits::HELLO_TIMEOUT) ago.
+    pub fn want_shared(&self) {
+        self.seat.want_shared();
+    }
 }
 
 impl Drop for Lease {
@@ -97,8 +190,9 @@ impl Drop for Lease {
         // The time first: who sees no exchange open must see when the last one ended.
         let now_ms = seat.instance.epoch.elapsed().as_millis() as u64;
         seat.last_use_ms.store(now_ms, Ordering::Release);
-        if seat.open.fetch_sub(1, Ordering::SeqCst) == 1 && seat.instance.is(InstanceState::Draining) {
-            seat.instance.notice_idle();
+        seat.uncount();
+        if seat.is_watched {
+            seat.leave_watched();
         }
     }
 }
@@ -117,7 +211,7 @@ mod tests {
         let (notices, mut noticed) = mpsc::unbounded_channel();
         let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
         instance.set_state(InstanceState::Ready);
-        let seats: Vec<_> = (0..2).map(|worker| Arc::new(Seat::new(Arc::clone(&instance), worker))).collect();
+        let seats: Vec<_> = (0..2).map(|worker| Arc::new(Seat::new(Arc::clone(&instance), worker, None, 0))).collect();
         let (closed, done) = (AtomicBool::new(false), AtomicBool::new(false));
         let entered = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -159,7 +253,7 @@ mod tests {
         let (notices, mut noticed) = mpsc::unbounded_channel();
         let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
         instance.set_state(InstanceState::Ready);
-        let seat = Arc::new(Seat::new(Arc::clone(&instance), 0));
+        let seat = Arc::new(Seat::new(Arc::clone(&instance), 0, None, 0));
         let (first, second) = (Arc::clone(&seat).enter().unwrap(), Arc::clone(&seat).enter().unwrap());
         assert!(!close_if_unused(&instance, std::slice::from_ref(&seat)));
         instance.set_state(InstanceState::Draining);

@@ -1,12 +1,16 @@
 //! A service, as workers see it.
 
 use crate::error::{Phase, StartError};
-use crate::seat::{Lease, Padded, Seat};
+use crate::instance::{InstanceState, Notice};
+use crate::policy::circuit::CircuitState;
+use crate::queue::{Joined, Queue};
+use crate::seat::{Lease, Padded, Seat, pick};
+use crate::spec::ServiceSpec;
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::UnboundedSender;
 
 /// A service's place in the list given to [`start`](crate::start).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,18 +21,23 @@ pub struct ServiceId(pub usize);
 pub struct Service {
     id: ServiceId,
     name: Arc<str>,
-    slots: Box<[Padded<ArcSwapOption<Seat>>]>,
-    requests: mpsc::Sender<Request>,
+    /// For each worker its seats at the ready instances.
+    slots: Box<[Padded<Slot>]>,
+    pub(crate) queue: Arc<Queue>,
+    max_request_time: Option<Duration>,
+    /// Whether the requests of an instance are limited: only then can there be several.
+    is_limited: bool,
     status: Mutex<Status>,
     dropped_lines: AtomicU64,
 }
 
-/// A worker asks for a ready instance.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) service: usize,
-    pub(crate) worker: usize,
-    pub(crate) reply: oneshot::Sender<Result<Lease, StartError>>,
+/// One worker's seats at the ready instances. The first has a place of its own, because for most services it is the only one, and two
+/// pointers are more than one.
+#[derive(Debug, Default)]
+struct Slot {
+    first: ArcSwapOption<Seat>,
+    /// All of them, oldest first, if their requests are limited.
+    all: ArcSwapOption<Box<[Arc<Seat>]>>,
 }
 
 /// What a service is doing, for people.
@@ -36,14 +45,82 @@ pub(crate) struct Request {
 pub struct Status {
     /// Its state.
     pub state: ServiceState,
-    /// The number of its current, or last, instance; 0 before the first.
+    /// The number of its last instance; 0 before the first.
     pub instance: u64,
-    /// Process id of the current instance.
+    /// Process id of its first ready, or else its first starting, instance.
     pub pid: Option<i32>,
+    /// Those that are starting or ready, oldest first, then the one that is to replace another, then those that end.
+    pub instances: Vec<InstanceStatus>,
     /// Failed or short runs in a row.
     pub failures: u32,
     /// Why the last start or run failed, if it did.
     pub last_error: Option<StartError>,
+    /// Whether it may be started (see `max_failures`).
+    pub circuit: CircuitState,
+    /// When the next start may be tried, after failures.
+    pub next_attempt: Option<Instant>,
+    /// Instances that became ready since the gateway started.
+    pub starts: u64,
+    /// Instances that did not become ready, or that ended before their first answer.
+    pub failed_starts: u64,
+    /// Instances that were replaced by fresh ones.
+    pub replaced: Replaced,
+    /// Instances that were ended because a request took longer than `max_request_time`.
+    pub stuck: u64,
+    /// Its settings.
+    pub spec: Arc<ServiceSpec>,
+}
+
+/// Instances that were replaced by fresh ones, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replaced {
+    /// `max_requests`.
+    pub requests: u64,
+    /// `max_age`.
+    pub age: u64,
+    /// `max_memory`.
+    pub memory: u64,
+    /// People asked for it.
+    pub asked: u64,
+}
+
+/// Requests that got no instance, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// `queue.max` waited already.
+    pub full: u64,
+    /// `queue.timeout` was over.
+    pub timeout: u64,
+    /// The circuit was open.
+    pub circuit: u64,
+}
+
+/// What an instance is doing, for people.
+#[derive(Clone, Debug)]
+pub struct InstanceStatus {
+    /// Its number, counted from 1 for each service.
+    pub number: u64,
+    /// Its process, once it is executed.
+    pub pid: Option<i32>,
+    /// Its state.
+    pub state: InstanceState,
+    /// When its start was begun.
+    pub begun: Instant,
+    pub(crate) seats: Vec<Arc<Seat>>,
+}
+
+impl InstanceStatus {
+    /// Exchanges that it is busy with at this moment.
+    #[must_use]
+    pub fn open_exchanges(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.open()).sum()
+    }
+
+    /// Exchanges that it was ever given.
+    #[must_use]
+    pub fn begun_exchanges(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.begun()).sum()
+    }
 }
 
 /// The state of a service. Stopped is healthy: the next request starts it.
@@ -57,19 +134,42 @@ pub enum ServiceState {
     Ready,
 }
 
+impl ServiceState {
+    /// Its name, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+        }
+    }
+}
+
 impl Service {
-    pub(crate) fn new(id: usize, name: Arc<str>, workers: usize, requests: mpsc::Sender<Request>) -> Self {
+    pub(crate) fn new(id: usize, spec: &Arc<ServiceSpec>, workers: usize, notices: UnboundedSender<Notice>) -> Self {
+        let queue = Queue::new(id, spec, notices);
         Self {
             id: ServiceId(id),
-            name,
+            name: spec.name.as_str().into(),
             slots: (0..workers).map(|_| Padded::default()).collect(),
-            requests,
+            queue: Arc::new(queue),
+            max_request_time: spec.max_request_time,
+            is_limited: spec.concurrency.is_some(),
             status: Mutex::new(Status {
                 state: ServiceState::Stopped,
                 instance: 0,
                 pid: None,
+                instances: Vec::new(),
                 failures: 0,
                 last_error: None,
+                circuit: CircuitState::Closed,
+                next_attempt: None,
+                starts: 0,
+                failed_starts: 0,
+                replaced: Replaced::default(),
+                stuck: 0,
+                spec: Arc::clone(spec),
             }),
             dropped_lines: AtomicU64::new(0),
         }
@@ -87,38 +187,78 @@ impl Service {
         &self.name
     }
 
-    /// Counts an exchange with the ready instance, if there is one. The hot path: no lock, and no atomic that another
-    /// worker writes to. `None` for a worker that does not exist.
+    /// How long a request may be without an answer before its instance counts as stuck; see
+    /// [`Instance::report_stuck`](crate::Instance::report_stuck).
+    #[must_use]
+    pub fn max_request_time(&self) -> Option<Duration> {
+        self.max_request_time
+    }
+
+    /// How many requests wait for an instance.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue.waiting()
+    }
+
+    /// Requests that got no instance, since the gateway started.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.queue.refused.counts()
+    }
+
+    /// Counts an exchange with a ready instance that has room, if there is one and nobody waits. The hot path: no lock, and
+    /// no atomic that another worker writes to, but where `concurrency` is limited: there it is one counter for each instance.
+    /// `None` for a worker that does not exist.
     #[must_use]
     pub fn enter(&self, worker: usize) -> Option<Lease> {
-        self.slots.get(worker)?.0.load_full()?.enter()
+        let slot = &self.slots.get(worker)?.0;
+        if self.is_limited { self.enter_limited(&slot.all) } else { slot.first.load_full()?.enter() }
     }
 
-    /// Counts an exchange with the ready instance, started now if there is none. Concurrent callers share one start.
+    #[inline(never)] // so that it costs the others nothing
+    fn enter_limited(&self, seats: &ArcSwapOption<Box<[Arc<Seat>]>>) -> Option<Lease> {
+        let seats = seats.load();
+        let seats = seats.as_deref()?;
+        if self.queue.waiting() > 0 {
+            return None; // they were here before
+        }
+        let lease = pick(&seats.iter())?;
+        self.queue.taken(seats.iter());
+        Some(lease)
+    }
+
+    /// Counts an exchange with a ready instance that has room, started now if need be. Concurrent callers share starts. Waits
+    /// among at most `queue.max` others and for at most `queue.timeout`.
     ///
     /// # Errors
-    /// The start failed, is not tried because of earlier failures, or the supervisor is stopping.
+    /// No instance was free in time, the start failed, is not tried because of earlier failures, or the supervisor is stopping.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with its time enabled.
     ///
     /// # Cancel safety
-    /// The start goes on; the exchange is not counted.
+    /// The place in the queue is free again, and the exchange is not counted. A start that has begun goes on.
     pub async fn ready(&self, worker: usize) -> Result<Lease, StartError> {
-        if let Some(lease) = self.enter(worker) {
-            return Ok(lease);
-        }
-        let (reply, answer) = oneshot::channel();
-        let request = Request { service: self.id.0, worker, reply };
-        if self.requests.send(request).await.is_err() {
-            return Err(self.stopping());
-        }
-        answer.await.unwrap_or_else(|_| Err(self.stopping()))
-    }
-
-    /// Pipe: this worker has no shared connection to the ready instance; one is asked for and comes as
-    /// [`WorkerEvent::Connected`](crate::WorkerEvent::Connected). Does nothing if there is no ready instance, or if one was
-    /// asked for less than [`HELLO_TIMEOUT`](crate::limits::HELLO_TIMEOUT) ago.
-    pub fn want_shared(&self, worker: usize) {
-        if let Some(seat) = self.slots.get(worker).and_then(|slot| slot.0.load_full()) {
-            seat.want_shared();
+        let queue = &self.queue;
+        let mut place = match queue.join(worker) {
+            Joined::Entered(lease) => return Ok(lease),
+            Joined::Waiting(place) => place,
+            Joined::Full => {
+                queue.refused.full.fetch_add(1, Ordering::Relaxed);
+                return Err(
+                    self.busy(format!("{} requests wait for it already (queue.max)", queue.max), Duration::ZERO)
+                );
+            }
+            Joined::Closed => return Err(self.stopping()),
+        };
+        match tokio::time::timeout(queue.timeout, &mut place.answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(self.stopping()),
+            Err(_) => {
+                queue.refused.timeout.fetch_add(1, Ordering::Relaxed);
+                let limit = queue.timeout.as_secs_f32();
+                Err(self.busy(format!("no instance was free within queue.timeout ({limit} s)"), queue.timeout))
+            }
         }
     }
 
@@ -142,18 +282,25 @@ impl Service {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the workers' seats of a ready instance in place.
-    pub(crate) fn open(&self, seats: &[Arc<Seat>]) {
-        for (slot, seat) in self.slots.iter().zip(seats) {
-            slot.0.store(Some(Arc::clone(seat)));
-        }
+    /// Puts the seats of a ready instance in place, instead of those of another if there is one to go; leases already given stay
+    /// counted. Those who wait enter.
+    pub(crate) fn change(&self, add: Option<&[Arc<Seat>]>, remove: Option<u64>) {
+        self.queue.change(add.map(Arc::from), remove, |ready| {
+            for (worker, Padded(slot)) in self.slots.iter().enumerate() {
+                let mut seats = ready.iter().filter_map(|seats| seats.get(worker).cloned());
+                if self.is_limited {
+                    let all: Box<[_]> = seats.collect();
+                    slot.all.store(Some(Arc::new(all)));
+                } else {
+                    slot.first.store(seats.next());
+                }
+            }
+        });
     }
 
-    /// Takes the seats away. Leases already given stay counted.
-    pub(crate) fn close(&self) {
-        for slot in &self.slots {
-            slot.0.store(None);
-        }
+    fn busy(&self, reason: String, waited: Duration) -> StartError {
+        let error = StartError::new(&self.name, Phase::Queue, reason, Instant::now());
+        StartError { elapsed: waited, ..error }.retry_after(Duration::from_secs(1))
     }
 
     fn stopping(&self) -> StartError {

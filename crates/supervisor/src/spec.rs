@@ -45,6 +45,53 @@ pub struct ServiceSpec {
     pub drain_timeout: Duration,
     /// How long the process group may take after SIGTERM before SIGKILL. Default 10 s.
     pub stop_grace: Duration,
+    /// Most instances that take requests; more than 1 only with `concurrency`. Default 1.
+    pub max_instances: u32,
+    /// Requests of one instance at once; `None`: no limit but its own. Default `None`.
+    pub concurrency: Option<u32>,
+    /// Whether an instance is ready beyond those that are needed. Default none.
+    pub spare: Spare,
+    /// The requests that wait for an instance.
+    pub queue: QueueLimits,
+    /// How long a request waits before another instance is started. Default 100 ms.
+    pub scale_up_after: Duration,
+    /// How long fewer instances must have been enough before one is stopped. Default 1 min.
+    pub scale_down_after: Duration,
+    /// When an instance is replaced by a fresh one. Default never.
+    pub recycle: Recycle,
+    /// How long a request may be without an answer before its instance counts as stuck and is ended. Default `None`: for ever.
+    pub max_request_time: Option<Duration>,
+    /// Starts that may fail in a row before requests are refused at once. Default 3.
+    pub max_failures: u32,
+}
+
+/// Limits of the requests that wait for an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// How many; more are refused. Default 4096.
+    pub max: usize,
+    /// For how long. Default 30 s.
+    pub timeout: Duration,
+}
+
+/// When an instance is replaced by a fresh one: at 90 % to 100 % of each limit, by chance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recycle {
+    /// Requests that it was given.
+    pub max_requests: Option<u64>,
+    /// Time since it was ready.
+    pub max_age: Option<Duration>,
+    /// Bytes of its processes, what they share counted once.
+    pub max_memory: Option<u64>,
+}
+
+/// Whether an instance is ready beyond those that are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spare {
+    /// No.
+    None,
+    /// One, as long as `max_instances` allows; also when nothing is asked for.
+    One,
 }
 
 impl ServiceSpec {
@@ -62,6 +109,15 @@ impl ServiceSpec {
             idle_timeout: Some(Duration::from_secs(15 * 60)),
             drain_timeout: Duration::from_secs(10),
             stop_grace: Duration::from_secs(10),
+            max_instances: 1,
+            concurrency: None,
+            spare: Spare::None,
+            queue: QueueLimits { max: 4096, timeout: Duration::from_secs(30) },
+            scale_up_after: Duration::from_millis(100),
+            scale_down_after: Duration::from_secs(60),
+            recycle: Recycle::default(),
+            max_request_time: None,
+            max_failures: 3,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
 use crate::instance::Notice;
-use crate::limits::{MAX_REQUESTS, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
+use crate::limits::{MAX_INSTANCES, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
 use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
 use crate::service::{Service, ServiceId};
@@ -34,6 +34,43 @@ pub struct Supervisor {
     thread: Option<JoinHandle<bool>>,
 }
 
+/// What people may ask of services while the supervisor runs. Everything is a message: nothing here waits for a service.
+#[derive(Clone, Debug)]
+pub struct Control {
+    services: Vec<Arc<Service>>,
+    notices: mpsc::UnboundedSender<Notice>,
+}
+
+impl Control {
+    /// The services, in the order of their settings.
+    #[must_use]
+    pub fn services(&self) -> &[Arc<Service>] {
+        &self.services
+    }
+
+    /// Stops the service's instances: drain, SIGTERM, SIGKILL. It stays stopped until a request or [`start`](Self::start),
+    /// [`MinInstances`](crate::MinInstances) and [`Spare`](crate::Spare) notwithstanding; what failed before is forgotten.
+    pub fn stop(&self, service: ServiceId) {
+        self.notice(Notice::Stop { service: service.0 });
+    }
+
+    /// Starts the service if none of its instances runs, whatever failed before.
+    pub fn start(&self, service: ServiceId) {
+        self.notice(Notice::Start { service: service.0 });
+    }
+
+    /// Replaces the service's instances: each is drained when a new one is ready, and goes on if none becomes ready. Whatever failed
+    /// before is forgotten. Does nothing else for a service that does not run.
+    pub fn restart(&self, service: ServiceId) {
+        self.notice(Notice::Restart { service: service.0 });
+    }
+
+    fn notice(&self, notice: Notice) {
+        // A closed queue is a supervisor that has stopped already.
+        let _ = self.notices.send(notice);
+    }
+}
+
 /// Starts the guardian and the supervisor's thread. Services with [`MinInstances::One`](crate::MinInstances::One) are started at
 /// once, the others when asked for. Each worker gets the receiver with its number.
 ///
@@ -49,7 +86,6 @@ pub fn start(
     specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
     let folder = RuntimeDir::take(&options.runtime_dir)?;
     let guardian = start_guardian(&options)?;
-    let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (notices, noticed) = mpsc::unbounded_channel();
     let (senders, events): (Vec<_>, Vec<_>) =
         (0..options.workers).map(|_| mpsc::channel(MAX_WORKER_EVENTS)).map(|(tx, rx)| (tx, WorkerEvents(rx))).unzip();
@@ -57,13 +93,13 @@ pub fn start(
         .into_iter()
         .enumerate()
         .map(|(id, spec)| {
-            let service = Service::new(id, spec.name.as_str().into(), options.workers, requests.clone());
+            let spec = Arc::new(spec);
+            let service = Service::new(id, &spec, options.workers, notices.clone());
             Record::new(Arc::new(service), spec)
         })
         .collect();
     let services = records.iter().map(Record::service).collect();
-    let parts =
-        Parts { options, folder, records, guardian, requested, noticed, notices: notices.clone(), workers: senders };
+    let parts = Parts { options, folder, records, guardian, noticed, notices: notices.clone(), workers: senders };
     let thread = spawn_thread(parts)?;
     Ok((Supervisor { services, notices, thread: Some(thread) }, events))
 }
@@ -75,7 +111,23 @@ impl Supervisor {
         &self.services
     }
 
-    /// Stops the service's instances: drain, SIGTERM, SIGKILL. The next request starts it anew.
+    /// A handle for what people ask of services.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control { services: self.services.clone(), notices: self.notices.clone() }
+    }
+
+    /// [`Control::start`].
+    pub fn start(&self, service: ServiceId) {
+        self.notice(Notice::Start { service: service.0 });
+    }
+
+    /// [`Control::restart`].
+    pub fn restart(&self, service: ServiceId) {
+        self.notice(Notice::Restart { service: service.0 });
+    }
+
+    /// [`Control::stop`].
     pub fn stop(&self, service: ServiceId) {
         self.notice(Notice::Stop { service: service.0 });
     }
@@ -225,6 +277,10 @@ fn check(spec: &ServiceSpec, before: &[ServiceSpec]) -> Result<(), SupervisorErr
         "a variable of its environment has no name, or `=` in its name, or a zero byte in it"
     } else if spec.start_timeout.is_zero() {
         "its start timeout is zero"
+    } else if !(1..=MAX_INSTANCES).contains(&spec.max_instances) || spec.concurrency == Some(0) {
+        "its instances, or the requests of each, are none or too many"
+    } else if spec.max_instances > 1 && spec.concurrency.is_none() {
+        "it may have several instances, but without `concurrency` the first is never full"
     } else {
         return Ok(());
     };

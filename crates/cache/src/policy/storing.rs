@@ -71,6 +71,30 @@ pub enum Unstored {
 }
 
 impl Unstored {
+    /// Every reason, in the order of their numbers (`why as usize`).
+    pub const ALL: [Self; 20] = [
+        Self::Method,
+        Self::RequestBody,
+        Self::Status,
+        Self::RequestNoStore,
+        Self::NoStore,
+        Self::Private,
+        Self::Authorization,
+        Self::SetCookie,
+        Self::VaryAny,
+        Self::VaryCookie,
+        Self::VaryTooLong,
+        Self::Malformed,
+        Self::NoFreshness,
+        Self::Credentials,
+        Self::Stale,
+        Self::TooLarge,
+        Self::Busy,
+        Self::Incomplete,
+        Self::Invalidated,
+        Self::Superseded,
+    ];
+
     /// A token for `Cache-Status`'s `detail` and for metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -114,7 +114,7 @@ fn host_and_port(authority: &str) -> Result<(String, u16), Rejected> {
     host_name(host).map(|host| (host, port))
 }
 
-fn socket_path(path: &str, folder: &Path) -> Result<PathBuf, Rejected> {
+pub(super) fn socket_path(path: &str, folder: &Path) -> Result<PathBuf, Rejected> {
     const EXAMPLE: &str = "write \"unix:/run/app.sock\" or \"unix:app.sock\" (beside this file)";
     if path.is_empty() || path.ends_with('/') {
         return Err(Rejected::help("`unix:` needs the path of a socket", EXAMPLE));

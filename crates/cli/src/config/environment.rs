@@ -11,6 +11,7 @@ use rustix::fs::Access;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::listeners::{self, Ports};
 use super::model::{Config, Managed, ServiceKind};
+use super::operate;
 use super::render::shown;
 use super::value::nearest;
 
@@ -19,6 +20,7 @@ use super::value::nearest;
 pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     listeners::check(config, ports, &mut found);
+    operate::check(config, ports, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {
         if let ServiceKind::Managed(managed) = &service.kind {

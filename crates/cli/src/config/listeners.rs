@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use super::diagnostic::{Code, Diagnostic, Severity};
+use super::diagnostic::{Code, Diagnostic, Severity, Span};
 use super::model::{Config, ListenerAddress};
 
 /// What to do about addresses that cannot be listened on.
@@ -25,23 +25,29 @@ pub enum Ports {
 }
 
 pub(super) fn check(config: &Config, ports: Ports, found: &mut Vec<Diagnostic>) {
+    for listener in &config.listen {
+        check_one(&listener.address, &listener.at, "`listen`", ports, found);
+    }
+}
+
+/// Looks at one address, which is the value of `key`.
+pub(super) fn check_one(address: &ListenerAddress, at: &Span, key: &str, ports: Ports, found: &mut Vec<Diagnostic>) {
     let severity = match ports {
         Ports::Skip => return,
         Ports::Warn => Severity::Warning,
         Ports::Require => Severity::Error,
     };
-    for listener in &config.listen {
-        let problem = match &listener.address {
-            ListenerAddress::Tcp(address) => tcp(*address),
-            ListenerAddress::Unix(path) => unix(path),
-        };
-        if let Some(Problem { message, help }) = problem {
-            let message = format!("{} {message}", listener.address);
-            let mut diagnostic = Diagnostic::whole_file(severity, Code::Listen, message).help(help);
-            // The default address stands nowhere in the file.
-            diagnostic.span = Some(listener.at.clone()).filter(|at| !at.is_empty());
-            found.push(diagnostic);
-        }
+    let problem = match address {
+        ListenerAddress::Tcp(address) => tcp(*address),
+        ListenerAddress::Unix(path) => unix(path),
+    };
+    if let Some(Problem { message, help }) = problem {
+        let message = format!("{address} {message}");
+        let mut diagnostic =
+            Diagnostic::whole_file(severity, Code::Listen, message).help(help.replace("`listen`", key));
+        // The default address stands nowhere in the file.
+        diagnostic.span = Some(at.clone()).filter(|at| !at.is_empty());
+        found.push(diagnostic);
     }
 }
 

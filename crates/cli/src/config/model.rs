@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::diagnostic::Span;
+use super::operate::Operate;
 
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Config {
     pub limits: Limits,
     /// The response cache; none: nothing is cached.
     pub cache: Option<CacheLimits>,
+    /// What the operator sees.
+    pub operate: Operate,
     /// The services, in the order of the file.
     pub services: Vec<Service>,
     /// The routes, in the order of the file, which has no meaning for precedence.
@@ -119,7 +122,7 @@ pub struct Service {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceKind {
     /// Pilotlight starts and stops it.
-    Managed(Managed),
+    Managed(Box<Managed>),
     /// Somebody else does; it speaks HTTP at this address.
     External(Upstream),
 }
@@ -147,7 +150,40 @@ pub struct Managed {
     pub stop_grace: Duration,
     /// 1: it is started with Pilotlight and started again when it ends; 0: on its first request.
     pub min_instances: u8,
+    /// How many instances there are, and how long they live.
+    pub scaling: Scaling,
     pub(super) at: ManagedSpans,
+}
+
+/// How many instances a service has, who waits for them, and when they are replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scaling {
+    /// Most instances that take requests; more than 1 only with `concurrency`.
+    pub max_instances: u32,
+    /// Most requests of one instance at once; none: no limit.
+    pub concurrency: Option<u32>,
+    /// Instances ready beyond those that are needed, 0 or 1.
+    pub spare: u8,
+    /// Most requests that wait for an instance.
+    pub queue_max: usize,
+    /// Longest time that a request waits for an instance.
+    pub queue_timeout: Duration,
+    /// Another instance is started when a request has waited for so long.
+    pub scale_up_after: Duration,
+    /// An instance is stopped when fewer have been enough for so long.
+    pub scale_down_after: Duration,
+    /// An instance is replaced after so many requests.
+    pub max_requests: Option<u64>,
+    /// An instance is replaced at this age.
+    pub max_age: Option<Duration>,
+    /// An instance is replaced when its processes have so many bytes.
+    pub max_memory: Option<u64>,
+    /// An instance is ended when a request got no answer for so long.
+    pub max_request_time: Option<Duration>,
+    /// Starts that may fail in a row before requests are refused at once.
+    pub max_failures: u32,
+    /// Where `max_request_time` stands in the file.
+    pub(super) max_request_time_at: Option<Span>,
 }
 
 /// Where the parts of a [`Managed`] stand in the file.

@@ -7,8 +7,10 @@ use toml::de::{DeTable, DeValue};
 use super::address;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{CacheLimits, Config, Limits, Listener, ListenerAddress, Workers};
+use super::operate;
 use super::relations;
 use super::route;
+use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted};
 use super::service;
@@ -28,16 +30,19 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         trust_forwarded: root.boolean("trust_forwarded", false, found),
         cache: cache(cache_field.as_ref(), found),
         limits,
+        operate: operate::read(&root, folder, found),
         services: services.complete,
         routes: Vec::new(),
     };
     relations::listeners(&config, root.field("dev").map(|field| field.at), found);
+    operate::relations(&config, found);
     let said = relations::Said {
         services: &services.declared,
         services_elsewhere: root.meant("services"),
         routes: root.mentions("routes"),
     };
     config.routes = relations::routes(drafts, &config, &said, found);
+    scaling::check_routes(&config, found);
     config
 }
 

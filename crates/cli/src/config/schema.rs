@@ -78,6 +78,8 @@ pub const QUEUE: Bounds<u64> = Bounds { default: 1024, min: 1, max: 1_000_000 };
 pub const CACHE_MEMORY: Bounds<u64> = Bounds { default: 64 * MIB, min: MIB, max: 1024 * GIB };
 /// `cache.max_object`, bytes.
 pub const CACHE_MAX_OBJECT: Bounds<u64> = Bounds { default: MIB, min: KIB, max: GIB };
+/// `access_log.max_size`, bytes; none unless the file says so.
+pub const ACCESS_LOG_SIZE: Bounds<u64> = Bounds { default: 100 * MIB, min: 64 * KIB, max: 1024 * GIB };
 /// A service's `start_timeout`.
 pub const START_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::from_secs(10), min: Duration::from_millis(100), max: Duration::from_secs(600) };
@@ -95,6 +97,34 @@ pub const STOP_GRACE: Bounds<Duration> =
     Bounds { default: Duration::from_secs(10), min: Duration::ZERO, max: Duration::from_secs(600) };
 /// A service's `min_instances`.
 pub const MIN_INSTANCES: Bounds<u64> = Bounds { default: 0, min: 0, max: 1 };
+/// A service's `max_instances`.
+pub const MAX_INSTANCES: Bounds<u64> = Bounds { default: 1, min: 1, max: 256 };
+/// A service's `concurrency`.
+pub const CONCURRENCY: Bounds<u64> = Bounds { default: 0, min: 1, max: 100_000 };
+/// A service's `spare`.
+pub const SPARE: Bounds<u64> = Bounds { default: 0, min: 0, max: 1 };
+/// A service's `scale_up_after`.
+pub const SCALE_UP_AFTER: Bounds<Duration> =
+    Bounds { default: Duration::from_millis(100), min: Duration::from_millis(1), max: Duration::from_secs(600) };
+/// A service's `scale_down_after`.
+pub const SCALE_DOWN_AFTER: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(60), min: Duration::from_millis(100), max: Duration::from_secs(DAY) };
+/// A service's `max_requests`.
+pub const MAX_REQUESTS: Bounds<u64> = Bounds { default: 0, min: 1, max: 1_000_000_000_000 };
+/// A service's `max_age`.
+pub const MAX_AGE: Bounds<Duration> = seconds(0, 1, 365 * DAY);
+/// A service's `max_memory`, bytes.
+pub const MAX_MEMORY: Bounds<u64> = Bounds { default: 0, min: MIB, max: 1024 * GIB };
+/// A service's `max_request_time`.
+pub const MAX_REQUEST_TIME: Bounds<Duration> =
+    Bounds { default: Duration::ZERO, min: Duration::from_millis(1), max: Duration::from_secs(DAY) };
+/// A service's `max_failures`.
+pub const MAX_FAILURES: Bounds<u64> = Bounds { default: 3, min: 1, max: 1000 };
+/// A service's `queue.max`.
+pub const QUEUE_MAX: Bounds<u64> = Bounds { default: 4096, min: 1, max: 1_000_000 };
+/// A service's `queue.timeout`; a longer `start_timeout` raises the default.
+pub const QUEUE_TIMEOUT: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(30), min: Duration::from_millis(1), max: Duration::from_secs(3600) };
 /// A route's `timeout`; the wire holds it in 32 bits of milliseconds.
 pub const ROUTE_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::ZERO, min: Duration::from_millis(1), max: Duration::from_secs(30 * DAY) };
@@ -115,6 +145,8 @@ const fn key(name: &'static str, takes: &'static str, example: &'static str, ali
 const A_SECTION: &str = "a section";
 const A_SIZE: &str = "a size with its unit";
 const A_TIME: &str = "a time with its unit";
+const A_TIME_OR_NONE: &str = "a time with its unit or \"none\"";
+const A_NUMBER_OR_NONE: &str = "a number or \"none\"";
 const A_STRING: &str = "a string";
 const TRUE_OR_FALSE: &str = "true or false";
 
@@ -133,6 +165,24 @@ pub const ROOT: &[Key] = &[
     key("cache", "a section, or true or false", "[cache]", &[]),
     key("services", A_SECTION, "[services.NAME]", &["service", "processes", "upstreams", "apps"]),
     key("routes", "a list of sections", "[[routes]]", &["route", "locations", "rules"]),
+    key("server_timing", "\"never\", \"on-request\" or \"always\"", "\"on-request\"", &["timing", "server-timing"]),
+    key("admin", "a section, or true or false", "[admin]", &["control", "api"]),
+    key("metrics", "a section, or false", "[metrics]", &["prometheus"]),
+    key("access_log", "a section, or false", "[access_log]", &["log", "logs", "accesslog"]),
+];
+
+/// The keys of `[admin]`.
+pub const ADMIN: &[Key] = &[key("socket", A_STRING, "\"admin.sock\"", &["path", "listen"])];
+
+/// The keys of `[metrics]`.
+pub const METRICS: &[Key] = &[key("listen", "an address", "\"127.0.0.1:9090\"", &["address", "port", "bind"])];
+
+/// The keys of `[access_log]`.
+pub const ACCESS_LOG: &[Key] = &[
+    key("path", A_STRING, "\"access.log\"", &["file", "output", "to"]),
+    key("format", "\"json\" or \"text\"", "\"json\"", &[]),
+    key("fields", "a list of strings", "[\"time\", \"status\"]", &["columns"]),
+    key("max_size", "a size with its unit or \"none\"", "\"100MiB\"", &["rotate", "size"]),
 ];
 
 /// The keys of `[limits]`.
@@ -178,6 +228,23 @@ pub const SERVICE: &[Key] = &[
     key("drain_timeout", A_TIME, "\"30s\"", &["drain"]),
     key("stop_grace", A_TIME, "\"10s\"", &["stop_timeout", "kill_timeout", "grace_period", "stopwaitsecs"]),
     key("min_instances", "0 or 1", "0", &["instances", "min", "replicas", "always_on"]),
+    key("max_instances", "a number", "4", &["max", "max_workers", "max_children", "max_processes", "max_replicas"]),
+    key("concurrency", A_NUMBER_OR_NONE, "10", &["max_concurrency", "max_concurrent_requests", "threads", "target"]),
+    key("spare", "0 or 1", "1", &["spares", "min_spare_servers", "warm"]),
+    key("queue", "a section", "{ max = 100, timeout = \"5s\" }", &["max_queue", "queue_size", "backlog"]),
+    key("scale_up_after", A_TIME, "\"100ms\"", &["scale_up", "spawn_after"]),
+    key("scale_down_after", A_TIME, "\"1m\"", &["scale_down", "scale_down_delay", "process_idle_timeout"]),
+    key("max_requests", A_NUMBER_OR_NONE, "10000", &["max_jobs", "requests"]),
+    key("max_age", A_TIME_OR_NONE, "\"1d\"", &["max_lifetime", "max_worker_lifetime", "lifetime"]),
+    key("max_memory", "a size with its unit or \"none\"", "\"512MiB\"", &["max_rss", "reload_on_rss", "memory"]),
+    key("max_request_time", A_TIME_OR_NONE, "\"30s\"", &["request_timeout", "harakiri", "request_terminate_timeout"]),
+    key("max_failures", "a number", "3", &["failures", "max_fails", "max_retries"]),
+];
+
+/// The keys of `[services.NAME.queue]`.
+pub const SERVICE_QUEUE: &[Key] = &[
+    key("max", "a number", "100", &["size", "length", "limit"]),
+    key("timeout", A_TIME, "\"5s\"", &["wait", "max_wait"]),
 ];
 
 /// The keys of `[[routes]]`.
@@ -204,13 +271,31 @@ pub enum Part {
     Cache,
     /// `[services.NAME]`.
     Service,
+    /// `[services.NAME.queue]`.
+    ServiceQueue,
     /// `[[routes]]`.
     Route,
+    /// `[admin]`.
+    Admin,
+    /// `[metrics]`.
+    Metrics,
+    /// `[access_log]`.
+    AccessLog,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 5] = [Part::Top, Part::Limits, Part::Cache, Part::Service, Part::Route];
+    pub const ALL: [Part; 9] = [
+        Part::Top,
+        Part::Limits,
+        Part::Cache,
+        Part::Service,
+        Part::ServiceQueue,
+        Part::Route,
+        Part::Admin,
+        Part::Metrics,
+        Part::AccessLog,
+    ];
 
     /// The keys that it has.
     #[must_use]
@@ -220,7 +305,11 @@ impl Part {
             Part::Limits => LIMITS,
             Part::Cache => CACHE,
             Part::Service => SERVICE,
+            Part::ServiceQueue => SERVICE_QUEUE,
             Part::Route => ROUTE,
+            Part::Admin => ADMIN,
+            Part::Metrics => METRICS,
+            Part::AccessLog => ACCESS_LOG,
         }
     }
 
@@ -232,7 +321,11 @@ impl Part {
             Part::Limits => "in [limits]",
             Part::Cache => "in [cache]",
             Part::Service => "in [services.NAME]",
+            Part::ServiceQueue => "in [services.NAME.queue]",
             Part::Route => "in [[routes]]",
+            Part::Admin => "in [admin]",
+            Part::Metrics => "in [metrics]",
+            Part::AccessLog => "in [access_log]",
         }
     }
 }

@@ -88,6 +88,12 @@ impl<'a> Section<'a> {
         if field.is_none() { None } else { noted(field.time(bounds), found).or(default) }
     }
 
+    /// As `number`, but the file may say "none", which is the default.
+    pub(super) fn number_or_none(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> Option<u64> {
+        let field = self.field(name).filter(|field| !field.is_none())?;
+        noted(field.number(bounds), found)
+    }
+
     /// As `size`, but the file may say "none".
     pub(super) fn size_or_none(
         &self,

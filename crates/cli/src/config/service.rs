@@ -9,6 +9,7 @@ use super::address;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{HttpSocket, Managed, ManagedSpans, Service, ServiceKind, Transport, joined};
 use super::render::{printable, shown};
+use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted, type_name};
 use super::value::{Rejected, nearest};
@@ -23,8 +24,9 @@ pub(super) struct Services {
 }
 
 /// Keys that only a service that Pilotlight starts has.
-const MANAGED_KEYS: [&str; 8] =
-    ["socket", "dir", "env", "start_timeout", "idle_timeout", "drain_timeout", "stop_grace", "min_instances"];
+fn managed_keys() -> impl Iterator<Item = &'static str> {
+    schema::SERVICE.iter().map(|key| key.name).filter(|name| !["command", "url", "transport"].contains(name))
+}
 
 pub(super) fn read_all(field: Option<Field<'_>>, folder: &Path, found: &mut Vec<Diagnostic>) -> Services {
     let mut services = Services { complete: Vec::new(), declared: Vec::new() };
@@ -85,7 +87,9 @@ fn read<'a>(
             );
             None
         }
-        (Some(command), None) => managed(&section, &command, folder, found).map(ServiceKind::Managed),
+        (Some(command), None) => {
+            managed(&section, &command, folder, found).map(|managed| ServiceKind::Managed(Box::new(managed)))
+        }
         (None, Some(url)) => external(&section, &url, folder, found),
     };
     let kind = kind.filter(|_| good_name)?;
@@ -111,7 +115,7 @@ fn check_name(name: &str, at: &Span) -> Result<(), Diagnostic> {
 }
 
 fn external(section: &Section<'_>, url: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<ServiceKind> {
-    for name in MANAGED_KEYS {
+    for name in managed_keys() {
         if let Some(field) = section.field(name) {
             found.push(no_use_with_url(&field, url));
         }
@@ -140,21 +144,17 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
     let min_instances = section.number("min_instances", &schema::MIN_INSTANCES, found);
     let idle_timeout =
         section.time_or_none("idle_timeout", &schema::IDLE_TIMEOUT, Some(schema::IDLE_TIMEOUT.default), found);
-    if let Some(idle) = section.field("idle_timeout").filter(|_| min_instances > 0 && idle_timeout.is_some()) {
-        found.push(
-            Diagnostic::warning(
-                Code::NoEffect,
-                idle.key_at,
-                "`idle_timeout` has no effect: `min_instances` keeps the service running",
-            )
-            .help("take one of the two away"),
-        );
-    }
     let transport = transport(section, found);
     let env = env(section.field("env"), transport, found);
     let start_timeout = section.time("start_timeout", &schema::START_TIMEOUT, found);
     let drain_timeout = section.time("drain_timeout", &schema::DRAIN_TIMEOUT, found);
     let stop_grace = section.time("stop_grace", &schema::STOP_GRACE, found);
+    let scaling = scaling::read(section, start_timeout, found);
+    let keeper = if min_instances > 0 { Some("min_instances") } else { (scaling.spare > 0).then_some("spare") };
+    if let (Some(idle), Some(keeper), Some(_)) = (section.field("idle_timeout"), keeper, idle_timeout) {
+        let message = format!("`idle_timeout` has no effect: `{keeper}` keeps the service running");
+        found.push(Diagnostic::warning(Code::NoEffect, idle.key_at, message).help("take one of the two away"));
+    }
     let mut argv = argv?.into_iter();
     let (program, program_at) = argv.next()?;
     let (args, arg_spans) = argv.unzip();
@@ -168,6 +168,7 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
         drain_timeout,
         stop_grace,
         min_instances: u8::try_from(min_instances).unwrap_or(u8::MAX),
+        scaling,
         at: ManagedSpans { program: program_at, args: arg_spans, dir: dir_field.map_or(0..0, |field| field.at) },
         dir,
     })

@@ -18,7 +18,11 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::Limits => "## `[limits]`",
         Part::Cache => "## `[cache]`",
         Part::Service => "## `[services.NAME]`",
+        Part::ServiceQueue => "## `[services.NAME.queue]`",
         Part::Route => "## `[[routes]]`",
+        Part::Admin => "## `[admin]`",
+        Part::Metrics => "## `[metrics]`",
+        Part::AccessLog => "## `[access_log]`",
     };
     let (_, rest) = reference.split_once(heading).unwrap_or_else(|| panic!("{heading} is missing"));
     rest.split("\n## ").next().unwrap()
@@ -70,11 +74,21 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             Part::Limits,
             "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
         ),
+        (Part::AccessLog, "[access_log]\npath=\"stdout\"\nmax_size = \"1B\""),
         (Part::Cache, "[cache]\nmemory = \"1B\"\nmax_object = \"1B\""),
         (
             Part::Service,
             "[services.a]\ncommand=\"a\"\nstart_timeout = \"0s\"\nidle_timeout = \"0s\"\ndrain_timeout = \"900d\"\nstop_grace = \"900d\"\nmin_instances = 9",
         ),
+        (
+            Part::Service,
+            "[services.a]\ncommand=\"a\"\nmax_instances = 0\nconcurrency = 0\nspare = 2\nscale_up_after = \"0s\"\nscale_down_after = \"0s\"",
+        ),
+        (
+            Part::Service,
+            "[services.a]\ncommand=\"a\"\nmax_requests = 0\nmax_age = \"0s\"\nmax_memory = \"1B\"\nmax_request_time = \"0s\"\nmax_failures = 0",
+        ),
+        (Part::ServiceQueue, "[services.a]\ncommand=\"a\"\n[services.a.queue]\nmax = 0\ntimeout = \"0s\""),
         (
             Part::Route,
             "[[routes]]\npath=\"/\"\nservice=\"a\"\ncache = \"0s\"\ntimeout = \"0s\"\nresponse_timeout = \"0s\"\nbody_size = \"0B\"",

@@ -94,6 +94,17 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert_eq!(node.transport, Transport::Http(HttpSocket::Tcp));
     assert_eq!((node.idle_timeout, node.min_instances), (Some(900 * SECOND), 0));
     assert_eq!(node.start_timeout, 10 * SECOND);
+    let scaling = &node.scaling;
+    assert_eq!((scaling.max_instances, scaling.concurrency, scaling.spare), (8, Some(20), 1));
+    assert_eq!((scaling.queue_max, scaling.queue_timeout), (500, 2 * SECOND));
+    assert_eq!((scaling.scale_up_after, scaling.scale_down_after), (SECOND / 20, 300 * SECOND));
+    assert_eq!((scaling.max_requests, scaling.max_age), (Some(10_000), Some(86_400 * SECOND)));
+    assert_eq!((scaling.max_memory, scaling.max_request_time), (Some(512 << 20), Some(SECOND * 9 / 10)));
+    assert_eq!(scaling.max_failures, 5);
+    let default = &users.scaling;
+    assert_eq!((default.max_instances, default.concurrency, default.spare), (1, None, 0));
+    assert_eq!((default.queue_max, default.queue_timeout, default.max_failures), (4096, 30 * SECOND, 3));
+    assert_eq!((default.max_requests, default.max_age, default.max_memory), (None, None, None));
 
     assert_eq!(managed(&config, 2).transport, Transport::Http(HttpSocket::Unix));
     assert_eq!(managed(&config, 2).program, Path::new("/usr/bin/plain"));

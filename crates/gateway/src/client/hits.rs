@@ -18,8 +18,10 @@ use pilotlight_cache::Lookup;
 
 use super::intake::Share;
 use super::{Client, Io};
-use crate::exchange;
+use crate::access_log::Entry;
+use crate::timing::Moment;
 use crate::worker::Worker;
+use crate::{exchange, server_timing};
 
 /// Bytes of a head that is looked at here.
 const MAX_HEAD: usize = 8 * 1024;
@@ -41,8 +43,8 @@ pub(crate) struct Desk {
 /// What is at the front of the bytes that a client sent.
 #[derive(Debug, PartialEq, Eq)]
 enum Front {
-    /// A hit of so many bytes; its answer has been written.
-    Hit(usize),
+    /// A hit of so many bytes, whose answer was written by then.
+    Hit(usize, Moment),
     /// A request of so many bytes, all of them its head.
     Bodyless(usize),
     /// Not all of a head.
@@ -58,6 +60,8 @@ impl Client {
         }
         let mut desk = worker.desk.borrow_mut();
         let (mut answered, mut needs_more) = (false, false);
+        // One reading of the clock for the begin of a head and the end of the one before.
+        let mut begun = None;
         let share = loop {
             if !matches!(self.poll_room(cx), Poll::Ready(Ok(()))) {
                 answered = true; // as far as possible
@@ -73,8 +77,10 @@ impl Client {
                     _ => break Share::Everything,
                 }
             }
-            match look(worker, &mut desk.headers, &intake.bytes, out) {
-                Front::Hit(length) => {
+            let since = *begun.get_or_insert_with(Moment::now);
+            match look(worker, &self.peer, since, &mut desk.headers, &intake.bytes, out) {
+                Front::Hit(length, written) => {
+                    begun = Some(written);
                     intake.bytes.advance(length);
                     intake.others = 0;
                     (answered, needs_more) = (true, false);
@@ -88,6 +94,7 @@ impl Client {
             }
         };
         self.io.borrow_mut().intake.share = share;
+        self.begun.set(begun.filter(|_| share != Share::Nothing));
         if share != Share::Nothing {
             return false;
         }
@@ -111,7 +118,14 @@ impl Client {
     }
 }
 
-fn look(worker: &Worker, headers: &mut HeaderMap, bytes: &[u8], out: &mut BytesMut) -> Front {
+fn look(
+    worker: &Worker,
+    peer: &str,
+    begun: Moment,
+    headers: &mut HeaderMap,
+    bytes: &[u8],
+    out: &mut BytesMut,
+) -> Front {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(&mut request, bytes, &mut fields);
@@ -141,18 +155,26 @@ fn look(worker: &Worker, headers: &mut HeaderMap, bytes: &[u8], out: &mut BytesM
             "content-length" | "transfer-encoding" | "expect" | "upgrade" | "trailer" | "te" => return Front::Other,
             "connection" if !field.value.eq_ignore_ascii_case(b"keep-alive") => return Front::Other,
             // Answered by something else than the stored response as it is.
-            "if-none-match" | "if-modified-since" | "range" => is_plain = false,
+            "if-none-match" | "if-modified-since" | "range" | server_timing::ASKS => is_plain = false,
             _ => {}
         }
         headers.append(name, value);
     }
-    match request.path {
-        Some(target) if is_plain && answer(worker, target, headers, out).is_some() => Front::Hit(length),
-        _ => Front::Bodyless(length),
+    match request.path.filter(|_| is_plain).and_then(|target| answer(worker, peer, begun, target, headers, out)) {
+        Some(written) => Front::Hit(length, written),
+        None => Front::Bodyless(length),
     }
 }
 
-fn answer(worker: &Worker, target: &str, headers: &HeaderMap, out: &mut BytesMut) -> Option<()> {
+/// Answers from memory, if the answer is there, and counts it. Returns when that was done.
+fn answer(
+    worker: &Worker,
+    peer: &str,
+    begun: Moment,
+    target: &str,
+    headers: &HeaderMap,
+    out: &mut BytesMut,
+) -> Option<Moment> {
     // What is stored was once a target that hyper took, so one that is found needs no check of its own.
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
     if !path.starts_with('/') {
@@ -161,11 +183,21 @@ fn answer(worker: &Worker, target: &str, headers: &HeaderMap, out: &mut BytesMut
     let authority = exchange::host(headers).filter(|host| exchange::is_authority(host))?;
     let table = worker.common.table.load();
     let route = table.find(authority, path)?;
-    let now = exchange::now();
-    match exchange::look_up(worker, route, (authority, target), (&Method::GET, headers), now)? {
+    let now = worker.clock.timestamp(begun);
+    match exchange::look_up(&worker.common, route, (authority, target), (&Method::GET, headers), now)? {
         Lookup::Hit(stored) if stored.body().len() <= MAX_BODY => {
             stored.write_answer(now, out);
-            Some(())
+            let written = Moment::now();
+            let took_ns = written.since(begun);
+            let (status, sent_bytes) = (stored.status().as_u16(), stored.body().len() as u64);
+            // By reference: a count of references that workers share would be a shared number on the hot path.
+            let series = &*route.series;
+            series.book(worker.index).hit(status, sent_bytes, took_ns);
+            if let Some(log) = &worker.access_log {
+                let at = worker.clock.timestamp(begun);
+                log.write(&Entry::of_hit(series, (at, took_ns), peer, target, headers, (status, sent_bytes)));
+            }
+            Some(written)
         }
         _ => None,
     }

@@ -1,14 +1,15 @@
 //! A request to its service: the lease on an instance, the try, and when to try again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pilotlight_cache::Timing;
-use pilotlight_supervisor::Lease;
+use pilotlight_supervisor::{Lease, Phase, Service};
 
-use super::{Inbound, now};
+use super::Inbound;
 use crate::problem::Failure;
 use crate::request_body::RequestBody;
+use crate::timing::{Layer, Moment};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::http::Target;
 use crate::upstream::{Answer, BodyLeft, Failed, SendError, UpstreamError, http, pipe};
@@ -18,6 +19,8 @@ use crate::worker::Upstream;
 const MAX_TRIES: u32 = 3;
 /// How long the end of an instance may take from its socket to the supervisor.
 const END_NOTICE: Duration = Duration::from_millis(500);
+/// The setting of a service that says when an instance counts as stuck.
+const MAX_REQUEST_TIME: &str = "its max_request_time";
 
 impl Inbound<'_> {
     /// Sends the request and waits for the head of the answer. A body that is still whole afterwards stays in `body`.
@@ -26,11 +29,12 @@ impl Inbound<'_> {
         loop {
             let first_byte = self.first_byte();
             let Some(lease) = first_byte.within(self.lease(tries)).await else {
+                self.record.lap(Layer::Queue);
                 return Err(Failure::Upstream(first_byte.over(&self.service_name())));
             };
             let lease = lease?;
             let instance = lease.as_ref().map(|lease| Arc::clone(lease.instance()));
-            let sent = now(); // the start of a service is not part of the answer's age
+            let sent = self.worker.clock.timestamp(self.record.timeline.last()); // its start is not part of the answer's age
             let failed = match (self.upstream(), lease) {
                 (Upstream::Pipe(_, link), Some(lease)) => {
                     pipe::send(link, lease, &self.outbound, body.take(), first_byte).await
@@ -43,13 +47,22 @@ impl Inbound<'_> {
                 }
                 (Upstream::Pipe(..) | Upstream::Http(..), None) => return Err(Failure::ShuttingDown),
             };
+            self.record.lap(Layer::Service);
             let Failed { error, body: left } = match failed {
-                Ok(answer) => return Ok((answer, Timing { sent, received: now() })),
+                Ok(answer) => {
+                    let received = self.worker.clock.timestamp(self.record.timeline.last());
+                    return Ok((answer, Timing { sent, received }));
+                }
                 Err(failed) => failed,
             };
             // Nobody accepts there any more: the supervisor is about to learn it, too.
             if let (SendError::Upstream(UpstreamError::Connect { .. }), Some(instance)) = (&error, &instance) {
                 let _ = tokio::time::timeout(END_NOTICE, instance.ended()).await; // `may_retry` looks
+            }
+            if let (SendError::Upstream(UpstreamError::Timeout { setting: MAX_REQUEST_TIME, .. }), Some(instance)) =
+                (&error, &instance)
+            {
+                instance.report_stuck();
             }
             match (error, left) {
                 (SendError::Upstream(e), BodyLeft::Whole(whole))
@@ -71,12 +84,35 @@ impl Inbound<'_> {
 
     /// The right to use an instance, which is started if need be; `None` for servers of somebody else's.
     async fn lease(&self, tries: u32) -> Result<Option<Lease>, Failure> {
-        let (Upstream::Pipe(service, _) | Upstream::Http(service, _)) = self.upstream() else { return Ok(None) };
+        let Some(service) = self.service() else {
+            self.record.lap(Layer::Queue);
+            return Ok(None);
+        };
         // A second try asks the supervisor, which knows of the first instance's drain or death by then.
         let ready = if tries == 1 { service.enter(self.worker.index) } else { None };
-        match ready {
-            Some(lease) => Ok(Some(lease)),
-            None => service.ready(self.worker.index).await.map(Some).map_err(Failure::Start),
+        if let Some(lease) = ready {
+            self.record.lap(Layer::Queue);
+            return Ok(Some(lease));
+        }
+        let started = service.ready(self.worker.index).await;
+        let (now, timeline) = (Moment::now(), &self.record.timeline);
+        let until = Instant::now(); // the same, as the supervisor writes it
+        let from = until.checked_sub(Duration::from_nanos(now.since(timeline.last()))).unwrap_or(until);
+        match started.as_ref().ok().and_then(|lease| lease.instance().start_times()) {
+            // Ready before this request came: it only waited for the supervisor's word.
+            Some(times) if times.ready <= from => timeline.lap(Layer::Queue, now),
+            Some(times) => timeline.lap_start(times.phases(from, until)),
+            None if started.as_ref().is_err_and(|e| e.phase != Phase::Queue) => timeline.lap(Layer::Start, now),
+            None => timeline.lap(Layer::Queue, now),
+        }
+        started.map(Some).map_err(Failure::Start)
+    }
+
+    /// The service, if Pilotlight starts it.
+    fn service(&self) -> Option<&Service> {
+        match self.upstream() {
+            Upstream::Pipe(service, _) | Upstream::Http(service, _) => Some(service),
+            Upstream::External(..) => None,
         }
     }
 
@@ -95,6 +131,8 @@ impl Inbound<'_> {
         let whole = self.ends.map(|(after, ends)| ((after, "the route's timeout"), ends));
         let route = self.route.response_timeout.map(|after| (after, "the route's response_timeout"));
         let general = self.worker.common.limits.response_timeout.map(|after| (after, "limits.response_timeout"));
-        FirstByte::new(self.worker.deadlines.deadline(), route.or(general), whole)
+        let own = self.service().and_then(|service| service.max_request_time()).map(|after| (after, MAX_REQUEST_TIME));
+        let limit = route.or(general).into_iter().chain(own).min_by_key(|(after, _)| *after);
+        FirstByte::new(self.worker.deadlines.deadline(), limit, whole)
     }
 }

@@ -57,8 +57,10 @@ impl Pool {
     /// The most recently used connection that is still open.
     fn take(&self, instance: u64) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
-        while let Some((connection, since)) = idle.pop() {
-            if connection.instance != instance || since.elapsed() > MAX_IDLE_TIME {
+        // With one instance that is the last; a service may have several.
+        while let Some(index) = idle.iter().rposition(|(connection, _)| connection.instance == instance) {
+            let (connection, since) = idle.remove(index);
+            if since.elapsed() > MAX_IDLE_TIME {
                 continue;
             }
             // Bytes or an end that came in between make the connection unusable.

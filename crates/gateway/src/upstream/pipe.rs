@@ -163,7 +163,8 @@ impl Link {
     pub(crate) fn drain(&self, instance: &Instance, grace: Duration) {
         let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
         if let Some(peer) = self.peer_of(instance) {
-            peer.shared.control(|out| Drain { grace_ms }.encode(out));
+            peer.shared.drain(&Drain { grace_ms });
+            peer.own_changed.notify_waiters();
             peer.own_idle.borrow_mut().clear();
         }
         self.changed.notify_waiters();
@@ -184,7 +185,8 @@ impl Link {
     }
 
     /// This worker's connections to the instance; asks for the first one if there is none.
-    async fn reach(&self, instance: &Instance) -> Result<Rc<Peer>, UpstreamError> {
+    async fn reach(&self, lease: &Lease) -> Result<Rc<Peer>, UpstreamError> {
+        let instance = lease.instance();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable(); // before the look, so that a change between the two is not missed
@@ -196,7 +198,7 @@ impl Link {
             if instance.ended_now().is_some() || instance.drain_requested() {
                 return Err(closed(self.service.name(), "stopped", Ran::No));
             }
-            self.service.want_shared(self.worker as usize);
+            lease.want_shared();
             changed.await;
         }
     }
@@ -247,7 +249,7 @@ impl Peer {
                 }
                 self.own_open.set(self.own_open.get().saturating_sub(1));
             }
-            if self.shared.is_ended() {
+            if self.shared.is_ended() || self.shared.is_draining() {
                 return Err(closed(&self.service, "ended", Ran::No).into());
             }
             if counted.is_none() {
@@ -317,7 +319,7 @@ pub(crate) async fn send(
     };
     first_byte.service_turn();
     let sent = first_byte.within(async {
-        let peer = link.reach(lease.instance()).await?;
+        let peer = link.reach(&lease).await?;
         let whole = held.as_ref().and_then(|held| frames::request_frame(outbound, flags::END, held));
         match whole {
             Some(frame) if peer.shared.takes_exchanges() => {

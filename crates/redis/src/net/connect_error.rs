@@ -35,7 +35,7 @@ pub enum ConnectErrorKind {
     #[error("cannot resolve the host: {0}")]
     Resolve(#[source] io::Error),
     /// No address of the host accepts connections; the error is the last one's.
-    #[error("cannot dial any of {tried} addresses: {source}")]
+    #[error("{}{source}", if *.tried == 1 { String::new() } else { format!("cannot dial any of {tried} addresses: ") })]
     Dial {
         /// Number of addresses.
         tried: usize,

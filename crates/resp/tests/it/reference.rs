@@ -89,6 +89,11 @@ impl<'a> Parser<'a> {
                 let attributes = self.pairs(Count::Known(n))?;
                 Value::Attributed(Box::new(Attributed { attributes, value: self.value()? }))
             }
+            // The end of what did not begin: known as such when its line is whole.
+            b'.' => {
+                self.line()?;
+                return Err(Stop::Malformed);
+            }
             _ => return Err(Stop::Malformed),
         })
     }

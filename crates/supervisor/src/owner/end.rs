@@ -20,7 +20,6 @@ impl Owner {
         };
         run.exit = Some(exit);
         run.enter_stage(Stage::Exited, Some(now + OUTPUT_GRACE), &mut self.timers);
-        run.instance.set_state(InstanceState::Ended);
         run.stop_probe();
         let record = &mut self.records[run.service];
         let never_ready = !run.start_over && !run.stop_asked;
@@ -28,7 +27,7 @@ impl Owner {
             let lasted = run.ready_at.map_or_else(Default::default, |at| now.saturating_duration_since(at));
             let end = if run.stop_asked { RunEnd::Stopped } else { RunEnd::Crashed { ready_for: lasted } };
             if !run.failed {
-                record.backoff.ended(end, now, random());
+                record.circuit.ended(end, now, random());
             }
             report_end(record.service.name(), run, exit);
             if !run.stop_asked {
@@ -37,14 +36,14 @@ impl Owner {
                 record.last_failure = Some(StartError { exit: Some(exit), output_tail: run.tail.report(), ..error });
             }
         }
-        // A run that was never ready stays current until its output is read, so that those who ask meanwhile get the
+        // A run that was never ready stays a member until its output is read, so that those who ask meanwhile get the
         // report too.
-        if !never_ready && record.current == Some(id) {
-            record.current = None;
-            record.service.close();
-            record.publish(None);
+        let (outputs_open, instance) = (run.outputs_open, Arc::clone(&run.instance));
+        if !never_ready {
+            self.leave_service(id);
         }
-        if run.outputs_open == 0 {
+        instance.set_state(InstanceState::Ended);
+        if outputs_open == 0 {
             self.finish(id, now);
         }
     }
@@ -75,7 +74,7 @@ impl Owner {
             };
             self.fail_start(id, phase, format!("it {how} {when}{hint}"), now);
         }
-        self.forget(id, now);
+        self.forget(id);
     }
 
     /// It did not become ready in time.
@@ -128,27 +127,34 @@ impl Owner {
         if run.stop_asked {
             return; // those who waited were told then
         }
-        record.backoff.ended(RunEnd::NeverReady, now, random());
+        record.circuit.ended(RunEnd::NeverReady, now, random());
+        record.service.status_mut().failed_starts += 1;
         let error = StartError {
             exit: run.exit,
             output_tail: run.tail.report(),
-            retry_after: record.backoff.wait(now).unwrap_or_default(),
+            retry_after: record.circuit.wait(now).unwrap_or_default(),
             ..StartError::new(record.service.name(), phase, reason, run.begun)
         };
         tracing::error!(output = ?error.output_tail, "{error}");
         record.last_failure = Some(error.clone());
-        let service = run.service;
+        let (service, replaces) = (run.service, run.replaces);
         self.leave_service(id); // shows the failure before anybody is answered
+        if replaces.is_some() {
+            tracing::warn!(service = %self.records[service].service.name(), "the instance that it was to replace goes on");
+        }
+        // Where others are ready, or are being started, those who wait have still something to wait for.
+        if self.records[service].members.is_empty() {
+            self.records[service].service.queue.refuse(0, &error);
+        }
         let Some(run) = self.runs.get(&id) else { return };
-        self.records[service].fail_waiters(&error);
         run.instance.set_ended(Ended { exit: run.exit, start_error: Some(error) });
-        self.keep_minimum(service, now);
     }
 
     /// Lets go of a run that has no process.
-    pub(super) fn forget(&mut self, id: u64, now: Instant) {
+    pub(super) fn forget(&mut self, id: u64) {
         self.leave_service(id);
         let Some(mut run) = self.runs.remove(&id) else { return };
+        self.records[run.service].publish(&self.runs);
         run.set_deadline(None, &mut self.timers);
         if let Some(token) = &run.token {
             self.tokens.remove(token);
@@ -158,15 +164,11 @@ impl Owner {
         for worker in 0..self.workers.len() {
             self.tell(worker, WorkerEvent::Gone { instance: Arc::clone(&run.instance) });
         }
-        self.keep_minimum(run.service, now);
     }
 
     pub(super) fn publish_run(&self, id: u64) {
         if let Some(run) = self.runs.get(&id) {
-            let record = &self.records[run.service];
-            if record.current == Some(id) {
-                record.publish(Some(run));
-            }
+            self.records[run.service].publish(&self.runs);
         }
     }
 

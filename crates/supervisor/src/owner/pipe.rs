@@ -19,6 +19,7 @@ use tokio::net::UnixStream;
 #[derive(Debug)]
 pub(super) struct Greeting {
     stream: UnixStream,
+    accepted: Instant,
     hello: Result<(Hello, Bytes), Unwelcome>,
 }
 
@@ -32,12 +33,12 @@ enum Unwelcome {
 }
 
 /// Reads HELLO, in bounded time and memory.
-pub(super) async fn greet(mut stream: UnixStream) -> Greeting {
+pub(super) async fn greet(mut stream: UnixStream, accepted: Instant) -> Greeting {
     let hello = match tokio::time::timeout(HELLO_TIMEOUT, read_hello(&mut stream)).await {
         Ok(hello) => hello,
         Err(_) => Err(Unwelcome::Refused(format!("P-4: no HELLO within {HELLO_TIMEOUT:?}"))),
     };
-    Greeting { stream, hello }
+    Greeting { stream, accepted, hello }
 }
 
 async fn read_hello(stream: &mut UnixStream) -> Result<(Hello, Bytes), Unwelcome> {
@@ -79,7 +80,7 @@ fn refused(text: String) -> Unwelcome {
 
 impl Owner {
     /// A connection has sent HELLO, or something else.
-    pub(super) fn greeted(&mut self, Greeting { stream, hello }: Greeting, now: Instant) {
+    pub(super) fn greeted(&mut self, Greeting { stream, accepted, hello }: Greeting, now: Instant) {
         let (hello, read_ahead) = match hello {
             Ok(hello) => hello,
             Err(Unwelcome::Refused(text)) => return refuse(&stream, text),
@@ -88,7 +89,8 @@ impl Owner {
         let Some(id) = self.tokens.get(&hello.token).copied() else {
             return refuse(&stream, "P-4: the token is not that of a live instance".to_owned());
         };
-        let Some(run) = self.runs.get(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.connected_at.get_or_insert(accepted);
         match place(run, &hello, self.workers.len()) {
             Ok(worker) => self.connect(id, worker, stream, hello, read_ahead, now),
             Err(text) => refuse(&stream, text),

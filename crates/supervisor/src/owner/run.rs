@@ -2,13 +2,18 @@
 
 use super::timers::{Timer, Timers};
 use crate::error::{Exit, StartError};
-use crate::instance::{Endpoint, Instance};
+use crate::gate::Gate;
+use crate::instance::{Endpoint, Instance, InstanceState};
 use crate::listener::Listener;
 use crate::log::Tail;
-use crate::policy::backoff::Backoff;
+use crate::policy::circuit::Circuit;
+use crate::policy::recycle::{Wear, Worn};
+use crate::policy::scale::Window;
 use crate::seat::Seat;
-use crate::service::{Request, Service, ServiceState};
+use crate::service::{InstanceStatus, Service, ServiceState};
 use crate::spec::{HttpSocket, ServiceSpec, Transport};
+use crate::start_times::StartTimes;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::AbortHandle;
@@ -17,29 +22,40 @@ use tokio::task::AbortHandle;
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(super) service: Arc<Service>,
-    pub(super) spec: ServiceSpec,
-    pub(super) backoff: Backoff,
-    /// Callers that wait for `current` to be ready.
-    pub(super) waiters: Vec<Request>,
-    /// The run that is starting or ready, if there is one.
-    pub(super) current: Option<u64>,
+    pub(super) spec: Arc<ServiceSpec>,
+    pub(super) circuit: Circuit,
+    /// The runs that are starting or ready, oldest first.
+    pub(super) members: Vec<u64>,
+    /// A run that starts to take the place of a ready one.
+    pub(super) successor: Option<u64>,
     pub(super) last_number: u64,
     pub(super) last_failure: Option<StartError>,
-    /// When a service that always runs is started again.
-    pub(super) restart: Option<Instant>,
+    pub(super) window: Window,
+    /// When the number of instances is decided on again.
+    pub(super) review_at: Option<Instant>,
+    /// When their memory is looked at.
+    pub(super) memory_at: Option<Instant>,
+    /// One is to be started without a request.
+    pub(super) start_asked: bool,
+    /// Stopped by hand: not started for `min_instances` or `spare`, only for a request or by hand.
+    pub(super) held: bool,
 }
 
 impl Record {
-    pub(crate) fn new(service: Arc<Service>, spec: ServiceSpec) -> Self {
+    pub(crate) fn new(service: Arc<Service>, spec: Arc<ServiceSpec>) -> Self {
         Self {
             service,
+            circuit: Circuit::new(spec.max_failures),
             spec,
-            backoff: Backoff::default(),
-            waiters: Vec::new(),
-            current: None,
+            members: Vec::new(),
+            successor: None,
             last_number: 0,
             last_failure: None,
-            restart: None,
+            window: Window::default(),
+            review_at: None,
+            memory_at: None,
+            start_asked: false,
+            held: false,
         }
     }
 
@@ -47,26 +63,36 @@ impl Record {
         Arc::clone(&self.service)
     }
 
-    /// Tells everybody who waits.
-    pub(super) fn fail_waiters(&mut self, error: &StartError) {
-        for waiter in self.waiters.drain(..) {
-            // A caller that has gone away needs no answer.
-            let _ = waiter.reply.send(Err(error.clone()));
-        }
-    }
-
     /// Shows the state to whoever asks.
-    pub(super) fn publish(&self, current: Option<&Run>) {
+    pub(super) fn publish(&self, runs: &HashMap<u64, Run>) {
+        let service = self.service.id().0;
+        let serving = || self.members.iter().chain(&self.successor);
+        let mut ending: Vec<&Run> = runs.values().filter(|run| run.service == service).collect();
+        ending.retain(|run| !serving().any(|id| *id == run.id()));
+        ending.sort_unstable_by_key(|run| run.id());
+        let instances: Vec<InstanceStatus> =
+            serving().filter_map(|id| runs.get(id)).chain(ending).map(Run::status).collect();
+        let first = |state| instances.iter().find(|one| one.state == state);
+        let first = first(InstanceState::Ready).or(first(InstanceState::Starting));
         let mut status = self.service.status_mut();
-        status.state = match current {
-            Some(run) if run.stage == Stage::Ready => ServiceState::Ready,
+        status.state = match first.map(|one| one.state) {
+            Some(InstanceState::Ready) => ServiceState::Ready,
             Some(_) => ServiceState::Starting,
             None => ServiceState::Stopped,
         };
         status.instance = self.last_number;
-        status.pid = current.and_then(|run| run.pid);
-        status.failures = self.backoff.failures();
+        status.pid = first.and_then(|one| one.pid);
+        status.instances = instances;
+        status.failures = self.circuit.failures();
+        status.circuit = self.circuit.state();
+        status.next_attempt = self.circuit.next_attempt();
         status.last_error.clone_from(&self.last_failure);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.service.queue.close(); // also when the supervisor's thread panics
     }
 }
 
@@ -79,6 +105,8 @@ pub(super) struct Run {
     pub(super) stage: Stage,
     pub(super) deadline: Option<Instant>,
     pub(super) begun: Instant,
+    pub(super) spawned_at: Option<Instant>,
+    pub(super) connected_at: Option<Instant>,
     pub(super) ready_at: Option<Instant>,
     pub(super) pid: Option<i32>,
     pub(super) token: Option<String>,
@@ -93,6 +121,8 @@ pub(super) struct Run {
     /// Whether it can fail to start no more.
     pub(super) start_over: bool,
     pub(super) drain_sent: bool,
+    /// When its time to drain is over.
+    pub(super) drain_until: Option<Instant>,
     /// Shared connections of each worker.
     pub(super) links: Vec<u32>,
     /// When a shared connection was last asked for, for each worker.
@@ -100,6 +130,16 @@ pub(super) struct Run {
     /// The worker that gets the first connection.
     pub(super) first_worker: usize,
     pub(super) probe: Option<AbortHandle>,
+    /// Its limits, with their jitter.
+    pub(super) wear: Wear,
+    /// Bytes of its processes, when they were last looked at.
+    pub(super) memory: u64,
+    /// It is to be replaced, whatever it has reached.
+    pub(super) replace_asked: bool,
+    /// The run whose place it is to take.
+    pub(super) replaces: Option<u64>,
+    /// The limit that that one had reached, if that is why.
+    pub(super) limit_reached: Option<Worn>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,21 +161,25 @@ pub(super) enum Stage {
 }
 
 impl Run {
-    /// A run that the guardian has been asked for, on behalf of the first worker of so many.
+    /// A run that the guardian has been asked for, on behalf of a worker.
     pub(super) fn new(
         (instance, begun): (Arc<Instance>, Instant),
-        (first_worker, workers): (usize, usize),
+        seats: Vec<Arc<Seat>>,
+        first_worker: usize,
         token: Option<String>,
         listener: Option<Listener>,
         tail: Arc<Tail>,
     ) -> Self {
+        let workers = seats.len();
         Self {
             service: instance.service().0,
-            seats: (0..workers).map(|worker| Arc::new(Seat::new(Arc::clone(&instance), worker))).collect(),
+            seats,
             instance,
             stage: Stage::Spawning,
             deadline: None,
             begun,
+            spawned_at: None,
+            connected_at: None,
             ready_at: None,
             pid: None,
             token,
@@ -147,10 +191,16 @@ impl Run {
             failed: false,
             start_over: false,
             drain_sent: false,
+            drain_until: None,
             links: vec![0; workers],
             asked: vec![None; workers],
             first_worker: first_worker.min(workers - 1),
             probe: None,
+            wear: Wear::default(),
+            memory: 0,
+            replace_asked: false,
+            replaces: None,
+            limit_reached: None,
         }
     }
 
@@ -162,8 +212,37 @@ impl Run {
         *self.instance.endpoint() == Endpoint::Pipe
     }
 
+    pub(super) fn status(&self) -> InstanceStatus {
+        let state = match self.stage {
+            Stage::Spawning | Stage::Starting => InstanceState::Starting,
+            Stage::Ready => InstanceState::Ready,
+            Stage::Draining | Stage::Terminating | Stage::Killing => InstanceState::Draining,
+            Stage::Exited => InstanceState::Ended,
+        };
+        let (number, pid, begun) = (self.instance.number(), self.pid, self.begun);
+        InstanceStatus { number, pid, state, begun, seats: self.seats.clone() }
+    }
+
+    /// When it reached the steps of its start, `ready` being the last.
+    pub(super) fn start_times(&self, ready: Instant) -> StartTimes {
+        let spawned = self.spawned_at.unwrap_or(ready);
+        // An inherited socket takes connections from the moment on at which there is somebody to accept them.
+        let connected = self.connected_at.unwrap_or(spawned);
+        StartTimes { asked: self.begun, spawned, connected, ready }
+    }
+
     pub(super) fn open_exchanges(&self) -> u64 {
         self.seats.iter().map(|seat| seat.open()).sum()
+    }
+
+    /// Exchanges that it was ever given.
+    pub(super) fn begun_exchanges(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.begun()).sum()
+    }
+
+    /// The places that its exchanges take, if they are limited.
+    pub(super) fn gate(&self) -> Option<&Gate> {
+        self.seats.first().and_then(|seat| seat.gate())
     }
 
     pub(super) fn last_use(&self) -> Instant {

@@ -2,70 +2,31 @@
 
 use super::Owner;
 use super::run::{Run, Stage, uses_port};
-use super::timers::Timer;
+use super::stop::AskedBy;
 use crate::error::{Phase, StartError};
+use crate::gate::Gate;
 use crate::guardian::{Inherit, Link, SpawnRequest, spawn_process};
 use crate::instance::{Address, Endpoint, Instance, InstanceState};
-use crate::limits::{MAX_WAITING, PORT_PAUSE};
+use crate::limits::PORT_PAUSE;
 use crate::listener::Listener;
 use crate::log::{Output, Pump, Tail};
 use crate::policy::backoff::RunEnd;
-use crate::service::{Request, ServiceId};
-use crate::spec::{MinInstances, Transport};
+use crate::policy::recycle::{Wear, Worn};
+use crate::seat::Seat;
+use crate::service::{Service, ServiceId};
+use crate::spec::{Recycle, ServiceSpec, Transport};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::net::{TcpStream, unix::pipe};
 
 impl Owner {
-    /// A worker wants a ready instance.
-    pub(super) fn requested(&mut self, request: Request, now: Instant) {
-        let service = request.service;
-        let answer = match self.records[service].current {
-            _ if self.stopping.is_some() => {
-                Some(Err(self.refusal(service, Phase::Stopping, "the gateway is stopping", now)))
-            }
-            Some(run) => self.enter(run, request.worker),
-            None => self.blocked(service, now).map(Err),
-        };
-        if let Some(answer) = answer {
-            // A caller that has gone away needs no answer; a lease in it is given back by its drop.
-            let _ = request.reply.send(answer);
-            return;
-        }
-        if self.records[service].waiters.len() >= MAX_WAITING {
-            self.records[service].waiters.retain(|waiter| !waiter.reply.is_closed());
-        }
-        if self.records[service].waiters.len() >= MAX_WAITING {
-            let error = self.refusal(service, Phase::Queue, &format!("{MAX_WAITING} callers wait for it already"), now);
-            let _ = request.reply.send(Err(error.retry_after(Duration::from_secs(1))));
-            return;
-        }
-        let worker = request.worker;
-        self.records[service].waiters.push(request);
-        if self.records[service].current.is_none() {
-            self.start(service, worker, now);
-        }
-    }
-
-    /// Starts a service that always runs, now or after its pause.
-    pub(super) fn keep_minimum(&mut self, service: usize, now: Instant) {
-        let record = &mut self.records[service];
-        let wanted = record.spec.min_instances == MinInstances::One && record.current.is_none();
-        if !wanted || self.stopping.is_some() {
-            return;
-        }
-        match record.backoff.wait(now) {
-            Some(wait) => self.timers.set(Timer::Restart(service), &mut record.restart, Some(now + wait)),
-            None => self.start(service, 0, now),
-        }
-    }
-
     pub(super) fn spawned(&mut self, id: u64, pid: i32, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.pid = Some(pid);
+        run.spawned_at = Some(now);
         tracing::debug!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid, "spawned");
         match run.stage {
             Stage::Spawning => run.stage = Stage::Starting,
@@ -85,32 +46,51 @@ impl Owner {
 
     pub(super) fn spawn_failed(&mut self, id: u64, reason: String, now: Instant) {
         self.fail_start(id, Phase::Spawn, reason, now);
-        self.forget(id, now);
+        self.forget(id);
     }
 
     /// A service that only knows `PORT` listens.
     pub(super) fn port_open(&mut self, id: u64, now: Instant) {
-        if self.runs.get(&id).is_some_and(|run| run.stage == Stage::Starting) {
+        if let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == Stage::Starting) {
+            run.connected_at = Some(now);
             self.become_ready(id, now);
         }
     }
 
-    /// The instance takes exchanges; all who wait enter it.
+    /// The instance takes exchanges; those who wait enter it, as far as there is room. The one that it replaces is drained.
     pub(super) fn become_ready(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let record = &mut self.records[run.service];
         run.ready_at = Some(now);
         run.stage = Stage::Ready;
+        let times = run.start_times(now);
+        run.instance.set_start_times(times);
+        record.service.status_mut().starts += 1;
         run.instance.set_state(InstanceState::Ready);
-        record.service.open(&run.seats);
         tracing::info!(service = %record.service.name(), instance = run.instance.number(), pid = run.pid,
-            took = ?now.duration_since(run.begun), "ready");
-        record.publish(Some(run)); // before anybody is answered
-        for waiter in std::mem::take(&mut record.waiters) {
-            if let Some(answer) = self.enter(id, waiter.worker) {
-                // A caller that has gone away needs no answer; a lease in it is given back by its drop.
-                let _ = waiter.reply.send(answer);
-            }
+            took = ?now.duration_since(run.begun), phases = %times.phases(run.begun, now), "ready");
+        let replaced = run.replaces.take();
+        if replaced.is_some() {
+            let counts = &mut record.service.status_mut().replaced;
+            *match run.limit_reached {
+                Some(Worn::Requests(_)) => &mut counts.requests,
+                Some(Worn::Age(_)) => &mut counts.age,
+                Some(Worn::Memory(_)) => &mut counts.memory,
+                None => &mut counts.asked,
+            } += 1;
+        }
+        if record.successor == Some(id) {
+            record.successor = None;
+            record.members.push(id);
+        }
+        record.window.reset();
+        self.changed.insert(run.service);
+        record.publish(&self.runs); // before anybody is answered
+        if let Some(run) = self.runs.get(&id) {
+            record.service.change(Some(&run.seats), replaced);
+        }
+        if let Some(old) = replaced.filter(|old| self.runs.get(old).is_some_and(|old| old.stage == Stage::Ready)) {
+            self.drain(old, AskedBy::Gateway, now);
         }
         let Some(run) = self.runs.get_mut(&id) else { return };
         let inherited = run.listener.as_ref().is_some_and(|listener| listener.socket.is_some());
@@ -136,60 +116,41 @@ impl Owner {
         if let Some(listener) = &mut run.listener {
             listener.release();
         }
-        self.records[run.service].last_failure = None;
+        let record = &mut self.records[run.service];
+        record.last_failure = None;
+        record.circuit.started();
+        record.service.queue.set_alert(false);
         if run.stage == Stage::Ready {
             self.look_idle(id, now);
         }
         self.publish_run(id);
     }
 
-    /// A caller enters the current run, or gets `None`: it has to wait.
-    fn enter(&self, run: u64, worker: usize) -> Option<Result<crate::Lease, StartError>> {
-        let run = self.runs.get(&run).filter(|run| run.stage == Stage::Ready)?;
-        let seat = run.seats.get(worker).or(run.seats.first())?; // a worker that does not exist shares the first's
-        Arc::clone(seat).enter().map(Ok)
-    }
-
-    fn blocked(&self, service: usize, now: Instant) -> Option<StartError> {
-        let record = &self.records[service];
-        let wait = record.backoff.wait(now)?;
-        let failures = record.backoff.failures();
-        let last = record.last_failure.as_ref();
-        let reason = last.map_or("it ended soon after its start", |last| &last.reason);
-        let reason = format!(
-            "{failures} failed or short runs in a row, next attempt in {:.1} s; the last: {reason}",
-            wait.as_secs_f64()
-        );
-        let mut error = self.refusal(service, Phase::Backoff, &reason, now).retry_after(wait);
-        if let Some(last) = last {
-            error.exit = last.exit;
-            error.output_tail = Arc::clone(&last.output_tail);
-        }
-        Some(error)
-    }
-
     pub(super) fn refusal(&self, service: usize, phase: Phase, reason: &str, now: Instant) -> StartError {
         StartError::new(self.records[service].service.name(), phase, reason, now)
     }
 
-    fn start(&mut self, service: usize, worker: usize, now: Instant) {
+    /// Starts an instance, in the place of a ready one if there is one to go.
+    pub(super) fn start(&mut self, service: usize, (worker, replaces): (usize, Option<u64>), now: Instant) -> Started {
+        self.records[service].held = false;
+        let Err(error) = self.try_start(service, (worker, replaces), now) else { return Started::Yes };
         let record = &mut self.records[service];
-        self.timers.set(Timer::Restart(service), &mut record.restart, None);
-        if let Err(error) = self.try_start(service, worker, now) {
-            let record = &mut self.records[service];
-            record.backoff.ended(RunEnd::NeverReady, now, random());
-            let reason = format!("the gateway cannot start it: {error}");
-            let error = StartError::new(record.service.name(), Phase::Spawn, reason, now);
-            let error = error.retry_after(record.backoff.wait(now).unwrap_or_default());
-            tracing::error!("{error}");
-            record.last_failure = Some(error.clone());
-            record.publish(None); // before anybody is answered
-            record.fail_waiters(&error);
-            self.keep_minimum(service, now);
+        record.circuit.ended(RunEnd::NeverReady, now, random());
+        record.service.status_mut().failed_starts += 1;
+        let reason = format!("the gateway cannot start it: {error}");
+        let error = StartError::new(record.service.name(), Phase::Spawn, reason, now);
+        let error = error.retry_after(record.circuit.wait(now).unwrap_or_default());
+        tracing::error!("{error}");
+        record.last_failure = Some(error.clone());
+        record.publish(&self.runs); // before anybody is answered
+        if record.members.is_empty() {
+            record.service.queue.refuse(0, &error);
         }
+        self.changed.insert(service);
+        Started::No
     }
 
-    fn try_start(&mut self, service: usize, worker: usize, now: Instant) -> io::Result<()> {
+    fn try_start(&mut self, service: usize, (worker, replaces): (usize, Option<u64>), now: Instant) -> io::Result<()> {
         let number = self.records[service].last_number + 1;
         self.last_run += 1;
         let id = self.last_run;
@@ -220,11 +181,16 @@ impl Owner {
             self.tokens.insert(token.clone(), id);
         }
         record.last_number = number;
-        record.current = Some(id);
-        let mut run = Run::new((instance, now), (worker, self.workers.len()), token, listener, tail);
+        match replaces {
+            Some(_) => record.successor = Some(id),
+            None => record.members.push(id),
+        }
+        let wear = wear(&record.spec).jittered(random());
+        let seats = seats(&record.spec, &record.service, &instance, &wear, self.workers.len());
+        let mut run = Run { wear, replaces, ..Run::new((instance, now), seats, worker, token, listener, tail) };
         run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
-        record.publish(Some(&run));
         self.runs.insert(id, run);
+        record.publish(&self.runs);
         Ok(())
     }
 
@@ -257,6 +223,32 @@ impl Owner {
         }
         self.link.as_ref().ok_or_else(|| io::Error::other("there is no guardian process"))
     }
+}
+
+/// Whether a start was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Started {
+    Yes,
+    No,
+}
+
+fn wear(spec: &ServiceSpec) -> Wear {
+    let Recycle { max_requests, max_age, max_memory } = spec.recycle;
+    Wear { max_requests, max_age, max_memory }
+}
+
+/// A place for each worker at a new instance.
+fn seats(
+    spec: &ServiceSpec,
+    service: &Service,
+    instance: &Arc<Instance>,
+    wear: &Wear,
+    workers: usize,
+) -> Vec<Arc<Seat>> {
+    let gate = spec.concurrency.map(|max| Arc::new(Gate::new(max, Arc::clone(&service.queue))));
+    let look_every = wear.look_every(workers);
+    let seat = |worker| Seat::new(Arc::clone(instance), worker, gate.clone(), look_every);
+    (0..workers).map(|worker| Arc::new(seat(worker))).collect()
 }
 
 type Outputs = [(Output, pipe::Receiver); 2];

@@ -1,22 +1,22 @@
 //! From a ready instance to none: idleness, drain, SIGTERM, SIGKILL.
 
 use super::run::{Run, Stage};
+use super::scale::scale_of;
 use super::timers::Timer;
 use super::{Owner, StopPhase, Stopping};
 use crate::error::Phase;
 use crate::event::WorkerEvent;
 use crate::guardian::GroupSignal;
 use crate::instance::InstanceState;
-use crate::limits::{EXIT_GRACE, KILL_PATIENCE, LINK_GRACE};
+use crate::limits::{DRAIN_SETTLE, EXIT_GRACE, KILL_PATIENCE, LINK_GRACE};
 use crate::policy::idle::{Idle, decide};
 use crate::seat::close_if_unused;
-use crate::spec::MinInstances;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Who wants a drain: to the service's own DRAIN the gateway's is the answer when its exchanges are done (P-32).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum AskedBy {
+pub(super) enum AskedBy {
     Gateway,
     Service,
 }
@@ -30,7 +30,7 @@ impl Owner {
             Stage::Spawning | Stage::Starting => self.start_timed_out(id, now),
             Stage::Ready if !run.start_over => self.look_accepted(id, now),
             Stage::Ready => self.look_idle(id, now),
-            Stage::Draining => self.terminate(id, now),
+            Stage::Draining => self.drain_goes_on(id, now),
             Stage::Terminating => self.kill(id, now),
             Stage::Killing => {
                 tracing::error!(service = %self.records[run.service].service.name(), pid = run.pid, "still there after SIGKILL");
@@ -44,7 +44,8 @@ impl Owner {
     pub(super) fn look_idle(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let spec = &self.records[run.service].spec;
-        let (Some(timeout), MinInstances::Zero) = (spec.idle_timeout, spec.min_instances) else {
+        // With a floor, what is too many is for `scale_down_after`.
+        let Some(timeout) = spec.idle_timeout.filter(|_| scale_of(spec, false).floor() == 0) else {
             return run.set_deadline(None, &mut self.timers);
         };
         match decide(now, run.open_exchanges(), run.last_use(), timeout) {
@@ -57,7 +58,16 @@ impl Owner {
         }
     }
 
-    /// Somebody asked for the service to be stopped.
+    /// Somebody wants the service stopped until it is asked for. What failed before is forgotten.
+    pub(super) fn stop_by_hand(&mut self, service: usize, now: Instant) {
+        let Some(record) = self.records.get_mut(service) else { return };
+        record.held = true;
+        record.circuit.close();
+        self.stop_service(service, now);
+        self.records[service].publish(&self.runs);
+    }
+
+    /// Stops all that runs of the service.
     pub(super) fn stop_service(&mut self, service: usize, now: Instant) {
         let runs: Vec<u64> = self.runs.values().filter(|run| run.service == service).map(Run::id).collect();
         for id in runs {
@@ -131,17 +141,30 @@ impl Owner {
         self.signal(id, GroupSignal::Kill);
     }
 
-    /// The run takes no exchanges any more; the next request starts another.
+    /// The run takes no exchanges any more; others do, or the next request starts one.
     pub(super) fn leave_service(&mut self, id: u64) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.instance.set_state(InstanceState::Draining);
         run.stop_probe();
-        let record = &mut self.records[run.service];
-        if record.current == Some(id) {
-            record.current = None;
-            record.service.close();
-            record.publish(None);
+        let service = run.service;
+        let record = &mut self.records[service];
+        record.members.retain(|member| *member != id);
+        match record.successor {
+            Some(successor) if successor == id => record.successor = None,
+            // What was to take its place has a place now.
+            Some(successor) if self.runs.get(&successor).is_some_and(|run| run.replaces == Some(id)) => {
+                record.successor = None;
+                record.members.push(successor);
+                if let Some(run) = self.runs.get_mut(&successor) {
+                    run.replaces = None;
+                }
+            }
+            _ => {}
         }
+        record.window.reset();
+        record.publish(&self.runs);
+        record.service.change(None, Some(id));
+        self.changed.insert(service);
     }
 
     fn stop_run(&mut self, id: u64, now: Instant) {
@@ -153,7 +176,9 @@ impl Owner {
                 let (service, spawned, begun) = (run.service, run.pid.is_some(), run.begun);
                 let error = self.refusal(service, Phase::Stopping, "it was stopped while it was starting", begun);
                 self.leave_service(id);
-                self.records[service].fail_waiters(&error);
+                if self.records[service].members.is_empty() {
+                    self.records[service].service.queue.refuse(0, &error);
+                }
                 if spawned {
                     self.terminate(id, now);
                 } else if let Some(run) = self.runs.get_mut(&id) {
@@ -167,24 +192,46 @@ impl Owner {
     }
 
     /// Lets open exchanges end; the process ends by itself (pipe) or by SIGTERM when they have (HTTP).
-    fn drain(&mut self, id: u64, asked_by: AskedBy, now: Instant) {
+    pub(super) fn drain(&mut self, id: u64, asked_by: AskedBy, now: Instant) {
         self.leave_service(id);
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.stop_asked = true;
-        let timeout = self.records[run.service].spec.drain_timeout;
-        run.enter_stage(Stage::Draining, Some(now + timeout), &mut self.timers);
+        let until = now + self.records[run.service].spec.drain_timeout;
+        run.drain_until = Some(until);
+        // The service's own DRAIN is answered when its exchanges are done (P-32), the gateway's is sent a little later.
+        let settles = run.is_pipe() && asked_by == AskedBy::Gateway;
+        let deadline = if settles { until.min(now + DRAIN_SETTLE) } else { until };
+        run.enter_stage(Stage::Draining, Some(deadline), &mut self.timers);
         if run.open_exchanges() == 0 {
             self.drained(id, now);
-        } else if asked_by == AskedBy::Gateway {
-            self.send_drain(id, timeout);
+        } else if settles {
+            let run = &self.runs[&id];
+            // Who waits for a first connection to it goes elsewhere.
+            for worker in (0..run.links.len()).filter(|worker| run.links[*worker] == 0) {
+                self.tell(worker, WorkerEvent::Drain { instance: Arc::clone(&run.instance), grace: until - now });
+            }
+        }
+    }
+
+    /// Exchanges are still open. A pipe service may end its streams early when it knows.
+    fn drain_goes_on(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match run.drain_until.filter(|until| *until > now && !run.drain_sent) {
+            Some(until) => {
+                run.set_deadline(Some(until), &mut self.timers);
+                self.send_drain(id, until - now);
+            }
+            None => self.terminate(id, now),
         }
     }
 
     fn drained(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if run.is_pipe() {
-            // Nothing is in progress, so all that is left to do for the service is to exit.
-            let left = run.deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)).min(EXIT_GRACE);
+            // Nothing is in progress, so all that is left to do for the service is to exit. Who comes too late and turns back is
+            // told as the last one, too: once is enough.
+            let Some(until) = run.drain_until.take() else { return };
+            let left = until.saturating_duration_since(now).min(EXIT_GRACE);
             run.enter_stage(Stage::Draining, Some(now + left), &mut self.timers);
             self.send_drain(id, left);
         } else {

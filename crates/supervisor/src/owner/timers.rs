@@ -7,8 +7,10 @@ use std::time::Instant;
 pub(super) enum Timer {
     /// The deadline of a run's stage.
     Run(u64),
-    /// A service that always runs is to be started again.
-    Restart(usize),
+    /// The number of a service's instances is to be decided on again.
+    Review(usize),
+    /// The memory of a service's instances is to be looked at.
+    Memory(usize),
     /// Connections are accepted again.
     Accept,
     /// The gateway's own stop.

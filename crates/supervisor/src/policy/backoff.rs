@@ -57,6 +57,11 @@ impl Backoff {
         self.not_before.and_then(|at| at.checked_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
+    /// When the pause is over, if there is one.
+    pub(crate) fn not_before(&self) -> Option<Instant> {
+        self.not_before
+    }
+
     /// Failures in a row.
     pub(crate) fn failures(&self) -> u32 {
         self.failures

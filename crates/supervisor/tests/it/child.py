@@ -5,6 +5,7 @@ import select
 import socket
 import struct
 import sys
+import time
 
 HELLO, WELCOME, RESET, DRAIN, MORE = 1, 2, 9, 12, 13
 
@@ -42,6 +43,7 @@ def read_frame(connection):
 
 
 def serve(options):
+    time.sleep(sum(float(option[6:]) for option in options if option.startswith("delay=")))
     connections = [dial()]
     while connections:
         for connection in select.select(connections, [], [])[0]:

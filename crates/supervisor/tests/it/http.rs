@@ -105,6 +105,7 @@ fn a_service_that_never_accepts_is_found_out() {
     run(async {
         let mut spec = sh("h", "exec sleep 1000", UNIX);
         spec.start_timeout = Duration::from_millis(300);
+        spec.max_failures = 1;
         let bed = Bed::new(1, vec![spec]);
         let lease = bed.service(0).ready(0).await.unwrap();
         let _waiting = connect(lease.instance()).await;

@@ -12,5 +12,6 @@ mod harness;
 mod http;
 mod load;
 mod pipe;
+mod scale;
 mod start;
 mod stop;

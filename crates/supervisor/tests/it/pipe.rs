@@ -16,12 +16,12 @@ fn another_worker_gets_its_connection_through_the_first() {
         let _lease = service.ready(2).await.unwrap();
         assert_eq!(seen.recv().await, Some(Seen::Connected { worker: 2, instance: 1 }));
         for _ in 0..10 {
-            service.want_shared(0); // asked for once
+            service.enter(0).unwrap().want_shared(); // asked for once
         }
         assert_eq!(seen.recv().await, Some(Seen::Asked { worker: 2, for_worker: 0 }));
         assert_eq!(seen.recv().await, Some(Seen::Connected { worker: 0, instance: 1 }));
-        service.want_shared(0); // it has one
-        service.want_shared(1);
+        service.enter(0).unwrap().want_shared(); // it has one
+        service.enter(1).unwrap().want_shared();
         let asked = seen.recv().await;
         assert!(matches!(asked, Some(Seen::Asked { for_worker: 1, .. })), "{asked:?}");
         assert_eq!(seen.recv().await, Some(Seen::Connected { worker: 1, instance: 1 }));

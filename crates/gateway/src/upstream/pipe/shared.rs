@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use pilotlight_pipe::control::{Log, LogLevel, encode_pong, parse_ping};
+use pilotlight_pipe::control::{Drain, Log, LogLevel, encode_pong, parse_ping};
 use pilotlight_pipe::frame::{FrameHeader, MAX_FRAME, split_frame};
 use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerGateway, GatewayExchanges, ProtocolError, SharedEvent, SharedId};
@@ -76,6 +76,8 @@ struct State {
     driver: Option<Waker>,
     fault: Option<ProtocolError>,
     ended: Option<Arc<str>>,
+    /// DRAIN was sent: a request behind it may find nobody.
+    draining: bool,
 }
 
 impl Shared {
@@ -93,6 +95,7 @@ impl Shared {
             driver: None,
             fault: None,
             ended: None,
+            draining: false,
         };
         Rc::new(Self { instance, service, limit, state: RefCell::new(state) })
     }
@@ -106,7 +109,20 @@ impl Shared {
         self.state.borrow().ended.is_some()
     }
 
-    /// Writes frames that belong to the connection (MORE, DRAIN).
+    /// Writes DRAIN (P-31); requests that are not written yet go elsewhere.
+    pub(crate) fn drain(&self, drain: &Drain) {
+        let mut state = self.state.borrow_mut();
+        state.draining = true;
+        drain.encode(&mut state.out);
+        state.wake_driver();
+        state.queue.iter().for_each(|(_, waker)| waker.wake_by_ref());
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.state.borrow().draining
+    }
+
+    /// Writes frames that belong to the connection (MORE).
     pub(crate) fn control(&self, write: impl FnOnce(&mut BytesMut)) {
         let mut state = self.state.borrow_mut();
         write(&mut state.out);
@@ -393,6 +409,9 @@ impl Ticket<'_> {
         let mut state = self.shared.state.borrow_mut();
         if let Some(why) = &state.ended {
             return Poll::Ready(Err(BeginError::Ended(Arc::clone(why))));
+        }
+        if state.draining {
+            return Poll::Ready(Err(BeginError::Ended("was being stopped".into())));
         }
         let id = state.id;
         let first = state.queue.front().is_none_or(|(number, _)| Some(*number) == self.number);

@@ -1,4 +1,8 @@
 //! The floor of `w5`: one blocking socket, one command at a time, `write` then `read`.
+//!
+//! `wait=epoll` waits by epoll before it reads, as whoever has more than one socket must; `timer=MS` with a time-out, as whoever has deadlines does.
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
 use harness::{KEYS, Measurement, Options, Random, Reply, Tally, Topology, push_get, scan};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,8 +20,14 @@ fn main() {
         push_get(&mut command, key.as_bytes());
         command
     });
-    let mut caller =
-        Caller { socket, commands: commands.collect(), input: vec![0; 4096], wanted: options.workload.value_bytes };
+    let wait = Wait::of(&options, &socket);
+    let mut caller = Caller {
+        wait,
+        socket,
+        commands: commands.collect(),
+        input: vec![0; 4096],
+        wanted: options.workload.value_bytes,
+    };
 
     let mut random = Random::seeded(1);
     let mut tally = Tally::default();
@@ -41,7 +51,35 @@ fn main() {
     measurement.stop().print(&options, &[tally]);
 }
 
+/// How the reply is waited for.
+enum Wait {
+    Read,
+    Epoll(Epoll, EpollTimeout),
+}
+
+impl Wait {
+    fn of(options: &Options, socket: &TcpStream) -> Self {
+        match options.tuning("wait") {
+            None => return Self::Read,
+            Some("epoll") => {}
+            Some(other) => panic!("wait={other}: only epoll is known"),
+        }
+        let milliseconds = options.tuned_number::<i32>("timer").unwrap_or(-1);
+        let timeout = EpollTimeout::try_from(milliseconds).expect("a number of milliseconds");
+        let epoll = Epoll::new(EpollCreateFlags::empty()).expect("an event queue");
+        epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0)).expect("an event queue");
+        Self::Epoll(epoll, timeout)
+    }
+
+    fn wait(&self) {
+        if let Self::Epoll(epoll, timeout) = self {
+            while epoll.wait(&mut [EpollEvent::empty()], *timeout).expect("an event queue") == 0 {}
+        }
+    }
+}
+
 struct Caller {
+    wait: Wait,
     socket: TcpStream,
     commands: Vec<Vec<u8>>,
     input: Vec<u8>,
@@ -54,6 +92,7 @@ impl Caller {
         self.socket.write_all(&self.commands[key]).expect("the node reads");
         let mut filled = 0;
         loop {
+            self.wait.wait();
             let count = self.socket.read(&mut self.input[filled..]).expect("the node answers");
             assert_ne!(count, 0, "the node closed the connection");
             filled += count;

@@ -1,0 +1,293 @@
+//! The commands that talk to a running gateway: `status`, `logs`, `restart`, `stop`, `start`, `purge`, `explain`.
+
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::config::commands::Outcome;
+pub use client::{Client, Failure};
+
+mod client;
+mod discover;
+mod explain;
+mod table;
+
+/// How often `status --watch` looks.
+const WATCH_PAUSE: Duration = Duration::from_secs(1);
+/// How often it is looked whether a service has done what it was told.
+const ACTION_PAUSE: Duration = Duration::from_millis(50);
+
+/// Which gateway.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Its admin socket; looked for if none is given.
+    pub socket: Option<PathBuf>,
+    /// Its configuration file.
+    pub config: PathBuf,
+}
+
+/// How a command reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// For people.
+    Text,
+    /// What the gateway answered.
+    Json,
+}
+
+/// How long to look at a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Once.
+    Once,
+    /// Until the command is ended.
+    On,
+}
+
+/// What a service is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A new instance in the place of the one there is.
+    Restart,
+    /// No instance, until one is asked for.
+    Stop,
+    /// An instance, if there is none.
+    Start,
+}
+
+impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Restart => "restart",
+            Self::Stop => "stop",
+            Self::Start => "start",
+        }
+    }
+}
+
+/// Runs a command and says what went wrong.
+///
+/// # Errors
+/// Only if the output cannot be written.
+pub fn run(connection: &Connection, command: impl FnOnce(&Client) -> Result<Outcome, Failure>) -> io::Result<Outcome> {
+    let done = discover::client(connection).and_then(|client| command(&client));
+    match done {
+        Ok(outcome) => Ok(outcome),
+        Err(Failure::Output(e)) => Err(e),
+        Err(failure) => {
+            writeln!(io::stderr(), "error: {failure}")?;
+            Ok(failure.outcome())
+        }
+    }
+}
+
+/// `pilotlight status`.
+///
+/// # Errors
+/// No gateway, no such service, or the output cannot be written.
+pub fn status(
+    client: &Client,
+    (service, watch): (Option<&str>, Watch),
+    report: Report,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let target = service.map_or("/status".to_owned(), |name| format!("/services/{}", client::encoded(name)));
+    let style = table::Style::of_stdout();
+    loop {
+        let told = client.get(&target)?;
+        let text = match (report, service) {
+            (Report::Json, _) => format!("{told}\n"),
+            (Report::Text, None) => table::gateway(&told, style),
+            (Report::Text, Some(_)) => table::service(&told, style),
+        };
+        if watch == Watch::On && io::stdout().is_terminal() && report == Report::Text {
+            // Home, the new picture over the old one, then what is left of that.
+            let lines = text.lines().map(|line| format!("{line}\x1b[K\n")).collect::<String>();
+            write!(out, "\x1b[H{lines}\x1b[J")?;
+        } else {
+            write!(out, "{text}")?;
+        }
+        out.flush()?;
+        if watch == Watch::Once {
+            return Ok(Outcome::Done);
+        }
+        std::thread::sleep(WATCH_PAUSE);
+    }
+}
+
+/// `pilotlight logs`.
+///
+/// # Errors
+/// No gateway, no such service, or the output cannot be written.
+pub fn logs(
+    client: &Client,
+    (service, lines, follow): (&str, usize, Watch),
+    report: Report,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let follow = if follow == Watch::On { "&follow=1" } else { "" };
+    let target = format!("/services/{}/logs?lines={lines}{follow}", client::encoded(service));
+    let mut body = BufReader::new(client.stream(&target)?);
+    let mut line = String::new();
+    while body.read_line(&mut line).map_err(|cause| client.broken(cause))? > 0 {
+        if report == Report::Json {
+            out.write_all(line.as_bytes())?;
+        } else {
+            let value: Value = serde_json::from_str(&line).unwrap_or_default();
+            write!(out, "{}", table::log_line(service, &value))?;
+        }
+        out.flush()?;
+        line.clear();
+    }
+    Ok(Outcome::Done)
+}
+
+/// `pilotlight restart`, `stop`, `start`. Waits until it is done unless `patience` is zero.
+///
+/// # Errors
+/// No gateway, no such service, it did not do what it was told, or the output cannot be written.
+pub fn act(
+    client: &Client,
+    (service, action): (&str, Action),
+    patience: Duration,
+    report: Report,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let path = format!("/services/{}", client::encoded(service));
+    let before = client.get(&path)?;
+    let mut told = client.post(&format!("{path}/{}", action.name()), None)?;
+    let begun = Instant::now();
+    let mut done = patience.is_zero();
+    while !done {
+        let now = client.get(&path)?;
+        match progress(action, &before, &now) {
+            Progress::Done => done = true,
+            Progress::Failed(reason) => return Err(Failure::Service(service.to_owned(), reason)),
+            Progress::GoesOn if begun.elapsed() > patience => {
+                let reason =
+                    format!("it is not done after {} s; `pilotlight logs {service}` may say why", patience.as_secs());
+                return Err(Failure::Service(service.to_owned(), reason));
+            }
+            Progress::GoesOn => std::thread::sleep(ACTION_PAUSE),
+        }
+        told = now;
+    }
+    match report {
+        Report::Json => writeln!(out, "{told}")?,
+        Report::Text => writeln!(out, "{}", table::acted(service, action, &before, &told, patience.is_zero()))?,
+    }
+    Ok(Outcome::Done)
+}
+
+enum Progress {
+    Done,
+    GoesOn,
+    Failed(String),
+}
+
+/// Whether a service has done what it was told, by its status before and now.
+fn progress(action: Action, before: &Value, now: &Value) -> Progress {
+    let number = |value: &Value| value["last_instance"].as_u64().unwrap_or_default();
+    let failed = |value: &Value| value["failed_starts"].as_u64().unwrap_or_default();
+    let was_running = before["state"] != "stopped";
+    let is_done = match action {
+        Action::Stop => now["state"] == "stopped" && now["instances"].as_array().is_none_or(Vec::is_empty),
+        Action::Start => now["state"] == "ready",
+        // One that did not run is not started by it.
+        Action::Restart if !was_running => true,
+        Action::Restart => {
+            let serving = now["instances"].as_array().into_iter().flatten();
+            let mut serving = serving.filter(|one| one["state"] == "ready" || one["state"] == "starting");
+            let all_new = serving.all(|one| one["number"].as_u64() > Some(number(before)));
+            now["state"] == "ready" && number(now) > number(before) && all_new
+        }
+    };
+    if is_done {
+        Progress::Done
+    } else if action != Action::Stop && failed(now) > failed(before) {
+        Progress::Failed(now["last_error"]["reason"].as_str().unwrap_or("it did not start").to_owned())
+    } else {
+        Progress::GoesOn
+    }
+}
+
+/// `pilotlight purge`.
+///
+/// # Errors
+/// No gateway, not a URL, or the output cannot be written.
+pub fn purge(client: &Client, url: &str, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let told = client.post("/purge", Some(&json!({ "url": url })))?;
+    let key = table::printable(told["key"].as_str().unwrap_or_default());
+    match (report, told["purged"].as_bool()) {
+        (Report::Json, _) => writeln!(out, "{told}")?,
+        (Report::Text, Some(true)) => writeln!(out, "purged {key}")?,
+        (Report::Text, _) => writeln!(out, "nothing was stored for {key}")?,
+    }
+    Ok(Outcome::Done)
+}
+
+/// `pilotlight explain`.
+///
+/// # Errors
+/// No gateway, not a URL, or the output cannot be written.
+pub fn explain(
+    client: &Client,
+    (url, method, fields): (&str, &str, &[String]),
+    report: Report,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let mut target = format!("/explain?url={}&method={}", client::encoded(url), client::encoded(method));
+    for field in fields {
+        target.push_str(&format!("&field={}", client::encoded(field)));
+    }
+    let told = client.get(&target)?;
+    match report {
+        Report::Json => writeln!(out, "{told}")?,
+        Report::Text => write!(out, "{}", explain::text(&told))?,
+    }
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(action: Action, before: (&str, u64, u64), now: (&str, u64, u64), expected: &str) {
+        let value = |(state, number, failures): (&str, u64, u64)| {
+            json!({ "state": state, "last_instance": number, "failed_starts": failures,
+            "instances": [{ "number": number, "state": state }], "last_error": { "reason": "why" } })
+        };
+        let found = match progress(action, &value(before), &value(now)) {
+            Progress::Done => "done".to_owned(),
+            Progress::GoesOn => "goes on".to_owned(),
+            Progress::Failed(reason) => reason,
+        };
+        assert_eq!(found, expected, "{action:?} {before:?} {now:?}");
+    }
+
+    #[test]
+    fn when_an_action_is_done() {
+        check(Action::Stop, ("ready", 1, 0), ("ready", 1, 0), "goes on");
+        check(Action::Stop, ("ready", 1, 0), ("stopped", 1, 0), "goes on"); // it drains
+        let (before, now) = (json!({ "state": "ready" }), json!({ "state": "stopped", "instances": [] }));
+        assert!(matches!(progress(Action::Stop, &before, &now), Progress::Done));
+        check(Action::Start, ("stopped", 1, 0), ("starting", 2, 0), "goes on");
+        check(Action::Start, ("stopped", 1, 0), ("stopped", 2, 1), "why");
+        check(Action::Start, ("stopped", 1, 3), ("starting", 2, 3), "goes on");
+        check(Action::Restart, ("ready", 1, 0), ("ready", 1, 0), "goes on");
+        check(Action::Restart, ("ready", 1, 0), ("ready", 2, 0), "done");
+        let before = json!({ "state": "ready", "last_instance": 2 });
+        let now = |old: &str, new: &str| {
+            let instances = json!([{ "number": 2, "state": old }, { "number": 3, "state": new }]);
+            json!({ "state": "ready", "last_instance": 3, "instances": instances })
+        };
+        let progress = |now: &Value| matches!(progress(Action::Restart, &before, now), Progress::Done);
+        assert!(!progress(&now("ready", "starting")), "the new one is not there yet");
+        assert!(!progress(&now("ready", "ready")), "the old one still takes requests");
+        assert!(progress(&now("draining", "ready")));
+        check(Action::Restart, ("stopped", 1, 0), ("stopped", 1, 0), "done");
+    }
+}

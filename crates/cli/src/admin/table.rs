@@ -1,0 +1,402 @@
+//! What the gateway told, as text for people. Colours on a terminal only; nothing that a service said can drive it.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use serde_json::Value;
+
+use super::Action;
+
+/// Whether there are colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    Coloured,
+}
+
+impl Style {
+    pub(super) fn of_stdout() -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        if std::io::stdout().is_terminal() && !plain { Self::Coloured } else { Self::Plain }
+    }
+
+    fn paint(self, colour: &str, text: &str) -> String {
+        match self {
+            Self::Plain => text.to_owned(),
+            Self::Coloured => format!("\x1b[{colour}m{text}\x1b[0m"),
+        }
+    }
+}
+
+/// One cell: its text, and the colour it has.
+struct Cell {
+    text: String,
+    colour: Option<&'static str>,
+    align: Align,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Align {
+    Left,
+    Right,
+}
+
+fn left(text: impl Into<String>) -> Cell {
+    Cell { text: text.into(), colour: None, align: Align::Left }
+}
+
+fn right(text: impl Into<String>) -> Cell {
+    Cell { text: text.into(), colour: None, align: Align::Right }
+}
+
+/// Aligned columns, two spaces apart.
+fn rows(heads: &[&str], rows: &[Vec<Cell>], style: Style) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.text.chars().count());
+        cells.chain([heads[column].len()]).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let mut text = String::new();
+    let mut line = |cells: &mut dyn Iterator<Item = (String, usize, Align, Option<&str>)>| {
+        let mut whole = String::new();
+        for (column, (cell, length, align, colour)) in cells.enumerate() {
+            let pad = " ".repeat(widths[column].saturating_sub(length));
+            let cell = colour.map_or(cell.clone(), |colour| style.paint(colour, &cell));
+            let gap = if column > 0 { "  " } else { "" };
+            whole.push_str(&if align == Align::Left {
+                format!("{gap}{cell}{pad}")
+            } else {
+                format!("{gap}{pad}{cell}")
+            });
+        }
+        text.push_str(whole.trim_end());
+        text.push('\n');
+    };
+    let align = |column: usize| rows.first().and_then(|row| row.get(column)).map_or(Align::Left, |cell| cell.align);
+    line(&mut heads.iter().enumerate().map(|(at, head)| ((*head).to_owned(), head.len(), align(at), Some("1"))));
+    for row in rows {
+        line(&mut row.iter().map(|cell| (cell.text.clone(), cell.text.chars().count(), cell.align, cell.colour)));
+    }
+    text
+}
+
+/// The table of all services.
+pub(super) fn gateway(told: &Value, style: Style) -> String {
+    let gateway = &told["gateway"];
+    let mut text = format!(
+        "pilotlight {}  pid {}  up {}  {}  {} connections  {}\n",
+        string(&gateway["version"]),
+        gateway["pid"],
+        time(gateway["uptime_seconds"].as_f64()),
+        list(&gateway["listen"]),
+        gateway["connections_open"],
+        size(gateway["memory_bytes"].as_u64()),
+    );
+    if let Some(cache) = told["cache"].as_object() {
+        let (bytes, most) = (size(cache["bytes"].as_u64()), size(cache["max_bytes"].as_u64()));
+        let _ = writeln!(text, "cache {bytes} of {most}, {} targets, {} hits", cache["resources"], cache["hits"]);
+    }
+    text.push('\n');
+    const HEADS: [&str; 12] = [
+        "SERVICE",
+        "STATE",
+        "INSTANCES",
+        "PID",
+        "UPTIME",
+        "REQUESTS",
+        "IN FLIGHT",
+        "QUEUE",
+        "P50",
+        "P99",
+        "MEMORY",
+        "CACHE HITS",
+    ];
+    let services: Vec<Vec<Cell>> = told["services"].as_array().into_iter().flatten().map(row).collect();
+    text.push_str(&rows(&HEADS, &services, style));
+    text
+}
+
+fn row(service: &Value) -> Vec<Cell> {
+    let instances = service["instances"].as_array().map_or(&[][..], Vec::as_slice);
+    let (serving, ending): (Vec<&Value>, Vec<&Value>) =
+        instances.iter().partition(|instance| instance["state"] == "starting" || instance["state"] == "ready");
+    let pid = match instances {
+        [] => "-".to_owned(),
+        [first, others @ ..] => {
+            let more = if others.is_empty() { String::new() } else { format!(" +{}", others.len()) };
+            first["pid"].as_i64().map_or("-".to_owned(), |pid| format!("{pid}{more}"))
+        }
+    };
+    let count = match ending.len() {
+        0 => serving.len().to_string(),
+        ending => format!("{} ({ending} ending)", serving.len()),
+    };
+    let oldest = instances.iter().filter_map(|instance| instance["uptime_seconds"].as_f64()).reduce(f64::max);
+    vec![
+        left(string(&service["name"])),
+        state(service),
+        right(if service["kind"] == "external" { "-".to_owned() } else { count }),
+        right(pid),
+        right(time(oldest)),
+        right(service["requests"].to_string()),
+        right(service["in_flight"].to_string()),
+        right(service["queue"]["length"].as_u64().map_or("-".to_owned(), |length| length.to_string())),
+        right(milliseconds(&service["latency"]["p50_ms"])),
+        right(milliseconds(&service["latency"]["p99_ms"])),
+        right(size(service["memory_bytes"].as_u64().filter(|_| !instances.is_empty()))),
+        right(service["cache_hits"].to_string()),
+    ]
+}
+
+fn state(service: &Value) -> Cell {
+    let state = string(&service["state"]);
+    let failing = service["failures"].as_u64().is_some_and(|failures| failures > 0);
+    let refusing = service["circuit"]["state"].as_str().is_some_and(|circuit| circuit != "closed");
+    let (text, colour) = match state.as_str() {
+        "stopped" | "starting" if refusing => ("circuit open".to_owned(), "31"),
+        "ready" => (state, "32"),
+        "starting" => (state, "33"),
+        "stopped" if failing => ("failing".to_owned(), "31"),
+        _ => (state, "2"),
+    };
+    Cell { colour: Some(colour), ..left(text) }
+}
+
+/// One service.
+pub(super) fn service(told: &Value, style: Style) -> String {
+    let mut text = String::new();
+    let mut fact = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<12}{value}");
+    };
+    fact("service", format!("{} ({}, {})", string(&told["name"]), string(&told["kind"]), string(&told["transport"])));
+    let cell = state(told);
+    fact("state", style.paint(cell.colour.unwrap_or("0"), &cell.text));
+    fact("routes", list(&told["routes"]));
+    let answers = told["answers"].as_object().into_iter().flatten();
+    let answers: Vec<String> = answers.map(|(class, count)| format!("{count} × {class}")).collect();
+    fact("requests", format!("{}, {} in flight", told["requests"], told["in_flight"]));
+    fact("answers", if answers.is_empty() { "-".to_owned() } else { answers.join(", ") });
+    fact("cache hits", told["cache_hits"].to_string());
+    if let Some(starts) = told["starts"].as_u64() {
+        fact("starts", starts.to_string());
+        scaling(told, &mut fact);
+    }
+    if let Some(error) = told["last_error"].as_object() {
+        fact("last error", printable(error["reason"].as_str().unwrap_or_default()));
+        for line in error["output"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            fact("", format!("| {}", printable(line)));
+        }
+    }
+    let instances: Vec<Vec<Cell>> = told["instances"].as_array().into_iter().flatten().map(instance).collect();
+    if !instances.is_empty() {
+        let heads = ["INSTANCE", "STATE", "PID", "UPTIME", "IN FLIGHT", "REQUESTS", "MEMORY"];
+        let _ = write!(text, "\n{}", rows(&heads, &instances, style));
+    }
+    let layers = told["layers"].as_object().into_iter().flatten().map(|(name, times)| times_row(name, times));
+    let phases = told["start_phases"].as_object().into_iter().flatten();
+    let phases = phases.map(|(name, times)| times_row(&format!("cold: {name}"), times));
+    let total = times_row("total", &told["latency"]);
+    // JSON objects have no order; the layers have.
+    let mut times: Vec<Vec<Cell>> = layers.chain(phases).collect();
+    if !times.is_empty() {
+        times.sort_by_key(|row| LAYERS.iter().position(|name| *name == row[0].text));
+        times.push(total);
+        let heads = ["LAYER", "COUNT", "P50", "P90", "P99", "SUM"];
+        let _ = write!(text, "\n{}", rows(&heads, &times, style));
+    }
+    text
+}
+
+/// Instances, queue and circuit of a service that Pilotlight starts.
+fn scaling(told: &Value, fact: &mut impl FnMut(&str, String)) {
+    let (queue, circuit) = (&told["queue"], &told["circuit"]);
+    let each =
+        told["concurrency"].as_u64().map_or("any number of requests".to_owned(), |each| format!("{each} requests"));
+    fact("instances", format!("at most {}, {each} each", told["max_instances"]));
+    let counts = |counts: &Value| {
+        let some = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() > Some(0));
+        some.map(|(why, count)| format!("{count} × {}", printable(why))).collect::<Vec<_>>().join(", ")
+    };
+    let refused = counts(&queue["refused"]);
+    let refused = if refused.is_empty() { refused } else { format!("; refused: {refused}") };
+    fact("queue", format!("{} of {}{refused}", queue["length"], queue["max"]));
+    let next = circuit["next_attempt_seconds"].as_f64();
+    let next = next.map_or(String::new(), |seconds| format!(", next attempt in {seconds:.1} s"));
+    let failures = format!("{} of {} failures", told["failures"], circuit["max_failures"]);
+    fact("circuit", format!("{} ({failures}{next})", string(&circuit["state"])));
+    let replaced = counts(&told["replaced"]);
+    if !replaced.is_empty() {
+        fact("replaced", replaced);
+    }
+    if told["stuck"].as_u64() > Some(0) {
+        fact("stuck", format!("{} instances ended (max_request_time)", told["stuck"]));
+    }
+}
+
+const LAYERS: [&str; 12] = [
+    "parse",
+    "route",
+    "cache",
+    "queue",
+    "start",
+    "cold: queue",
+    "cold: spawn",
+    "cold: connect",
+    "cold: ready",
+    "service",
+    "body",
+    "write",
+];
+
+fn instance(instance: &Value) -> Vec<Cell> {
+    vec![
+        right(instance["number"].to_string()),
+        left(string(&instance["state"])),
+        right(instance["pid"].as_i64().map_or("-".to_owned(), |pid| pid.to_string())),
+        right(time(instance["uptime_seconds"].as_f64())),
+        right(instance["in_flight"].to_string()),
+        right(instance["requests"].to_string()),
+        right(size(instance["memory_bytes"].as_u64())),
+    ]
+}
+
+fn times_row(name: &str, times: &Value) -> Vec<Cell> {
+    vec![
+        left(name),
+        right(times["count"].to_string()),
+        right(milliseconds(&times["p50_ms"])),
+        right(milliseconds(&times["p90_ms"])),
+        right(milliseconds(&times["p99_ms"])),
+        right(milliseconds(&times["sum_ms"])),
+    ]
+}
+
+/// A line of output, as the gateway itself prints it.
+pub(super) fn log_line(service: &str, line: &Value) -> String {
+    let mut text = String::new();
+    if let Some(missed) = line["missed"].as_u64() {
+        let _ = writeln!(text, "{service} | … {missed} lines missed");
+        return text;
+    }
+    let instance = &line["instance"];
+    if let Some(dropped @ 1..) = line["dropped"].as_u64() {
+        let _ = writeln!(text, "{service}#{instance} | … {dropped} lines dropped");
+    }
+    let cut = if line["cut"] == true { " … (cut)" } else { "" };
+    let _ = writeln!(text, "{service}#{instance} | {}{cut}", printable(line["text"].as_str().unwrap_or_default()));
+    text
+}
+
+/// What `restart`, `stop` and `start` say.
+pub(super) fn acted(service: &str, action: Action, before: &Value, now: &Value, unfinished: bool) -> String {
+    let was_running = before["state"] != "stopped";
+    let pid = now["instances"][0]["pid"].as_i64().map(|pid| format!(", pid {pid}")).unwrap_or_default();
+    match action {
+        _ if unfinished => format!("{service}: told to {}", action.name()),
+        Action::Restart if was_running => format!("{service} restarted: instance {}{pid}", now["last_instance"]),
+        Action::Restart => format!("{service} does not run; its next request starts it anew"),
+        Action::Stop if was_running => format!("{service} stopped; its next request starts it"),
+        Action::Stop => format!("{service} was not running"),
+        Action::Start if before["state"] == "ready" => format!("{service} runs already{pid}"),
+        Action::Start => format!("{service} started: instance {}{pid}", now["last_instance"]),
+    }
+}
+
+pub(super) fn string(value: &Value) -> String {
+    printable(value.as_str().unwrap_or("-"))
+}
+
+/// Without what would move the cursor or change colours.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+fn list(value: &Value) -> String {
+    let all: Vec<String> = value.as_array().into_iter().flatten().map(string).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(" ") }
+}
+
+fn milliseconds(value: &Value) -> String {
+    match value.as_f64() {
+        None => "-".to_owned(),
+        Some(ms) if ms < 1.0 => format!("{:.0}µs", ms * 1000.0),
+        Some(ms) if ms < 100.0 => format!("{ms:.1}ms"),
+        Some(ms) if ms < 10_000.0 => format!("{ms:.0}ms"),
+        Some(ms) => format!("{:.1}s", ms / 1000.0),
+    }
+}
+
+/// The two largest units.
+fn time(seconds: Option<f64>) -> String {
+    let Some(seconds) = seconds else { return "-".to_owned() };
+    let whole = seconds as u64;
+    match whole {
+        0..60 => format!("{whole}s"),
+        60..3600 => format!("{}m{}s", whole / 60, whole % 60),
+        3600..86_400 => format!("{}h{}m", whole / 3600, whole / 60 % 60),
+        _ => format!("{}d{}h", whole / 86_400, whole / 3600 % 24),
+    }
+}
+
+pub(super) fn size(bytes: Option<u64>) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let Some(bytes) = bytes else { return "-".to_owned() };
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let mut amount = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    format!("{amount:.1}{}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned_and_plain() {
+        let service = |name: &str, state: &str, instances: Value| {
+            json!({ "name": name, "kind": "managed", "state": state, "instances": instances, "requests": 12, "in_flight": 1,
+                    "latency": { "p50_ms": 0.4, "p99_ms": 12.34 }, "memory_bytes": 2_621_440, "cache_hits": 7, "failures": 0,
+                    "queue": { "length": 3 }, "circuit": { "state": "closed" } })
+        };
+        let instance =
+            |pid: u64, state: &str, uptime: f64| json!({ "pid": pid, "state": state, "uptime_seconds": uptime });
+        let running =
+            json!([instance(4711, "ready", 75.2), instance(4712, "starting", 3.0), instance(4709, "draining", 76.0)]);
+        let told = json!({
+            "gateway": { "version": "1", "pid": 1, "uptime_seconds": 90061, "listen": ["http://a"], "connections_open": 2, "memory_bytes": 9 },
+            "cache": null,
+            "services": [service("a", "ready", running), service("longer", "stopped", json!([]))],
+        });
+        assert_eq!(
+            gateway(&told, Style::Plain),
+            "pilotlight 1  pid 1  up 1d1h  http://a  2 connections  9B\n\n\
+             SERVICE  STATE       INSTANCES      PID  UPTIME  REQUESTS  IN FLIGHT  QUEUE    P50     P99  MEMORY  CACHE HITS\n\
+             a        ready    2 (1 ending)  4711 +2   1m16s        12          1      3  400µs  12.3ms  2.5MiB           7\n\
+             longer   stopped             0        -       -        12          1      3  400µs  12.3ms       -           7\n"
+        );
+        assert!(gateway(&told, Style::Coloured).contains("\x1b[32mready\x1b[0m"));
+    }
+
+    #[test]
+    fn output_cannot_drive_the_terminal() {
+        let line = json!({ "instance": 2, "text": "a\u{1b}[2J\r\n", "cut": true, "dropped": 3 });
+        assert_eq!(log_line("s", &line), "s#2 | … 3 lines dropped\ns#2 | a\u{fffd}[2J\u{fffd}\u{fffd} … (cut)\n");
+    }
+
+    #[test]
+    fn amounts() {
+        assert_eq!([None, Some(1000), Some(1536), Some(3 << 30)].map(size), ["-", "1000B", "1.5KiB", "3.0GiB"]);
+        let shown =
+            [json!(null), json!(0.0421), json!(9.99), json!(250.4), json!(61_000)].map(|value| milliseconds(&value));
+        assert_eq!(shown, ["-", "42µs", "10.0ms", "250ms", "61.0s"]);
+    }
+}

@@ -1,0 +1,113 @@
+//! What a running gateway has for the one who operates it: the admin interface, the kept output of services, SIGUSR1.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use pilotlight_gateway::{Admin, AdminOptions, Gateway, LogBook};
+use pilotlight_supervisor::Supervisor;
+use serde_json::{Map, Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{AdminSocket, Config};
+
+/// The name of the admin socket in the runtime folder.
+pub(crate) const SOCKET: &str = "admin.sock";
+
+/// Starts what the configuration asks for. It ends when the returned value is dropped.
+///
+/// # Errors
+/// A socket, an address or a thread is refused.
+pub(crate) fn start(
+    (file, config): (&Path, &Config),
+    runtime_dir: &Path,
+    (gateway, supervisor): (&Gateway, &Supervisor),
+    logs: LogBook,
+) -> anyhow::Result<Option<Admin>> {
+    reopen_on_signal(gateway).context("SIGUSR1 cannot be waited for")?;
+    let socket = config.operate.admin.as_ref().map(|socket| match socket {
+        AdminSocket::InRuntimeDir => runtime_dir.join(SOCKET),
+        AdminSocket::At(path) => path.clone(),
+    });
+    if socket.is_none() && config.operate.metrics.is_none() {
+        return Ok(None);
+    }
+    let file = std::path::absolute(file)?;
+    let settings = settings(&file);
+    let options = AdminOptions {
+        socket,
+        metrics: config.operate.metrics,
+        control: supervisor.control(),
+        logs,
+        config: Arc::new(move || settings.clone()),
+        config_file: file,
+    };
+    Ok(Some(Admin::start(options, gateway)?))
+}
+
+/// Opens the access log anew on SIGUSR1, as log rotation asks for. Without a log the signal has no effect; left alone, it would
+/// end the process.
+fn reopen_on_signal(gateway: &Gateway) -> std::io::Result<()> {
+    let reopen = gateway.log_reopener();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    // Here, not in the thread: from now on the signal is known.
+    let mut asked = {
+        let _context = runtime.enter();
+        signal(SignalKind::user_defined1())?
+    };
+    let wait = move || {
+        runtime.block_on(async {
+            while asked.recv().await.is_some() {
+                reopen();
+            }
+        });
+    };
+    std::thread::Builder::new().name("reopen".into()).spawn(wait).map(drop)
+}
+
+/// What the file says, without the values of environment variables: those are where secrets are.
+fn settings(file: &Path) -> Value {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let table: toml::Table = text.parse().unwrap_or_default(); // it was valid when the gateway read it
+    json!({ "file": file.to_string_lossy(), "settings": plain(&toml::Value::Table(table)) })
+}
+
+fn plain(value: &toml::Value) -> Value {
+    match value {
+        toml::Value::String(text) => Value::from(text.as_str()),
+        toml::Value::Integer(number) => Value::from(*number),
+        toml::Value::Float(number) => Value::from(*number),
+        toml::Value::Boolean(yes) => Value::from(*yes),
+        toml::Value::Datetime(time) => Value::from(time.to_string()),
+        toml::Value::Array(list) => list.iter().map(plain).collect(),
+        toml::Value::Table(table) => table
+            .iter()
+            .map(|(name, value)| {
+                let hidden = matches!(name.as_str(), "env" | "secrets") && value.is_table();
+                (name.clone(), if hidden { names_only(value) } else { plain(value) })
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+    }
+}
+
+fn names_only(table: &toml::Value) -> Value {
+    let names = table.as_table().into_iter().flat_map(toml::Table::keys);
+    names.map(|name| (name.clone(), Value::from("(hidden)"))).collect::<Map<_, _>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_the_environment_are_hidden() {
+        let table: toml::Table =
+            "dev = true\n[services.a]\ncommand = [\"a\"]\nenv = { TOKEN = \"kingfisher\" }".parse().unwrap();
+        let shown = plain(&toml::Value::Table(table));
+        assert_eq!(shown["dev"], true);
+        assert_eq!(shown["services"]["a"]["command"][0], "a");
+        assert_eq!(shown["services"]["a"]["env"]["TOKEN"], "(hidden)");
+        assert!(!shown.to_string().contains("kingfisher"));
+    }
+}

@@ -1,0 +1,335 @@
+//! One line of the access log. What comes from a client is escaped: no value ends a line, a field or a string early, and none
+//! drives a terminal.
+
+use std::io::Write;
+
+use http::header::{HOST, REFERER, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pilotlight_cache::Timestamp;
+
+use crate::metrics::{Series, Verdict};
+use crate::options::{AccessField, AccessFormat};
+use crate::timing::{Layer, Timeline};
+
+/// Bytes of one value that a client chose; the rest is cut off and marked.
+const MAX_VALUE: usize = 2048;
+
+/// A request that is over, as far as it is logged.
+pub(crate) struct Entry<'a> {
+    pub(crate) at: Timestamp,
+    pub(crate) peer: &'a str,
+    pub(crate) host: Option<&'a [u8]>,
+    pub(crate) method: &'a str,
+    pub(crate) target: &'a [u8],
+    pub(crate) protocol: &'static str,
+    /// 0: the client went before there was an answer.
+    pub(crate) status: u16,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) took_ns: u64,
+    pub(crate) verdict: Verdict,
+    pub(crate) series: &'a Series,
+    pub(crate) request_id: Option<&'a [u8]>,
+    pub(crate) user_agent: Option<&'a [u8]>,
+    pub(crate) referer: Option<&'a [u8]>,
+    pub(crate) timeline: Option<&'a Timeline>,
+}
+
+impl<'a> Entry<'a> {
+    /// A hit that was answered before hyper saw it: a GET over HTTP/1.1, without an id.
+    pub(crate) fn of_hit(
+        series: &'a Series,
+        (at, took_ns): (Timestamp, u64),
+        peer: &'a str,
+        target: &'a str,
+        headers: &'a HeaderMap,
+        (status, sent_bytes): (u16, u64),
+    ) -> Self {
+        let field = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
+        Self {
+            at,
+            peer,
+            host: field(HOST),
+            method: "GET",
+            target: target.as_bytes(),
+            protocol: "HTTP/1.1",
+            status,
+            sent_bytes,
+            received_bytes: 0,
+            took_ns,
+            verdict: Verdict::Hit,
+            series,
+            request_id: None,
+            user_agent: field(USER_AGENT),
+            referer: field(REFERER),
+            timeline: None,
+        }
+    }
+}
+
+/// A value of a line.
+enum Value<'a> {
+    /// What a client chose.
+    Foreign(&'a [u8]),
+    /// Configured names and words of ours: nothing to escape but in JSON.
+    Own(&'a str),
+    Number(u64),
+    Milliseconds(u64),
+    Time(Timestamp),
+    Layers(&'a Timeline),
+    Nothing,
+}
+
+pub(super) fn write(out: &mut Vec<u8>, format: AccessFormat, fields: &[AccessField], entry: &Entry<'_>) {
+    let json = format == AccessFormat::Json;
+    out.extend_from_slice(if json { b"{" } else { b"" });
+    for (index, field) in fields.iter().enumerate() {
+        let value = value(*field, entry);
+        if json {
+            out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
+            out.extend_from_slice(field.name().as_bytes());
+            out.extend_from_slice(b"\":");
+            write_json(out, &value);
+        } else {
+            out.extend_from_slice(if index > 0 { b" " } else { b"" });
+            write_text(out, &value);
+        }
+    }
+    out.extend_from_slice(if json { b"}\n" } else { b"\n" });
+}
+
+fn value<'a>(field: AccessField, entry: &Entry<'a>) -> Value<'a> {
+    let foreign = |bytes: Option<&'a [u8]>| bytes.map_or(Value::Nothing, Value::Foreign);
+    match field {
+        AccessField::Time => Value::Time(entry.at),
+        AccessField::Client if entry.peer.is_empty() => Value::Nothing,
+        AccessField::Client => Value::Own(entry.peer),
+        AccessField::Host => foreign(entry.host),
+        AccessField::Method => Value::Foreign(entry.method.as_bytes()),
+        AccessField::Target => Value::Foreign(entry.target),
+        AccessField::Path => Value::Foreign(entry.target.split(|byte| *byte == b'?').next().unwrap_or_default()),
+        AccessField::Protocol => Value::Own(entry.protocol),
+        AccessField::Status => Value::Number(u64::from(entry.status)),
+        AccessField::BytesSent => Value::Number(entry.sent_bytes),
+        AccessField::BytesReceived => Value::Number(entry.received_bytes),
+        AccessField::DurationMs => Value::Milliseconds(entry.took_ns),
+        AccessField::Cache => Value::Own(entry.verdict.name()),
+        AccessField::Route => Value::Own(&entry.series.route),
+        AccessField::Service => Value::Own(&entry.series.service),
+        AccessField::RequestId => foreign(entry.request_id),
+        AccessField::UserAgent => foreign(entry.user_agent),
+        AccessField::Referer => foreign(entry.referer),
+        AccessField::Timing => entry.timeline.map_or(Value::Nothing, Value::Layers),
+    }
+}
+
+fn write_json(out: &mut Vec<u8>, value: &Value<'_>) {
+    match value {
+        Value::Nothing => out.extend_from_slice(b"null"),
+        Value::Number(number) => number_to(out, *number),
+        Value::Milliseconds(ns) => milliseconds_to(out, *ns),
+        Value::Time(at) => {
+            out.push(b'"');
+            time_to(out, *at);
+            out.push(b'"');
+        }
+        Value::Own(text) => json_string(out, text.as_bytes()),
+        Value::Foreign(bytes) => json_string(out, bytes),
+        Value::Layers(timeline) => {
+            out.push(b'{');
+            for (index, (name, ns)) in spent(timeline).enumerate() {
+                out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
+                out.extend_from_slice(name.as_bytes());
+                out.extend_from_slice(b"\":");
+                milliseconds_to(out, ns);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, value: &Value<'_>) {
+    match value {
+        Value::Nothing => out.push(b'-'),
+        Value::Number(number) => number_to(out, *number),
+        Value::Milliseconds(ns) => milliseconds_to(out, *ns),
+        Value::Time(at) => time_to(out, *at),
+        Value::Own(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Foreign(bytes) => text_string(out, bytes),
+        Value::Layers(timeline) => {
+            for (index, (name, ns)) in spent(timeline).enumerate() {
+                out.extend_from_slice(if index > 0 { b"," } else { b"" });
+                out.extend_from_slice(name.as_bytes());
+                out.push(b'=');
+                milliseconds_to(out, ns);
+            }
+        }
+    }
+}
+
+fn spent(timeline: &Timeline) -> impl Iterator<Item = (&'static str, u64)> {
+    Layer::ALL.into_iter().map(|layer| (layer.name(), timeline.spent_ns(layer))).filter(|(_, ns)| *ns > 0)
+}
+
+/// RFC 8259 §7. What is not UTF-8 is replaced; control characters, DEL and those of C1 are escaped, as are line ends of Unicode.
+fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
+    let (bytes, cut) = shortened(bytes);
+    out.push(b'"');
+    for character in String::from_utf8_lossy(bytes).chars() {
+        match character {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
+                write_infallibly(out, format_args!("\\u{:04x}", u32::from(c)));
+            }
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    out.extend_from_slice(if cut { "…\"".as_bytes() } else { b"\"" });
+}
+
+/// In quotes; quotes, backslashes and all but visible ASCII and spaces as `\xHH`.
+fn text_string(out: &mut Vec<u8>, bytes: &[u8]) {
+    let (bytes, cut) = shortened(bytes);
+    out.push(b'"');
+    for byte in bytes {
+        match byte {
+            b'"' | b'\\' => write_infallibly(out, format_args!("\\x{byte:02x}")),
+            b' '..=b'~' => out.push(*byte),
+            _ => write_infallibly(out, format_args!("\\x{byte:02x}")),
+        }
+    }
+    out.extend_from_slice(if cut { b"...\"" } else { b"\"" });
+}
+
+fn shortened(bytes: &[u8]) -> (&[u8], bool) {
+    (&bytes[..bytes.len().min(MAX_VALUE)], bytes.len() > MAX_VALUE)
+}
+
+fn number_to(out: &mut Vec<u8>, number: u64) {
+    write_infallibly(out, format_args!("{number}"));
+}
+
+/// To the microsecond.
+fn milliseconds_to(out: &mut Vec<u8>, ns: u64) {
+    let us = ns.saturating_add(500) / 1000;
+    write_infallibly(out, format_args!("{}.{:03}", us / 1000, us % 1000));
+}
+
+/// RFC 3339, UTC, with milliseconds.
+fn time_to(out: &mut Vec<u8>, at: Timestamp) {
+    let (seconds, ms) = (at.0 / 1000, at.0 % 1000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    write_infallibly(out, format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"));
+}
+
+/// Days since 1970-01-01 as a date: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153; // months from March
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+fn write_infallibly(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text); // a Vec takes everything
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::metrics::Registry;
+    use crate::timing::Moment;
+
+    fn line(format: AccessFormat, fields: &[AccessField], host: &[u8], target: &[u8]) -> String {
+        let registry = Registry::new(1);
+        let series = registry.series("/a", "users");
+        let begun = Moment::now();
+        let timeline = Timeline::new(begun);
+        timeline.lap(Layer::Cache, begun + Duration::from_micros(10));
+        timeline.lap(Layer::Service, begun + Duration::from_micros(1_510));
+        let entry = Entry {
+            at: Timestamp(951_782_400_007), // 29 February 2000
+            peer: "127.0.0.1:9",
+            host: Some(host),
+            method: "GET",
+            target,
+            protocol: "HTTP/1.1",
+            status: 200,
+            sent_bytes: 5,
+            received_bytes: 0,
+            took_ns: timeline.total_ns(),
+            verdict: Verdict::Miss,
+            series: &series,
+            request_id: Some(b"id"),
+            user_agent: None,
+            referer: None,
+            timeline: Some(&timeline),
+        };
+        let mut out = Vec::new();
+        write(&mut out, format, fields, &entry);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn whole_lines() {
+        assert_eq!(
+            line(AccessFormat::Text, &AccessField::DEFAULT, b"h", b"/a?b"),
+            "2000-02-29T00:00:00.007Z 127.0.0.1:9 \"GET\" \"h\" \"/a?b\" 200 5 1.510 miss users \"id\"\n"
+        );
+        let json = line(AccessFormat::Json, &AccessField::ALL, b"h", b"/a?b");
+        let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(parsed.as_object().unwrap().len(), AccessField::ALL.len());
+        assert_eq!(parsed["path"], "/a");
+        assert_eq!(parsed["timing"]["service"], 1.5);
+        assert_eq!(parsed["user_agent"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn hostile_values_stay_where_they_are() {
+        let fields = [AccessField::Host, AccessField::Status];
+        let bad = b"a\"\\\r\n\x1b[2J\xff{\"status\":500}";
+        assert_eq!(
+            line(AccessFormat::Text, &fields, bad, b"/"),
+            "\"a\\x22\\x5c\\x0d\\x0a\\x1b[2J\\xff{\\x22status\\x22:500}\" 200\n"
+        );
+        let parsed: serde_json::Value = serde_json::from_str(&line(AccessFormat::Json, &fields, bad, b"/")).unwrap();
+        assert_eq!(parsed["host"], "a\"\\\r\n\u{1b}[2J\u{fffd}{\"status\":500}");
+        assert_eq!(parsed["status"], 200);
+        let long = line(AccessFormat::Text, &[AccessField::Target], b"", &[b'x'; 9000]);
+        assert!(long.len() < MAX_VALUE + 10 && long.ends_with("...\"\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_is_one_line_and_comes_back(host in prop::collection::vec(any::<u8>(), 0..100)) {
+            let text = line(AccessFormat::Text, &[AccessField::Host], &host, b"/");
+            prop_assert!(text.trim_end_matches('\n').bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+            let json = line(AccessFormat::Json, &[AccessField::Host], &host, b"/");
+            prop_assert_eq!(json.lines().count(), 1);
+            let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(parsed["host"].as_str().unwrap(), &*String::from_utf8_lossy(&host));
+        }
+
+        #[test]
+        fn dates(days in 0_u64..100_000) {
+            let mut out = Vec::new();
+            let at = UNIX_EPOCH + Duration::from_secs(days * 86_400);
+            time_to(&mut out, Timestamp(days * 86_400_000));
+            let text = String::from_utf8(out).unwrap();
+            let http = httpdate::fmt_http_date(at); // Sun, 06 Nov 1994 08:49:37 GMT
+            let month = "JanFebMarAprMayJunJulAugSepOctNovDec".find(&http[8..11]).unwrap() / 3 + 1;
+            prop_assert_eq!(&text[..10], format!("{}-{month:02}-{}", &http[12..16], &http[5..7]));
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The gateway's own HTTP interface, for the one who operates it: what runs, where the time goes, what would become of a request.
+//! `docs/admin-api.md` describes it.
+//!
+//! It has a thread of its own, so that it answers when the workers are busy, and it costs them nothing while nobody asks. It listens on
+//! a Unix socket that only its owner may open, and, if asked for, gives out metrics over TCP.
+//!
+//! Invariant: whoever is served on the Unix socket has the user id of this process, or is root.
+
+use std::fs::Permissions;
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use pilotlight_supervisor::Control;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::gateway::Gateway;
+use crate::options::ListenAddr;
+use crate::worker::Common;
+
+mod api;
+mod explain;
+mod logs;
+mod memory;
+mod prometheus;
+mod status;
+
+pub use logs::{KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
+
+/// Connections served at once; more wait.
+const MAX_CONNECTIONS: usize = 64;
+/// How long one who asks for metrics over TCP may take.
+const METRICS_TIME: Duration = Duration::from_secs(10);
+/// Pause after a failed `accept`.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the interface is about, besides the gateway.
+pub struct AdminOptions {
+    /// The Unix socket, made with mode 0600.
+    pub socket: Option<PathBuf>,
+    /// Where metrics are given out over TCP.
+    pub metrics: Option<SocketAddr>,
+    /// The services' handle.
+    pub control: Control,
+    /// The last lines of the services' output.
+    pub logs: LogBook,
+    /// The configuration in force, without secrets.
+    pub config: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// The file that it comes from.
+    pub config_file: PathBuf,
+}
+
+/// Why the interface cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// The socket cannot be made.
+    #[error("the admin socket {}: cannot {what}: {cause}; choose another path with `socket` in [admin], or none with admin = false", path.display())]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// Another gateway has the socket.
+    #[error("the admin socket {} is in use by another gateway; stop it, or choose another path with `socket` in [admin]", path.display())]
+    InUse {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// The address for metrics cannot be listened on.
+    #[error("metrics cannot be given out on {address}: {cause}; choose another address with `listen` in [metrics]")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The thread or its event loop could not be made.
+    #[error("the thread of the admin interface could not be started: {0}")]
+    Thread(io::Error),
+}
+
+/// The running interface.
+pub struct Admin {
+    socket: Option<PathBuf>,
+    metrics: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What its answers are made from.
+struct Shared {
+    common: Arc<Common>,
+    addresses: Vec<ListenAddr>,
+    dropped_log_lines: Option<Arc<std::sync::atomic::AtomicU64>>,
+    control: Control,
+    logs: LogBook,
+    config: Arc<dyn Fn() -> Value + Send + Sync>,
+    config_file: PathBuf,
+    begun: Instant,
+}
+
+impl Admin {
+    /// Listens, and answers from a thread of its own.
+    ///
+    /// # Errors
+    /// Nothing is left behind when a socket or the thread is refused.
+    pub fn start(options: AdminOptions, gateway: &Gateway) -> Result<Self, AdminError> {
+        let AdminOptions { socket, metrics, control, logs, config, config_file } = options;
+        let tcp = metrics.map(|address| {
+            let refused = |cause| AdminError::Metrics { address, cause };
+            let listener = TcpListener::bind(address).map_err(refused)?;
+            listener.set_nonblocking(true).map_err(refused)?;
+            listener.local_addr().map_err(refused).map(|bound| (listener, bound))
+        });
+        let (tcp, metrics) = tcp.transpose()?.unzip();
+        let unix = socket.as_deref().map(bind).transpose()?;
+        let (stop, stopped) = watch::channel(false);
+        let shared = Arc::new(Shared {
+            common: Arc::clone(gateway.common()),
+            addresses: gateway.addresses().to_vec(),
+            dropped_log_lines: gateway.dropped_log_lines(),
+            control,
+            logs,
+            config,
+            config_file,
+            begun: gateway.begun(),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AdminError::Thread)?;
+        let thread = std::thread::Builder::new()
+            .name("admin".into())
+            .spawn(move || {
+                if let Err(e) = runtime.block_on(serve(&shared, unix, tcp, stopped)) {
+                    tracing::error!("the admin interface ended: {e}");
+                }
+            })
+            .map_err(AdminError::Thread)?;
+        Ok(Self { socket, metrics, stop, thread: Some(thread) })
+    }
+
+    /// Where metrics are given out over TCP; a port of 0 has become a real one.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true); // nobody there: it has ended already
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic of it has been printed
+        }
+        if let Some(path) = &self.socket {
+            let _ = std::fs::remove_file(path); // somebody else may have removed it
+        }
+    }
+}
+
+/// Binds the socket, in the place of one that was left behind.
+fn bind(path: &Path) -> Result<UnixListener, AdminError> {
+    let failed = |what| move |cause| AdminError::Socket { path: path.to_owned(), what, cause };
+    if std::fs::symlink_metadata(path).is_ok_and(|there| there.file_type().is_socket()) {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(AdminError::InUse { path: path.to_owned() });
+        }
+        std::fs::remove_file(path).map_err(failed("remove what an earlier gateway left there"))?;
+    }
+    let listener = UnixListener::bind(path).map_err(failed("bind it"))?;
+    // Whoever connects before this is looked at all the same.
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("make it private (mode 0600)"))?;
+    listener.set_nonblocking(true).map_err(failed("prepare it"))?;
+    Ok(listener)
+}
+
+async fn serve(
+    shared: &Arc<Shared>,
+    unix: Option<UnixListener>,
+    tcp: Option<TcpListener>,
+    mut stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let unix = unix.map(tokio::net::UnixListener::from_std).transpose()?;
+    let tcp = tcp.map(tokio::net::TcpListener::from_std).transpose()?;
+    let mut open = JoinSet::new();
+    loop {
+        while open.try_join_next().is_some() {}
+        tokio::select! {
+            // A followed log is a connection that ends when its reader wants: no stop may wait for one.
+            _ = open.join_next(), if open.len() >= MAX_CONNECTIONS => {}
+            _ = stop.wait_for(|stop| *stop) => break,
+            accepted = accept_unix(unix.as_ref()), if open.len() < MAX_CONNECTIONS => match accepted {
+                Ok(stream) => { open.spawn(owner(Arc::clone(shared), stream)); }
+                Err(e) => pause(&e).await,
+            },
+            accepted = accept_tcp(tcp.as_ref()), if open.len() < MAX_CONNECTIONS => match accepted {
+                Ok(stream) => {
+                    let shared = Arc::clone(shared);
+                    open.spawn(async move {
+                        let answering = http(stream, move |request| api::public(Arc::clone(&shared), request));
+                        let _ = tokio::time::timeout(METRICS_TIME, answering).await; // who is slower is cut
+                    });
+                }
+                Err(e) => pause(&e).await,
+            },
+        }
+    }
+    open.shutdown().await;
+    Ok(())
+}
+
+async fn pause(error: &io::Error) {
+    tracing::warn!("the admin interface could not accept a connection: {error}");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+async fn accept_unix(listener: Option<&tokio::net::UnixListener>) -> io::Result<tokio::net::UnixStream> {
+    match listener {
+        Some(listener) => Ok(listener.accept().await?.0),
+        None => std::future::pending().await,
+    }
+}
+
+async fn accept_tcp(listener: Option<&tokio::net::TcpListener>) -> io::Result<tokio::net::TcpStream> {
+    match listener {
+        Some(listener) => Ok(listener.accept().await?.0),
+        None => std::future::pending().await,
+    }
+}
+
+/// Serves one who connected to the Unix socket.
+async fn owner(shared: Arc<Shared>, stream: tokio::net::UnixStream) {
+    let uid = stream.peer_cred().map(|peer| peer.uid());
+    let own = rustix::process::geteuid().as_raw();
+    match uid {
+        Ok(uid) if uid == own || uid == 0 => {
+            http(stream, move |request| api::owner(Arc::clone(&shared), request)).await;
+        }
+        Ok(uid) => {
+            tracing::warn!(uid, "the admin socket was opened by another user, who is refused");
+            http(stream, move |_| std::future::ready(api::foreign(uid, own))).await;
+        }
+        Err(e) => tracing::warn!("the admin socket was opened by somebody unknown, who is refused: {e}"),
+    }
+}
+
+async fn http<F>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    answer: impl Fn(http::Request<hyper::body::Incoming>) -> F,
+) where
+    F: Future<Output = http::Response<api::Body>>,
+{
+    let service = service_fn(|request| {
+        let answer = answer(request);
+        async { Ok::<_, std::convert::Infallible>(answer.await) }
+    });
+    if let Err(e) = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!("a connection of the admin interface ended: {e}");
+    }
+}

@@ -1,0 +1,302 @@
+//! Which request is answered by what: the table of `docs/admin-api.md`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body::{Body as _, Frame};
+use hyper::body::Incoming;
+use pilotlight_supervisor::Service;
+use serde_json::{Value, json};
+
+use super::logs::{KEPT_LOG_LINES, LogBook, Page, output_name};
+use super::{Shared, explain, prometheus, status};
+use crate::options::ServiceTarget;
+
+/// Bytes of a request's body.
+const MAX_BODY: usize = 64 * 1024;
+/// How long a request's body may take.
+const BODY_TIME: Duration = Duration::from_secs(5);
+/// Lines of output given out unless the request says otherwise.
+const DEFAULT_LINES: usize = 100;
+/// An answer's body.
+pub(super) enum Body {
+    Full(Option<Bytes>),
+    Followed(Followed),
+}
+
+/// Output that goes on. It holds no lines: who reads slowly misses what is overwritten meanwhile, and is told so.
+pub(super) struct Followed {
+    logs: LogBook,
+    service: Arc<str>,
+    first: Option<Bytes>,
+    position: u64,
+    next: Option<Pin<Box<dyn Future<Output = Page> + Send>>>,
+}
+
+impl Followed {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
+            return Poll::Ready(first);
+        }
+        let (logs, service, position) = (&self.logs, &self.service, self.position);
+        let next = self.next.get_or_insert_with(|| {
+            let (logs, service) = (logs.clone(), Arc::clone(service));
+            Box::pin(async move { logs.after(&service, position).await })
+        });
+        let page = ready!(next.as_mut().poll(cx));
+        self.next = None;
+        self.position = page.next;
+        Poll::Ready(lines(&page).into())
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
+        let piece = match self.get_mut() {
+            Self::Full(whole) => whole.take(),
+            Self::Followed(output) => Some(ready!(output.poll(cx))),
+        };
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// An answer that is not what was asked for.
+struct Refused {
+    status: StatusCode,
+    detail: String,
+}
+
+fn refused(status: StatusCode, detail: impl Into<String>) -> Refused {
+    Refused { status, detail: detail.into() }
+}
+
+type Answer = Result<Response<Body>, Refused>;
+
+/// Answers the owner.
+pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let answer = match (&method, segments.as_slice()) {
+        (&Method::GET, ["status"]) => Ok(json(StatusCode::OK, &status::gateway(&shared))),
+        (&Method::GET, ["config"]) => Ok(json(StatusCode::OK, &(shared.config)())),
+        (&Method::GET, ["metrics"]) => Ok(metrics(&shared)),
+        (&Method::GET, ["explain"]) => explained(&shared, &request),
+        (&Method::POST, ["purge"]) => purge(&shared, request).await,
+        (&Method::GET, ["services", name]) => {
+            found(&shared, name).map(|target| json(StatusCode::OK, &status::one(&shared, target)))
+        }
+        (&Method::GET, ["services", name, "logs"]) => logs(&shared, name, &request),
+        (&Method::POST, ["services", name, action @ ("restart" | "stop" | "start")]) => act(&shared, name, action),
+        (_, ["status" | "config" | "metrics" | "explain"] | ["services", _] | ["services", _, "logs"]) => {
+            Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes GET only")))
+        }
+        (_, ["purge"] | ["services", _, "restart" | "stop" | "start"]) => {
+            Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes POST only")))
+        }
+        _ => Err(refused(StatusCode::NOT_FOUND, format!("there is no {path}; docs/admin-api.md lists what there is"))),
+    };
+    answer.unwrap_or_else(|refused| problem(&refused))
+}
+
+/// Answers whoever reaches the address for metrics.
+pub(super) async fn public(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+    match (request.method(), request.uri().path()) {
+        (&Method::GET, "/metrics") => metrics(&shared),
+        _ => problem(&refused(StatusCode::NOT_FOUND, "only GET /metrics is answered here")),
+    }
+}
+
+/// Answers another user.
+pub(super) fn foreign(uid: u32, own: u32) -> Response<Body> {
+    problem(&refused(
+        StatusCode::FORBIDDEN,
+        format!(
+            "this gateway runs under user id {own} and takes orders from that user and root only, not from user id {uid}"
+        ),
+    ))
+}
+
+fn metrics(shared: &Shared) -> Response<Body> {
+    answer(StatusCode::OK, prometheus::CONTENT_TYPE, prometheus::text(shared).into())
+}
+
+fn explained(shared: &Shared, request: &Request<Incoming>) -> Answer {
+    let query = query(request);
+    let url = required(&query, "url", "GET /explain?url=http://example.org/path")?;
+    let method = one(&query, "method").unwrap_or("GET");
+    let fields: Vec<&str> = query.iter().filter(|(name, _)| name == "field").map(|(_, value)| &**value).collect();
+    let value =
+        explain::explain(shared, url, method, &fields).map_err(|detail| refused(StatusCode::BAD_REQUEST, detail))?;
+    Ok(json(StatusCode::OK, &value))
+}
+
+async fn purge(shared: &Shared, request: Request<Incoming>) -> Answer {
+    const EXAMPLE: &str = "send {\"url\": \"http://example.org/path\"}";
+    let body = whole(request.into_body()).await?;
+    let bad = |what: &str| refused(StatusCode::BAD_REQUEST, format!("{what}; {EXAMPLE}"));
+    let value: Value = serde_json::from_slice(&body).map_err(|e| bad(&format!("the body is not JSON: {e}")))?;
+    let url = value.get("url").and_then(Value::as_str).ok_or_else(|| bad("the body has no string `url`"))?;
+    let target = explain::Target::parse(shared, url).map_err(|detail| refused(StatusCode::BAD_REQUEST, detail))?;
+    let Some(cache) = &shared.common.cache else {
+        return Err(refused(StatusCode::CONFLICT, "nothing is cached: the configuration says cache = false"));
+    };
+    let purged = target.with_key(|key| cache.remove(key));
+    Ok(json(StatusCode::OK, &json!({ "key": target.text(), "purged": purged })))
+}
+
+fn logs(shared: &Shared, name: &str, request: &Request<Incoming>) -> Answer {
+    let service = managed(shared, name)?;
+    let query = query(request);
+    let count = match one(&query, "lines") {
+        None => DEFAULT_LINES,
+        Some(text) => text.parse().map_err(|_| {
+            refused(StatusCode::BAD_REQUEST, format!("`lines` is a number; the last {KEPT_LOG_LINES} are kept"))
+        })?,
+    };
+    let page = shared.logs.last(service.name(), count);
+    let follow = query.iter().any(|(name, value)| name == "follow" && value != "0" && value != "false");
+    if !follow {
+        return Ok(answer(StatusCode::OK, NDJSON, lines(&page).into()));
+    }
+    let followed = Followed {
+        logs: shared.logs.clone(),
+        service: Arc::clone(service.name()),
+        first: Some(lines(&page).into()),
+        position: page.next,
+        next: None,
+    };
+    let mut response = Response::new(Body::Followed(followed));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(NDJSON));
+    Ok(response)
+}
+
+const NDJSON: &str = "application/x-ndjson";
+
+/// A line of JSON for each line of output.
+fn lines(page: &Page) -> String {
+    let mut text = String::new();
+    if page.missed > 0 {
+        text.push_str(&json!({ "missed": page.missed }).to_string());
+        text.push('\n');
+    }
+    for kept in &page.lines {
+        let line = &kept.line;
+        let value = json!({
+            "time": kept.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64,
+            "instance": line.instance,
+            "output": output_name(line.output),
+            "text": line.text,
+            "cut": line.cut,
+            "dropped": line.dropped,
+        });
+        text.push_str(&value.to_string());
+        text.push('\n');
+    }
+    text
+}
+
+fn act(shared: &Shared, name: &str, action: &str) -> Answer {
+    let service = managed(shared, name)?;
+    let before = service.status();
+    match action {
+        "restart" => shared.control.restart(service.id()),
+        "stop" => shared.control.stop(service.id()),
+        _ => shared.control.start(service.id()),
+    }
+    let told = json!({
+        "service": &**service.name(),
+        "action": action,
+        "state_before": before.state.name(),
+        "instance_before": before.instance,
+    });
+    Ok(json(StatusCode::ACCEPTED, &told))
+}
+
+fn found<'a>(shared: &'a Shared, name: &str) -> Result<&'a ServiceTarget, Refused> {
+    let services = &shared.common.services;
+    services.iter().find(|target| target.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = services.iter().map(ServiceTarget::name).collect();
+        refused(StatusCode::NOT_FOUND, format!("there is no service {name:?}; there is {}", names.join(", ")))
+    })
+}
+
+fn managed<'a>(shared: &'a Shared, name: &str) -> Result<&'a Arc<Service>, Refused> {
+    match found(shared, name)? {
+        ServiceTarget::Managed(service, _) => Ok(service),
+        ServiceTarget::External(_) => Err(refused(
+            StatusCode::CONFLICT,
+            format!("the service {name:?} is a url: somebody else starts it, stops it and has its output"),
+        )),
+    }
+}
+
+fn query(request: &Request<Incoming>) -> Vec<(String, String)> {
+    let decoded = |text: &str| {
+        let spaced = text.replace('+', " ");
+        percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+    };
+    let pairs = request.uri().query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(n, v)| (decoded(n), decoded(v))).collect()
+}
+
+fn one<'a>(query: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    query.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+}
+
+fn required<'a>(query: &'a [(String, String)], name: &str, example: &str) -> Result<&'a str, Refused> {
+    one(query, name).ok_or_else(|| refused(StatusCode::BAD_REQUEST, format!("`{name}` is missing: {example}")))
+}
+
+/// A whole small body, in bounded time.
+async fn whole(mut body: Incoming) -> Result<Vec<u8>, Refused> {
+    let mut bytes = Vec::new();
+    let reading = async {
+        while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            let frame = frame.map_err(|e| refused(StatusCode::BAD_REQUEST, format!("the body cannot be read: {e}")))?;
+            bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            if bytes.len() > MAX_BODY {
+                let detail = format!("the body has more than {MAX_BODY} bytes");
+                return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, detail));
+            }
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(BODY_TIME, reading).await {
+        Ok(read) => read.map(|()| bytes),
+        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, format!("the body did not come within {BODY_TIME:?}"))),
+    }
+}
+
+fn problem(refused: &Refused) -> Response<Body> {
+    let Refused { status, detail } = refused;
+    let document = json!({
+        "type": "about:blank",
+        "title": status.canonical_reason().unwrap_or("Error"),
+        "status": status.as_u16(),
+        "detail": detail,
+    });
+    answer(*status, "application/problem+json", document.to_string().into())
+}
+
+fn json(status: StatusCode, value: &Value) -> Response<Body> {
+    answer(status, "application/json", value.to_string().into())
+}
+
+fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::Full(Some(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,295 @@
+//! `GET /explain`: what would become of a request, and by which rule. Nothing is sent anywhere.
+
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use pilotlight_cache::{Forward, Key, Lookup, Stored, Timestamp, Unstored};
+use pilotlight_supervisor::{CircuitState, InstanceState, Service, ServiceSpec, ServiceState, Status};
+use serde_json::{Map, Value, json};
+
+use super::Shared;
+use crate::exchange;
+use crate::metrics::sums::Sums;
+use crate::options::{ListenAddr, RouteCache, ServiceTarget};
+use crate::routes::{Route, normalized};
+
+/// What a URL names.
+pub(super) struct Target {
+    /// Lower case, without the default port.
+    authority: String,
+    target: String,
+}
+
+impl Target {
+    /// Reads a URL, or a path alone: then it is at the first address that is listened on.
+    pub(super) fn parse(shared: &Shared, url: &str) -> Result<Self, String> {
+        const EXAMPLE: &str = "write it like http://example.org/path, or /path for the first address listened on";
+        let uri: Uri = url.parse().map_err(|e| format!("{url:?} is not a URL: {e}; {EXAMPLE}"))?;
+        let authority = match (uri.scheme_str(), uri.authority()) {
+            (None, None) => shared
+                .addresses
+                .iter()
+                .find_map(|address| match address {
+                    ListenAddr::Tcp(address) => Some(address.to_string()),
+                    ListenAddr::Unix(_) => None,
+                })
+                .unwrap_or_else(|| "localhost".to_owned()),
+            // What is in front of the gateway may speak TLS; here it is the same target.
+            (Some("https"), Some(authority)) => {
+                let authority = authority.as_str();
+                authority.strip_suffix(":443").unwrap_or(authority).to_owned()
+            }
+            (Some("http"), Some(authority)) => authority.to_string(),
+            _ => return Err(format!("{url:?} is not a URL of HTTP; {EXAMPLE}")),
+        };
+        if !exchange::is_authority(&authority) {
+            return Err(format!("{authority:?} is not a host; {EXAMPLE}"));
+        }
+        let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        if !target.starts_with('/') {
+            return Err(format!("{target:?} does not begin with /; {EXAMPLE}"));
+        }
+        Ok(Self { authority: exchange::key_authority(&authority).into_owned(), target })
+    }
+
+    pub(super) fn with_key<T>(&self, then: impl FnOnce(&Key<'_>) -> T) -> T {
+        then(&exchange::key(&self.authority, &self.target))
+    }
+
+    pub(super) fn text(&self) -> String {
+        format!("http://{}{}", self.authority, self.target)
+    }
+
+    fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+}
+
+/// Explains a request with these fields (`name: value`).
+pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str]) -> Result<Value, String> {
+    let target = Target::parse(shared, url)?;
+    let method: Method = method.parse().map_err(|_| format!("{method:?} is not a method"))?;
+    let headers = headers(fields)?;
+    let table = shared.common.table.load();
+    let mut told = json!({
+        "method": method.as_str(),
+        "host": target.authority,
+        "target": target.target,
+    });
+    let Value::Object(map) = &mut told else { return Ok(told) };
+    let Some(route) = table.find(&target.authority, target.path()) else {
+        let labels: Vec<&str> = table.routes().iter().take(20).map(|route| &*route.series.route).collect();
+        map.insert("route".into(), Value::Null);
+        map.insert("status".into(), 404.into());
+        map.insert("why".into(), format!("no route matches {} on {}", target.path(), target.authority).into());
+        map.insert("routes".into(), labels.into());
+        return Ok(told);
+    };
+    map.insert("route".into(), self::route(route, &target));
+    map.insert("service".into(), service(shared, route));
+    map.insert("cache".into(), cache(shared, route, &target, &method, &headers));
+    map.insert("limits".into(), limits(shared, route));
+    Ok(told)
+}
+
+fn headers(fields: &[&str]) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for field in fields {
+        let (name, value) = field.split_once(':').ok_or_else(|| format!("{field:?} is not `name: value`"))?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes());
+        let value = HeaderValue::from_str(value.trim());
+        let (Ok(name), Ok(value)) = (name, value) else { return Err(format!("{field:?} is not a field")) };
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+fn route(route: &Route, target: &Target) -> Value {
+    let by_path = if route.exact { "the exact path" } else { "the longest prefix of the path" };
+    let by_host = match route.host.as_deref() {
+        None => "among routes for every host; no route for this host has a path that matches",
+        Some(host) if host.starts_with('*') => {
+            "among routes for the longest wildcard host that has a path that matches"
+        }
+        Some(_) => "among routes for this host",
+    };
+    let path = target.path();
+    let seen = normalized(path);
+    let sent = if route.strip_prefix {
+        let rest = seen.strip_prefix(route.path.trim_end_matches('/')).unwrap_or(&seen).trim_start_matches('/');
+        format!("/{rest}{}", &target.target[path.len()..])
+    } else {
+        target.target.clone()
+    };
+    json!({
+        "name": &*route.series.route,
+        "host": route.host,
+        "path": route.path,
+        "exact": route.exact,
+        "why": format!("{by_path}, {by_host}"),
+        "matched_path": &*seen,
+        "target_for_service": sent,
+    })
+}
+
+fn service(shared: &Shared, route: &Route) -> Value {
+    match shared.common.services.get(route.service) {
+        Some(ServiceTarget::Managed(service, _)) => {
+            let status = service.status();
+            json!({ "name": &**service.name(), "kind": "managed", "state": status.state.name(),
+                    "then": next(service, &status), "failures": status.failures, "circuit": status.circuit.name(),
+                    "queue_length": service.waiting() })
+        }
+        Some(ServiceTarget::External(external)) => {
+            json!({ "name": external.name, "kind": "external", "address": external.addr.to_string() })
+        }
+        None => Value::Null,
+    }
+}
+
+/// What would become of a request for the service.
+fn next(service: &Service, status: &Status) -> String {
+    if status.circuit != CircuitState::Closed && status.state != ServiceState::Ready {
+        let now = Instant::now();
+        let wait = status.next_attempt.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero());
+        return match wait {
+            Some(wait) => format!(
+                "the request is refused (503): {} failed starts, next attempt in {:.1} s",
+                status.failures,
+                wait.as_secs_f64()
+            ),
+            None if status.circuit == CircuitState::Probing => {
+                "the request is refused (503) until the start that is tried comes to its end".to_owned()
+            }
+            None => "it is started for the request, which alone waits for that".to_owned(),
+        };
+    }
+    let waiting = service.waiting();
+    let ready = || status.instances.iter().filter(|instance| instance.state == InstanceState::Ready);
+    let full = status.spec.concurrency.is_some_and(|max| ready().all(|one| one.open_exchanges() >= u64::from(max)));
+    match status.state {
+        ServiceState::Stopped => "it is started for the request".to_owned(),
+        ServiceState::Starting => "the request waits for its start".to_owned(),
+        ServiceState::Ready if waiting > 0 => format!("the request waits behind {waiting} others"),
+        ServiceState::Ready if full => "the request waits: every instance is busy".to_owned(),
+        ServiceState::Ready => "the request is sent at once".to_owned(),
+    }
+}
+
+fn cache(shared: &Shared, route: &Route, target: &Target, method: &Method, headers: &HeaderMap) -> Value {
+    let now = exchange::now();
+    let key = target.text();
+    let Some(lookup) =
+        exchange::look_up(&shared.common, route, (&target.authority, &target.target), (method, headers), now)
+    else {
+        let why = match route.cache {
+            RouteCache::Off => "the route says cache = false",
+            RouteCache::On { .. } => "the configuration says cache = false",
+        };
+        return json!({ "key": null, "verdict": "off", "why": why, "rule": null });
+    };
+    let (verdict, stored, (why, rule)) = match &lookup {
+        Lookup::Hit(stored) if stored.ttl_s(now) < 0 => {
+            ("hit", Some(stored), ("stale, but not staler than the request accepts", "RFC 9111 §5.2.1.2"))
+        }
+        Lookup::Hit(stored) => ("hit", Some(stored), ("a stored answer is fresh", "RFC 9111 §4.2")),
+        Lookup::Stale(stored, why) => ("stale", Some(stored), rule(*why)),
+        Lookup::Miss(why) => ("miss", None, rule(*why)),
+        Lookup::Bypass(why) => ("bypass", None, rule(*why)),
+        Lookup::OnlyIfCached => (
+            "only-if-cached",
+            None,
+            ("nothing usable is stored, and the request wants nothing else: 504", "RFC 9111 §5.2.1.7"),
+        ),
+    };
+    let ttl = match route.cache {
+        RouteCache::On { default_ttl: Some(ttl) } => Some(ttl.as_secs_f64()),
+        _ => None,
+    };
+    json!({
+        "key": key,
+        "verdict": verdict,
+        "why": why,
+        "rule": rule,
+        "stored": stored.map(|stored| self::stored(stored, now)),
+        "default_ttl_seconds": ttl,
+        "not_stored_so_far": not_stored(route),
+    })
+}
+
+fn stored(stored: &Stored, now: Timestamp) -> Value {
+    json!({
+        "status": stored.status().as_u16(),
+        "body_bytes": stored.body().len(),
+        "weight_bytes": stored.weight(),
+        "ttl_seconds": stored.ttl_s(now),
+    })
+}
+
+/// Why answers of this route were not stored, and how often.
+fn not_stored(route: &Route) -> Value {
+    let sums = Sums::of(&route.series);
+    let some = Unstored::ALL.iter().zip(&sums.unstored).filter(|(_, count)| **count > 0);
+    some.map(|(why, count)| (why.as_str().to_owned(), Value::from(*count))).collect::<Map<_, _>>().into()
+}
+
+fn rule(why: Forward) -> (&'static str, &'static str) {
+    match why {
+        Forward::Method => ("only answers to GET and HEAD are stored", "RFC 9111 §3"),
+        Forward::RequestBody => ("the request has a body, which the cache key does not cover", "RFC 9111 §2"),
+        Forward::Range => ("ranges are not answered from the store", "RFC 9111 §3.3"),
+        Forward::UriMiss => ("nothing is stored for this target", "RFC 9111 §4"),
+        Forward::VaryMiss => ("what is stored was made for other values of the fields in Vary", "RFC 9111 §4.1"),
+        Forward::Stale => ("the stored answer is stale, or must always be validated", "RFC 9111 §4.2, §5.2.2.4"),
+        Forward::Request => ("the request's own Cache-Control does not accept what is stored", "RFC 9111 §5.2.1"),
+        Forward::Credentials => (
+            "the stored answer is fresh by the route's default only, which does not count for requests with Cookie or Authorization",
+            "stricter than RFC 9111 §3.5",
+        ),
+        Forward::Disabled => ("the cache is switched off", ""),
+    }
+}
+
+fn limits(shared: &Shared, route: &Route) -> Value {
+    let limits = &shared.common.limits;
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    let (body, body_setting) = match route.body_size {
+        Some(bytes) => (Some(bytes), "the route's body_size"),
+        None => (limits.body_size, "limits.body_size"),
+    };
+    let (response, response_setting) = match route.response_timeout {
+        Some(time) => (Some(time), "the route's response_timeout"),
+        None => (limits.response_timeout, "limits.response_timeout"),
+    };
+    let mut all = json!([
+        { "setting": "limits.header_size", "value": limits.header_size, "unit": "bytes", "beyond": 431 },
+        { "setting": "limits.header_count", "value": limits.header_count, "unit": "fields", "beyond": 431 },
+        { "setting": "limits.header_timeout", "value": limits.header_timeout.as_secs_f64(), "unit": "seconds", "beyond": 408 },
+        { "setting": body_setting, "value": body, "unit": "bytes", "beyond": 413 },
+        { "setting": "limits.body_timeout", "value": limits.body_timeout.as_secs_f64(), "unit": "seconds", "beyond": 408 },
+        { "setting": response_setting, "value": seconds(response), "unit": "seconds", "beyond": 504 },
+        { "setting": "the route's timeout", "value": seconds(route.timeout), "unit": "seconds", "beyond": 504 },
+        { "setting": "limits.queue", "value": limits.queue, "unit": "requests of one worker", "beyond": 503 },
+    ]);
+    if let (Value::Array(all), Some(ServiceTarget::Managed(service, _))) =
+        (&mut all, shared.common.services.get(route.service))
+    {
+        all.extend(of_service(&service.status().spec));
+    }
+    all
+}
+
+/// The limits that the service sets.
+fn of_service(spec: &ServiceSpec) -> [Value; 6] {
+    let name = |key: &str| format!("services.{}.{key}", spec.name);
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    [
+        json!({ "setting": name("max_instances"), "value": spec.max_instances, "unit": "instances", "beyond": "the queue" }),
+        json!({ "setting": name("concurrency"), "value": spec.concurrency, "unit": "requests of one instance",
+                "beyond": "the next instance, or the queue" }),
+        json!({ "setting": name("queue.max"), "value": spec.queue.max, "unit": "requests", "beyond": 503 }),
+        json!({ "setting": name("queue.timeout"), "value": spec.queue.timeout.as_secs_f64(), "unit": "seconds", "beyond": 503 }),
+        json!({ "setting": name("start_timeout"), "value": spec.start_timeout.as_secs_f64(), "unit": "seconds", "beyond": 503 }),
+        json!({ "setting": name("max_request_time"), "value": seconds(spec.max_request_time), "unit": "seconds", "beyond": 504 }),
+    ]
+}

@@ -1,0 +1,304 @@
+//! `GET /metrics`: the text exposition format of Prometheus, version 0.0.4.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pilotlight_cache::Unstored;
+use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status};
+
+use super::{Shared, memory, status};
+use crate::metrics::sums::Sums;
+use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
+use crate::options::ServiceTarget;
+use crate::timing::Layer;
+
+/// The media type.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Powers of two between the bounds of a histogram of whole requests, and of layers.
+const TOTAL_STEP: usize = 1;
+const LAYER_STEP: usize = 2;
+
+/// The labels of a series, and its numbers.
+type Counted = (String, Sums);
+
+/// All metrics.
+pub(super) fn text(shared: &Shared) -> String {
+    let all = shared.common.metrics.all();
+    let counted: Vec<Counted> = all
+        .iter()
+        .map(|series| (labels(&[("route", &series.route), ("service", &series.service)]), Sums::of(series)))
+        .filter(|(_, sums)| sums.requests() + sums.in_flight() > 0)
+        .collect();
+    let mut text = Text(String::with_capacity(16 * 1024));
+    requests(&mut text, &counted);
+    times(&mut text, &counted);
+    services(&mut text, shared);
+    gateway(&mut text, shared);
+    text.0
+}
+
+fn requests(text: &mut Text, counted: &[Counted]) {
+    text.family(
+        "pilotlight_requests_total",
+        "counter",
+        "Requests that are over, by route, class of status and verdict of the cache.",
+    );
+    for (labels, sums) in counted {
+        for (class, verdicts) in CLASSES.iter().zip(&sums.answers) {
+            for (verdict, count) in Verdict::ALL.iter().zip(verdicts).filter(|(_, count)| **count > 0) {
+                let labels = format!("{labels},code=\"{class}\",cache=\"{}\"", verdict.name());
+                text.sample("pilotlight_requests_total", &labels, count);
+            }
+        }
+    }
+    text.each(
+        "pilotlight_requests_in_flight",
+        "gauge",
+        "Requests that are not over, hits from memory apart.",
+        counted,
+        Sums::in_flight,
+    );
+    text.each("pilotlight_request_body_bytes_total", "counter", "Bytes of request bodies.", counted, |sums| {
+        sums.received_bytes
+    });
+    text.each("pilotlight_response_body_bytes_total", "counter", "Bytes of answers' bodies.", counted, |sums| {
+        sums.sent_bytes
+    });
+    text.family("pilotlight_cache_unstored_total", "counter", "Answers that were not stored, by reason.");
+    for (labels, sums) in counted {
+        for (why, count) in Unstored::ALL.iter().zip(&sums.unstored).filter(|(_, count)| **count > 0) {
+            text.sample("pilotlight_cache_unstored_total", &format!("{labels},reason=\"{}\"", why.as_str()), count);
+        }
+    }
+}
+
+fn times(text: &mut Text, counted: &[Counted]) {
+    let name = "pilotlight_request_duration_seconds";
+    text.family(name, "histogram", "From the first byte of a request to the last one of its answer written.");
+    for (labels, sums) in counted {
+        text.histogram(name, labels, &sums.total, TOTAL_STEP);
+    }
+    let name = "pilotlight_layer_duration_seconds";
+    text.family(name, "histogram", "The parts of pilotlight_request_duration_seconds; their sums add up to its sum.");
+    for (labels, sums) in counted {
+        for (layer, times) in Layer::ALL.iter().zip(&sums.layers).filter(|(_, times)| times.count() > 0) {
+            text.histogram(name, &format!("{labels},layer=\"{}\"", layer.name()), times, LAYER_STEP);
+        }
+    }
+    let name = "pilotlight_cold_start_duration_seconds";
+    text.family(name, "histogram", "What requests waited for while a service was started for them, by phase.");
+    for (labels, sums) in counted {
+        for (phase, times) in PHASES.iter().zip(&sums.phases).filter(|(_, times)| times.count() > 0) {
+            text.histogram(name, &format!("{labels},phase=\"{phase}\""), times, LAYER_STEP);
+        }
+    }
+}
+
+/// A service that Pilotlight starts, as it was when it was looked at.
+struct Managed<'a> {
+    labels: String,
+    service: &'a Service,
+    status: Status,
+}
+
+impl<'a> Managed<'a> {
+    fn of(target: &'a ServiceTarget) -> Option<Self> {
+        let ServiceTarget::Managed(service, _) = target else { return None };
+        Some(Self { labels: labels(&[("service", service.name())]), service, status: service.status() })
+    }
+}
+
+fn services(text: &mut Text, shared: &Shared) {
+    let all: Vec<Managed<'_>> = shared.common.services.iter().filter_map(Managed::of).collect();
+    instances(text, &all);
+    text.of_each("pilotlight_service_ready", "gauge", "Whether it takes exchanges without a start.", &all, |one| {
+        u64::from(one.status.state == ServiceState::Ready)
+    });
+    text.of_each("pilotlight_service_queue_length", "gauge", "Requests that wait for an instance.", &all, |one| {
+        one.service.waiting() as u64
+    });
+    let help = "Requests that got no instance, by reason: queue.max, queue.timeout, the circuit.";
+    text.by_reason("pilotlight_service_queue_refused_total", help, &all, |one| {
+        let refused = one.service.refused();
+        vec![("full", refused.full), ("timeout", refused.timeout), ("circuit", refused.circuit)]
+    });
+    let help = "Whether requests are refused because starts failed: 0 closed, 1 open, 2 one is tried.";
+    text.of_each("pilotlight_service_circuit_state", "gauge", help, &all, |one| match one.status.circuit {
+        CircuitState::Closed => 0,
+        CircuitState::Open => 1,
+        CircuitState::Probing => 2,
+    });
+    text.of_each("pilotlight_service_failures", "gauge", "Failed or short runs in a row.", &all, |one| {
+        u64::from(one.status.failures)
+    });
+    text.of_each("pilotlight_service_starts_total", "counter", "Instances that became ready.", &all, |one| {
+        one.status.starts
+    });
+    let help = "Instances that did not become ready, or ended before their first answer.";
+    text.of_each("pilotlight_service_failed_starts_total", "counter", help, &all, |one| one.status.failed_starts);
+    let help = "Instances that were replaced by fresh ones, by the limit that they had reached.";
+    text.by_reason("pilotlight_service_replaced_total", help, &all, |one| {
+        let Replaced { requests, age, memory, asked } = one.status.replaced;
+        vec![("max_requests", requests), ("max_age", age), ("max_memory", memory), ("asked", asked)]
+    });
+    let help = "Instances that were ended because a request took longer than max_request_time.";
+    text.of_each("pilotlight_service_stuck_total", "counter", help, &all, |one| one.status.stuck);
+    let help = "Lines of output that found no room.";
+    text.of_each("pilotlight_service_output_dropped_lines_total", "counter", help, &all, |one| {
+        one.service.dropped_lines()
+    });
+}
+
+fn instances(text: &mut Text, all: &[Managed<'_>]) {
+    const STATES: [InstanceState; 3] = [InstanceState::Starting, InstanceState::Ready, InstanceState::Draining];
+    text.family("pilotlight_service_instances", "gauge", "Instances, by state.");
+    for one in all {
+        for state in STATES {
+            let count = one.status.instances.iter().filter(|instance| instance.state == state).count();
+            let labels = format!("{},state=\"{}\"", one.labels, state.name());
+            text.sample("pilotlight_service_instances", &labels, &count);
+        }
+    }
+    text.of_each("pilotlight_service_max_instances", "gauge", "The most that may be.", all, |one| {
+        u64::from(one.status.spec.max_instances)
+    });
+    let help = "Exchanges that instances are busy with.";
+    text.of_each("pilotlight_service_exchanges_open", "gauge", help, all, |one| {
+        one.status.instances.iter().map(InstanceStatus::open_exchanges).sum()
+    });
+    let groups = memory::of_groups();
+    let help = "Resident memory of the instances' process groups.";
+    text.of_each("pilotlight_service_memory_bytes", "gauge", help, all, |one| {
+        one.status.instances.iter().filter_map(|instance| groups.get(&instance.pid?)).sum()
+    });
+}
+
+fn gateway(text: &mut Text, shared: &Shared) {
+    let (accepted, closed) = status::connections(shared);
+    text.one("pilotlight_connections_total", "counter", "Connections of clients accepted.", &accepted);
+    text.one(
+        "pilotlight_connections_open",
+        "gauge",
+        "Connections of clients open.",
+        &(accepted.saturating_sub(closed)),
+    );
+    if let Some(cache) = &shared.common.cache {
+        let usage = cache.usage();
+        text.one("pilotlight_cache_bytes", "gauge", "Memory of stored answers.", &usage.bytes);
+        text.one(
+            "pilotlight_cache_max_bytes",
+            "gauge",
+            "The limit of pilotlight_cache_bytes.",
+            &cache.options().max_bytes,
+        );
+        text.one("pilotlight_cache_resources", "gauge", "Targets with a stored answer.", &usage.resources);
+    }
+    if let Some(dropped) = &shared.dropped_log_lines {
+        let help = "Lines of the access log that were not written.";
+        text.one("pilotlight_access_log_dropped_lines_total", "counter", help, &dropped.load(Relaxed));
+    }
+    text.family("pilotlight_info", "gauge", "The version.");
+    text.sample("pilotlight_info", &labels(&[("version", env!("CARGO_PKG_VERSION"))]), &1);
+    text.one("pilotlight_uptime_seconds", "gauge", "Since the gateway started.", &shared.begun.elapsed().as_secs_f64());
+    if let Some((bytes, seconds)) = memory::own() {
+        text.one("process_resident_memory_bytes", "gauge", "Resident memory of the gateway's process.", &bytes);
+        text.one("process_cpu_seconds_total", "counter", "CPU time of the gateway's process.", &seconds);
+    }
+}
+
+struct Text(String);
+
+// Writing to a String cannot fail.
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: &dyn std::fmt::Display) {
+        let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display) {
+        self.family(name, kind, help);
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn each(&mut self, name: &str, kind: &str, help: &str, counted: &[Counted], value: impl Fn(&Sums) -> u64) {
+        self.family(name, kind, help);
+        for (labels, sums) in counted {
+            self.sample(name, labels, &value(sums));
+        }
+    }
+
+    fn of_each(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        all: &[Managed<'_>],
+        value: impl Fn(&Managed<'_>) -> u64,
+    ) {
+        self.family(name, kind, help);
+        for one in all {
+            self.sample(name, &one.labels, &value(one));
+        }
+    }
+
+    fn by_reason(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: &[Managed<'_>],
+        counts: impl Fn(&Managed<'_>) -> Vec<(&'static str, u64)>,
+    ) {
+        self.family(name, "counter", help);
+        for one in all {
+            for (reason, count) in counts(one) {
+                self.sample(name, &format!("{},reason=\"{reason}\"", one.labels), &count);
+            }
+        }
+    }
+
+    fn histogram(&mut self, name: &str, labels: &str, times: &Distribution, step: usize) {
+        for (bound_ns, below) in times.cumulative(step) {
+            let _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"{}\"}} {below}", Seconds(bound_ns));
+        }
+        let _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", times.count());
+        let _ = writeln!(self.0, "{name}_sum{{{labels}}} {}", Seconds(times.sum_ns()));
+        let _ = writeln!(self.0, "{name}_count{{{labels}}} {}", times.count());
+    }
+}
+
+/// Nanoseconds as seconds, exactly.
+struct Seconds(u64);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+fn labels(pairs: &[(&str, &str)]) -> String {
+    let one = |(name, value): &(&str, &str)| {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        format!("{name}=\"{value}\"")
+    };
+    pairs.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(labels(&[("route", "a\"\\\n"), ("service", "b")]), "route=\"a\\\"\\\\\\n\",service=\"b\"");
+    }
+
+    #[test]
+    fn seconds_are_exact() {
+        assert_eq!(Seconds(1_024).to_string(), "0.000001024");
+        assert_eq!(Seconds(61_000_000_001).to_string(), "61.000000001");
+    }
+}

@@ -1,0 +1,202 @@
+//! `GET /status` and `GET /services/NAME`.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use pilotlight_supervisor::{Service, Transport};
+use serde_json::{Map, Value, json};
+
+use super::{Shared, memory};
+use crate::metrics::sums::Sums;
+use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
+use crate::options::ServiceTarget;
+use crate::timing::Layer;
+
+/// The whole gateway.
+pub(super) fn gateway(shared: &Shared) -> Value {
+    let by_service = by_service(shared);
+    let groups = memory::of_groups();
+    let empty = Sums::default();
+    let services: Vec<Value> = shared
+        .common
+        .services
+        .iter()
+        .map(|target| service(target, by_service.get(target.name()).unwrap_or(&empty), &groups))
+        .collect();
+    let hits: u64 = by_service.values().map(|sums| sums.with_verdict(Verdict::Hit)).sum();
+    let cache = shared.common.cache.as_ref().map(|cache| {
+        let (usage, options) = (cache.usage(), cache.options());
+        json!({ "bytes": usage.bytes, "max_bytes": options.max_bytes, "resources": usage.resources, "hits": hits })
+    });
+    let (opened, closed) = connections(shared);
+    json!({
+        "gateway": {
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "config": shared.config_file.to_string_lossy(),
+            "listen": shared.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "workers": shared.common.workers,
+            "uptime_seconds": seconds(shared.begun),
+            "connections_open": opened.saturating_sub(closed),
+            "connections": opened,
+            "memory_bytes": memory::own().map(|(bytes, _)| bytes),
+            "access_log_lines_dropped": shared.dropped_log_lines.as_ref().map(|lines| lines.load(Relaxed)),
+        },
+        "cache": cache,
+        "services": services,
+    })
+}
+
+/// One service, with what the table of all has no room for.
+pub(super) fn one(shared: &Shared, target: &ServiceTarget) -> Value {
+    let sums = by_service(shared).remove(target.name()).unwrap_or_default();
+    let mut value = service(target, &sums, &memory::of_groups());
+    if let Value::Object(map) = &mut value {
+        let routes = shared.common.table.load();
+        let routes = routes.routes().iter().filter(|route| &*route.series.service == target.name());
+        map.insert("routes".into(), routes.map(|route| Value::from(&*route.series.route)).collect());
+        let layers = Layer::ALL.iter().zip(&sums.layers).map(|(layer, times)| (layer.name(), times));
+        map.insert("layers".into(), times(layers));
+        map.insert("start_phases".into(), times(PHASES.iter().copied().zip(&sums.phases)));
+    }
+    value
+}
+
+fn times<'a>(all: impl Iterator<Item = (&'static str, &'a Distribution)>) -> Value {
+    let some = all.filter(|(_, times)| times.count() > 0);
+    some.map(|(name, times)| (name.to_owned(), latency(times))).collect::<Map<_, _>>().into()
+}
+
+fn latency(times: &Distribution) -> Value {
+    json!({
+        "count": times.count(),
+        "sum_ms": milliseconds(times.sum_ns()),
+        "p50_ms": times.quantile_ns(500).map(milliseconds),
+        "p90_ms": times.quantile_ns(900).map(milliseconds),
+        "p99_ms": times.quantile_ns(990).map(milliseconds),
+    })
+}
+
+fn service(target: &ServiceTarget, sums: &Sums, groups: &HashMap<i32, u64>) -> Value {
+    let answers: Map<String, Value> = CLASSES
+        .iter()
+        .enumerate()
+        .map(|(class, name)| ((*name).to_owned(), sums.with_class(class)))
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| (name, count.into()))
+        .collect();
+    let mut value = json!({
+        "name": target.name(),
+        "requests": sums.requests(),
+        "in_flight": sums.in_flight(),
+        "answers": answers,
+        "cache_hits": sums.with_verdict(Verdict::Hit),
+        "latency": latency(&sums.total),
+    });
+    let more = match target {
+        ServiceTarget::Managed(service, transport) => {
+            let transport = if *transport == Transport::Pipe { "pipe" } else { "http" };
+            managed(service, transport, groups)
+        }
+        ServiceTarget::External(external) => json!({
+            "kind": "external",
+            "transport": "http",
+            "address": external.addr.to_string(),
+            "state": "external",
+            "instances": [],
+            "memory_bytes": null,
+        }),
+    };
+    if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
+        value.extend(more);
+    }
+    value
+}
+
+fn managed(service: &Service, transport: &str, groups: &HashMap<i32, u64>) -> Value {
+    let (status, refused) = (service.status(), service.refused());
+    let memory = |pid: Option<i32>| pid.and_then(|pid| groups.get(&pid).copied());
+    let instances: Vec<Value> = status
+        .instances
+        .iter()
+        .map(|instance| {
+            json!({
+                "number": instance.number,
+                "pid": instance.pid,
+                "state": instance.state.name(),
+                "uptime_seconds": seconds(instance.begun),
+                "in_flight": instance.open_exchanges(),
+                "requests": instance.begun_exchanges(),
+                "memory_bytes": memory(instance.pid),
+            })
+        })
+        .collect();
+    let bytes: Option<u64> = status.instances.iter().map(|instance| memory(instance.pid)).sum();
+    json!({
+        "kind": "managed",
+        "transport": transport,
+        "state": status.state.name(),
+        "instances": instances,
+        "memory_bytes": bytes,
+        "max_instances": status.spec.max_instances,
+        "concurrency": status.spec.concurrency,
+        "queue": {
+            "length": service.waiting(),
+            "max": status.spec.queue.max,
+            "refused": { "full": refused.full, "timeout": refused.timeout, "circuit": refused.circuit },
+        },
+        "circuit": {
+            "state": status.circuit.name(),
+            "max_failures": status.spec.max_failures,
+            "next_attempt_seconds": status.next_attempt.map(until).filter(|wait| *wait > 0.0),
+        },
+        "replaced": {
+            "max_requests": status.replaced.requests,
+            "max_age": status.replaced.age,
+            "max_memory": status.replaced.memory,
+            "asked": status.replaced.asked,
+        },
+        "stuck": status.stuck,
+        "starts": status.starts,
+        "failed_starts": status.failed_starts,
+        "last_instance": status.instance,
+        "failures": status.failures,
+        "last_error": status.last_error.as_ref().map(|error| json!({
+            "phase": error.phase.name(),
+            "reason": &*error.reason,
+            "exit": error.exit.map(|exit| exit.to_string()),
+            "output": error.output_tail.to_vec(),
+        })),
+        "output_lines_dropped": service.dropped_lines(),
+    })
+}
+
+/// The numbers of each service: those of its routes together.
+pub(super) fn by_service(shared: &Shared) -> HashMap<Box<str>, Sums> {
+    let mut services: HashMap<Box<str>, Sums> = HashMap::new();
+    for series in shared.common.metrics.all() {
+        services.entry(series.service.clone()).or_default().add(&series);
+    }
+    services
+}
+
+/// Connections of clients: accepted, and closed again.
+pub(super) fn connections(shared: &Shared) -> (u64, u64) {
+    let all = &shared.common.metrics.connections;
+    let closed = all.iter().map(|worker| worker.closed.value()).sum(); // first: what ends meanwhile is still open
+    let accepted: u64 = all.iter().map(|worker| worker.accepted.value()).sum();
+    (accepted, closed)
+}
+
+fn seconds(since: Instant) -> f64 {
+    (since.elapsed().as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+fn until(at: Instant) -> f64 {
+    (at.saturating_duration_since(Instant::now()).as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+fn milliseconds(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}

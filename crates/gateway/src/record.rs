@@ -1,0 +1,146 @@
+//! One request from its head to its last byte, for metrics and the access log.
+//!
+//! Invariant: every request that has a record is counted once, when the last holder of its record lets go of it, whatever became of
+//! the request.
+
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
+use pilotlight_cache::Unstored;
+
+use crate::access_log::Entry;
+use crate::metrics::{Outcome, Series, Verdict};
+use crate::request_id::RequestId;
+use crate::timing::{Layer, Moment, Timeline};
+use crate::worker::Worker;
+
+/// One request on its way.
+pub(crate) struct Record {
+    worker: Rc<Worker>,
+    series: Arc<Series>,
+    pub(crate) timeline: Timeline,
+    verdict: Cell<Verdict>,
+    status: Cell<u16>,
+    sent_bytes: Cell<u64>,
+    received_bytes: OnceCell<Rc<Cell<u64>>>,
+    /// Only with an access log.
+    head: OnceCell<Box<Head>>,
+}
+
+/// What the access log wants of a request's head.
+struct Head {
+    method: Method,
+    target: Uri,
+    version: Version,
+    fields: LoggedFields,
+    id: RequestId,
+    peer: Rc<str>,
+}
+
+/// Fields of a head that are logged.
+struct LoggedFields {
+    host: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+}
+
+impl LoggedFields {
+    fn of(headers: &HeaderMap) -> Self {
+        let field = |name| headers.get(name).cloned();
+        Self {
+            host: field(http::header::HOST),
+            user_agent: field(http::header::USER_AGENT),
+            referer: field(http::header::REFERER),
+        }
+    }
+}
+
+impl Record {
+    pub(crate) fn new(worker: &Rc<Worker>, series: &Arc<Series>, timeline: Timeline) -> Rc<Self> {
+        series.book(worker.index).begun();
+        Rc::new(Self {
+            worker: Rc::clone(worker),
+            series: Arc::clone(series),
+            timeline,
+            verdict: Cell::new(Verdict::Off),
+            status: Cell::new(0),
+            sent_bytes: Cell::new(0),
+            received_bytes: OnceCell::new(),
+            head: OnceCell::new(),
+        })
+    }
+
+    /// Keeps of the head what the access log wants.
+    pub(crate) fn keep_head<B>(&self, request: &http::Request<B>, id: &RequestId, peer: &Rc<str>) {
+        if self.worker.access_log.is_some() {
+            let head = Head {
+                method: request.method().clone(),
+                target: request.uri().clone(),
+                version: request.version(),
+                fields: LoggedFields::of(request.headers()),
+                id: id.clone(),
+                peer: Rc::clone(peer),
+            };
+            let _ = self.head.set(Box::new(head)); // the first is the one
+        }
+    }
+
+    pub(crate) fn lap(&self, layer: Layer) {
+        self.timeline.lap(layer, Moment::now());
+    }
+
+    pub(crate) fn verdict(&self, verdict: Verdict) {
+        self.verdict.set(verdict);
+    }
+
+    pub(crate) fn answered(&self, status: StatusCode) {
+        self.status.set(status.as_u16());
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.sent_bytes.set(self.sent_bytes.get() + bytes as u64);
+    }
+
+    pub(crate) fn unstored(&self, why: Unstored) {
+        self.series.book(self.worker.index).unstored(why);
+    }
+
+    /// Where the bytes of the request's body are counted; its reader may live longer than this record.
+    pub(crate) fn received_bytes(&self) -> Rc<Cell<u64>> {
+        Rc::clone(self.received_bytes.get_or_init(Rc::default))
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let outcome = Outcome {
+            status: self.status.get(),
+            verdict: self.verdict.get(),
+            received_bytes: self.received_bytes.get().map_or(0, |bytes| bytes.get()),
+            sent_bytes: self.sent_bytes.get(),
+            timeline: &self.timeline,
+        };
+        self.series.book(self.worker.index).ended(&outcome);
+        let (Some(log), Some(head)) = (&self.worker.access_log, self.head.get()) else { return };
+        log.write(&Entry {
+            at: self.worker.clock.timestamp(self.timeline.begun()),
+            peer: &head.peer,
+            host: head.fields.host.as_ref().map(HeaderValue::as_bytes),
+            method: head.method.as_str(),
+            target: head.target.path_and_query().map_or("", |target| target.as_str()).as_bytes(),
+            protocol: if head.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" },
+            status: outcome.status,
+            sent_bytes: outcome.sent_bytes,
+            received_bytes: outcome.received_bytes,
+            took_ns: self.timeline.total_ns(),
+            verdict: outcome.verdict,
+            series: &self.series,
+            request_id: Some(head.id.as_bytes()),
+            user_agent: head.fields.user_agent.as_ref().map(HeaderValue::as_bytes),
+            referer: head.fields.referer.as_ref().map(HeaderValue::as_bytes),
+            timeline: Some(&self.timeline),
+        });
+    }
+}

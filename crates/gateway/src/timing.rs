@@ -1,0 +1,233 @@
+//! Where the time of a request goes: one clock reading at the end of each layer, each interval counted to exactly one layer.
+//!
+//! ```text
+//!  first byte   head   route   cache    instance    head of the answer    last byte taken    written
+//!     │ parse    │route │ cache │ queue, start │      service       │       body        │  write │
+//!     ▼          ▼      ▼       ▼              ▼                    ▼                   ▼        ▼
+//! ```
+//!
+//! Invariant: the layers add up to the total, to the nanosecond, whatever the order of the laps.
+
+use std::cell::Cell;
+use std::ops::Add;
+use std::time::{Duration, SystemTime};
+
+use nix::time::{ClockId, clock_gettime};
+use pilotlight_cache::Timestamp;
+use pilotlight_supervisor::StartPhases;
+
+/// A moment of the monotonic clock, in nanoseconds. `Instant` is the same and costs twice as much to read and to subtract, for
+/// clocks that go back and times that do not fit; that is seen in the price of a hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        // Through the system's library, as Instant: rustix has its own way to the kernel's clock, which valgrind does not survive.
+        // Every system has this clock. Since the boot of the machine: neither part is negative, and 584 years fit.
+        clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Self(0), |time| {
+            Self((time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64))
+        })
+    }
+
+    /// Nanoseconds, 0 if `earlier` is later.
+    pub(crate) fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(time)))
+    }
+}
+
+/// A part of a request's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// From the first byte of the head to its last, and reading it.
+    Parse,
+    /// Finding the route.
+    Route,
+    /// Looking into the cache, and waiting for another request that asks for the same. All of a hit that is answered before
+    /// hyper sees it.
+    Cache,
+    /// Waiting for an instance to be free, or for its start to begin.
+    Queue,
+    /// Waiting for an instance to become ready.
+    Start,
+    /// From there to the head of its answer; the request's body is sent in this time.
+    Service,
+    /// From there to the answer's last byte, at the client's pace.
+    Body,
+    /// Until the client's socket has taken everything.
+    Write,
+}
+
+impl Layer {
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Parse, Self::Route, Self::Cache, Self::Queue, Self::Start, Self::Service, Self::Body, Self::Write];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Parse => "parse",
+            Self::Route => "route",
+            Self::Cache => "cache",
+            Self::Queue => "queue",
+            Self::Start => "start",
+            Self::Service => "service",
+            Self::Body => "body",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// The laps of one request.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    begun: Moment,
+    last: Cell<Moment>,
+    spent_ns: [Cell<u64>; Layer::ALL.len()],
+    /// What the request waited for while an instance was started for it.
+    start: Cell<Option<StartPhases>>,
+}
+
+impl Timeline {
+    pub(crate) fn new(begun: Moment) -> Self {
+        Self { begun, last: Cell::new(begun), spent_ns: Default::default(), start: Cell::new(None) }
+    }
+
+    /// Counts the time since the last lap to a layer.
+    pub(crate) fn lap(&self, layer: Layer, now: Moment) {
+        self.add(layer, now.since(self.last.get()));
+        self.last.set(self.last.get().max(now));
+    }
+
+    /// Counts the time since the last lap to a start, of which `phases` are the parts.
+    pub(crate) fn lap_start(&self, phases: StartPhases) {
+        self.last.set(self.last.get() + phases.total());
+        self.add(Layer::Queue, nanos(phases.queue));
+        self.add(Layer::Start, nanos(phases.total() - phases.queue));
+        let mut all = self.start.get().unwrap_or_default(); // a second try may start a second instance
+        all.queue += phases.queue;
+        all.spawn += phases.spawn;
+        all.connect += phases.connect;
+        all.ready += phases.ready;
+        self.start.set(Some(all));
+    }
+
+    /// When the last lap ended.
+    pub(crate) fn last(&self) -> Moment {
+        self.last.get()
+    }
+
+    pub(crate) fn spent_ns(&self, layer: Layer) -> u64 {
+        self.spent_ns[layer as usize].get()
+    }
+
+    /// Until the last lap.
+    pub(crate) fn total_ns(&self) -> u64 {
+        self.last.get().since(self.begun)
+    }
+
+    pub(crate) fn begun(&self) -> Moment {
+        self.begun
+    }
+
+    /// The phases of the start that the request waited for.
+    pub(crate) fn start(&self) -> Option<StartPhases> {
+        self.start.get()
+    }
+
+    fn add(&self, layer: Layer, spent_ns: u64) {
+        let cell = &self.spent_ns[layer as usize];
+        cell.set(cell.get() + spent_ns);
+    }
+}
+
+/// Nanoseconds; 584 years fit.
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How long a worker's idea of the time of day is used before it asks again.
+const ANCHOR_NS: u64 = 500_000_000;
+
+/// The time of day of moments that were read from the monotonic clock, so that one reading serves both. A step of the system's
+/// clock is followed within half a second.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    anchor: Cell<(Moment, Timestamp)>,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { anchor: Cell::new(Self::read()) }
+    }
+
+    fn read() -> (Moment, Timestamp) {
+        (Moment::now(), Timestamp::from_system(SystemTime::now()))
+    }
+
+    pub(crate) fn timestamp(&self, at: Moment) -> Timestamp {
+        let (anchor, time) = self.anchor.get();
+        let since_ns = at.since(anchor); // 0 just before the anchor was set
+        if since_ns < ANCHOR_NS {
+            return Timestamp(time.0 + since_ns / 1_000_000);
+        }
+        let (now, time) = Self::read();
+        self.anchor.set((now, time));
+        Timestamp(time.0.saturating_sub(now.since(at) / 1_000_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sum(timeline: &Timeline) -> u64 {
+        Layer::ALL.iter().map(|layer| timeline.spent_ns(*layer)).sum()
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_or_goes_back_adds_nothing() {
+        let begun = Moment::now();
+        let earlier = Moment(begun.0 - 1_000_000);
+        let timeline = Timeline::new(begun);
+        timeline.lap(Layer::Parse, begun);
+        timeline.lap(Layer::Route, earlier);
+        assert_eq!((sum(&timeline), timeline.total_ns()), (0, 0));
+        timeline.lap(Layer::Service, begun + Duration::from_millis(2));
+        assert_eq!((sum(&timeline), timeline.total_ns()), (2_000_000, 2_000_000));
+    }
+
+    #[test]
+    fn the_time_of_day_follows() {
+        let clock = Clock::new();
+        let now = || Timestamp::from_system(SystemTime::now());
+        assert!(clock.timestamp(Moment::now()).0.abs_diff(now().0) < 100);
+        let long_ago = Moment(Moment::now().0.saturating_sub(9_000_000_000));
+        clock.anchor.set((long_ago, Timestamp(0))); // the clock was set
+        assert!(clock.timestamp(Moment::now()).0.abs_diff(now().0) < 100);
+    }
+
+    proptest! {
+        #[test]
+        fn the_layers_are_the_total(laps in prop::collection::vec((0_usize..8, any::<u32>(), any::<[u32; 4]>(), any::<bool>()), 0..20)) {
+            let timeline = Timeline::new(Moment::now());
+            for (layer, ns, phases, starts) in laps {
+                if starts {
+                    let [queue, spawn, connect, ready] = phases.map(|ns| Duration::from_nanos(u64::from(ns)));
+                    timeline.lap_start(StartPhases { queue, spawn, connect, ready });
+                } else {
+                    timeline.lap(Layer::ALL[layer], timeline.last() + Duration::from_nanos(u64::from(ns)));
+                }
+            }
+            prop_assert_eq!(sum(&timeline), timeline.total_ns());
+        }
+    }
+}

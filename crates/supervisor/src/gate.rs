@@ -1,0 +1,73 @@
+//! How many requests an instance has at once, where a service limits that (`concurrency`).
+//!
+//! The count is shared by all workers: it is the one such counter, and services without the setting have none. Who lets
+//! go of a place hands it to a request that waits, by the argument of `seat`, mirrored: either the count that was
+//! lowered is seen by the one who has just begun to wait, or the one who waits is seen by who lowered it.
+
+use crate::queue::Queue;
+use crate::seat::Padded;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+
+/// The places of one instance.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    count: Padded<Count>,
+    max: u32,
+    queue: Arc<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    now: AtomicU32,
+    /// The highest since it was last looked at.
+    peak: AtomicU32,
+}
+
+impl Gate {
+    pub(crate) fn new(max: u32, queue: Arc<Queue>) -> Self {
+        Self { count: Padded::default(), max, queue }
+    }
+
+    /// Requests in progress.
+    pub(crate) fn in_use(&self) -> u32 {
+        self.count.0.now.load(SeqCst)
+    }
+
+    pub(crate) fn max(&self) -> u32 {
+        self.max
+    }
+
+    pub(crate) fn free(&self) -> u32 {
+        self.max.saturating_sub(self.in_use())
+    }
+
+    /// The most at once since the last call.
+    pub(crate) fn take_peak(&self) -> u32 {
+        self.count.0.peak.swap(self.in_use(), Relaxed)
+    }
+
+    /// Takes a place, if one is free.
+    pub(crate) fn enter(&self) -> bool {
+        let taken = self.count.0.now.fetch_update(SeqCst, SeqCst, |now| (now < self.max).then_some(now + 1));
+        if let Ok(before) = taken
+            && before >= self.count.0.peak.load(Relaxed)
+        {
+            self.count.0.peak.fetch_max(before + 1, Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    /// Gives back a place of an instance that takes nobody any more.
+    pub(crate) fn undo(&self) {
+        self.count.0.now.fetch_sub(1, SeqCst);
+    }
+
+    /// Gives back a place; whoever waits gets it.
+    pub(crate) fn leave(&self) {
+        self.count.0.now.fetch_sub(1, SeqCst);
+        if self.queue.waiting() > 0 {
+            self.queue.serve();
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! How many instances a service has: what `policy::scale`, `policy::circuit` and `policy::recycle` decide is done here.
+//!
+//! Whatever happens to a service marks it as changed, and after each action those that are get a review. So there is one place where
+//! instances are started, and no way to forget it.
+
+use super::Owner;
+use super::run::{Run, Stage};
+use super::start::Started;
+use super::stop::AskedBy;
+use super::timers::Timer;
+use crate::error::{Phase, StartError};
+use crate::policy::orders::{Orders, Situation, decide};
+use crate::policy::recycle::{Reached, Worn};
+use crate::policy::scale::{Load, Scale};
+use crate::queue::Waiting;
+use crate::spec::{MinInstances, ServiceSpec, Spare};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// A ready run that is to be replaced.
+struct WornRun {
+    id: u64,
+    number: u64,
+    /// The limit that it has reached; `None`: people asked.
+    limit: Option<Worn>,
+}
+
+/// The settings that decide about the number of a service's instances. One that is held is not started for its floor.
+pub(super) fn scale_of(spec: &ServiceSpec, held: bool) -> Scale {
+    Scale {
+        min: u32::from(spec.min_instances == MinInstances::One && !held),
+        max: spec.max_instances,
+        spare: u32::from(spec.spare == Spare::One && !held),
+        concurrency: spec.concurrency,
+        up_after: spec.scale_up_after,
+        down_after: spec.scale_down_after,
+    }
+}
+
+impl Owner {
+    pub(super) fn review_changed(&mut self, now: Instant) {
+        while let Some(service) = self.changed.pop_first() {
+            self.review(service, now);
+        }
+    }
+
+    /// Decides on the number of a service's instances, and when to decide again.
+    fn review(&mut self, service: usize, now: Instant) {
+        if self.stopping.is_some() {
+            let error = self.refusal(service, Phase::Stopping, "the gateway is stopping", now);
+            self.records[service].service.queue.refuse(0, &error);
+            return;
+        }
+        let waiting = self.records[service].service.queue.look();
+        let load = self.load(service, &waiting);
+        let worn = self.worn(service, now);
+        let record = &mut self.records[service];
+        let scale = scale_of(&record.spec, record.held);
+        let start_asked = std::mem::take(&mut record.start_asked);
+        let (replacing, circuit) = (record.successor.is_some(), &record.circuit);
+        let situation = Situation { scale: &scale, circuit, load, start_asked, worn: worn.is_some(), replacing };
+        let orders = decide(&situation, now);
+        let look_down = self.look_down(service, &scale, &load, now);
+        self.follow(service, orders, worn.filter(|_| orders.replace), waiting.worker, now);
+        if orders.start == 0 && load.ready + load.starting < scale.max {
+            self.records[service].service.queue.relieve();
+        }
+        self.watch_memory(service, now);
+        let next = [orders.look_at, self.next_too_old(service, now), look_down].into_iter().flatten().min();
+        self.timers.set(Timer::Review(service), &mut self.records[service].review_at, next);
+    }
+
+    fn follow(&mut self, service: usize, orders: Orders, worn: Option<WornRun>, worker: usize, now: Instant) {
+        let record = &mut self.records[service];
+        if orders.probe {
+            record.circuit.probe();
+            record.service.queue.set_alert(true); // until it has started, all but one are refused as they come
+        }
+        if let Some(keep) = orders.keep
+            && record.service.queue.waiting() > keep
+        {
+            let error = self.circuit_error(service, now);
+            let queue = &self.records[service].service.queue;
+            let refused = queue.refuse(keep, &error);
+            queue.refused.circuit.fetch_add(refused as u64, Ordering::Relaxed);
+        }
+        self.start_some(service, orders.start, worker, now);
+        if let Some(worn) = worn {
+            self.start_successor(service, &worn, now);
+        }
+    }
+
+    fn start_some(&mut self, service: usize, count: u32, worker: usize, now: Instant) {
+        for number in 0..count as usize {
+            // Each worker is the first of one: it needs no further connection to serve those who wait there.
+            let worker = (worker + number) % self.workers.len();
+            if self.start(service, (worker, None), now) == Started::No {
+                break;
+            }
+        }
+        if count > 0 {
+            self.records[service].window.reset();
+        }
+    }
+
+    /// One at a time: what replaces one instance is seen to work before the next is replaced.
+    fn start_successor(&mut self, service: usize, worn: &WornRun, now: Instant) {
+        let WornRun { id, number, limit } = worn;
+        let reason = limit.map_or("a restart was asked for".to_owned(), |limit| limit.to_string());
+        tracing::info!(service = %self.records[service].service.name(), instance = number, "to be replaced: {reason}");
+        let worker = *id as usize % self.workers.len();
+        if self.start(service, (worker, Some(*id)), now) == Started::Yes
+            && let Some(run) = self.records[service].successor.and_then(|id| self.runs.get_mut(&id))
+        {
+            run.limit_reached = *limit;
+        }
+    }
+
+    fn load(&self, service: usize, waiting: &Waiting) -> Load {
+        let members = &self.records[service].members;
+        let ready = || members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
+        let count = ready().count();
+        Load {
+            ready: count as u32,
+            starting: (members.len() - count) as u32,
+            in_use: ready().filter_map(Run::gate).map(|gate| u64::from(gate.in_use())).sum(),
+            waiting: waiting.count as u64,
+            oldest: waiting.oldest,
+        }
+    }
+
+    /// A ready instance that is to be replaced, if none is being replaced already.
+    fn worn(&self, service: usize, now: Instant) -> Option<WornRun> {
+        let record = &self.records[service];
+        if record.successor.is_some() {
+            return None;
+        }
+        let ready = record.members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
+        let mut worn = ready.filter_map(|run| {
+            let requests = run.begun_exchanges();
+            let reached = Reached { requests, ready_at: run.ready_at.unwrap_or(now), memory: run.memory };
+            let limit = run.wear.worn(&reached, now);
+            let worn = limit.is_some() || run.replace_asked;
+            worn.then(|| WornRun { id: run.id(), number: run.instance.number(), limit })
+        });
+        worn.next()
+    }
+
+    fn next_too_old(&self, service: usize, now: Instant) -> Option<Instant> {
+        let runs = self.records[service].members.iter().filter_map(|id| self.runs.get(id));
+        runs.filter_map(|run| run.wear.too_old_at(run.ready_at?)).filter(|at| *at > now).min()
+    }
+
+    /// Stops what has not been needed for a whole `scale_down_after`; when to look again.
+    fn look_down(&mut self, service: usize, scale: &Scale, load: &Load, now: Instant) -> Option<Instant> {
+        let least = scale.floor().max(1);
+        let record = &mut self.records[service];
+        if load.ready <= least {
+            record.window.reset();
+            return None;
+        }
+        if load.waiting > 0 {
+            record.window.reset();
+        }
+        if record.window.is_due(now) {
+            let ready =
+                record.members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
+            let peak = ready.filter_map(Run::gate).map(|gate| u64::from(gate.take_peak())).sum();
+            let surplus = record.window.note(scale, peak, now).map_or(0, |peak| scale.surplus(load.ready, peak));
+            for _ in 0..surplus {
+                self.retire_one(service, now);
+            }
+        }
+        self.records[service].window.next()
+    }
+
+    /// The one with the fewest exchanges, the youngest of several.
+    fn retire_one(&mut self, service: usize, now: Instant) {
+        let ready = self.records[service].members.iter().filter_map(|id| self.runs.get(id));
+        let ready = ready.filter(|run| run.stage == Stage::Ready);
+        let Some(run) = ready.rev().min_by_key(|run| run.open_exchanges()) else { return };
+        let id = run.id();
+        tracing::info!(service = %self.records[service].service.name(), instance = run.instance.number(), "one less is enough: stopping");
+        self.drain(id, AskedBy::Gateway, now);
+    }
+
+    /// The run was given a part of what it may be given.
+    pub(super) fn used(&mut self, id: u64) {
+        let Some(run) = self.runs.get(&id) else { return };
+        run.instance.take_used_notice();
+        if run.wear.max_requests.is_some_and(|max| run.begun_exchanges() >= max) {
+            self.changed.insert(run.service);
+        }
+    }
+
+    /// A request got no answer in time.
+    pub(super) fn stuck(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get(&id).filter(|run| run.stage == Stage::Ready) else { return };
+        tracing::warn!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid = run.pid,
+            others = run.open_exchanges(), "a request took longer than max_request_time: the instance is ended when its others are done");
+        self.records[run.service].service.status_mut().stuck += 1;
+        self.drain(id, AskedBy::Gateway, now);
+    }
+
+    /// Somebody wants the service to run.
+    pub(super) fn start_service(&mut self, service: usize, now: Instant) {
+        self.records[service].circuit.close();
+        self.records[service].start_asked = true;
+        self.records[service].publish(&self.runs);
+        self.changed.insert(service);
+        tracing::debug!(service = %self.records[service].service.name(), ?now, "a start was asked for");
+    }
+
+    /// Somebody wants new instances: each of those that are ready is replaced, those that are starting are new.
+    pub(super) fn restart_service(&mut self, service: usize, now: Instant) {
+        for id in self.records[service].members.clone() {
+            if let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == Stage::Ready) {
+                run.replace_asked = true;
+            }
+        }
+        self.start_service(service, now);
+        self.records[service].start_asked = false;
+    }
+
+    /// Why requests are refused while the circuit is open.
+    fn circuit_error(&self, service: usize, now: Instant) -> StartError {
+        let record = &self.records[service];
+        let failures = record.circuit.failures();
+        let last = record.last_failure.as_ref();
+        let reason = last.map_or("it ended soon after its start", |last| &last.reason);
+        let wait = record.circuit.wait(now).unwrap_or_default();
+        let next = if wait.is_zero() {
+            "the next is under way".to_owned()
+        } else {
+            format!("next attempt in {:.1} s", wait.as_secs_f64())
+        };
+        let reason = format!("{failures} failed or short runs in a row, {next}; the last: {reason}");
+        let mut error = self.refusal(service, Phase::Backoff, &reason, now).retry_after(wait);
+        if let Some(last) = last {
+            error.exit = last.exit;
+            error.output_tail = Arc::clone(&last.output_tail);
+        }
+        error
+    }
+}

@@ -1,0 +1,399 @@
+//! The requests of a service that wait for an instance, first come first served.
+//!
+//! ```text
+//!  worker: no instance, or all full ──▶ ┌─────────┐ ◀── supervisor: an instance is ready
+//!                                       │ waiters │
+//!  worker: the reply ◀───────────────── └─────────┘ ◀── any worker: an exchange ended, its place is free
+//! ```
+//! The lock is held for a few instructions, and only by who has to wait or serves those who do. Replies are sent after it is
+//! released: one that nobody takes gives its lease back, and that may serve the next.
+//!
+//! Invariant: whoever waits was looked at after the last place became free, or will be (see `gate`).
+
+use crate::error::StartError;
+use crate::instance::Notice;
+use crate::limits::MAX_QUEUE;
+use crate::seat::{Lease, Padded, Seat, pick};
+use crate::service::Refused;
+use crate::spec::{ServiceSpec, Spare};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+type Reply = oneshot::Sender<Result<Lease, StartError>>;
+
+/// The queue of one service.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// How many wait: read by every request of a service with limited `concurrency`, written by those who wait.
+    waiting: Padded<AtomicUsize>,
+    /// The supervisor has been told that somebody waits.
+    wanted: AtomicBool,
+    /// The supervisor has been told that the spare is in use.
+    pressed: AtomicBool,
+    state: Mutex<State>,
+    service: usize,
+    notices: UnboundedSender<Notice>,
+    /// Whether a free instance is kept, and the supervisor to be told when there is none.
+    has_spare: bool,
+    pub(crate) max: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) refused: RefusedCounts,
+}
+
+/// [`Refused`], counted.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedCounts {
+    pub(crate) full: AtomicU64,
+    pub(crate) timeout: AtomicU64,
+    pub(crate) circuit: AtomicU64,
+}
+
+impl RefusedCounts {
+    pub(crate) fn counts(&self) -> Refused {
+        let Self { full, timeout, circuit } = self;
+        Refused { full: full.load(Relaxed), timeout: timeout.load(Relaxed), circuit: circuit.load(Relaxed) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiters: VecDeque<Waiter>,
+    tickets: u64,
+    /// The ready instances, oldest first: a seat for each worker.
+    ready: Vec<Arc<[Arc<Seat>]>>,
+    /// Every request is told of, not only the first that waits.
+    alert: bool,
+    /// The supervisor has gone.
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    worker: usize,
+    since: Instant,
+    reply: Reply,
+}
+
+/// What became of a request for an instance.
+pub(crate) enum Joined<'a> {
+    Entered(Lease),
+    Waiting(Place<'a>),
+    Full,
+    Closed,
+}
+
+/// A place in the queue, given up when dropped.
+pub(crate) struct Place<'a> {
+    queue: &'a Queue,
+    ticket: u64,
+    pub(crate) answer: oneshot::Receiver<Result<Lease, StartError>>,
+}
+
+/// What the supervisor sees of a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    pub(crate) count: usize,
+    pub(crate) oldest: Option<Instant>,
+    /// The worker of the first.
+    pub(crate) worker: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(service: usize, spec: &ServiceSpec, notices: UnboundedSender<Notice>) -> Self {
+        Self {
+            waiting: Padded::default(),
+            wanted: AtomicBool::new(false),
+            pressed: AtomicBool::new(false),
+            state: Mutex::default(),
+            service,
+            notices,
+            has_spare: spec.spare == Spare::One,
+            max: spec.queue.max.min(MAX_QUEUE),
+            timeout: spec.queue.timeout,
+            refused: RefusedCounts::default(),
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.0.load(SeqCst)
+    }
+
+    /// Enters an instance, or waits for one behind those who do already.
+    pub(crate) fn join(&self, worker: usize) -> Joined<'_> {
+        let mut state = self.lock();
+        if state.closed {
+            return Joined::Closed;
+        }
+        let first = state.waiters.is_empty();
+        if first && let Some(lease) = state.enter(worker) {
+            self.taken(state.firsts());
+            return Joined::Entered(lease);
+        }
+        if state.waiters.len() >= self.max {
+            return Joined::Full;
+        }
+        let (reply, answer) = oneshot::channel();
+        state.tickets += 1;
+        let ticket = state.tickets;
+        state.waiters.push_back(Waiter { ticket, worker, since: Instant::now(), reply });
+        self.count(&state); // before the look at the gates: who leaves from here on sees it
+        let served = self.served(&mut state);
+        let tell = !state.waiters.is_empty() && (first || state.alert);
+        drop(state);
+        send(served);
+        if tell {
+            self.want();
+        }
+        Joined::Waiting(Place { queue: self, ticket, answer })
+    }
+
+    /// Lets those who wait enter, as far as there is room.
+    pub(crate) fn serve(&self) {
+        let served = self.served(&mut self.lock());
+        send(served);
+    }
+
+    /// A place was taken. The supervisor is told if there is to be a spare and less is free than one whole instance.
+    pub(crate) fn taken<'a>(&self, seats: impl Iterator<Item = &'a Arc<Seat>>) {
+        if self.has_spare && !self.pressed.load(Relaxed) {
+            let gates = seats.filter_map(|seat| seat.gate());
+            let (free, each) = gates.fold((0, 0), |(free, each), gate| (free + gate.free(), gate.max().max(each)));
+            if free < each && !self.pressed.swap(true, SeqCst) {
+                self.tell();
+            }
+        }
+    }
+
+    /// What the supervisor needs to know, who has taken the notice.
+    pub(crate) fn look(&self) -> Waiting {
+        self.wanted.store(false, SeqCst); // before the look: who comes after it tells again
+        let state = self.lock();
+        let first = state.waiters.front();
+        Waiting {
+            count: state.waiters.len(),
+            oldest: first.map(|waiter| waiter.since),
+            worker: first.map_or(0, |waiter| waiter.worker),
+        }
+    }
+
+    /// The spare is there again, or cannot be.
+    pub(crate) fn relieve(&self) {
+        self.pressed.store(false, SeqCst);
+    }
+
+    /// Whether to tell the supervisor of each request that waits, because some are to be refused.
+    pub(crate) fn set_alert(&self, alert: bool) {
+        self.lock().alert = alert;
+    }
+
+    /// Puts an instance in, in the place of another if there is one to go, and lets those who wait enter. `publish` is called with
+    /// the new list before that.
+    pub(crate) fn change(
+        &self,
+        add: Option<Arc<[Arc<Seat>]>>,
+        remove: Option<u64>,
+        publish: impl FnOnce(&[Arc<[Arc<Seat>]>]),
+    ) {
+        let mut state = self.lock();
+        if let Some(run) = remove {
+            state.ready.retain(|seats| seats.first().is_none_or(|seat| seat.run() != run));
+        }
+        state.ready.extend(add);
+        publish(&state.ready);
+        self.relieve(); // before anybody enters, who may press again
+        let served = self.served(&mut state);
+        drop(state);
+        send(served);
+    }
+
+    /// Refuses all who wait but the first `keep`; how many those are.
+    pub(crate) fn refuse(&self, keep: usize, error: &StartError) -> usize {
+        let refused: Vec<Waiter> = {
+            let mut state = self.lock();
+            let from = keep.min(state.waiters.len());
+            let refused = state.waiters.drain(from..).collect();
+            self.count(&state);
+            refused
+        };
+        let count = refused.len();
+        for waiter in refused {
+            let elapsed = waiter.since.elapsed().max(error.elapsed);
+            // A caller that has gone away needs no answer.
+            let _ = waiter.reply.send(Err(StartError { elapsed, ..error.clone() }));
+        }
+        count
+    }
+
+    /// Nobody serves it any more.
+    pub(crate) fn close(&self) {
+        let waiters = {
+            let mut state = self.lock();
+            state.closed = true;
+            self.waiting.0.store(0, SeqCst);
+            std::mem::take(&mut state.waiters)
+        };
+        drop(waiters); // they see that their reply will not come
+    }
+
+    fn want(&self) {
+        if !self.wanted.swap(true, SeqCst) {
+            self.tell();
+        }
+    }
+
+    fn tell(&self) {
+        // A closed queue is a supervisor that has stopped: there is nobody left to act on the notice.
+        let _ = self.notices.send(Notice::Wanted { service: self.service });
+    }
+
+    fn served(&self, state: &mut State) -> Vec<(Reply, Lease)> {
+        let mut served = Vec::new();
+        while let Some(lease) = state.waiters.front().and_then(|first| state.enter(first.worker)) {
+            if let Some(first) = state.waiters.pop_front() {
+                served.push((first.reply, lease));
+            }
+        }
+        if !served.is_empty() {
+            self.taken(state.firsts());
+        }
+        self.count(state);
+        served
+    }
+
+    fn count(&self, state: &State) {
+        self.waiting.0.store(state.waiters.len(), SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn enter(&self, worker: usize) -> Option<Lease> {
+        // A worker that does not exist shares the first's seat.
+        pick(&self.ready.iter().filter_map(|seats| seats.get(worker).or(seats.first())))
+    }
+
+    /// A seat of each instance: all have the same gate.
+    fn firsts(&self) -> impl Iterator<Item = &Arc<Seat>> {
+        self.ready.iter().filter_map(|seats| seats.first())
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        if let Ok(index) = state.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) {
+            state.waiters.remove(index);
+            self.queue.count(&state);
+        }
+    }
+}
+
+fn send(served: Vec<(Reply, Lease)>) {
+    for (reply, lease) in served {
+        // A caller that has gone away needs no answer; the lease in it is given back by its drop.
+        let _ = reply.send(Ok(lease));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Gate;
+    use crate::instance::{Endpoint, Instance, InstanceState};
+    use crate::service::ServiceId;
+    use crate::spec::Transport;
+    use std::sync::atomic::AtomicU32;
+    use tokio::sync::mpsc;
+
+    /// An instance with one place, and the queue before it.
+    fn one_place(workers: usize) -> (Arc<Queue>, Arc<[Arc<Seat>]>, mpsc::UnboundedReceiver<Notice>) {
+        let (notices, noticed) = mpsc::unbounded_channel();
+        let spec = ServiceSpec::new("x", vec!["x".into()], Transport::Pipe);
+        let queue = Arc::new(Queue::new(0, &spec, notices.clone()));
+        let instance = Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices);
+        instance.set_state(InstanceState::Ready);
+        let (instance, gate) = (Arc::new(instance), Arc::new(Gate::new(1, Arc::clone(&queue))));
+        let seat = |worker| Arc::new(Seat::new(Arc::clone(&instance), worker, Some(Arc::clone(&gate)), 0));
+        let seats: Arc<[_]> = (0..workers).map(seat).collect();
+        queue.change(Some(Arc::clone(&seats)), None, |_| {});
+        (queue, seats, noticed)
+    }
+
+    /// One leaves just as another begins to wait: whoever is second serves. With the count taken after the look at the place, or the
+    /// place given back after the look at the count, somebody is forgotten within a few thousand rounds on two processors.
+    #[test]
+    fn nobody_is_forgotten() {
+        const ROUNDS: u32 = 20_000;
+        let (queue, seats, _noticed) = one_place(2);
+        let (round, done) = (AtomicU32::new(0), AtomicU32::new(0));
+        let meet = |counter: &AtomicU32, at: u32| {
+            let begun = Instant::now();
+            while counter.load(SeqCst) < at {
+                assert!(begun.elapsed() < Duration::from_secs(20), "the other thread does not come");
+                std::hint::spin_loop();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=ROUNDS {
+                    let lease = Arc::clone(&seats[0]).enter();
+                    assert!(lease.is_some(), "the place was lost");
+                    round.store(number, SeqCst);
+                    (0..number % 64).for_each(|_| std::hint::spin_loop());
+                    drop(lease);
+                    meet(&done, number);
+                }
+            });
+            let forgotten = (1..=ROUNDS).find(|number| {
+                meet(&round, *number);
+                let forgotten = match queue.join(1) {
+                    Joined::Waiting(mut place) => {
+                        let begun = Instant::now();
+                        loop {
+                            match place.answer.try_recv() {
+                                Ok(lease) => break lease.is_err(),
+                                Err(_) if begun.elapsed() > Duration::from_secs(5) => break true,
+                                Err(_) => std::hint::spin_loop(),
+                            }
+                        }
+                    }
+                    Joined::Entered(_) => false,
+                    Joined::Full | Joined::Closed => true,
+                };
+                done.store(if forgotten { ROUNDS } else { *number }, SeqCst);
+                forgotten
+            });
+            round.store(ROUNDS, SeqCst);
+            assert_eq!(forgotten, None, "a request waits beside a free place");
+        });
+        assert_eq!(queue.waiting(), 0);
+    }
+
+    #[test]
+    fn the_first_that_waits_is_told_and_all_in_an_alert() {
+        let (queue, seats, mut noticed) = one_place(1);
+        let _full = Arc::clone(&seats[0]).enter();
+        let first = queue.join(0);
+        assert!(matches!(noticed.try_recv(), Ok(Notice::Wanted { service: 0 })));
+        assert_eq!(queue.look().count, 1);
+        let second = queue.join(0);
+        assert!(noticed.try_recv().is_err());
+        queue.set_alert(true);
+        let third = queue.join(0);
+        assert!(noticed.try_recv().is_ok());
+        assert_eq!(queue.look().count, 3);
+        drop((first, third));
+        assert_eq!(queue.look().count, 1);
+        drop(second);
+        assert!(queue.look().oldest.is_none());
+    }
+}
