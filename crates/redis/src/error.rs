@@ -49,6 +49,9 @@ pub enum ErrorKind {
     /// The connection was lost before the reply.
     #[error("connection lost: {0}")]
     Connection(Arc<str>),
+    /// The caller's writer of a reply failed ([`Client::copy`](crate::Client::copy)).
+    #[error("the writer failed: {0}")]
+    Writer(Arc<str>),
     /// The deadline passed.
     #[error("{0}")]
     Timeout(Box<TimeoutReport>),
@@ -307,7 +310,11 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Advice {
         match &self.0.kind {
-            ErrorKind::Misuse(_) | ErrorKind::Reply(_) | ErrorKind::Rejected(_) | ErrorKind::Closed => Advice::Never,
+            ErrorKind::Misuse(_)
+            | ErrorKind::Reply(_)
+            | ErrorKind::Rejected(_)
+            | ErrorKind::Writer(_)
+            | ErrorKind::Closed => Advice::Never,
             ErrorKind::Server(error) | ErrorKind::Aborted(Aborted::Refused { error, .. }) => error.advice(),
             ErrorKind::Aborted(Aborted::Changed { .. }) => Advice::Retry,
             ErrorKind::Partial(partial) => partial.failed().next().map_or(Advice::Never, |(_, error)| error.advice()),

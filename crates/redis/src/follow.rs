@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use crate::call::{CallOptions, Flight};
 use crate::command::{Command, Flags, RequestPolicy};
 use crate::config::{NodeAddress, Overload};
+use crate::copy::Sink;
 use crate::core::Core;
 use crate::error::{Advice, Error, ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
 use crate::net::lane::{Carriage, Kind, Lane, Outcome, Refused, Ticket};
@@ -68,6 +69,19 @@ pub(crate) async fn begin(
     line: Line,
 ) -> Result<Value, Error> {
     let mut journey = Journey::new(core, errand, options, since, line);
+    let trouble = journey.route_and_submit().await;
+    journey.follow(trouble).await
+}
+
+/// As [`begin`], on a connection that nobody shares, with the reply going to `sink` if it is a string.
+pub(crate) async fn begin_into(
+    core: &Core,
+    errand: &Errand<'_, '_>,
+    options: CallOptions,
+    since: Instant,
+    sink: &mut Sink<'_>,
+) -> Result<Value, Error> {
+    let mut journey = Journey { sink: Some(sink), ..Journey::new(core, errand, options, since, Line::Own) };
     let trouble = journey.route_and_submit().await;
     journey.follow(trouble).await
 }
@@ -146,12 +160,14 @@ pub(crate) enum Line {
     Own,
 }
 
-struct Journey<'j, 'a> {
+struct Journey<'j, 'a, 's> {
     core: &'j Core,
     errand: &'j Errand<'j, 'a>,
     options: CallOptions,
     since: Instant,
     line: Line,
+    /// Where the reply goes, if not to the caller.
+    sink: Option<&'j mut Sink<'s>>,
     /// When the last attempt was submitted.
     asked: Instant,
     redirects: u32,
@@ -173,7 +189,7 @@ enum Judged {
     Final(Error),
 }
 
-impl<'j, 'a> Journey<'j, 'a> {
+impl<'j, 'a, 's> Journey<'j, 'a, 's> {
     fn new(core: &'j Core, errand: &'j Errand<'j, 'a>, options: CallOptions, since: Instant, line: Line) -> Self {
         let map_version = core.map_version();
         Self {
@@ -182,6 +198,7 @@ impl<'j, 'a> Journey<'j, 'a> {
             options,
             since,
             line,
+            sink: None,
             asked: since,
             redirects: 0,
             retries: 0,
@@ -408,6 +425,10 @@ impl<'j, 'a> Journey<'j, 'a> {
     }
 
     fn next(&self, lane: Option<&Arc<Lane>>, error: &Error) -> Next {
+        // A part of the reply has been written where it belongs.
+        if self.sink.as_ref().is_some_and(|sink| sink.begun.is_some()) {
+            return Next::Fail(retry::Stop::Hopeless);
+        }
         // Without a node there is nothing to be judged but the map.
         if matches!(error.kind(), ErrorKind::Cluster(_)) {
             return match self.remaining() {
@@ -446,8 +467,13 @@ impl<'j, 'a> Journey<'j, 'a> {
     async fn submit(&mut self, lane: Arc<Lane>, is_asking: bool) -> Trouble {
         if self.line == Line::Own {
             let carriage = self.carriage(is_asking);
-            let encode = |out: &mut Out| self.encode(is_asking, out);
-            let outcome = self.core.pool().carry(&lane, carriage, self.core.config(), encode).await;
+            let mut out = Out::contiguous_only();
+            self.encode(is_asking, &mut out);
+            if let Some(sink) = &mut self.sink {
+                let outcome = self.core.pool().carry_into(&lane, carriage, self.core.config(), &out, sink).await;
+                return Trouble::Outcome(lane, outcome);
+            }
+            let outcome = self.core.pool().carry(&lane, carriage, self.core.config(), &out).await;
             return Trouble::Outcome(lane, outcome);
         }
         let proof = Proof::wanted(self.core.config());

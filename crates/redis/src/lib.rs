@@ -35,6 +35,7 @@ mod cluster;
 pub mod command;
 pub mod commands;
 pub mod config;
+mod copy;
 mod core;
 mod dedicated;
 pub mod error;

@@ -59,6 +59,7 @@ fn error_type(kind: &ErrorKind) -> &'static str {
         ErrorKind::Connect(_) => "connect",
         ErrorKind::Rejected(_) => "rejected",
         ErrorKind::Connection(_) => "connection",
+        ErrorKind::Writer(_) => "writer",
         ErrorKind::Timeout(_) => "timeout",
         ErrorKind::Overloaded { .. } => "overloaded",
         ErrorKind::Redirects { .. } => "redirects",

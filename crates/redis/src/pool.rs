@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, NodeAddress};
+use crate::copy::Sink;
 use crate::error::{ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
 use crate::net::lane::{Carriage, Failure, Kind, Lane, Outcome};
 use crate::net::out::Out;
@@ -22,7 +23,7 @@ use crate::proto::retry::{Remedy, row};
 use crate::proto::topology::Role;
 use crate::reply::Value;
 use crate::stats::{PoolNodeStats, PoolStats, Totals};
-use link::{Idle, Link};
+use link::{Head, Idle, Link};
 
 /// Unused connections are closed after this time.
 const MAX_IDLE: Duration = Duration::from_secs(30);
@@ -181,15 +182,13 @@ impl Pool {
         lane: &Arc<Lane>,
         carriage: Carriage,
         config: &Config,
-        encode: impl FnOnce(&mut Out),
+        out: &Out,
     ) -> Outcome {
         let since = Instant::now();
         let exchanged = async {
             let mut lease = self.lease(lane, carriage.timeout.or(config.command_timeout)).await?;
-            let mut out = Out::contiguous_only();
-            encode(&mut out);
             let remaining = carriage.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
-            lease.exchange(&out, carriage.replies, remaining).await
+            lease.exchange(out, carriage.replies, remaining).await
         };
         match exchanged.await {
             Ok(mut values) => {
@@ -199,6 +198,27 @@ impl Pool {
                     Kind::Many => Outcome::Many(values),
                 }
             }
+            Err(failure) => Outcome::Failed(Box::new(failure)),
+        }
+    }
+
+    /// As [`carry`](Self::carry), of one command whose reply goes to `sink` if it is a string. The reply is given, otherwise its size.
+    pub(crate) async fn carry_into(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        carriage: Carriage,
+        config: &Config,
+        out: &Out,
+        sink: &mut Sink<'_>,
+    ) -> Outcome {
+        let since = Instant::now();
+        let copied = async {
+            let mut lease = self.lease(lane, carriage.timeout.or(config.command_timeout)).await?;
+            let remaining = carriage.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
+            lease.copy(out, carriage.skip, remaining, config.command_timeout, sink).await
+        };
+        match copied.await {
+            Ok(value) => Outcome::One(value),
             Err(failure) => Outcome::Failed(Box::new(failure)),
         }
     }
@@ -392,6 +412,59 @@ impl Lease {
         };
         let (ran, sent_bytes) = if is_written { (Ran::MaybeExecuted, out.len()) } else { (Ran::NotSent, 0) };
         Err(Failure { kind, ran, replies: Vec::new(), sent_bytes })
+    }
+
+    /// Sends what is encoded, passes over `skip` replies, and hands over the next one, as [`Pool::carry_into`] says. `timeout` is for its beginning,
+    /// `patience` for each piece of it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    async fn copy(
+        &mut self,
+        out: &Out,
+        skip: u32,
+        timeout: Option<Duration>,
+        patience: Option<Duration>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Value, Failure> {
+        // The first connection is there, as nothing else was done with it.
+        let lost = || ErrorKind::Connection("this connection was lost".into());
+        let failed = |kind, ran| Failure { kind, ran, replies: Vec::new(), sent_bytes: 0 };
+        let mut link = self.link.take().ok_or_else(|| failed(lost(), Ran::NotSent))?;
+        let (since, mut is_written) = (Instant::now(), false);
+        let mut phase = self.pool.phase.subscribe();
+        let mut cut = std::pin::pin!(phase.wait_for(|&phase| phase == Phase::Cut));
+        let begin = async {
+            link.send(out.contiguous(Default::default()).unwrap_or_default()).await?;
+            is_written = true;
+            link.receive(skip).await?;
+            link.receive_head().await
+        };
+        let begun = tokio::select! {
+            biased;
+            begun = bounded(timeout, begin) => begun.unwrap_or_else(|| Err(overdue(since, timeout, TimeoutStage::Sent))),
+            _ = &mut cut => Err(ErrorKind::Closed),
+        };
+        let ran = if is_written { Ran::MaybeExecuted } else { Ran::NotSent };
+        let size = match begun.map_err(|kind| failed(kind, ran))? {
+            Head::Other(value) => {
+                self.note(std::slice::from_ref(&value));
+                self.link = Some(link);
+                return Ok(value);
+            }
+            Head::Size(size) => size,
+        };
+        sink.begun = Some(size);
+        let copied = tokio::select! {
+            biased;
+            copied = link.receive_body(size, sink, patience) => {
+                copied.map_err(|kind| kind.unwrap_or_else(|| overdue(since, patience, TimeoutStage::Sent)))
+            }
+            _ = &mut cut => Err(ErrorKind::Closed),
+        };
+        copied.map_err(|kind| failed(kind, Ran::Executed))?;
+        self.link = Some(link);
+        Ok(Value::Null)
     }
 
     /// Waits for a value that comes unasked.

@@ -177,6 +177,7 @@ impl<'a> Failure<'a> {
             ErrorKind::Misuse(_)
             | ErrorKind::Reply(_)
             | ErrorKind::Rejected(_)
+            | ErrorKind::Writer(_)
             | ErrorKind::Timeout(_)
             | ErrorKind::Overloaded { .. }
             | ErrorKind::Redirects { .. }

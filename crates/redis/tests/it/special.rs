@@ -1,6 +1,7 @@
 //! All that is not an ordinary command with a key: many keys, many nodes, waiting, state, transactions, scripts, scans.
 
 mod blocking;
+mod copy;
 mod dedicated;
 mod fan_out;
 mod monitor;
