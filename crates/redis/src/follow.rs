@@ -347,6 +347,9 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
                 self.may_have_run = may_have_run;
                 self.retries += 1;
                 tokio::time::sleep(after).await;
+                if self.is_late() {
+                    return Err(error);
+                }
                 match lane {
                     // A slot on its way is still asked for where it goes to.
                     Some(lane) => Ok(self.submit(lane, self.is_asking).await),
@@ -376,6 +379,9 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
                     let version = self.core.map_version();
                     self.core.want_refresh(Refresh::Urgent);
                     self.core.pause_or_new_map(after, Refresh::Urgent, version).await;
+                    if self.is_late() {
+                        return Err(self.of_all_redirects(error));
+                    }
                     if self.core.map_version() != version {
                         return Ok(self.route_and_submit().await);
                     }
@@ -389,6 +395,9 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
                 self.may_have_run = may_have_run;
                 self.core.want_refresh(refresh);
                 self.pause(after, refresh, lane.as_ref(), &error).await;
+                if self.is_late() {
+                    return Err(error);
+                }
                 Ok(self.route_and_submit().await)
             }
             Next::Reconnect { after, refresh } => {
@@ -400,6 +409,9 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
                     lane.reconnect(REPLACED, asked);
                 }
                 self.pause(after, refresh, lane.as_ref(), &error).await;
+                if self.is_late() {
+                    return Err(error);
+                }
                 Ok(self.route_and_submit().await)
             }
         }
@@ -512,6 +524,11 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
             out.page().extend_from_slice(b"*1\r\n$6\r\nASKING\r\n");
         }
         self.errand.parcel.encode(out);
+    }
+
+    /// On a loaded machine a pause may outlast the deadline: what is sent then could run although its caller is told that it is too late.
+    fn is_late(&self) -> bool {
+        self.remaining() == Some(Duration::ZERO)
     }
 
     fn remaining(&self) -> Option<Duration> {
