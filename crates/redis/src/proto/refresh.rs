@@ -17,7 +17,7 @@ use crate::config::NodeAddress;
 pub struct RefreshPolicy {
     /// Shortest time between refreshes that nobody waits for. Default 1 s.
     pub min_interval: Duration,
-    /// Shortest time between refreshes that commands wait for, in the first moments of an outage; later three times as long, and longer. Default 50 ms.
+    /// Shortest time between refreshes that commands wait for, in the first moments of an outage; later twice as long, and longer. Default 50 ms.
     pub urgent_interval: Duration,
     /// Longest pause while refreshes fail. Default 5 s.
     pub max_backoff: Duration,
@@ -190,12 +190,12 @@ impl RefreshSchedule {
         Some(last + pause)
     }
 
-    /// 50 ms at first, for a failover that was asked for is over in a moment; 150 ms from the third tenth of a second to 15 s (the servers' usual node
-    /// time-out), when it takes them longer; then a hundredth of the outage's age, a second after two minutes.
+    /// 50 ms at first, for a failover that was asked for is over in a moment; 100 ms from the second tenth of a second on, when it takes the servers longer;
+    /// from 10 s on a hundredth of the outage's age: 150 ms after 15 s (their usual node time-out), a second after two minutes.
     fn urgent(&self, last: Instant) -> Duration {
         let age = self.outage.map_or(Duration::ZERO, |outage| last.saturating_duration_since(outage.since));
         let shortest = self.policy.urgent_interval;
-        let pace = (age / 2).clamp(shortest, shortest * 3).max(age / 100);
+        let pace = (age / 2).clamp(shortest, shortest * 2).max(age / 100);
         self.spread(pace.min(self.policy.min_interval))
     }
 
