@@ -19,7 +19,7 @@ test: ## install what the tests need, build, run every suite
 soak: ## the gateway in 1,000 random cycles, the Redis client under chaos for minutes; TIME=seconds SEED=number
 	cargo build
 	cd tests/e2e && SOAK=1 $(if $(SEED),SEED=$(SEED)) ../../target/venv/bin/python -m unittest test_soak test_scaling
-	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it truth -- --nocapture
+	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it chaos -- --nocapture
 	cargo test --release -p pilotlight-redis --test it soak_ -- --ignored
 
 lint: ## formatting, clippy, dependencies, and the syntax of everything that is not Rust
