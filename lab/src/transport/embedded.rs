@@ -30,6 +30,7 @@ files![
     "sdk/python/pilotlight/_request.py",
     "sdk/python/pilotlight/_wire.py",
     "sdk/python/pilotlight/wsgi.py",
+    "sdk/python/pilotlight/zygote.py",
 ];
 
 /// Writes all of them below `folder`.
