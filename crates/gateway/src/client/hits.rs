@@ -99,7 +99,7 @@ impl Client {
             return false;
         }
         if answered {
-            self.set_unless_blocked(Some(self.times.idle));
+            self.answered();
             // Registered, as hyper's look at the connection may not have come yet.
             let _ = self.deadline.poll(cx);
         }
