@@ -1,7 +1,7 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help run test soak lint audit bench bench-redis fuzz fmt generate clean
+.PHONY: help run test soak lint audit bench bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -16,8 +16,10 @@ test: ## install what the tests need, build, run every suite
 	@scripts/setup.sh test
 	@scripts/test.sh
 
-soak: ## the Redis client under chaos for minutes; TIME=seconds SEED=number
-	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it truth -- --nocapture
+soak: ## the gateway in 1,000 random cycles, the Redis client under chaos for minutes; TIME=seconds SEED=number
+	cargo build
+	cd tests/e2e && SOAK=1 $(if $(SEED),SEED=$(SEED)) ../../target/venv/bin/python -m unittest test_soak test_scaling
+	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it chaos -- --nocapture
 	cargo test --release -p pilotlight-redis --test it soak_ -- --ignored
 
 lint: ## formatting, clippy, dependencies, and the syntax of everything that is not Rust
@@ -34,6 +36,11 @@ bench: ## the benchmark beside nginx, HAProxy and others; about a quarter of an 
 
 bench-redis: ## the Redis client beside other clients; about an hour
 	@lab/redis.py
+
+bench-transport: ## HTTP and the pipe, warm and cold, beside nginx, uWSGI and mod_fcgid; some minutes
+	@lab/setup.sh
+	@cargo build --quiet --release -p pilotlight
+	@target/release/pilotlight lab transport --out target/lab-results --python lab/peers/http/target/venv/bin/python
 
 fuzz: ## fuzz each parser for a minute (needs cargo-fuzz and a nightly Rust); TIME=seconds
 	@scripts/fuzz.sh $(or $(TIME),60)

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Installs what lab/bench.py compares with. Asks for sudo only if a system package is missing. Debian's nginx package may start
+# Installs what lab/bench.py and `pilotlight lab transport` compare with. Asks for sudo only if a system package is missing. Debian's nginx package may start
 # a server of its own on port 80; the benchmark starts its own on other ports.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-declare -A package=([nginx]=nginx-light [haproxy]=haproxy [wrk]=wrk [node]=nodejs [cc]=build-essential)
+declare -A package=([nginx]=nginx-light [haproxy]=haproxy [wrk]=wrk [node]=nodejs [cc]=build-essential
+  [uwsgi-core]="uwsgi-core uwsgi-plugin-python3" [apache2]="apache2-bin libapache2-mod-fcgid")
 venv=peers/http/target/venv
-modules=(uvicorn uvloop httptools)
+modules=(uvicorn uvloop httptools flask)
 
 missing=()
 for program in "${!package[@]}"; do
-  PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null || missing+=("${package[$program]}")
+  PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null && continue
+  read -ra names <<<"${package[$program]}"
+  missing+=("${names[@]}")
 done
 /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 if [ ${#missing[@]} -gt 0 ]; then
@@ -21,7 +24,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 command -v cargo >/dev/null || { echo "lab/setup.sh: cargo is missing; install Rust from https://rustup.rs" >&2; exit 1; }
 
-if [ ! -x "$venv/bin/uvicorn" ]; then
+if [ ! -x "$venv/bin/uvicorn" ] || [ ! -x "$venv/bin/flask" ]; then
   echo "lab/setup.sh: installing ${modules[*]} into lab/$venv"
   /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet "${modules[@]}"

@@ -14,12 +14,15 @@ from harness.load import run_json
 from harness.paths import PEER_BIN, PEERS, PIPE_SERVICES, PYTHON
 from harness.program import Failed, check_answer, dial
 
-from . import pipe
+from . import idle, pipe
 
+# transport, command, how many other services are configured and stopped
 SERVICES = {
-    "Rust, pipe": ("pipe", [PEER_BIN / "svcpipe"]),
-    "Python, pipe": ("pipe", [PYTHON, PIPE_SERVICES / "service.py"]),
-    "Node, HTTP": ("http", ["node", PEERS / "services/http.js"]),
+    "Rust, pipe": ("pipe", [PEER_BIN / "svcpipe"], 0),
+    "Rust, pipe, 10 services": ("pipe", [PEER_BIN / "svcpipe"], 9),
+    "Rust, pipe, 1,000 services": ("pipe", [PEER_BIN / "svcpipe"], 999),
+    "Python, pipe": ("pipe", [PYTHON, PIPE_SERVICES / "service.py"], 0),
+    "Node, HTTP": ("http", ["node", PEERS / "services/http.js"], 0),
 }
 MIN_STARTS = 15
 LIMIT_MS = 2
@@ -33,17 +36,18 @@ COLUMNS = [("bare: exec → first connection ms", "first_connection", 2), ("bare
 
 def run(lab):
     starts = max(math.ceil(MIN_STARTS / lab.options.rounds), 5)
-    samples = lab.run_rounds("cold", {name: variant(lab, kind, command, starts) for name, (kind, command) in SERVICES.items()})
+    samples = lab.run_rounds("cold", {name: variant(lab, *service, starts) for name, service in SERVICES.items()})
     title = f"**Cold start** (p50 of {starts} starts in each of {lab.options.rounds} rounds; the spread is over rounds)"
     lab.print_table(title, samples, COLUMNS)
     for name in SERVICES:
         lab.figure(f"cold start, {name}: the gateway's own part, p50", LIMIT_MS, " ms", samples.values(name, "part"))
 
 
-def variant(lab, kind, command, starts):
+def variant(lab, kind, command, others, starts):
     def measured():
         bare, totals = [], []
-        with Gateway(lab, "cold", pipe.tables(lab, kind, command, idle_timeout=IDLE_TIMEOUT), core=None) as gateway:
+        tables = [*pipe.tables(lab, kind, command, idle_timeout=IDLE_TIMEOUT), *idle.stopped_services(others)]
+        with Gateway(lab, "cold", tables, core=None) as gateway:
             bare_start(lab, kind, command)  # page cache
             check_answer(gateway.port, "/", peers.SERVICE_JSON)
             for _ in range(starts):

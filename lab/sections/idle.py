@@ -1,23 +1,35 @@
-"""Figure 6: memory of a gateway that has nothing to do, its helper process included."""
+"""Figure 6: memory of a gateway that has nothing to do, its helper process included; with many services, and with many clients."""
+import contextlib
 import time
 
-from harness.gateway import Gateway
+from harness.gateway import Gateway, route_table, service_table
 from harness.load import cbench
 from harness.paths import PEER_BIN
 from harness.procfs import memory_mb
+from harness.program import Failed, dial
 
 from . import pipe
 
 LIMIT_MB = 15
+SERVICES, SERVICES_LIMIT_MB = 1000, 5
+CLIENTS, CLIENTS_LIMIT_MB = 10_000, 100
+# no route leads there
+NOT_FOUND = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"
+MORE_CLIENTS = "[limits]\nconnections = 20000\nkeepalive_timeout = \"10m\"\n"
 SETTLE_SECONDS = 2
+WITH_SERVICES = f"{SERVICES:,} configured, stopped services"
+WITH_CLIENTS = f"{CLIENTS:,} idle keep-alive clients"
 COLUMNS = [("RSS MB", "rss", 1), ("PSS MB", "pss", 1), ("RSS MB after load", "rss_after", 1), ("processes", "processes", 0)]
 
 
 def run(lab):
-    samples = lab.run_rounds("idle", {"pilotlight": lambda: measured(lab)})
+    samples = lab.run_rounds("idle", {"pilotlight": lambda: measured(lab), WITH_SERVICES: lambda: with_services(lab), WITH_CLIENTS: lambda: with_clients(lab)})
     lab.print_table("**Idle memory** (gateway and helper; RSS counts the pages that they share twice, PSS once)", samples, COLUMNS)
     note = "sum of VmRSS over the gateway and its helper"
     lab.figure("idle memory", LIMIT_MB, " MB", samples.values("pilotlight", "rss"), note)
+    both = zip(samples.values(WITH_SERVICES, "pss"), samples.values("pilotlight", "pss"))
+    lab.figure(f"{WITH_SERVICES}: more than without", SERVICES_LIMIT_MB, " MB", [more - less for more, less in both], "PSS, gateway and helper")
+    lab.figure(WITH_CLIENTS, CLIENTS_LIMIT_MB, " MB", samples.values(WITH_CLIENTS, "rss"), note)
 
 
 def measured(lab):
@@ -29,3 +41,33 @@ def measured(lab):
         cbench(gateway.target, 64, 1, 1)
         time.sleep(SETTLE_SECONDS)
         return {**result, "rss_after": memory_mb(own, "VmRSS")}
+
+
+def with_services(lab):
+    tables = [*pipe.tables(lab, "http", [PEER_BIN / "svchyper"]), *stopped_services(SERVICES - 1)]
+    with Gateway(lab, "idle", tables) as gateway:
+        time.sleep(SETTLE_SECONDS)
+        return usage(gateway)
+
+
+def with_clients(lab):
+    """Each has had an answer, and stays."""
+    with Gateway(lab, "idle", [MORE_CLIENTS, *stopped_services(1)]) as gateway, contextlib.ExitStack() as open_now:
+        for _ in range(CLIENTS):
+            client = open_now.enter_context(dial(gateway.port))
+            client.sendall(NOT_FOUND)
+            if not client.recv(4096).startswith(b"HTTP/1.1 404"):
+                raise Failed("a client was not answered")
+        time.sleep(SETTLE_SECONDS)
+        return usage(gateway)
+
+
+def usage(gateway):
+    own = gateway.own_pids
+    return {"rss": memory_mb(own, "VmRSS"), "pss": memory_mb(own, "Pss"), "processes": len(own)}
+
+
+def stopped_services(count):
+    """So many services that nobody asks for, each with a route."""
+    names = [f"other-{number}" for number in range(count)]
+    return [table for name in names for table in (service_table(name, command=["/bin/false"]), route_table(f"/{name}", name))]

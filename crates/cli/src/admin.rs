@@ -1,7 +1,7 @@
 //! The commands that talk to a running gateway: `status`, `logs`, `restart`, `stop`, `start`, `purge`, `explain`.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -12,10 +12,15 @@ pub use client::{Client, Failure};
 mod client;
 mod discover;
 mod explain;
+mod plan;
 mod table;
 
 /// How often `status --watch` looks.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
+/// How long a reload may take: its file is read and checked, and addresses are bound.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long an upgrade may take: longer than the gateway waits for its successor.
+const UPGRADE_PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether a service has done what it was told.
 const ACTION_PAUSE: Duration = Duration::from_millis(50);
 
@@ -211,6 +216,42 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
     } else {
         Progress::GoesOn
     }
+}
+
+/// `pilotlight reload`.
+///
+/// # Errors
+/// No gateway, the file is wrong, an address cannot be had, or the output cannot be written. Nothing has changed then.
+pub fn reload(client: &Client, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let told = client.order("/reload", None, RELOAD_PATIENCE)?;
+    match report {
+        Report::Json => writeln!(out, "{told}")?,
+        Report::Text => write!(out, "{}", plan::text(&told))?,
+    }
+    Ok(Outcome::Done)
+}
+
+/// `pilotlight upgrade`.
+///
+/// # Errors
+/// No gateway, the new process did not become ready (the old one goes on then), or the output cannot be written.
+pub fn upgrade(
+    client: &Client,
+    program: Option<&Path>,
+    report: Report,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let body = program.map(|program| json!({ "program": program.to_string_lossy() }));
+    let told = client.order("/upgrade", body.as_ref(), UPGRADE_PATIENCE)?;
+    match report {
+        Report::Json => writeln!(out, "{told}")?,
+        Report::Text => writeln!(
+            out,
+            "process {} has taken over from process {}, which ends when its requests have",
+            told["pid"], told["old_pid"]
+        )?,
+    }
+    Ok(Outcome::Done)
 }
 
 /// `pilotlight purge`.

@@ -16,9 +16,11 @@
 //! limits of [`schema`], every path in it is joined to the folder of the file.
 
 mod address;
+mod cold_start;
 pub mod commands;
 mod diagnostic;
 pub mod environment;
+mod isolation;
 mod listeners;
 mod load;
 mod model;
@@ -40,8 +42,8 @@ pub use diagnostic::{Code, Diagnostic, Report, Severity, Span};
 pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse};
 pub use model::{
-    CacheLimits, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed, PathMatch, Route,
-    RouteCache, Scaling, Service, ServiceKind, Transport, Upstream, Workers,
+    CacheLimits, ColdStart, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed, PathMatch,
+    Preload, PreloadAt, Route, RouteCache, Scaling, Service, ServiceKind, Transport, Upstream, Workers,
 };
 pub use operate::{AdminSocket, Operate};
 pub use render::Style;

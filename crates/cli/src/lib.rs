@@ -4,8 +4,12 @@
 
 pub mod admin;
 pub mod config;
+mod notify;
 mod operate;
+mod plan;
+mod reload;
 pub mod run;
 mod service_log;
 mod settings;
 mod signals;
+mod upgrade;

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
 use pilotlight_cli::{admin, run};
+use pilotlight_lab::transport::{self, Completeness, TransportArguments};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -29,6 +30,7 @@ const EXAMPLES: &str = "Examples:
   pilotlight                           run it (the same as `pilotlight run`)
   pilotlight run --config other.toml   run another file
   pilotlight status --watch            what a running one is doing
+  pilotlight lab transport             measure on this machine: HTTP and the pipe, warm and cold
   PILOTLIGHT_LOG=debug pilotlight      with more events on the standard error
 
 Exit codes: 0 done, 1 the work failed, 2 usage or configuration, 70 a bug of Pilotlight.";
@@ -89,8 +91,30 @@ enum Command {
     },
     /// Put a new instance of a service in the place of the one that runs
     #[command(after_help = "Example:
-  pilotlight restart users        exchanges that are open may end; requests wait for the new instance")]
+  pilotlight restart users        each instance goes when its successor is ready; no request waits or fails")]
     Restart(Acted),
+    /// Follow the configuration file as it is now, without losing a request
+    #[command(after_help = "Examples:
+  pilotlight reload               says what has changed; a file with mistakes changes nothing (exit code 2)
+  kill -HUP PID                   the same; the gateway's log says what became of it")]
+    Reload {
+        #[command(flatten)]
+        gateway: Running,
+    },
+    /// Let a new process take over, with another program or settings that a reload cannot follow
+    #[command(after_help = "Examples:
+  pilotlight upgrade              the program that the gateway was started with, which may be a new one by now
+  pilotlight upgrade --program /opt/pilotlight-2/pilotlight
+  kill -USR2 PID                  the same as the first
+
+The new process gets the listening sockets; the old one goes on if the new one does not become ready.")]
+    Upgrade {
+        /// The program of the new process
+        #[arg(long, value_name = "PATH")]
+        program: Option<PathBuf>,
+        #[command(flatten)]
+        gateway: Running,
+    },
     /// Stop a service; its next request starts it
     #[command(after_help = "Example:
   pilotlight stop users")]
@@ -131,8 +155,24 @@ enum Command {
         #[command(subcommand)]
         mode: pilotlight_redis_tool::Mode,
     },
+    /// Measure on this machine what the documentation claims
+    Lab {
+        experiment: Experiment,
+    },
     #[command(name = run::GUARDIAN, hide = true)]
     Guardian { runtime_dir: PathBuf },
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// HTTP and the pipe, warm and cold, beside other gateways: times, memory, CPU time
+    #[command(after_help = "Examples:
+  pilotlight lab transport                           the published five cases for Python, Node and Rust
+  pilotlight lab transport --quick                   a minute, to see whether everything works
+  pilotlight lab transport --services python --python venv/bin/python --requests 1000
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Transport(Box<TransportArguments>),
 }
 
 #[derive(Args)]
@@ -198,6 +238,9 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == run::GUARDIAN) {
         return guardian(std::env::args_os().nth(2).map(PathBuf::from));
     }
+    if let Some(code) = lab_process() {
+        return code;
+    }
     let arguments = Arguments::parse();
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let outcome = match arguments.command.unwrap_or(Command::Run { config: arguments.config }) {
@@ -216,6 +259,10 @@ fn main() -> ExitCode {
         Command::Logs { service, follow, lines, gateway } => {
             gateway.run(|client, report, out| admin::logs(client, (&service, lines, watch(follow)), report, out))
         }
+        Command::Reload { gateway } => gateway.run(admin::reload),
+        Command::Upgrade { program, gateway } => {
+            gateway.run(|client, report, out| admin::upgrade(client, program.as_deref(), report, out))
+        }
         Command::Restart(acted) => acted.run(admin::Action::Restart),
         Command::Stop(acted) => acted.run(admin::Action::Stop),
         Command::Start(acted) => acted.run(admin::Action::Start),
@@ -224,12 +271,35 @@ fn main() -> ExitCode {
             gateway.run(|client, report, out| admin::explain(client, (&url, &method, &fields), report, out))
         }
         Command::Redis { mode } => return pilotlight_redis_tool::run(mode),
+        Command::Lab { experiment: Experiment::Transport(arguments) } => return lab(&arguments),
         Command::Guardian { runtime_dir } => return guardian(Some(runtime_dir)),
     };
     match outcome {
         Ok(outcome) => outcome.into(),
         // Nobody is left to be told (a closed pipe), so the exit code has to do.
         Err(_) => Outcome::Failed.into(),
+    }
+}
+
+/// The lab starts this binary as a service to measure, and in front of programs that must not outlive it.
+fn lab_process() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next()?.to_str()? {
+        pilotlight_lab::service::SERVICE => Some(pilotlight_lab::service::main(arguments)),
+        pilotlight_lab::processes::REAPER => Some(pilotlight_lab::processes::reap(arguments)),
+        pilotlight_lab::processes::HOLD => Some(pilotlight_lab::processes::hold(arguments)),
+        _ => None,
+    }
+}
+
+fn lab(arguments: &TransportArguments) -> ExitCode {
+    match transport::run(arguments) {
+        Ok(Completeness::Complete) => ExitCode::SUCCESS,
+        Ok(Completeness::Failures) => Outcome::Failed.into(),
+        Err(e) => {
+            eprintln!("pilotlight lab: {e:#}");
+            Outcome::Failed.into()
+        }
     }
 }
 

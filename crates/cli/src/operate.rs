@@ -1,18 +1,29 @@
 //! What a running gateway has for the one who operates it: the admin interface, the kept output of services, SIGUSR1.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use pilotlight_gateway::{Admin, AdminOptions, Gateway, LogBook};
+use pilotlight_gateway::{Admin, AdminOptions, Gateway, LogBook, Order};
 use pilotlight_supervisor::Supervisor;
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::config::{AdminSocket, Config};
 
 /// The name of the admin socket in the runtime folder.
 pub(crate) const SOCKET: &str = "admin.sock";
+
+/// Sockets of the admin interface that a predecessor has bound.
+#[derive(Default)]
+pub(crate) struct Sockets {
+    pub(crate) admin: Option<OwnedFd>,
+    pub(crate) metrics: Option<OwnedFd>,
+    /// Blocks until the predecessor answers nobody any more.
+    pub(crate) turn: Option<Box<dyn FnOnce() + Send>>,
+}
 
 /// Starts what the configuration asks for. It ends when the returned value is dropped.
 ///
@@ -22,7 +33,9 @@ pub(crate) fn start(
     (file, config): (&Path, &Config),
     runtime_dir: &Path,
     (gateway, supervisor): (&Gateway, &Supervisor),
-    logs: LogBook,
+    (logs, shown): (LogBook, Shown),
+    orders: UnboundedSender<Order>,
+    inherited: Sockets,
 ) -> anyhow::Result<Option<Admin>> {
     reopen_on_signal(gateway).context("SIGUSR1 cannot be waited for")?;
     let socket = config.operate.admin.as_ref().map(|socket| match socket {
@@ -33,13 +46,15 @@ pub(crate) fn start(
         return Ok(None);
     }
     let file = std::path::absolute(file)?;
-    let settings = settings(&file);
     let options = AdminOptions {
         socket,
         metrics: config.operate.metrics,
+        inherited: (inherited.admin, inherited.metrics),
+        turn: inherited.turn,
         control: supervisor.control(),
         logs,
-        config: Arc::new(move || settings.clone()),
+        config: Arc::new(move || shown.value()),
+        orders,
         config_file: file,
     };
     Ok(Some(Admin::start(options, gateway)?))
@@ -63,6 +78,22 @@ fn reopen_on_signal(gateway: &Gateway) -> std::io::Result<()> {
         });
     };
     std::thread::Builder::new().name("reopen".into()).spawn(wait).map(drop)
+}
+
+/// What the configuration says that is followed, as people are shown it.
+#[derive(Clone, Default)]
+pub(crate) struct Shown(Arc<Mutex<Value>>);
+
+impl Shown {
+    /// Reads the file, which has just been found valid.
+    pub(crate) fn read(&self, file: &Path) {
+        let settings = std::path::absolute(file).map_or(Value::Null, |file| settings(&file));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    fn value(&self) -> Value {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// What the file says, without the values of environment variables: those are where secrets are.

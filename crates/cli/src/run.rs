@@ -1,19 +1,25 @@
 //! `pilotlight run`: starts the supervisor and the gateway, waits for a signal, stops both.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use pilotlight_gateway::{Admin, Gateway, GatewayOptions, LogBook, ServiceTarget};
-use pilotlight_supervisor::{ServiceSpec, Supervisor, SupervisorOptions, WorkerEvents, limits};
-use tokio::sync::mpsc;
+use pilotlight_gateway::{Admin, Asked, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
+use pilotlight_supervisor::{ServiceSpec, ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::config::{self, Config, Loaded, Ports, commands};
-use crate::operate;
+use crate::config::{self, AdminSocket, Config, Loaded, Ports, Style, commands};
+use crate::notify::{self, Note};
+use crate::operate::{self, Shown, Sockets};
+use crate::reload::{self, Live};
 use crate::service_log;
 use crate::settings;
 use crate::signals::{Signals, Told};
+use crate::upgrade::{self, Estate, Heir, Predecessor, Successor};
 
 /// The hidden argument with which the binary becomes the guardian of its services.
 pub const GUARDIAN: &str = "guardian";
@@ -34,56 +40,289 @@ pub enum Ended {
 /// # Errors
 /// The system refuses something that the configuration asks for.
 pub fn run(file: &Path) -> anyhow::Result<Ended> {
-    let Loaded { config, warnings } = match config::load(file, Ports::Require) {
+    let taking_over =
+        Predecessor::find().context("the process that this one is to take over from cannot be understood")?;
+    let (predecessor, mut estate) = taking_over.unzip();
+    let activated = upgrade::activated()
+        .context("a socket in LISTEN_FDS cannot be used: only TCP and Unix stream sockets that listen can")?;
+    if let Some(estate) = &mut estate {
+        estate.listeners.extend(activated);
+    } else if !activated.is_empty() {
+        estate = Some(Estate { listeners: activated, ..Estate::default() });
+    }
+    // What is inherited is in use.
+    let ports = if estate.is_some() { Ports::Skip } else { Ports::Require };
+    let Loaded { config, warnings } = match config::load(file, ports) {
         Ok(loaded) => loaded,
         Err(report) => {
             eprint!("{}", report.render(commands::style_for_stderr()));
+            if let Some(predecessor) = predecessor {
+                predecessor.failed(&report.render(Style::Plain));
+            }
             return Ok(Ended::Misconfigured);
         }
     };
     eprint!("{}", warnings.render(commands::style_for_stderr()));
     service_log::start_tracing();
-    let workers = settings::workers(&config);
-    let (runtime_dir, logs) = (runtime_dir(), LogBook::default());
-    let (supervisor, events) = supervise(&config, workers, &runtime_dir, logs.clone())?;
-    let services = settings::targets(&config, supervisor.services());
-    let gateway = match serve(&config, workers, services, events) {
-        Ok(gateway) => gateway,
+    let (orders, ordered) = mpsc::unbounded_channel(); // at most as many as the admin interface has connections
+    // Before anybody knows that there is somebody to signal.
+    let signals = Signals::install(ordered).context("signals cannot be waited for")?;
+    let turn = predecessor.as_ref().map(Predecessor::silence).transpose()?;
+    let turn = turn.map(|turn| Box::new(turn) as Box<dyn FnOnce() + Send>);
+    let running = match Running::start((file, config), orders, estate.unwrap_or_default(), turn) {
+        Ok(running) => running,
         Err(e) => {
-            let _ = supervisor.shutdown(Duration::ZERO); // nothing has been started yet
+            if let Some(predecessor) = predecessor {
+                predecessor.failed(&format!("{e:#}"));
+            }
             return Err(e);
         }
     };
-    let admin = match operate::start((file, &config), &runtime_dir, (&gateway, &supervisor), logs) {
-        Ok(admin) => admin,
-        Err(e) => {
-            gateway.drain();
-            let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
-            gateway.join();
-            return Err(e);
-        }
-    };
-    let mut signals = Signals::install().context("signals cannot be waited for")?; // before anybody knows that there is somebody to signal
-    announce(&config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
-    let Told::Stop(name) = signals.next();
-    eprintln!("pilotlight: {name}, stopping; once more stops at once");
-    drop(admin); // nobody is to start anything any more
-    stop((gateway, supervisor), signals, settings::patience(&config));
+    announce(&running.config, &running.gateway, running.admin.as_ref())
+        .context("cannot write to the standard output")?;
+    match predecessor {
+        // The one that leaves tells the service manager: only it is listened to.
+        Some(predecessor) => predecessor
+            .ready(running.has_inherited_admin)
+            .context("the process that this one takes over from has ended")?,
+        None => notify::tell(Note::Ready),
+    }
+    running.run(signals);
     Ok(Ended::Stopped)
+}
+
+/// A gateway with all that belongs to it.
+struct Running {
+    program: PathBuf,
+    file: PathBuf,
+    config: Config,
+    services: Vec<ServiceTarget>,
+    supervisor: Supervisor,
+    gateway: Gateway,
+    admin: Option<Admin>,
+    has_inherited_admin: bool,
+    shown: Shown,
+}
+
+impl Running {
+    fn start(
+        (file, config): (&Path, Config),
+        orders: mpsc::UnboundedSender<Order>,
+        estate: Estate,
+        turn: Option<Box<dyn FnOnce() + Send>>,
+    ) -> anyhow::Result<Self> {
+        // Now: when it has been replaced, the system no longer says where it was.
+        let program = std::env::current_exe().context("the path of this program is not known")?;
+        let workers = settings::workers(&config);
+        let (runtime_dir, logs) = (runtime_dir(&config), LogBook::default());
+        let (supervisor, events) = supervise(&config, workers, (&program, &runtime_dir), logs.clone())?;
+        let services = settings::targets(&config, supervisor.services());
+        let Estate { listeners, admin, metrics, warm } = estate;
+        let options = settings::gateway(&config, workers, services.clone(), listeners);
+        let gateway = match Gateway::start(options, events) {
+            Ok(gateway) => gateway,
+            Err(e) => {
+                let _ = supervisor.shutdown(Duration::ZERO); // nothing has been started yet
+                return Err(e.into());
+            }
+        };
+        let at = |path: &PathBuf| matches!(&config.operate.admin, Some(AdminSocket::At(socket)) if socket == path);
+        let admin = admin.filter(|(path, _)| at(path)).map(|(_, socket)| socket);
+        let metrics = metrics.filter(|(address, _)| config.operate.metrics == Some(*address)).map(|(_, socket)| socket);
+        let has_inherited_admin = admin.is_some();
+        let sockets = Sockets { admin, metrics, turn };
+        let shown = Shown::default();
+        shown.read(file);
+        let logs = (logs, shown.clone());
+        let admin = match operate::start((file, &config), &runtime_dir, (&gateway, &supervisor), logs, orders, sockets)
+        {
+            Ok(admin) => admin,
+            Err(e) => {
+                gateway.drain();
+                let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
+                gateway.join();
+                return Err(e);
+            }
+        };
+        upgrade::warm(&services, &supervisor.control(), &warm);
+        let file = file.to_owned();
+        Ok(Self { program, file, config, services, supervisor, gateway, admin, has_inherited_admin, shown })
+    }
+
+    /// Does what it is told until that is to end.
+    fn run(mut self, mut signals: Signals) {
+        loop {
+            let (asked, reply) = match signals.next() {
+                Told::Stop(name) => return self.told_to_stop(name, signals),
+                Told::Do(asked) => (asked, None),
+                Told::Order(Order { asked, reply }) => (asked, Some(reply)),
+            };
+            let answer = match asked {
+                Asked::Reload => self.reload(),
+                Asked::Upgrade { program } => match self.upgrade(program.as_deref(), &mut signals) {
+                    Ok(Ok(successor)) => {
+                        let told = json!({ "pid": successor.child.id(), "old_pid": std::process::id() });
+                        reply.map(|reply| reply.send(Ok(told)));
+                        return self.leave(successor, signals);
+                    }
+                    Ok(Err(why)) => Err(NotDone::Failed(why)),
+                    Err(name) => return self.told_to_stop(name, signals),
+                },
+            };
+            if let Some(reply) = reply {
+                let _ = reply.send(answer); // who asked may have gone away
+            }
+        }
+    }
+
+    /// Starts a process that takes over. `Ok(Err)`: it did not, and everything goes on. `Err`: told to stop meanwhile.
+    fn upgrade(
+        &self,
+        program: Option<&Path>,
+        signals: &mut Signals,
+    ) -> Result<Result<Successor, String>, &'static str> {
+        notify::tell(Note::Reloading);
+        let done =
+            self.start_heir(program.unwrap_or(&self.program)).map(|(mut heir, answer)| match signals.until(answer) {
+                Ok(Ok(Ok(has_admin))) => Ok(Ok(heir.into_successor(has_admin))),
+                Ok(Ok(Err(why))) => Ok(Err(format!("{why}{}", heir.give_up()))),
+                Ok(Err(_)) => Ok(Err(format!("nothing was heard of it{}", heir.give_up()))),
+                Err(name) => {
+                    heir.give_up();
+                    Err(name)
+                }
+            });
+        let done = done.unwrap_or_else(|e| Ok(Err(e)))?;
+        Ok(done.map_err(|why| {
+            let why = format!("the new process did not take over: {why}; this one goes on");
+            eprintln!("pilotlight: {why}");
+            notify::tell(Note::Ready);
+            why
+        }))
+    }
+
+    fn start_heir(&self, program: &Path) -> Result<(Heir, oneshot::Receiver<Result<bool, String>>), String> {
+        if std::process::id() == 1 {
+            return Err(
+                "this process is number 1, with whose end everything ends: start another container instead".to_owned()
+            );
+        }
+        let failed = |e: std::io::Error| e.to_string();
+        let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let heir = Heir::start(program, &arguments, &self.estate().map_err(failed)?);
+        let mut heir = heir.map_err(|e| format!("{} cannot be executed: {e}", program.display()))?;
+        tracing::info!(pid = heir.pid(), program = %program.display(), "another process is to take over");
+        let (tell, answer) = oneshot::channel();
+        let spawned = heir.answer().and_then(|wait| {
+            let wait = || drop(tell.send(wait())); // nobody waits any more: it was told to stop
+            std::thread::Builder::new().name("upgrade".into()).spawn(wait)
+        });
+        match spawned {
+            Ok(_) => Ok((heir, answer)),
+            Err(e) => Err(format!("{e}{}", heir.give_up())),
+        }
+    }
+
+    /// What a successor gets.
+    fn estate(&self) -> std::io::Result<Estate> {
+        let (admin, metrics) = self.admin.as_ref().map(Admin::hand_over).transpose()?.unwrap_or_default();
+        let path = match &self.config.operate.admin {
+            Some(AdminSocket::At(path)) => Some(path.clone()),
+            Some(AdminSocket::InRuntimeDir) | None => None,
+        };
+        let running = self.services.iter().filter_map(|target| match target {
+            ServiceTarget::Managed(service, _) => {
+                (service.status().state == ServiceState::Ready).then(|| service.name().to_string())
+            }
+            ServiceTarget::External(_) => None,
+        });
+        Ok(Estate {
+            listeners: self.gateway.hand_over()?,
+            admin: path.zip(admin),
+            metrics: self.config.operate.metrics.zip(metrics),
+            warm: running.collect(),
+        })
+    }
+
+    /// Another process has taken over: what was begun here is brought to its end.
+    fn leave(mut self, successor: Successor, signals: Signals) {
+        let pid = successor.child.id();
+        eprintln!("pilotlight: process {pid} has taken over, stopping when the requests here have ended");
+        notify::tell(Note::Successor(pid));
+        if let Some(admin) = self.admin.take() {
+            admin.leave(if successor.has_admin { SocketFile::Left } else { SocketFile::Removed });
+        }
+        successor.answers();
+        stop_when_told_again(signals);
+        self.gateway.leave();
+        self.end();
+    }
+
+    fn told_to_stop(mut self, name: &str, signals: Signals) {
+        eprintln!("pilotlight: {name}, stopping; once more stops at once");
+        notify::tell(Note::Stopping);
+        self.admin = None; // nobody is to start anything any more
+        stop_when_told_again(signals);
+        self.gateway.drain();
+        self.end();
+    }
+
+    /// Clients have gone: services, then the workers that connect them.
+    fn end(self) {
+        let Self { config, supervisor, gateway, .. } = self;
+        let patience = settings::patience(&config);
+        if !supervisor.shutdown(patience) {
+            tracing::warn!("some services had to be killed: they did not end within {} s", patience.as_secs());
+        }
+        gateway.join();
+    }
+
+    fn reload(&mut self) -> Result<Value, NotDone> {
+        notify::tell(Note::Reloading);
+        let live = Live {
+            file: &self.file,
+            config: &mut self.config,
+            services: &mut self.services,
+            gateway: &mut self.gateway,
+            supervisor: &self.supervisor,
+        };
+        let done = reload::reload(live);
+        notify::tell(Note::Ready);
+        match &done {
+            Ok(plan) => {
+                self.shown.read(&self.file);
+                tracing::info!(plan = %plan.to_json(), "reloaded");
+            }
+            Err(NotDone::Invalid(why) | NotDone::Failed(why)) => {
+                eprintln!("{why}\npilotlight: not reloaded, everything goes on as before");
+            }
+        }
+        done.map(|plan| plan.to_json())
+    }
+}
+
+fn stop_when_told_again(mut signals: Signals) {
+    let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
+        while !matches!(signals.next(), Told::Stop(_)) {}
+        eprintln!("pilotlight: told again, stopping at once");
+        std::process::exit(1); // the guardian kills what is left
+    });
+    if let Err(e) = impatient {
+        tracing::warn!("a second signal will not be noticed: {e}");
+    }
 }
 
 fn supervise(
     config: &Config,
     workers: usize,
-    runtime_dir: &Path,
+    (program, runtime_dir): (&Path, &Path),
     logs: LogBook,
 ) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
     let (log, lines) = mpsc::channel(limits::MAX_LOG_LINES);
-    let program = std::env::current_exe().context("the path of this program is not known")?;
     let options = SupervisorOptions {
         workers,
         // The guardian outlives a gateway that is killed, and removes the folder then.
-        guardian: (program, vec![GUARDIAN.into(), runtime_dir.into()]),
+        guardian: (program.to_owned(), vec![GUARDIAN.into(), runtime_dir.into()]),
         runtime_dir: runtime_dir.to_owned(),
         log,
     };
@@ -92,21 +331,15 @@ fn supervise(
     Ok(pilotlight_supervisor::start(options, specs)?)
 }
 
-/// A folder of this process alone: under the user's runtime folder if there is one.
-fn runtime_dir() -> PathBuf {
+/// A folder of this process alone: under the user's runtime folder if there is one, and all whom services run as may pass it.
+fn runtime_dir(config: &Config) -> PathBuf {
     let name = format!("{RUNTIME_DIR_PREFIX}{}", std::process::id());
+    let everybody_may_pass = |dir: &Path| {
+        dir.ancestors().all(|dir| dir.metadata().is_ok_and(|found| found.permissions().mode() & 0o001 != 0))
+    };
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
+    let user = user.filter(|dir| !settings::has_users(config) || everybody_may_pass(dir));
     user.unwrap_or_else(std::env::temp_dir).join(name)
-}
-
-fn serve(
-    config: &Config,
-    workers: usize,
-    services: Vec<ServiceTarget>,
-    events: Vec<WorkerEvents>,
-) -> anyhow::Result<Gateway> {
-    let options: GatewayOptions = settings::gateway(config, workers, services);
-    Ok(Gateway::start(options, events)?)
 }
 
 /// What is listening, and what to try.
@@ -135,21 +368,4 @@ fn announce(config: &Config, gateway: &Gateway, admin: Option<&Admin>) -> std::i
         writeln!(out, "\nCtrl-C stops everything.")?;
     }
     out.flush()
-}
-
-/// Clients first, then services, then the workers that connect them.
-fn stop((gateway, supervisor): (Gateway, Supervisor), mut signals: Signals, patience: Duration) {
-    let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let Told::Stop(name) = signals.next();
-        eprintln!("pilotlight: {name} again, stopping at once");
-        std::process::exit(1); // the guardian kills what is left
-    });
-    if let Err(e) = impatient {
-        tracing::warn!("a second signal will not be noticed: {e}");
-    }
-    gateway.drain();
-    if !supervisor.shutdown(patience) {
-        tracing::warn!("some services had to be killed: they did not end within {} s", patience.as_secs());
-    }
-    gateway.join();
 }

@@ -43,6 +43,7 @@ pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>, logs: LogBook) -> 
 fn print_line(out: &mut impl Write, line: &LogLine, colour: bool) -> io::Result<()> {
     let LogLine { service, instance, text, cut, dropped, .. } = line;
     let (on, off) = if colour { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
+    let instance = if *instance == 0 { "zygote".to_owned() } else { instance.to_string() };
     let mut whole = String::with_capacity(text.len() + 64);
     if *dropped > 0 {
         whole.push_str(&format!("{on}{service}#{instance} |{off} … {dropped} lines dropped\n"));

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    CacheOptions, External, ExternalAddr, GatewayOptions, Limits, ListenAddr, RouteCache, RouteSpec, ServiceTarget,
+    CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache, RouteSpec,
+    ServiceTarget, Serving, Settings,
 };
-use pilotlight_supervisor::{HttpSocket, MinInstances, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport};
+use pilotlight_supervisor::{
+    HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
+};
 
 use crate::config::{self, Config, Managed, PathMatch, ServiceKind, Upstream, Workers};
 
@@ -27,7 +30,15 @@ pub(crate) fn specs(config: &Config) -> Vec<ServiceSpec> {
     managed.map(|(name, managed)| spec(name, managed)).collect()
 }
 
-fn spec(name: &str, managed: &Managed) -> ServiceSpec {
+/// Whether a service runs as another user.
+pub(crate) fn has_users(config: &Config) -> bool {
+    config.services.iter().any(|service| match &service.kind {
+        ServiceKind::Managed(managed) => managed.isolation.user.is_some(),
+        ServiceKind::External(_) => false,
+    })
+}
+
+pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
     let scaling = &managed.scaling;
     let program = managed.program.clone().into_os_string();
     let argv = std::iter::once(program).chain(managed.args.iter().map(Into::into)).collect();
@@ -52,8 +63,19 @@ fn spec(name: &str, managed: &Managed) -> ServiceSpec {
         },
         max_request_time: scaling.max_request_time,
         max_failures: scaling.max_failures,
+        preload: managed.cold_start.preload.as_ref().map(preload),
+        freeze_after: managed.cold_start.freeze_after,
+        isolation: managed.isolation.clone(),
         ..ServiceSpec::new(name, argv, transport(managed.transport))
     }
+}
+
+fn preload(preload: &config::Preload) -> Preload {
+    let at = match preload.at {
+        config::PreloadAt::Boot => PreloadAt::Boot,
+        config::PreloadAt::First => PreloadAt::First,
+    };
+    Preload { modules: preload.modules.clone(), at }
 }
 
 fn transport(transport: config::Transport) -> Transport {
@@ -77,31 +99,51 @@ pub(crate) fn targets(config: &Config, started: &[Arc<Service>]) -> Vec<ServiceT
                 Upstream::Tcp { host, port } => ExternalAddr::Tcp(host.clone(), *port),
                 Upstream::Unix(path) => ExternalAddr::Unix(path.clone()),
             };
-            Some(ServiceTarget::External(External { name: service.name.clone(), addr }))
+            Some(ServiceTarget::External(Arc::new(External { name: service.name.clone(), addr })))
         }
     };
     config.services.iter().filter_map(target).collect()
 }
 
-/// The gateway's settings.
-pub(crate) fn gateway(config: &Config, workers: usize, services: Vec<ServiceTarget>) -> GatewayOptions {
-    let listen = config.listen.iter().map(|listener| match &listener.address {
+/// Where clients connect.
+pub(crate) fn listen(config: &Config) -> Vec<ListenAddr> {
+    let one = |listener: &config::Listener| match &listener.address {
         config::ListenerAddress::Tcp(addr) => ListenAddr::Tcp(*addr),
         config::ListenerAddress::Unix(path) => ListenAddr::Unix(path.clone()),
-    });
+    };
+    config.listen.iter().map(one).collect()
+}
+
+/// What a running gateway can follow.
+pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving {
+    Serving {
+        services,
+        routes: config.routes.iter().map(|route| self::route(route, &config.limits)).collect(),
+        settings: Settings {
+            limits: limits(&config.limits),
+            dev: config.dev,
+            trust_forwarded: config.trust_forwarded,
+            server_timing: config.operate.server_timing,
+        },
+    }
+}
+
+/// The gateway's settings.
+pub(crate) fn gateway(
+    config: &Config,
+    workers: usize,
+    services: Vec<ServiceTarget>,
+    inherited: Vec<Inherited>,
+) -> GatewayOptions {
     GatewayOptions {
-        listen: listen.collect(),
+        listen: listen(config),
         workers,
-        limits: limits(&config.limits),
+        serving: serving(config, services),
+        inherited,
         cache: config
             .cache
             .as_ref()
             .map(|cache| CacheOptions { max_bytes: cache.memory, max_object_bytes: cache.max_object }),
-        services,
-        routes: config.routes.iter().map(|route| self::route(route, &config.limits)).collect(),
-        dev: config.dev,
-        trust_forwarded: config.trust_forwarded,
-        server_timing: config.operate.server_timing,
         access_log: config.operate.access_log.clone(),
     }
 }
@@ -121,7 +163,7 @@ fn limits(limits: &config::Limits) -> Limits {
     }
 }
 
-fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec {
+pub(crate) fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec {
     RouteSpec {
         host: route.host.as_ref().map(ToString::to_string),
         path: route.path.clone(),

@@ -1,15 +1,23 @@
-//! The signals that a running gateway is told things with.
+//! What a running gateway is told: by signals, and by whoever asks the admin interface.
 
+use std::fs::File;
+use std::future::Future;
 use std::io;
 
+use pilotlight_gateway::{Asked, Order};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::UnboundedReceiver;
 
-/// What a signal asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is asked for.
+#[derive(Debug)]
 pub(crate) enum Told {
     /// To end, and how it was said.
     Stop(&'static str),
+    /// By a signal; nobody waits for an answer.
+    Do(Asked),
+    /// By somebody who waits for an answer.
+    Order(Order),
 }
 
 /// The signals, known from the moment on at which this exists: none of them ends the process by itself any more.
@@ -18,28 +26,66 @@ pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    upgrade: Signal,
+    orders: UnboundedReceiver<Order>,
+    /// It was started on a terminal.
+    terminal: bool,
 }
 
 impl Signals {
-    pub(crate) fn install() -> io::Result<Self> {
+    pub(crate) fn install(orders: UnboundedReceiver<Order>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let [interrupt, terminate, hangup] = {
+        let [interrupt, terminate, hangup, upgrade] = {
             let _context = runtime.enter();
             let one = |kind: SignalKind| signal(kind);
-            [one(SignalKind::interrupt())?, one(SignalKind::terminate())?, one(SignalKind::hangup())?]
+            [
+                one(SignalKind::interrupt())?,
+                one(SignalKind::terminate())?,
+                one(SignalKind::hangup())?,
+                one(SignalKind::user_defined2())?,
+            ]
         };
-        Ok(Self { runtime, interrupt, terminate, hangup })
+        Ok(Self { runtime, interrupt, terminate, hangup, upgrade, orders, terminal: has_terminal() })
     }
 
     /// Waits for the next one.
     pub(crate) fn next(&mut self) -> Told {
-        let Self { runtime, interrupt, terminate, hangup } = self;
+        let Self { runtime, interrupt, terminate, hangup, upgrade, orders, terminal } = self;
         runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => Told::Stop("interrupted"),
-                _ = hangup.recv() => Told::Stop("the terminal is gone (SIGHUP)"),
-                _ = terminate.recv() => Told::Stop("told to end (SIGTERM)"),
+            loop {
+                return tokio::select! {
+                    biased;
+                    _ = interrupt.recv() => Told::Stop("interrupted"),
+                    _ = terminate.recv() => Told::Stop("told to end (SIGTERM)"),
+                    _ = hangup.recv() => match *terminal && !has_terminal() {
+                        true => Told::Stop("the terminal is gone (SIGHUP)"),
+                        false => Told::Do(Asked::Reload),
+                    },
+                    _ = upgrade.recv() => Told::Do(Asked::Upgrade { program: None }),
+                    Some(order) = orders.recv() => match order.reply.is_closed() {
+                        true => continue, // who asked has gone away before it was begun
+                        false => Told::Order(order),
+                    },
+                };
             }
         })
     }
+
+    /// Waits for something else, or to be told to end.
+    pub(crate) fn until<T>(&mut self, other: impl Future<Output = T>) -> Result<T, &'static str> {
+        let Self { runtime, interrupt, terminate, .. } = self;
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = interrupt.recv() => Err("interrupted"),
+                _ = terminate.recv() => Err("told to end (SIGTERM)"),
+                value = other => Ok(value),
+            }
+        })
+    }
+}
+
+/// Whether this process has a terminal that would send it SIGHUP, as one that closes does. Everybody else means a reload by it.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
 }

@@ -10,6 +10,7 @@ use std::fs::Permissions;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,11 @@ use hyper_util::rt::TokioIo;
 use pilotlight_supervisor::Control;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::gateway::Gateway;
-use crate::options::ListenAddr;
 use crate::worker::Common;
 
 mod api;
@@ -43,6 +44,8 @@ pub use logs::{KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
 const MAX_CONNECTIONS: usize = 64;
 /// How long one who asks for metrics over TCP may take.
 const METRICS_TIME: Duration = Duration::from_secs(10);
+/// How long answers may take that were begun before another process took over.
+const LEAVE_TIME: Duration = Duration::from_secs(1);
 /// Pause after a failed `accept`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -58,8 +61,44 @@ pub struct AdminOptions {
     pub logs: LogBook,
     /// The configuration in force, without secrets.
     pub config: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// The admin socket and the one for metrics, if somebody else has bound them.
+    pub inherited: (Option<OwnedFd>, Option<OwnedFd>),
+    /// Blocks until this interface is the one to answer: two processes that answer on one socket would tell different things.
+    pub turn: Option<Box<dyn FnOnce() + Send>>,
+    /// Takes what only the process as a whole can do.
+    pub orders: UnboundedSender<Order>,
     /// The file that it comes from.
     pub config_file: PathBuf,
+}
+
+/// What only the process as a whole can do, and who waits for it.
+#[derive(Debug)]
+pub struct Order {
+    /// What.
+    pub asked: Asked,
+    /// Told what was done, or why it was not.
+    pub reply: oneshot::Sender<Result<Value, NotDone>>,
+}
+
+/// What somebody wants of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Read the configuration again, and follow it.
+    Reload,
+    /// Let another process take over.
+    Upgrade {
+        /// Its program; that of this process if none is given.
+        program: Option<PathBuf>,
+    },
+}
+
+/// Why something was not done; everything goes on as before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    /// The configuration is wrong.
+    Invalid(String),
+    /// Something else went wrong.
+    Failed(String),
 }
 
 /// Why the interface cannot be had.
@@ -98,18 +137,19 @@ pub enum AdminError {
 pub struct Admin {
     socket: Option<PathBuf>,
     metrics: Option<SocketAddr>,
-    stop: watch::Sender<bool>,
+    listening: (Option<UnixListener>, Option<TcpListener>),
+    stop: watch::Sender<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What its answers are made from.
 struct Shared {
     common: Arc<Common>,
-    addresses: Vec<ListenAddr>,
     dropped_log_lines: Option<Arc<std::sync::atomic::AtomicU64>>,
     control: Control,
     logs: LogBook,
     config: Arc<dyn Fn() -> Value + Send + Sync>,
+    orders: UnboundedSender<Order>,
     config_file: PathBuf,
     begun: Instant,
 }
@@ -120,23 +160,35 @@ impl Admin {
     /// # Errors
     /// Nothing is left behind when a socket or the thread is refused.
     pub fn start(options: AdminOptions, gateway: &Gateway) -> Result<Self, AdminError> {
-        let AdminOptions { socket, metrics, control, logs, config, config_file } = options;
+        let AdminOptions { socket, metrics, inherited, turn, control, logs, config, orders, config_file } = options;
+        let (inherited_unix, mut inherited_tcp) = inherited;
         let tcp = metrics.map(|address| {
             let refused = |cause| AdminError::Metrics { address, cause };
-            let listener = TcpListener::bind(address).map_err(refused)?;
+            let listener = match inherited_tcp.take() {
+                Some(socket) => TcpListener::from(socket),
+                None => TcpListener::bind(address).map_err(refused)?,
+            };
             listener.set_nonblocking(true).map_err(refused)?;
             listener.local_addr().map_err(refused).map(|bound| (listener, bound))
         });
         let (tcp, metrics) = tcp.transpose()?.unzip();
-        let unix = socket.as_deref().map(bind).transpose()?;
-        let (stop, stopped) = watch::channel(false);
+        let unix = match (socket.as_deref(), inherited_unix) {
+            (None, _) => None,
+            (Some(_), Some(inherited)) => Some(UnixListener::from(inherited)),
+            (Some(path), None) => Some(bind(path)?),
+        };
+        let listening = (
+            unix.as_ref().map(UnixListener::try_clone).transpose().map_err(AdminError::Thread)?,
+            tcp.as_ref().map(TcpListener::try_clone).transpose().map_err(AdminError::Thread)?,
+        );
+        let (stop, stopped) = watch::channel(Stop::No);
         let shared = Arc::new(Shared {
             common: Arc::clone(gateway.common()),
-            addresses: gateway.addresses().to_vec(),
             dropped_log_lines: gateway.dropped_log_lines(),
             control,
             logs,
             config,
+            orders,
             config_file,
             begun: gateway.begun(),
         });
@@ -144,12 +196,15 @@ impl Admin {
         let thread = std::thread::Builder::new()
             .name("admin".into())
             .spawn(move || {
+                if let Some(turn) = turn {
+                    turn();
+                }
                 if let Err(e) = runtime.block_on(serve(&shared, unix, tcp, stopped)) {
                     tracing::error!("the admin interface ended: {e}");
                 }
             })
             .map_err(AdminError::Thread)?;
-        Ok(Self { socket, metrics, stop, thread: Some(thread) })
+        Ok(Self { socket, metrics, listening, stop, thread: Some(thread) })
     }
 
     /// Where metrics are given out over TCP; a port of 0 has become a real one.
@@ -159,9 +214,50 @@ impl Admin {
     }
 }
 
+impl Admin {
+    /// The sockets, for another process: that of the interface, and that for metrics.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn hand_over(&self) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
+        let (unix, tcp) = &self.listening;
+        let unix = unix.as_ref().map(|listener| listener.try_clone().map(OwnedFd::from)).transpose()?;
+        let tcp = tcp.as_ref().map(|listener| listener.try_clone().map(OwnedFd::from)).transpose()?;
+        Ok((unix, tcp))
+    }
+
+    /// Answers what has been asked, and nothing more. With [`SocketFile::Left`] another process has the socket, whose file stays.
+    pub fn leave(mut self, socket: SocketFile) {
+        let _ = self.stop.send(Stop::Leave); // nobody there: it has ended already
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic of it has been printed
+        }
+        if socket == SocketFile::Left {
+            self.socket = None;
+        }
+    }
+}
+
+/// What becomes of the file of the admin socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketFile {
+    /// It goes.
+    Removed,
+    /// Another process has it.
+    Left,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    No,
+    /// Answers that have been begun may end.
+    Leave,
+    Now,
+}
+
 impl Drop for Admin {
     fn drop(&mut self) {
-        let _ = self.stop.send(true); // nobody there: it has ended already
+        let _ = self.stop.send(Stop::Now); // nobody there: it has ended already
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic of it has been printed
         }
@@ -191,7 +287,7 @@ async fn serve(
     shared: &Arc<Shared>,
     unix: Option<UnixListener>,
     tcp: Option<TcpListener>,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<Stop>,
 ) -> io::Result<()> {
     let unix = unix.map(tokio::net::UnixListener::from_std).transpose()?;
     let tcp = tcp.map(tokio::net::TcpListener::from_std).transpose()?;
@@ -201,7 +297,7 @@ async fn serve(
         tokio::select! {
             // A followed log is a connection that ends when its reader wants: no stop may wait for one.
             _ = open.join_next(), if open.len() >= MAX_CONNECTIONS => {}
-            _ = stop.wait_for(|stop| *stop) => break,
+            _ = stop.wait_for(|stop| *stop != Stop::No) => break,
             accepted = accept_unix(unix.as_ref()), if open.len() < MAX_CONNECTIONS => match accepted {
                 Ok(stream) => { open.spawn(owner(Arc::clone(shared), stream)); }
                 Err(e) => pause(&e).await,
@@ -217,6 +313,11 @@ async fn serve(
                 Err(e) => pause(&e).await,
             },
         }
+    }
+    if *stop.borrow() == Stop::Leave {
+        drop((unix, tcp));
+        // Output that is followed has no end of its own.
+        let _ = tokio::time::timeout(LEAVE_TIME, async { while open.join_next().await.is_some() {} }).await;
     }
     open.shutdown().await;
     Ok(())

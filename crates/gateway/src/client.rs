@@ -19,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::deadline::Deadline;
 use crate::net::Socket;
+use crate::options::{Limits, Settings};
 use crate::problem;
 use crate::record::Record;
 use crate::timing::{Layer, Moment};
@@ -36,10 +38,12 @@ mod hits;
 mod intake;
 
 pub(crate) use hits::Desk;
-use intake::Intake;
+use intake::{Intake, Share};
 
 /// Bytes gathered before they are written in the middle of a turn. Larger pieces are not copied at all.
 const MAX_GATHERED: usize = 64 * 1024;
+/// A client that is quiet for so long after an answer is served with less memory from then on.
+const REST_AFTER: Duration = Duration::from_secs(1);
 /// Pieces of at least this size are written from where they are.
 const DIRECT_WRITE: usize = 16 * 1024;
 
@@ -54,18 +58,31 @@ enum Phase {
 
 /// The times that apply to a client's connection.
 #[derive(Clone, Copy)]
-pub(crate) struct ClientTimes {
-    pub(crate) header: Duration,
-    pub(crate) write: Duration,
-    pub(crate) idle: Duration,
+struct ClientTimes {
+    header: Duration,
+    write: Duration,
+    idle: Duration,
     /// Only for the text of 431.
-    pub(crate) header_size: usize,
+    header_size: usize,
+}
+
+impl ClientTimes {
+    fn of(limits: &Limits) -> Self {
+        Self {
+            header: limits.header_timeout,
+            write: limits.body_timeout,
+            idle: limits.keepalive_timeout,
+            header_size: limits.header_size,
+        }
+    }
 }
 
 /// What the parts of the gateway that serve one connection share.
 pub(crate) struct Client {
     /// `address:port`, or empty on a Unix socket.
     pub(crate) peer: Rc<str>,
+    /// Those of the time when it connected.
+    pub(crate) settings: Arc<Settings>,
     phase: Cell<Phase>,
     deadline: Deadline,
     times: ClientTimes,
@@ -81,6 +98,10 @@ pub(crate) struct Client {
     unwritten: RefCell<Vec<Rc<Record>>>,
     /// The status of an answer to what was no request.
     rejected: Cell<Option<u16>>,
+    /// At least one request was answered.
+    has_answered: Cell<bool>,
+    /// Nothing has come for [`REST_AFTER`] since the last answer.
+    rests: Cell<bool>,
 }
 
 struct Io {
@@ -90,7 +111,8 @@ struct Io {
 }
 
 impl Client {
-    pub(crate) fn new(socket: Socket, peer: &str, deadline: Deadline, times: ClientTimes) -> Rc<Self> {
+    pub(crate) fn new(socket: Socket, peer: &str, deadline: Deadline, settings: Arc<Settings>) -> Rc<Self> {
+        let times = ClientTimes::of(&settings.limits);
         deadline.set(times.idle.min(times.header)); // a connection that never sends anything is not kept for long
         let io = RefCell::new(Io { socket, intake: Intake::new(), out: BytesMut::new() });
         let write_blocked = Cell::new(false);
@@ -98,6 +120,7 @@ impl Client {
         let (phase, lingers) = (Cell::new(Phase::Idle), Cell::new(false));
         Rc::new(Self {
             peer: peer.into(),
+            settings,
             phase,
             deadline,
             times,
@@ -108,6 +131,8 @@ impl Client {
             begun: Cell::new(None),
             unwritten: RefCell::default(),
             rejected: Cell::new(None),
+            has_answered: Cell::new(false),
+            rests: Cell::new(false),
         })
     }
 
@@ -159,7 +184,7 @@ impl Client {
                 }
             }
             Poll::Ready(_) if self.write_blocked.replace(false) => match self.phase.get() {
-                Phase::Idle => self.deadline.set(self.times.idle),
+                Phase::Idle => self.deadline.set(self.first_idle_time()),
                 Phase::Head => self.deadline.set(self.times.header),
                 _ => self.deadline.clear(),
             },
@@ -180,6 +205,12 @@ impl Client {
                 let _ = io.socket.poll_write_all(cx, &mut text);
                 self.rejected.set(Some(408));
                 "header_timeout"
+            }
+            Phase::Idle if self.has_answered.get() && self.times.idle > REST_AFTER && !self.rests.replace(true) => {
+                self.deadline.set(self.times.idle - REST_AFTER);
+                // Registered, so that the end of the wait wakes the task.
+                let _ = self.deadline.poll(cx);
+                return None;
             }
             Phase::Idle => "keepalive_timeout",
             Phase::Busy | Phase::Tunnel => return None,
@@ -206,8 +237,51 @@ impl Client {
     pub(crate) fn request_ended(&self) {
         if self.phase.get() == Phase::Busy {
             self.phase.set(Phase::Idle);
-            self.set_unless_blocked(Some(self.times.idle));
+            self.answered();
         }
+    }
+
+    /// A request was answered; the next one is waited for.
+    fn answered(&self) {
+        self.has_answered.set(true);
+        self.rests.set(false);
+        self.set_unless_blocked(Some(self.first_idle_time()));
+    }
+
+    fn first_idle_time(&self) -> Duration {
+        self.times.idle.min(REST_AFTER)
+    }
+
+    /// Requests were answered, and none is under way.
+    pub(crate) fn is_between_requests(&self) -> bool {
+        self.has_answered.get() && self.phase.get() == Phase::Idle && self.io.borrow().intake.bytes.is_empty()
+    }
+
+    /// The client has been quiet for a while, and owes and is owed nothing.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.rests.get() && !self.write_blocked.get() && self.is_between_requests() && self.io.borrow().out.is_empty()
+    }
+
+    /// What hyper had read of a further request goes before what comes; what was kept for further answers is given up.
+    pub(crate) fn take_back(&self, unread: &[u8]) {
+        let mut io = self.io.borrow_mut();
+        io.intake.bytes = BytesMut::from(unread);
+        io.out = BytesMut::new();
+        self.unwritten.borrow_mut().shrink_to_fit();
+    }
+
+    /// Waits, without hyper, for something that hyper has to look at; an error when the client was quiet for too long.
+    pub(crate) fn poll_quiet(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut io = self.io.borrow_mut();
+        let has_come = match io.intake.share {
+            Share::Nothing => !io.intake.bytes.is_empty(),
+            Share::Head(_) => true,
+            Share::Everything => !io.intake.bytes.is_empty() || io.socket.poll_readable(cx).is_ready(),
+        };
+        if has_come {
+            return Poll::Ready(Ok(()));
+        }
+        self.timed_out(&mut io, cx).map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
     }
 
     /// While a write is blocked the deadline is that write's.

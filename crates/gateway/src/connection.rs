@@ -3,9 +3,11 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,29 +26,98 @@ const LINGER: Duration = Duration::from_secs(2);
 /// hyper's least read buffer.
 const MIN_BUFFER: usize = 8192;
 
+type Hyper = http1::Connection<TokioIo<ClientIo>, Handler>;
+
+/// hyper's part of a connection. Its buffers are most of what a connection takes, so there is none before it is needed, nor while the client is quiet.
+struct Stack {
+    worker: Rc<Worker>,
+    client: Rc<Client>,
+    hyper: Option<Box<Hyper>>,
+}
+
+impl Stack {
+    fn open(&mut self) -> &mut Hyper {
+        let Self { worker, client, hyper } = self;
+        hyper.get_or_insert_with(|| {
+            let limits = &client.settings.limits;
+            let handler = Handler { worker: Rc::clone(worker), client: Rc::clone(client) };
+            let io = TokioIo::new(ClientIo(Rc::clone(client)));
+            let connection = http1::Builder::new()
+                .max_header_size(limits.header_size)
+                .max_buf_size(limits.header_size.max(MIN_BUFFER))
+                .max_headers(limits.header_count)
+                .serve_connection(io, handler);
+            Box::new(connection)
+        })
+    }
+
+    /// Serves what the client asks that is no hit. Without hyper, the client is only waited for.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        if self.hyper.is_none() {
+            ready!(self.client.poll_quiet(cx)).map_err(Ended::Quiet)?;
+        }
+        self.open().poll_without_shutdown(cx).map_err(Ended::Hyper)
+    }
+
+    /// The gateway stops: the connection ends with the answer that is under way, at once if there is none.
+    fn poll_stop(&mut self) -> Poll<Result<(), Ended>> {
+        if self.hyper.is_none() && self.client.is_between_requests() {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(self.open()).graceful_shutdown();
+        Poll::Pending
+    }
+
+    /// Lets go of hyper when the client has been quiet for a while.
+    fn rest(&mut self) {
+        if let Some(hyper) = self.hyper.take_if(|_| self.client.is_resting()) {
+            self.client.take_back(&hyper.into_parts().read_buf);
+        }
+    }
+
+    /// The connection after its last request, and what was read of what follows it.
+    fn into_io(self) -> (ClientIo, Bytes) {
+        match self.hyper {
+            Some(hyper) => {
+                let parts = hyper.into_parts();
+                (parts.io.into_inner(), parts.read_buf)
+            }
+            None => (ClientIo(self.client), Bytes::new()),
+        }
+    }
+}
+
+/// Why a connection ended early.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Hyper(hyper::Error),
+    #[error(transparent)]
+    Quiet(std::io::Error),
+}
+
 /// Serves requests until the connection ends.
 pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
-    let client = Client::new(socket, &peer, worker.deadlines.deadline(), worker.times);
-    let io = TokioIo::new(ClientIo(Rc::clone(&client)));
-    let handler = Handler { worker: Rc::clone(worker), client: Rc::clone(&client) };
-    let mut connection = http1::Builder::new()
-        .max_header_size(worker.common.limits.header_size)
-        .max_buf_size(worker.common.limits.header_size.max(MIN_BUFFER))
-        .max_headers(worker.common.limits.header_count)
-        .serve_connection(io, handler);
-    let every_answer_is_timed = worker.common.server_timing == ServerTiming::Always;
-    if worker.common.cache.is_none() || !worker.common.table.load().caches() || every_answer_is_timed {
+    let table = worker.common.table.load();
+    let (settings, caches) = (Arc::clone(table.settings()), table.caches());
+    drop(table);
+    let every_answer_is_timed = settings.server_timing == ServerTiming::Always;
+    let client = Client::new(socket, &peer, worker.deadlines.deadline(), settings);
+    if worker.common.cache.is_none() || !caches || every_answer_is_timed {
         client.leave_to_hyper();
     }
+    let mut stack = Stack { worker: Rc::clone(worker), client: Rc::clone(&client), hyper: None };
     let mut told = false;
     let mut served = Poll::Pending;
     let flushed = poll_fn(|cx| {
+        if worker.is_leaving() {
+            client.leave_to_hyper(); // so that the next answer, and with it the connection, is the last
+        }
         if worker.is_stopping() && !std::mem::replace(&mut told, true) {
-            client.leave_to_hyper();
-            Pin::new(&mut connection).graceful_shutdown();
+            served = stack.poll_stop();
         }
         while served.is_pending() && !client.answer_hits(cx, worker) {
-            served = connection.poll_without_shutdown(cx);
+            served = stack.poll(cx);
             if !client.has_next() {
                 break;
             }
@@ -54,7 +125,12 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
         match client.poll_flush_out(cx) {
             Poll::Ready(Ok(())) => {
                 client.written();
-                if served.is_pending() { Poll::Pending } else { Poll::Ready(Ok(())) }
+                if served.is_pending() {
+                    stack.rest();
+                    Poll::Pending
+                } else {
+                    Poll::Ready(Ok(()))
+                }
             }
             flushed => flushed,
         }
@@ -70,11 +146,11 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
         tracing::debug!(peer = %client.peer, "a client took no more: {e}");
         return;
     }
-    let parts = connection.into_parts();
-    let io = parts.io.into_inner();
+    let (io, read_ahead) = stack.into_io();
     match client.take_upgraded() {
-        Some(upgraded) => tunnel(io, &parts.read_buf, upgraded).await,
-        None if client.lingers() && !worker.is_stopping() => linger(io).await,
+        // In boxes, so that every connection does not have the place for what few need.
+        Some(upgraded) => Box::pin(tunnel(io, &read_ahead, upgraded)).await,
+        None if client.lingers() && !worker.is_stopping() => Box::pin(linger(io)).await,
         None => {}
     }
 }

@@ -135,9 +135,10 @@ impl Handler {
         record.verdict(Verdict::Hit);
         record.answered(answer.status());
         let mut answer = answer;
-        if server_timing::is_wanted(worker.common.server_timing, request.headers()) {
+        if server_timing::is_wanted(self.client.settings.server_timing, request.headers()) {
             server_timing::append_to(answer.headers_mut(), &record.timeline);
         }
+        worker.say_goodbye(answer.headers_mut());
         let guard = RequestGuard::new(&self.client, record);
         answer.map(|body| Outgoing::new(ResponseBody::full(body), None, guard))
     }
@@ -242,7 +243,7 @@ async fn forward(
     client.set_lingers(!request.body().is_end_stream());
     let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
     record.keep_head(&request, &id, &client.peer);
-    let is_timed = server_timing::is_wanted(worker.common.server_timing, request.headers());
+    let is_timed = server_timing::is_wanted(client.settings.server_timing, request.headers());
     let timeout = found.as_ref().ok().and_then(|(route, ..)| route.timeout);
     let deadline = timeout.map(|after| {
         let deadline = worker.deadlines.deadline();
@@ -260,7 +261,7 @@ async fn forward(
         if status.is_server_error() {
             tracing::warn!(request_id = id.as_str(), "{status}: {}", failure.log_text());
         }
-        let (parts, body) = failure.response(id.as_str(), worker.common.dev).into_parts();
+        let (parts, body) = failure.response(id.as_str(), client.settings.dev).into_parts();
         let mut response = Response::from_parts(parts, ());
         CacheStatus::refused("gateway").append_to(response.headers_mut());
         (response, ResponseBody::full(body))
@@ -271,6 +272,9 @@ async fn forward(
     record.answered(response.status());
     if is_timed {
         server_timing::append_to(response.headers_mut(), &record.timeline);
+    }
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        worker.say_goodbye(response.headers_mut());
     }
     response.map(|()| Outgoing::new(body, deadline, guard))
 }
@@ -294,6 +298,7 @@ struct Inbound<'a> {
     client: &'a Rc<Client>,
     record: &'a Record,
     route: Arc<Route>,
+    upstream: Rc<Upstream>,
     outbound: Outbound,
     incoming: Option<Incoming>,
     /// The route's `timeout`, and when it is over.
@@ -310,7 +315,8 @@ impl<'a> Inbound<'a> {
     ) -> Self {
         let (parts, incoming) = request.into_parts();
         let connection = FieldList::connection(&parts.headers);
-        let speaks_http = !matches!(worker.upstreams.get(route.service), Some(Upstream::Pipe(..)));
+        let upstream = worker.upstream(&route.target, &client.settings.limits);
+        let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
         let may_switch = speaks_http && parts.version == Version::HTTP_11;
         let upgrade = parts.headers.get(UPGRADE).filter(|_| may_switch && connection.contains("upgrade")).cloned();
@@ -321,13 +327,13 @@ impl<'a> Inbound<'a> {
             authority,
             peer: Rc::clone(&client.peer),
             stripped,
-            trust_forwarded: worker.common.trust_forwarded,
+            trust_forwarded: client.settings.trust_forwarded,
             validators: None,
             upgrade,
             connection,
         };
         let ends = route.timeout.map(|after| (after, Instant::now() + after));
-        Self { worker, client, record, route, outbound, incoming: Some(incoming), ends }
+        Self { worker, client, record, route, upstream, outbound, incoming: Some(incoming), ends }
     }
 
     fn parts(&self) -> &Parts {
@@ -450,7 +456,7 @@ impl<'a> Inbound<'a> {
                 }
             }
             ResponseBody::Http(_) | ResponseBody::Pipe(_) | ResponseBody::Relayed(_) => {
-                let patience = self.worker.common.limits.response_timeout.unwrap_or(Duration::from_secs(60));
+                let patience = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
                 let deadline = self.worker.deadlines.deadline();
                 return ResponseBody::Relayed(Relay::start(&self.worker.spawner, body, recorder, deadline, patience));
             }
@@ -466,7 +472,7 @@ impl<'a> Inbound<'a> {
     }
 
     fn body(&mut self) -> Result<Option<RequestBody>, Failure> {
-        let limits = &self.worker.common.limits;
+        let limits = &self.client.settings.limits;
         let limit = match self.route.body_size {
             Some(bytes) => BodyLimit { bytes: Some(bytes), setting: "the route's body_size" },
             None => BodyLimit { bytes: limits.body_size, setting: "limits.body_size" },

@@ -9,14 +9,15 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use pilotlight_cache::{Cache, OptionsError};
 use pilotlight_supervisor::WorkerEvents;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::access_log::Writer;
-use crate::listen::{self, ListenError};
+use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
-use crate::options::{AccessLogTarget, GatewayOptions, ListenAddr, RouteSpec, ServiceTarget};
+use crate::options::{AccessLogTarget, GatewayOptions, Inherited, ListenAddr, Serving};
 use crate::routes::Table;
-use crate::worker::{self, Common};
+use crate::worker::{self, Common, Order, Stop};
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -67,14 +68,22 @@ impl GatewayError {
 
 /// A running gateway.
 pub struct Gateway {
-    addresses: Vec<ListenAddr>,
+    listeners: Vec<Bound>,
     common: Arc<Common>,
     begun: Instant,
     access_log: Option<Writer>,
-    workers: Vec<JoinHandle<io::Result<()>>>,
-    stop: watch::Sender<bool>,
+    workers: Vec<(UnboundedSender<Order>, JoinHandle<io::Result<()>>)>,
+    stop: watch::Sender<Stop>,
     /// Ends when every worker has dropped its sender.
     drained: mpsc::Receiver<()>,
+}
+
+/// Addresses that are bound and not yet listened on by the workers; let go of when this is dropped.
+#[derive(Debug)]
+pub struct NewListeners {
+    bound: Vec<(Bound, Vec<listen::Listener>)>,
+    /// All that are to be listened on from then on.
+    wanted: Vec<ListenAddr>,
 }
 
 impl Gateway {
@@ -87,39 +96,24 @@ impl Gateway {
         if events.len() != workers {
             return Err(GatewayError::Events { workers, events: events.len() });
         }
-        let mut addresses = Vec::new();
-        let mut listeners: Vec<Vec<listen::Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        for addr in &options.listen {
-            let (bound, each) = listen::bind(addr, workers)?;
-            addresses.push(bound);
-            listeners.iter_mut().zip(each).for_each(|(all, one)| all.push(one));
-        }
+        let mut legacy = Legacy::new(options.inherited);
+        let bound: Result<Vec<Bound>, _> =
+            options.listen.iter().map(|addr| listen::bind(addr, workers, &mut legacy)).collect();
+        let new = NewListeners::of(bound?, options.listen)?;
+        drop(legacy);
         let cache = options.cache.map(Cache::new).transpose()?;
         let metrics = Registry::new(workers);
-        let services = &options.services;
-        let series = |route: &RouteSpec| {
-            metrics.series(&route.label(), services.get(route.service).map_or("none", ServiceTarget::name))
-        };
-        let table = Table::new(options.routes, series);
+        let table = table(options.serving, &metrics);
         let access_log = match &options.access_log {
             Some(log) => Some(Writer::start(log).map_err(|cause| GatewayError::access_log(&log.target, cause))?),
             None => None,
         };
-        let common = Arc::new(Common {
-            table: ArcSwap::from_pointee(table),
-            cache,
-            metrics,
-            services: options.services,
-            limits: options.limits,
-            workers,
-            dev: options.dev,
-            trust_forwarded: options.trust_forwarded,
-            server_timing: options.server_timing,
-        });
-        let (stop, stopped) = watch::channel(false);
+        let (table, addresses) = (ArcSwap::from_pointee(table), ArcSwap::default());
+        let common = Arc::new(Common { table, cache, metrics, workers, addresses });
+        let (stop, stopped) = watch::channel(Stop::No);
         let (draining, drained) = mpsc::channel();
         let mut gateway = Self {
-            addresses,
+            listeners: Vec::new(),
             common: Arc::clone(&common),
             begun: Instant::now(),
             workers: Vec::new(),
@@ -127,27 +121,95 @@ impl Gateway {
             stop,
             drained,
         };
-        for (index, (listeners, events)) in listeners.into_iter().zip(events).enumerate() {
+        for (index, events) in events.into_iter().enumerate() {
             let sink = gateway.access_log.as_ref().map(Writer::sink);
             let (common, stopped, draining) = (Arc::clone(&common), stopped.clone(), draining.clone());
+            let (orders, ordered) = unbounded_channel(); // a few for each reload
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || worker::run(index, common, listeners, events, sink, stopped, draining));
+                .spawn(move || worker::run(index, common, ordered, events, sink, stopped, draining));
             match thread {
-                Ok(thread) => gateway.workers.push(thread),
+                Ok(thread) => gateway.workers.push((orders, thread)),
                 Err(cause) => {
-                    let _ = gateway.stop.send(true); // those that run end with their receivers of events
+                    let _ = gateway.stop.send(Stop::Now); // those that run end with their receivers of events
                     return Err(GatewayError::Thread { index, cause });
                 }
             }
         }
+        gateway.listen(new);
         Ok(gateway)
+    }
+
+    /// Binds those addresses that are not listened on yet. Nobody is accepted there before [`reload`](Self::reload).
+    ///
+    /// # Errors
+    /// One of them cannot be had; those before it are let go of.
+    pub fn bind(&self, wanted: Vec<ListenAddr>) -> Result<NewListeners, ListenError> {
+        let is_new = |addr: &&ListenAddr| self.listeners.iter().all(|bound| bound.configured != **addr);
+        let bind = |addr| listen::bind(addr, self.common.workers, &mut Legacy::default());
+        let bound: Result<Vec<Bound>, _> = wanted.iter().filter(is_new).map(bind).collect();
+        NewListeners::of(bound?, wanted)
+    }
+
+    /// Answers requests by something else from now on. Connections of clients, exchanges, what is cached, and the ways to services that stay
+    /// the same objects are left as they are; limits count for connections that begin now.
+    pub fn reload(&mut self, listeners: NewListeners, serving: Serving) {
+        self.common.table.store(Arc::new(table(serving, &self.common.metrics)));
+        self.order(|| Order::Follow);
+        self.listen(listeners);
+    }
+
+    /// Listens where it is new, and no longer where it is not wanted.
+    fn listen(&mut self, new: NewListeners) {
+        let NewListeners { bound, wanted } = new;
+        for (bound, listeners) in bound {
+            for (index, listener) in listeners.into_iter().enumerate() {
+                let (orders, _) = &self.workers[index % self.workers.len()];
+                let _ = orders.send(Order::Listen(bound.address.clone(), listener)); // a worker that has ended has said why
+            }
+            self.listeners.push(bound);
+        }
+        let (kept, closed) = std::mem::take(&mut self.listeners)
+            .into_iter()
+            .partition(|bound: &Bound| wanted.contains(&bound.configured));
+        self.listeners = kept;
+        for bound in closed {
+            let address = bound.address.clone();
+            drop(bound); // so that the workers' descriptors are the last
+            self.order(|| Order::Close(address.clone()));
+        }
+        let place = |bound: &Bound| wanted.iter().position(|addr| *addr == bound.configured);
+        self.listeners.sort_by_key(place);
+        self.common.addresses.store(Arc::new(self.addresses()));
+    }
+
+    fn order(&self, order: impl Fn() -> Order) {
+        for (orders, _) in &self.workers {
+            let _ = orders.send(order()); // a worker that has ended has said why
+        }
     }
 
     /// Where it listens; ports of 0 have become real ones.
     #[must_use]
-    pub fn addresses(&self) -> &[ListenAddr] {
-        &self.addresses
+    pub fn addresses(&self) -> Vec<ListenAddr> {
+        self.listeners.iter().map(|bound| bound.address.clone()).collect()
+    }
+
+    /// The listening sockets, for another process that accepts from them, too.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn hand_over(&self) -> io::Result<Vec<Inherited>> {
+        self.listeners.iter().map(Bound::hand_over).collect()
+    }
+
+    /// Another process accepts connections from now on. Nothing that waits in a listening socket is lost: it is the same socket. Open
+    /// connections end with their next answer, or after half of `limits.shutdown_timeout`. Waits until they have.
+    pub fn leave(&mut self) {
+        self.listeners.iter_mut().for_each(Bound::leave);
+        self.listeners.clear();
+        let _ = self.stop.send(Stop::Leave); // no receiver: every worker has ended already
+        let _ = self.drained.recv(); // nothing is ever sent: the error says that the last worker is done
     }
 
     pub(crate) fn common(&self) -> &Arc<Common> {
@@ -173,13 +235,13 @@ impl Gateway {
     /// Stops accepting and lets requests in progress finish within `limits.shutdown_timeout`. The workers keep their
     /// connections to services until the supervisor has stopped those.
     pub fn drain(&self) {
-        let _ = self.stop.send(true); // no receiver: every worker has ended already
+        let _ = self.stop.send(Stop::Now); // no receiver: every worker has ended already
         let _ = self.drained.recv(); // nothing is ever sent: the error says that the last worker is done
     }
 
     /// Waits for the workers, which end when the supervisor has.
     pub fn join(self) {
-        for (index, worker) in self.workers.into_iter().enumerate() {
+        for (index, (_, worker)) in self.workers.into_iter().enumerate() {
             match worker.join() {
                 Ok(Ok(())) => {}
                 Ok(Err(e)) => tracing::error!(worker = index, "the worker ended: {e}"),
@@ -189,10 +251,20 @@ impl Gateway {
         if let Some(log) = self.access_log {
             log.finish();
         }
-        for addr in &self.addresses {
-            if let ListenAddr::Unix(path) = addr {
-                let _ = std::fs::remove_file(path); // somebody else may have removed it
-            }
-        }
     }
+}
+
+impl NewListeners {
+    fn of(bound: Vec<Bound>, wanted: Vec<ListenAddr>) -> Result<Self, ListenError> {
+        let cloned = |bound: Bound| match bound.listeners() {
+            Ok(listeners) => Ok((bound, listeners)),
+            Err(cause) => Err(ListenError { addr: bound.configured.clone(), cause, hint: "" }),
+        };
+        let bound = bound.into_iter().map(cloned).collect::<Result<_, _>>()?;
+        Ok(Self { bound, wanted })
+    }
+}
+
+fn table(serving: Serving, metrics: &Registry) -> Table {
+    Table::new(serving, |route, service| metrics.series(&route.label(), service))
 }

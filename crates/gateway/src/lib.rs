@@ -33,11 +33,13 @@ mod timing;
 mod upstream;
 mod worker;
 
-pub use admin::{Admin, AdminError, AdminOptions, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
-pub use gateway::{Gateway, GatewayError};
+pub use admin::{
+    Admin, AdminError, AdminOptions, Asked, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook, NotDone, Order, SocketFile,
+};
+pub use gateway::{Gateway, GatewayError, NewListeners};
 pub use listen::ListenError;
 pub use options::{
-    AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Limits,
-    ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget,
+    AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Inherited,
+    Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::CacheOptions;

@@ -2,20 +2,149 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::options::ListenAddr;
+use crate::options::{Inherited, ListenAddr};
 
 /// Connections that the kernel holds for us before they are accepted.
 const BACKLOG: i32 = 4096;
 
 /// A listener that is not yet part of an event loop.
+#[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(std::net::TcpListener),
     Unix(UnixListener),
+}
+
+impl Listener {
+    /// Another descriptor of the same socket.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(listener) => Self::Tcp(listener.try_clone()?),
+            Self::Unix(listener) => Self::Unix(listener.try_clone()?),
+        })
+    }
+
+    fn address(&self) -> io::Result<Option<ListenAddr>> {
+        Ok(match self {
+            Self::Tcp(listener) => Some(ListenAddr::Tcp(listener.local_addr()?)),
+            Self::Unix(listener) => listener.local_addr()?.as_pathname().map(|path| ListenAddr::Unix(path.to_owned())),
+        })
+    }
+
+    fn into_fd(self) -> OwnedFd {
+        match self {
+            Self::Tcp(listener) => listener.into(),
+            Self::Unix(listener) => listener.into(),
+        }
+    }
+}
+
+/// One address that is listened on, with its sockets for as long as it is.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    /// As configured: a port may be 0.
+    pub(crate) configured: ListenAddr,
+    /// With its real port.
+    pub(crate) address: ListenAddr,
+    /// One for each worker. Workers have clones; this one keeps the socket, and who waits in it, when it is handed over.
+    sockets: Vec<Listener>,
+    /// The file of a Unix socket, which goes with it.
+    file: Option<SocketFile>,
+}
+
+/// The file of a Unix socket, removed when this is dropped.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0); // somebody else may have removed it
+    }
+}
+
+impl Bound {
+    /// A listener for each worker.
+    pub(crate) fn listeners(&self) -> io::Result<Vec<Listener>> {
+        self.sockets.iter().map(Listener::try_clone).collect()
+    }
+
+    /// For another process.
+    pub(crate) fn hand_over(&self) -> io::Result<Inherited> {
+        let sockets = self.listeners()?.into_iter().map(Listener::into_fd).collect();
+        Ok(Inherited { configured: Some(self.configured.clone()), sockets })
+    }
+
+    /// Another process has it now: its file stays.
+    pub(crate) fn leave(&mut self) {
+        if let Some(file) = self.file.take() {
+            std::mem::forget(file);
+        }
+    }
+}
+
+/// Listening sockets that were bound by somebody else.
+#[derive(Default)]
+pub(crate) struct Legacy(Vec<(Option<ListenAddr>, ListenAddr, Vec<Listener>)>);
+
+impl Legacy {
+    /// Takes what is a listening socket; what is none is said and closed.
+    pub(crate) fn new(inherited: Vec<Inherited>) -> Self {
+        let mut all = Vec::new();
+        for Inherited { configured, sockets } in inherited {
+            let listeners: Vec<Listener> = sockets.into_iter().filter_map(adopted).collect();
+            match listeners.first().map(Listener::address) {
+                Some(Ok(Some(address))) => all.push((configured, address, listeners)),
+                Some(other) => tracing::warn!("an inherited socket has no address that can be used: {other:?}"),
+                None => {}
+            }
+        }
+        Self(all)
+    }
+
+    /// Those for an address as it is configured.
+    fn take(&mut self, addr: &ListenAddr) -> Option<(ListenAddr, Vec<Listener>)> {
+        let at = self.0.iter().position(|(configured, address, _)| configured.as_ref().unwrap_or(address) == addr)?;
+        let (_, address, listeners) = self.0.swap_remove(at);
+        Some((address, listeners))
+    }
+}
+
+fn adopted(socket: OwnedFd) -> Option<Listener> {
+    let socket = Socket::from(socket);
+    if !socket.is_listener().unwrap_or(false) || socket.set_nonblocking(true).is_err() {
+        tracing::warn!("an inherited descriptor is no listening socket; it is closed");
+        return None;
+    }
+    match socket.domain() {
+        Ok(Domain::UNIX) => Some(Listener::Unix(OwnedFd::from(socket).into())),
+        Ok(Domain::IPV4 | Domain::IPV6) => Some(Listener::Tcp(OwnedFd::from(socket).into())),
+        other => {
+            tracing::warn!("an inherited socket is neither TCP nor Unix ({other:?}); it is closed");
+            None
+        }
+    }
+}
+
+/// So many listeners from those that there are: every socket must have a worker, or who waits in it waits for ever.
+fn spread(mut sockets: Vec<Listener>, workers: usize) -> io::Result<Vec<Listener>> {
+    let shares = |listener: &Listener| match listener {
+        Listener::Tcp(tcp) => SockRef::from(tcp).reuse_port().unwrap_or(false),
+        Listener::Unix(_) => false,
+    };
+    while sockets.len() < workers {
+        let Some(first) = sockets.first() else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let more = match first {
+            Listener::Tcp(tcp) if shares(first) => Listener::Tcp(self::tcp(tcp.local_addr()?, ReusePort::Yes)?),
+            _ => first.try_clone()?,
+        };
+        sockets.push(more);
+    }
+    Ok(sockets)
 }
 
 /// Why the gateway cannot listen.
@@ -30,13 +159,19 @@ pub struct ListenError {
     pub hint: &'static str,
 }
 
-/// Binds `addr` once for each of `workers`; says where (a port of 0 has become a real one).
-pub(crate) fn bind(addr: &ListenAddr, workers: usize) -> Result<(ListenAddr, Vec<Listener>), ListenError> {
-    let bound = match addr {
-        ListenAddr::Tcp(addr) => bind_tcp(*addr, workers).map(|(addr, l)| (ListenAddr::Tcp(addr), l)),
-        ListenAddr::Unix(path) => bind_unix(path, workers).map(|l| (addr.clone(), l)),
+/// Binds `addr` once for each of `workers`, or takes what was inherited for it. There may be more listeners than workers.
+pub(crate) fn bind(addr: &ListenAddr, workers: usize, legacy: &mut Legacy) -> Result<Bound, ListenError> {
+    let bound = match (legacy.take(addr), addr) {
+        (Some((address, sockets)), _) => spread(sockets, workers).map(|sockets| (address, sockets)),
+        (None, ListenAddr::Tcp(addr)) => bind_tcp(*addr, workers).map(|(addr, l)| (ListenAddr::Tcp(addr), l)),
+        (None, ListenAddr::Unix(path)) => bind_unix(path, workers).map(|l| (addr.clone(), l)),
     };
-    bound.map_err(|cause| ListenError { addr: addr.clone(), hint: hint(&cause), cause })
+    let (address, sockets) = bound.map_err(|cause| ListenError { addr: addr.clone(), hint: hint(&cause), cause })?;
+    let file = match &address {
+        ListenAddr::Unix(path) => Some(SocketFile(path.clone())),
+        ListenAddr::Tcp(_) => None,
+    };
+    Ok(Bound { configured: addr.clone(), address, sockets, file })
 }
 
 fn hint(cause: &io::Error) -> &'static str {

@@ -61,6 +61,15 @@ impl Socket {
         std::pin::pin!(tokio::io::AsyncReadExt::read_buf(self, buf)).poll(cx)
     }
 
+    /// Waits until something can be read, perhaps the end of the stream or an error.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Tcp(s) => s.poll_read_ready(cx).map(drop),
+            Self::Unix(s) => s.poll_read_ready(cx).map(drop),
+            Self::Closed => Poll::Ready(()),
+        }
+    }
+
     /// Reads without waiting; `WouldBlock` when nothing is there. Costs no system call when the runtime knows so.
     pub(crate) fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         match self {

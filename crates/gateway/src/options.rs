@@ -1,6 +1,7 @@
 //! What a gateway is told when it starts: plain data, already checked by whoever read it.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,26 +15,50 @@ pub struct GatewayOptions {
     pub listen: Vec<ListenAddr>,
     /// Worker threads; each has its own listener, connections and runtime.
     pub workers: usize,
-    /// Sizes and times.
-    pub limits: Limits,
+    /// What requests are answered by, which may change while the gateway runs.
+    pub serving: Serving,
+    /// Listening sockets that somebody else has bound; those that are not in `listen` are closed.
+    pub inherited: Vec<Inherited>,
     /// The memory tier, or `None` for no caching at all.
     pub cache: Option<CacheOptions>,
-    /// Services by index; [`RouteSpec::service`] points into it.
+    /// A line for each request, if wanted.
+    pub access_log: Option<AccessLogOptions>,
+}
+
+/// What requests are answered by.
+pub struct Serving {
+    /// Services by index; [`RouteSpec::service`] points into it. Those that are the same objects as before keep their connections.
     pub services: Vec<ServiceTarget>,
     /// Routes in any order; precedence does not depend on it.
     pub routes: Vec<RouteSpec>,
+    /// What counts for a client's connection from its beginning to its end.
+    pub settings: Settings,
+}
+
+/// What counts for a client's connection from its beginning to its end.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Sizes and times.
+    pub limits: Limits,
     /// Whether clients are shown a failing service's last output.
     pub dev: bool,
     /// Whether `Forwarded` and `X-Forwarded-*` of clients are kept and extended instead of replaced.
     pub trust_forwarded: bool,
     /// Who is told where the time of a request went.
     pub server_timing: ServerTiming,
-    /// A line for each request, if wanted.
-    pub access_log: Option<AccessLogOptions>,
+}
+
+/// A listening socket that somebody else has bound.
+#[derive(Debug)]
+pub struct Inherited {
+    /// How the address was configured, if that is known: a port of 0 is a real one on the socket.
+    pub configured: Option<ListenAddr>,
+    /// One socket, or several on the same address (`SO_REUSEPORT`).
+    pub sockets: Vec<OwnedFd>,
 }
 
 /// One address to listen on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenAddr {
     /// TCP.
     Tcp(SocketAddr),
@@ -98,7 +123,7 @@ pub enum ServiceTarget {
     /// Started and stopped by the supervisor.
     Managed(Arc<Service>, Transport),
     /// An HTTP server that somebody else runs.
-    External(External),
+    External(Arc<External>),
 }
 
 impl ServiceTarget {
@@ -110,10 +135,18 @@ impl ServiceTarget {
             Self::External(external) => &external.name,
         }
     }
+
+    /// The same for the same object, for as long as somebody holds it.
+    pub(crate) fn key(&self) -> usize {
+        match self {
+            Self::Managed(service, _) => Arc::as_ptr(service).addr(),
+            Self::External(external) => Arc::as_ptr(external).addr(),
+        }
+    }
 }
 
 /// An HTTP server that Pilotlight does not start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
     /// Its configured name.
     pub name: String,
@@ -148,7 +181,7 @@ pub struct RouteSpec {
     pub path: String,
     /// Matches `path` only.
     pub exact: bool,
-    /// Index into [`GatewayOptions::services`].
+    /// Index into [`Serving::services`].
     pub service: usize,
     /// Whether `path` is cut off the target before the service sees it.
     pub strip_prefix: bool,

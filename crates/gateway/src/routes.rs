@@ -14,12 +14,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::metrics::Series;
-use crate::options::{RouteCache, RouteSpec};
+use crate::options::{RouteCache, RouteSpec, ServiceTarget, Serving, Settings};
 
 /// A route, and where its requests are counted.
 pub(crate) struct Route {
     spec: RouteSpec,
     pub(crate) series: Arc<Series>,
+    pub(crate) target: ServiceTarget,
 }
 
 impl Deref for Route {
@@ -30,7 +31,7 @@ impl Deref for Route {
     }
 }
 
-/// All routes.
+/// All routes, where they lead to, and what counts for connections that begin now.
 pub(crate) struct Table {
     routes: Vec<Arc<Route>>,
     hosts: FxHashMap<Box<str>, Paths>,
@@ -38,6 +39,8 @@ pub(crate) struct Table {
     wildcards: Vec<(Box<str>, Paths)>,
     any: Paths,
     caches: bool,
+    services: Vec<ServiceTarget>,
+    settings: Arc<Settings>,
 }
 
 #[derive(Default)]
@@ -50,13 +53,17 @@ struct Paths {
 
 impl Table {
     /// `series` finds where the requests of a route are counted.
-    pub(crate) fn new(routes: Vec<RouteSpec>, series: impl Fn(&RouteSpec) -> Arc<Series>) -> Self {
+    pub(crate) fn new(serving: Serving, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
+        let Serving { services, mut routes, settings } = serving;
+        routes.retain(|route| route.service < services.len()); // whoever read them has checked it
         let mut table = Self {
             routes: Vec::new(),
             hosts: FxHashMap::default(),
             wildcards: Vec::new(),
             any: Paths::default(),
             caches: false,
+            services,
+            settings: Arc::new(settings),
         };
         table.caches = routes.iter().any(|route| route.cache != RouteCache::Off);
         for (index, route) in routes.iter().enumerate() {
@@ -71,7 +78,10 @@ impl Table {
             map.entry(path.into()).or_insert(index);
         }
         table.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
-        let counted = |spec| Arc::new(Route { series: series(&spec), spec });
+        let counted = |spec: RouteSpec| {
+            let target = table.services[spec.service].clone();
+            Arc::new(Route { series: series(&spec, target.name()), spec, target })
+        };
         table.routes = routes.into_iter().map(counted).collect();
         table
     }
@@ -93,6 +103,16 @@ impl Table {
     /// Every route, in the order in which they were given.
     pub(crate) fn routes(&self) -> &[Arc<Route>] {
         &self.routes
+    }
+
+    /// Every service, in the order in which they were given.
+    pub(crate) fn services(&self) -> &[ServiceTarget] {
+        &self.services
+    }
+
+    /// What counts for connections that begin now.
+    pub(crate) fn settings(&self) -> &Arc<Settings> {
+        &self.settings
     }
 
     /// Whether any route uses the cache.
@@ -184,6 +204,7 @@ pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{External, ExternalAddr, Limits, ServerTiming};
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
         let spec = |(service, &(host, path, exact)): (usize, &(&str, &str, bool))| RouteSpec {
@@ -198,7 +219,16 @@ mod tests {
             body_size: None,
         };
         let registry = crate::metrics::Registry::new(1);
-        Table::new(routes.iter().enumerate().map(spec).collect(), |route| registry.series(&route.label(), ""))
+        let external = |index: usize| External { name: index.to_string(), addr: ExternalAddr::Unix("/x".into()) };
+        let services = (0..routes.len()).map(|index| ServiceTarget::External(Arc::new(external(index)))).collect();
+        let routes = routes.iter().enumerate().map(spec).collect();
+        let settings = Settings {
+            limits: Limits::default(),
+            dev: false,
+            trust_forwarded: false,
+            server_timing: ServerTiming::Never,
+        };
+        Table::new(Serving { services, routes, settings }, |route, service| registry.series(&route.label(), service))
     }
 
     #[track_caller]

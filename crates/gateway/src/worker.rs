@@ -6,23 +6,26 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use http::header::{CONNECTION, HeaderMap, HeaderValue};
 use pilotlight_cache::Cache;
 use pilotlight_supervisor::{Service, Transport, WorkerEvent, WorkerEvents};
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::LocalOptions;
-use tokio::sync::{Notify, watch};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::access_log::{AccessLog, Sink};
-use crate::client::{ClientTimes, Desk};
+use crate::client::Desk;
 use crate::connection;
 use crate::deadline::Deadlines;
 use crate::listen::Listener;
 use crate::metrics::{Connections, Registry};
 use crate::net::Socket;
-use crate::options::{ExternalAddr, Limits, ServerTiming, ServiceTarget};
+use crate::options::{External, Limits, ListenAddr, ServiceTarget};
 use crate::request_id::RequestIds;
 use crate::routes::Table;
 use crate::spawn::Spawner;
@@ -42,20 +45,47 @@ const CUT_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Common {
     pub(crate) table: ArcSwap<Table>,
     pub(crate) cache: Option<Cache>,
-    pub(crate) services: Vec<ServiceTarget>,
-    pub(crate) limits: Limits,
     pub(crate) workers: usize,
-    pub(crate) dev: bool,
-    pub(crate) trust_forwarded: bool,
-    pub(crate) server_timing: ServerTiming,
     pub(crate) metrics: Registry,
+    /// Where is listened, with real ports.
+    pub(crate) addresses: ArcSwap<Vec<ListenAddr>>,
 }
 
 /// A worker's way to one service.
 pub(crate) enum Upstream {
     Pipe(Arc<Service>, Rc<Link>),
     Http(Arc<Service>, Rc<Pool>),
-    External(ExternalAddr, Rc<Pool>),
+    External(Arc<External>, Rc<Pool>),
+}
+
+impl Upstream {
+    /// Whether nothing is lost without it.
+    fn is_unused(&self) -> bool {
+        match self {
+            Self::Pipe(_, link) => link.is_unused(),
+            Self::Http(_, pool) | Self::External(_, pool) => pool.is_unused(),
+        }
+    }
+}
+
+/// What workers are told while they run.
+pub(crate) enum Order {
+    /// Accept connections there, too.
+    Listen(ListenAddr, Listener),
+    /// Accept none there any more.
+    Close(ListenAddr),
+    /// Follow the settings of the table.
+    Follow,
+}
+
+/// How far a gateway has come on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    No,
+    /// Another process accepts connections now: those that are open end with their next answer.
+    Leave,
+    /// Idle connections close now.
+    Now,
 }
 
 /// One worker.
@@ -64,15 +94,16 @@ pub(crate) struct Worker {
     pub(crate) common: Arc<Common>,
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) ids: RequestIds,
-    pub(crate) upstreams: Vec<Upstream>,
-    pub(crate) times: ClientTimes,
+    /// Ways to services, made with the first request, by [`ServiceTarget::key`]. What is in here holds its service, so that no key is
+    /// used twice.
+    upstreams: RefCell<FxHashMap<usize, Rc<Upstream>>>,
     pub(crate) spawner: Spawner,
     pub(crate) desk: RefCell<Desk>,
     pub(crate) clock: Clock,
     pub(crate) access_log: Option<Rc<AccessLog>>,
-    stopping: Cell<bool>,
+    stopping: Cell<Stop>,
     clients: Cell<usize>,
-    max_clients: usize,
+    max_clients: Cell<usize>,
     clients_changed: Notify,
 }
 
@@ -80,24 +111,24 @@ pub(crate) struct Worker {
 pub(crate) fn run(
     index: usize,
     common: Arc<Common>,
-    listeners: Vec<Listener>,
+    orders: UnboundedReceiver<Order>,
     events: WorkerEvents,
     sink: Option<Sink>,
-    stop: watch::Receiver<bool>,
+    stop: watch::Receiver<Stop>,
     drained: mpsc::Sender<()>,
 ) -> io::Result<()> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(LocalOptions::default())?;
-    runtime.block_on(main(index, common, listeners, events, sink, stop, drained))
+    runtime.block_on(main(index, common, orders, events, sink, stop, drained))
 }
 
 async fn main(
     index: usize,
     common: Arc<Common>,
-    listeners: Vec<Listener>,
+    mut orders: UnboundedReceiver<Order>,
     events: WorkerEvents,
     sink: Option<Sink>,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<Stop>,
     drained: mpsc::Sender<()>,
 ) -> io::Result<()> {
     let (spawner, tasks) = Spawner::new();
@@ -111,15 +142,34 @@ async fn main(
         spawner.spawn(Rc::clone(log).run());
     }
     let supervised = tokio::task::spawn_local(Rc::clone(&worker).take_events(events));
-    for listener in listeners {
-        let listener = Accepting::new(listener)?;
-        spawner.spawn(Rc::clone(&worker).accept(listener, stop.clone(), to_clients.clone()));
+    let mut open = Vec::new();
+    loop {
+        // An error means that the gateway was dropped without being stopped: that is a stop as well.
+        let order = tokio::select! {
+            _ = stop.wait_for(|stop| *stop != Stop::No) => break,
+            order = orders.recv() => order,
+        };
+        match order {
+            Some(order) => worker.follow(order, &mut open, (&stop, &to_clients)),
+            None => break,
+        }
     }
-    // An error means that the gateway was dropped without being stopped: that is a stop as well.
-    let _ = stop.wait_for(|stop| *stop).await;
-    worker.stopping.set(true);
+    let limits = worker.common.table.load().settings().limits.clone();
+    let begun = Instant::now();
+    if *stop.borrow() == Stop::Leave {
+        worker.stopping.set(Stop::Leave);
+        worker.deadlines.wake_all();
+        let now = stop.wait_for(|stop| *stop == Stop::Now);
+        tokio::select! {
+            _ = now => {}
+            () = worker.all_gone() => {}
+            () = tokio::time::sleep(limits.shutdown_timeout / 2) => {} // the rest is for those that are busy
+        }
+    }
+    worker.stopping.set(Stop::Now);
     worker.deadlines.wake_all(); // idle connections close, busy ones close after their answer
-    if tokio::time::timeout(worker.common.limits.shutdown_timeout, worker.all_gone()).await.is_err() {
+    let patience = limits.shutdown_timeout.saturating_sub(begun.elapsed());
+    if tokio::time::timeout(patience, worker.all_gone()).await.is_err() {
         tracing::warn!(
             worker = index,
             "{} connections are cut: their requests took longer than limits.shutdown_timeout",
@@ -148,48 +198,92 @@ async fn main(
 
 impl Worker {
     fn new(index: usize, common: Arc<Common>, spawner: Spawner, sink: Option<Sink>) -> Rc<Self> {
-        let limits = &common.limits;
-        let times = ClientTimes {
-            header: limits.header_timeout,
-            write: limits.body_timeout,
-            idle: limits.keepalive_timeout,
-            header_size: limits.header_size,
-        };
-        let workers = u16::try_from(common.workers).unwrap_or(u16::MAX);
-        let upstream = |target: &ServiceTarget| match target {
-            ServiceTarget::Managed(service, Transport::Pipe) => {
-                let link = Link::new(Arc::clone(service), index as u32, workers, spawner.clone(), limits.queue);
-                Upstream::Pipe(Arc::clone(service), link)
-            }
-            ServiceTarget::Managed(service, Transport::Http(_)) => {
-                Upstream::Http(Arc::clone(service), Pool::new(service.name().to_string()))
-            }
-            ServiceTarget::External(external) => {
-                Upstream::External(external.addr.clone(), Pool::new(external.name.clone()))
-            }
-        };
-        let upstreams = common.services.iter().map(upstream).collect();
-        let max_clients = (limits.connections / common.workers).max(1);
+        let max_clients = max_clients(&common);
         Rc::new(Self {
             index,
             deadlines: Deadlines::new(),
             ids: RequestIds::new(),
-            upstreams,
-            times,
+            upstreams: RefCell::default(),
             spawner,
             desk: RefCell::default(),
             clock: Clock::new(),
             access_log: sink.map(AccessLog::new),
-            stopping: Cell::new(false),
+            stopping: Cell::new(Stop::No),
             clients: Cell::new(0),
-            max_clients,
+            max_clients: Cell::new(max_clients),
             clients_changed: Notify::new(),
             common,
         })
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.get()
+        self.stopping.get() == Stop::Now
+    }
+
+    /// Whether each connection is to end with its next answer.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.stopping.get() != Stop::No
+    }
+
+    /// Tells a client that this was the last answer on its connection, if so.
+    pub(crate) fn say_goodbye(&self, headers: &mut HeaderMap) {
+        if self.is_leaving() {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+
+    /// This worker's way to a service.
+    pub(crate) fn upstream(&self, target: &ServiceTarget, limits: &Limits) -> Rc<Upstream> {
+        let mut all = self.upstreams.borrow_mut();
+        Rc::clone(all.entry(target.key()).or_insert_with(|| Rc::new(self.make(target, limits))))
+    }
+
+    fn make(&self, target: &ServiceTarget, limits: &Limits) -> Upstream {
+        match target {
+            ServiceTarget::Managed(service, Transport::Pipe) => {
+                let workers = u16::try_from(self.common.workers).unwrap_or(u16::MAX);
+                let (service, spawner) = (Arc::clone(service), self.spawner.clone());
+                let link = Link::new(Arc::clone(&service), self.index as u32, workers, spawner, limits.queue);
+                Upstream::Pipe(service, link)
+            }
+            ServiceTarget::Managed(service, Transport::Http(_)) => {
+                Upstream::Http(Arc::clone(service), Pool::new(service.name().to_string()))
+            }
+            ServiceTarget::External(external) => {
+                Upstream::External(Arc::clone(external), Pool::new(external.name.clone()))
+            }
+        }
+    }
+
+    fn follow(
+        self: &Rc<Self>,
+        order: Order,
+        open: &mut Vec<(ListenAddr, oneshot::Sender<()>)>,
+        (stop, to_clients): (&watch::Receiver<Stop>, &Spawner),
+    ) {
+        match order {
+            Order::Listen(address, listener) => match Accepting::new(listener) {
+                Ok(listener) => {
+                    let (close, closed) = oneshot::channel();
+                    let ends = (stop.clone(), closed);
+                    self.spawner.spawn(Rc::clone(self).accept(listener, ends, to_clients.clone()));
+                    open.push((address, close));
+                }
+                Err(e) => tracing::error!(worker = self.index, %address, "cannot be listened on: {e}"),
+            },
+            Order::Close(closed) => open.retain(|(address, _)| *address != closed),
+            Order::Follow => {
+                let table = self.common.table.load();
+                let limits = &table.settings().limits;
+                for upstream in self.upstreams.borrow().values() {
+                    if let Upstream::Pipe(_, link) = &**upstream {
+                        link.set_max_queue(limits.queue);
+                    }
+                }
+                self.max_clients.set(max_clients(&self.common));
+                self.clients_changed.notify_waiters();
+            }
+        }
     }
 
     fn connections(&self) -> &Connections {
@@ -202,16 +296,23 @@ impl Worker {
         }
     }
 
-    async fn accept(self: Rc<Self>, listener: Accepting, mut stop: watch::Receiver<bool>, to_clients: Spawner) {
+    async fn accept(
+        self: Rc<Self>,
+        listener: Accepting,
+        (mut stop, mut closed): (watch::Receiver<Stop>, oneshot::Receiver<()>),
+        to_clients: Spawner,
+    ) {
         loop {
             // limits.connections: those beyond it wait in the kernel's backlog.
-            while self.clients.get() >= self.max_clients {
+            while self.clients.get() >= self.max_clients.get() {
                 self.clients_changed.notified().await;
             }
             let accepted = tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return,
+                _ = stop.wait_for(|stop| *stop != Stop::No) => return,
                 accepted = listener.accept() => accepted,
+                // Last, so that whoever has connected is not turned away.
+                _ = &mut closed => return,
             };
             match accepted {
                 Ok((socket, peer)) => {
@@ -233,8 +334,10 @@ impl Worker {
     async fn take_events(self: Rc<Self>, mut events: WorkerEvents) {
         while let Some(event) = events.recv().await {
             match event {
-                WorkerEvent::Connected { instance, hello, stream, read_ahead, link } => {
-                    if let Some(to) = self.link(&instance) {
+                WorkerEvent::Connected { instance, service, hello, stream, read_ahead, link } => {
+                    let target = ServiceTarget::Managed(service, Transport::Pipe);
+                    let limits = Arc::clone(self.common.table.load().settings());
+                    if let Upstream::Pipe(_, to) = &*self.upstream(&target, &limits.limits) {
                         to.connected(&instance, &hello, stream, read_ahead, link);
                     }
                 }
@@ -258,9 +361,9 @@ impl Worker {
     }
 
     /// The link of the service that an instance is a copy of.
-    fn link(&self, instance: &pilotlight_supervisor::Instance) -> Option<&Rc<Link>> {
-        self.upstreams.iter().find_map(|upstream| match upstream {
-            Upstream::Pipe(service, link) if service.id() == instance.service() => Some(link),
+    fn link(&self, instance: &pilotlight_supervisor::Instance) -> Option<Rc<Link>> {
+        self.upstreams.borrow().values().find_map(|upstream| match &**upstream {
+            Upstream::Pipe(service, link) if service.id() == instance.service() => Some(Rc::clone(link)),
             _ => None,
         })
     }
@@ -268,14 +371,21 @@ impl Worker {
     async fn close_idle_connections(self: Rc<Self>) {
         loop {
             tokio::time::sleep(POOL_SWEEP).await;
-            for upstream in &self.upstreams {
-                match upstream {
-                    Upstream::Http(_, pool) | Upstream::External(_, pool) => pool.close_idle(),
-                    Upstream::Pipe(..) => {}
+            let table = self.common.table.load_full();
+            let known: FxHashSet<usize> = table.services().iter().map(ServiceTarget::key).collect();
+            self.upstreams.borrow_mut().retain(|key, upstream| {
+                if let Upstream::Http(_, pool) | Upstream::External(_, pool) = &**upstream {
+                    pool.close_idle();
                 }
-            }
+                !upstream.is_unused() || known.contains(key) // what is configured no longer, or with another address, goes
+            });
         }
     }
+}
+
+/// One worker's part of `limits.connections`.
+fn max_clients(common: &Common) -> usize {
+    (common.table.load().settings().limits.connections / common.workers).max(1)
 }
 
 /// Counts an open client connection.

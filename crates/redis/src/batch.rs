@@ -15,6 +15,7 @@ use crate::follow::{self, FOREVER, History, Trouble, Verdict};
 use crate::net::lane::{Carriage, Failure, Kind, Lane, Outcome, Refused, Ticket};
 use crate::net::out::Out;
 use crate::parcel::Errand;
+use crate::proof::Proof;
 use crate::proto::retry::Refresh;
 use crate::reply::Value;
 use crate::route::Way;
@@ -94,6 +95,7 @@ struct Group {
     errands: Vec<usize>,
     /// Where each of them ends, among their bytes.
     ends: Vec<usize>,
+    proof: Option<Proof>,
 }
 
 impl Batch<'_, '_, '_> {
@@ -101,7 +103,11 @@ impl Batch<'_, '_, '_> {
         (self.asked, self.map_version) = (Instant::now(), self.core.map_version());
         let (flights, troubled) = self.launch(round).await;
         for (group, flight) in flights {
-            self.settle(&group, flight.outcome().await.0).await;
+            let mut outcome = flight.outcome().await.0;
+            if let Some(proof) = &group.proof {
+                outcome = proof.check(outcome, Kind::Many, &group.lane);
+            }
+            self.settle(&group, outcome).await;
         }
         for (index, trouble) in troubled {
             self.judge(index, trouble).await;
@@ -156,13 +162,16 @@ impl Batch<'_, '_, '_> {
         #[expect(clippy::cast_possible_truncation, reason = "each has bytes, and the bytes are limited")]
         let replies = group.errands.len() as u32;
         let carriage = Carriage { replies, skip: 0, kind: Kind::Many, timeout: self.remaining() };
-        let Group { errands, ends, .. } = group;
+        let Group { errands, ends, proof, .. } = group;
+        *proof = Proof::wanted(self.core.config());
+        let carriage = proof.as_ref().map_or(carriage, |_| Proof::of(carriage));
         submit(carriage, &mut |out| {
             let begin = out.len();
             for &index in &*errands {
                 self.errands[index].parcel.encode(out);
                 ends.push(out.len() - begin);
             }
+            proof.iter().for_each(|proof| proof.encode(out));
         })
     }
 
@@ -177,7 +186,7 @@ impl Batch<'_, '_, '_> {
             match self.lane(index, target) {
                 Ok(lane) => match groups.iter_mut().find(|group| Arc::ptr_eq(&group.lane, &lane)) {
                     Some(group) => group.errands.push(index),
-                    None => groups.push(Group { lane, errands: vec![index], ends: Vec::new() }),
+                    None => groups.push(Group { lane, errands: vec![index], ends: Vec::new(), proof: None }),
                 },
                 Err(error) => troubled.push((index, Trouble::NoRoute(error))),
             }

@@ -100,7 +100,7 @@ impl<'a, T: FromReply> Call<'a, T> {
             return self.traced();
         }
         let core = self.client.core();
-        if self.route.is_some() || !follow::is_ordinary(core, &self.command) {
+        if self.route.is_some() || core.config().verify_replies || !follow::is_ordinary(core, &self.command) {
             let (client, options, route) = (self.client, self.options, self.route.take());
             let (name, command) = (self.command.name(), self.take_command());
             let special = async move { special::run(client, &command, route.as_deref(), options).await };

@@ -73,6 +73,10 @@ pub struct Config {
     pub overload: Overload,
     /// What a command does while its node cannot be reached. Default: it is queued.
     pub when_down: WhenDown,
+    /// Sends a random token (`ECHO`) behind each command, or all commands of a pipeline that go to one node, and gives out no reply before the token came
+    /// back in its place: a server or proxy that drops or doubles a reply cannot shift those of other callers. It costs a second small command each time. What
+    /// runs on a connection of its own, and caches, do without. Default: false.
+    pub verify_replies: bool,
     /// Limits of replies.
     pub reply_limits: Limits,
     /// How much may wait for a slow subscriber.
@@ -171,6 +175,7 @@ impl Default for Config {
             max_blocking_connections: 64,
             overload: Overload::default(),
             when_down: WhenDown::default(),
+            verify_replies: false,
             reply_limits: Limits::default(),
             subscription_limits: SubscriptionLimits::default(),
             read_from: ReadFrom::default(),

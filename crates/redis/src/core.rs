@@ -56,7 +56,7 @@ impl Core {
             Servers::Single(single) => (Some(Arc::clone(single.finder())), None),
             Servers::Cluster(cluster) => (None, Some(Arc::clone(cluster))),
         };
-        let pool = Pool::new(config.max_blocking_connections);
+        let pool = Pool::new(&config);
         let upkeep = Arc::clone(&outfit.upkeep);
         let pubsub = Hub::new(&config, finder, cluster, &upkeep);
         Self {
@@ -255,6 +255,7 @@ impl Core {
             redirects_ask: Totals::read(&self.totals.asked),
             retries: Totals::read(&self.totals.retries),
             map: self.cluster().map(|cluster| cluster.map_stats()),
+            pool: self.pool.stats(),
             caches: self.caches().iter().map(|cache| cache.stats()).collect(),
         }
     }

@@ -45,6 +45,8 @@ pub struct Dedicated {
     is_watching: bool,
     /// Between `MULTI` and its end.
     is_queueing: bool,
+    /// The caller said who he is.
+    has_own_identity: bool,
 }
 
 /// The future of a reply on a [`Dedicated`] connection. Nothing is sent before it is first polled.
@@ -87,7 +89,14 @@ impl Client {
     pub async fn dedicated_on(&self, route: Route) -> Result<Dedicated, Error> {
         let options = CallOptions::of(self);
         let lease = special::lease(self, &route, options).await?;
-        Ok(Dedicated { client: self.clone(), lease, options, is_watching: false, is_queueing: false })
+        Ok(Dedicated {
+            client: self.clone(),
+            lease,
+            options,
+            is_watching: false,
+            is_queueing: false,
+            has_own_identity: false,
+        })
     }
 }
 
@@ -160,6 +169,9 @@ impl Dedicated {
         let name = command.name();
         check(&command)?;
         self.note(&command);
+        if self.has_own_identity {
+            self.lease.hold_renewal(true);
+        }
         let options = special::bounded(self.client.core(), &command, options);
         let mut out = Out::contiguous_only();
         command.encode(&mut out);
@@ -183,6 +195,7 @@ impl Dedicated {
         name: &'static str,
     ) -> Result<Vec<Value>, Error> {
         let exchanged = self.lease.exchange(out, replies, timeout).await;
+        self.lease.hold_renewal(self.is_queueing || self.has_own_identity);
         exchanged.map_err(|Failure { kind, ran, .. }| Error::new(kind, ran, name).at(Arc::clone(self.lease.node())))
     }
 
@@ -200,7 +213,10 @@ impl Dedicated {
             "UNWATCH" => self.is_watching = false,
             "MULTI" => self.is_queueing = true,
             "EXEC" | "DISCARD" => self.note_end_of_transaction(),
-            _ if spec.flags.has(Flags::CONNECTION_STATE) || spec.words == 0 => self.lease.spoil(),
+            _ if spec.flags.has(Flags::CONNECTION_STATE) || spec.words == 0 => {
+                self.has_own_identity |= matches!(spec.name, "AUTH" | "HELLO" | "RESET");
+                self.lease.spoil();
+            }
             _ => {}
         }
     }
@@ -220,7 +236,8 @@ fn check(command: &Command<'_>) -> Result<(), Error> {
         "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => {
             "messages come unasked; use client.subscribe(), psubscribe() or ssubscribe()"
         }
-        "MONITOR" | "SYNC" | "PSYNC" | "CLIENT REPLY" => "this client does not support it",
+        "MONITOR" => "use client.monitor()",
+        "SYNC" | "PSYNC" | "CLIENT REPLY" => "this client does not support it",
         _ => return Ok(()),
     };
     Err(Error::new(Misuse::Unroutable { command: command.name(), instead }, Ran::NotSent, command.name()))

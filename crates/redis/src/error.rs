@@ -49,6 +49,9 @@ pub enum ErrorKind {
     /// The connection was lost before the reply.
     #[error("connection lost: {0}")]
     Connection(Arc<str>),
+    /// The caller's writer of a reply failed ([`Client::copy`](crate::Client::copy)).
+    #[error("the writer failed: {0}")]
+    Writer(Arc<str>),
     /// The deadline passed.
     #[error("{0}")]
     Timeout(Box<TimeoutReport>),
@@ -61,6 +64,15 @@ pub enum ErrorKind {
         in_flight_bytes: usize,
         /// The limit.
         max_bytes: usize,
+    },
+    /// The nodes of the cluster do not agree who serves the slot: it was redirected up to [`max_redirects`](crate::config::ClusterConfig::max_redirects), or up to
+    /// its deadline.
+    #[error("redirected {redirects} times, the last one: {last}")]
+    Redirects {
+        /// Redirects that were followed.
+        redirects: u32,
+        /// The one that was not.
+        last: ServerError,
     },
     /// The cluster has no node for it, after all retries.
     #[error("{0}")]
@@ -245,6 +257,13 @@ impl Error {
         self
     }
 
+    /// The same with another culprit.
+    #[must_use]
+    pub(crate) fn with_kind(mut self, kind: ErrorKind) -> Self {
+        self.0.kind = kind;
+        self
+    }
+
     /// The same error of a command that has run, or not.
     #[must_use]
     pub(crate) fn with_ran(mut self, ran: Ran) -> Self {
@@ -280,7 +299,7 @@ impl Error {
     #[must_use]
     pub fn server(&self) -> Option<&ServerError> {
         match &self.0.kind {
-            ErrorKind::Server(error) => Some(error),
+            ErrorKind::Server(error) | ErrorKind::Redirects { last: error, .. } => Some(error),
             ErrorKind::Reply(error) => error.server.as_ref(),
             ErrorKind::Aborted(Aborted::Refused { error, .. }) => Some(error),
             _ => None,
@@ -291,12 +310,17 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Advice {
         match &self.0.kind {
-            ErrorKind::Misuse(_) | ErrorKind::Reply(_) | ErrorKind::Rejected(_) | ErrorKind::Closed => Advice::Never,
+            ErrorKind::Misuse(_)
+            | ErrorKind::Reply(_)
+            | ErrorKind::Rejected(_)
+            | ErrorKind::Writer(_)
+            | ErrorKind::Closed => Advice::Never,
             ErrorKind::Server(error) | ErrorKind::Aborted(Aborted::Refused { error, .. }) => error.advice(),
             ErrorKind::Aborted(Aborted::Changed { .. }) => Advice::Retry,
             ErrorKind::Partial(partial) => partial.failed().next().map_or(Advice::Never, |(_, error)| error.advice()),
             ErrorKind::Protocol(_) | ErrorKind::Connect(_) | ErrorKind::Connection(_) => Advice::Reconnect,
             ErrorKind::Timeout(_) | ErrorKind::Overloaded { .. } => Advice::Retry,
+            ErrorKind::Redirects { .. } => Advice::Redirect,
             ErrorKind::Cluster(_) => Advice::RefreshTopology,
         }
     }
@@ -327,7 +351,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0.kind {
-            ErrorKind::Server(error) => Some(error),
+            ErrorKind::Server(error) | ErrorKind::Redirects { last: error, .. } => Some(error),
             ErrorKind::Reply(error) => Some(error),
             ErrorKind::Partial(error) => Some(&**error),
             _ => None,

@@ -10,11 +10,13 @@ use tokio::runtime::Handle;
 use crate::call::{CallOptions, Flight};
 use crate::command::{Command, Flags, RequestPolicy};
 use crate::config::{NodeAddress, Overload};
+use crate::copy::Sink;
 use crate::core::Core;
-use crate::error::{Error, ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
-use crate::net::lane::{Carriage, Lane, Outcome, Refused, Ticket};
+use crate::error::{Advice, Error, ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
+use crate::net::lane::{Carriage, Kind, Lane, Outcome, Refused, Ticket};
 use crate::net::out::Out;
 use crate::parcel::Errand;
+use crate::proof::Proof;
 use crate::proto::retry::{self, Attempt, Deployment, Next, Refresh, Repeat};
 use crate::reply::Value;
 use crate::route::Way;
@@ -67,6 +69,19 @@ pub(crate) async fn begin(
     line: Line,
 ) -> Result<Value, Error> {
     let mut journey = Journey::new(core, errand, options, since, line);
+    let trouble = journey.route_and_submit().await;
+    journey.follow(trouble).await
+}
+
+/// As [`begin`], on a connection that nobody shares, with the reply going to `sink` if it is a string.
+pub(crate) async fn begin_into(
+    core: &Core,
+    errand: &Errand<'_, '_>,
+    options: CallOptions,
+    since: Instant,
+    sink: &mut Sink<'_>,
+) -> Result<Value, Error> {
+    let mut journey = Journey { sink: Some(sink), ..Journey::new(core, errand, options, since, Line::Own) };
     let trouble = journey.route_and_submit().await;
     journey.follow(trouble).await
 }
@@ -145,12 +160,14 @@ pub(crate) enum Line {
     Own,
 }
 
-struct Journey<'j, 'a> {
+struct Journey<'j, 'a, 's> {
     core: &'j Core,
     errand: &'j Errand<'j, 'a>,
     options: CallOptions,
     since: Instant,
     line: Line,
+    /// Where the reply goes, if not to the caller.
+    sink: Option<&'j mut Sink<'s>>,
     /// When the last attempt was submitted.
     asked: Instant,
     redirects: u32,
@@ -172,7 +189,7 @@ enum Judged {
     Final(Error),
 }
 
-impl<'j, 'a> Journey<'j, 'a> {
+impl<'j, 'a, 's> Journey<'j, 'a, 's> {
     fn new(core: &'j Core, errand: &'j Errand<'j, 'a>, options: CallOptions, since: Instant, line: Line) -> Self {
         let map_version = core.map_version();
         Self {
@@ -181,6 +198,7 @@ impl<'j, 'a> Journey<'j, 'a> {
             options,
             since,
             line,
+            sink: None,
             asked: since,
             redirects: 0,
             retries: 0,
@@ -208,6 +226,17 @@ impl<'j, 'a> Journey<'j, 'a> {
     fn of_all_attempts(&self, error: Error) -> Error {
         match error.ran() {
             Ran::NotSent if self.may_have_run => error.with_ran(Ran::MaybeExecuted),
+            _ => error,
+        }
+    }
+
+    /// A redirect that is not followed any more says how many were.
+    fn of_all_redirects(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Server(last) if self.redirects > 0 && last.advice() == Advice::Redirect => {
+                let kind = ErrorKind::Redirects { redirects: self.redirects, last: last.clone() };
+                error.with_kind(kind)
+            }
             _ => error,
         }
     }
@@ -281,8 +310,9 @@ impl<'j, 'a> Journey<'j, 'a> {
             };
             return Judged::Final(Error::new(full, Ran::NotSent, self.errand.parcel.name()).at(node));
         }
+        let proof = Proof::wanted(self.core.config());
         let submitted = match tokio::time::timeout(self.remaining().unwrap_or(FOREVER), lane.room()).await {
-            Ok(turn) => self.submit_by(|carriage, encode| turn.submit(carriage, None, encode), false),
+            Ok(turn) => self.submit_by(|carriage, encode| turn.submit(carriage, None, encode), false, &proof),
             Err(_) => {
                 let report = TimeoutReport {
                     timeout: self.options.timeout.unwrap_or(FOREVER),
@@ -295,7 +325,7 @@ impl<'j, 'a> Journey<'j, 'a> {
                 );
             }
         };
-        Judged::Again(outcome(lane, submitted).await)
+        Judged::Again(outcome(lane, submitted, self.proven(proof)).await)
     }
 
     /// Does what is to be done after `error`, and sends the command again; or fails with it.
@@ -309,7 +339,7 @@ impl<'j, 'a> Journey<'j, 'a> {
         let next = self.next(lane.as_ref(), &error);
         self.core.note(self.errand.parcel.name(), &error, &next);
         match next {
-            Next::Fail(_) => Err(error),
+            Next::Fail(_) => Err(self.of_all_redirects(error)),
             // Who names a node wants that node's answer.
             Next::Redirect { .. } if matches!(self.errand.way, Way::Node(_)) => Err(error),
             Next::Primary { .. } if !matches!(self.errand.way, Way::Usual) => Err(error),
@@ -317,6 +347,9 @@ impl<'j, 'a> Journey<'j, 'a> {
                 self.may_have_run = may_have_run;
                 self.retries += 1;
                 tokio::time::sleep(after).await;
+                if self.is_late() {
+                    return Err(error);
+                }
                 match lane {
                     // A slot on its way is still asked for where it goes to.
                     Some(lane) => Ok(self.submit(lane, self.is_asking).await),
@@ -341,7 +374,18 @@ impl<'j, 'a> Journey<'j, 'a> {
             }
             Next::Redirect { to, after } => {
                 self.redirects += 1;
-                tokio::time::sleep(after).await;
+                if !after.is_zero() {
+                    // The nodes do not agree. A map that most of them agree on is to be preferred.
+                    let version = self.core.map_version();
+                    self.core.want_refresh(Refresh::Urgent);
+                    self.core.pause_or_new_map(after, Refresh::Urgent, version).await;
+                    if self.is_late() {
+                        return Err(self.of_all_redirects(error));
+                    }
+                    if self.core.map_version() != version {
+                        return Ok(self.route_and_submit().await);
+                    }
+                }
                 match self.core.redirected(&to, self.errand.parcel.slot()) {
                     Some(lane) => Ok(self.submit(lane, to.asking()).await),
                     None => Err(error),
@@ -351,6 +395,9 @@ impl<'j, 'a> Journey<'j, 'a> {
                 self.may_have_run = may_have_run;
                 self.core.want_refresh(refresh);
                 self.pause(after, refresh, lane.as_ref(), &error).await;
+                if self.is_late() {
+                    return Err(error);
+                }
                 Ok(self.route_and_submit().await)
             }
             Next::Reconnect { after, refresh } => {
@@ -362,6 +409,9 @@ impl<'j, 'a> Journey<'j, 'a> {
                     lane.reconnect(REPLACED, asked);
                 }
                 self.pause(after, refresh, lane.as_ref(), &error).await;
+                if self.is_late() {
+                    return Err(error);
+                }
                 Ok(self.route_and_submit().await)
             }
         }
@@ -387,6 +437,10 @@ impl<'j, 'a> Journey<'j, 'a> {
     }
 
     fn next(&self, lane: Option<&Arc<Lane>>, error: &Error) -> Next {
+        // A part of the reply has been written where it belongs.
+        if self.sink.as_ref().is_some_and(|sink| sink.begun.is_some()) {
+            return Next::Fail(retry::Stop::Hopeless);
+        }
         // Without a node there is nothing to be judged but the map.
         if matches!(error.kind(), ErrorKind::Cluster(_)) {
             return match self.remaining() {
@@ -425,20 +479,37 @@ impl<'j, 'a> Journey<'j, 'a> {
     async fn submit(&mut self, lane: Arc<Lane>, is_asking: bool) -> Trouble {
         if self.line == Line::Own {
             let carriage = self.carriage(is_asking);
-            let encode = |out: &mut Out| self.encode(is_asking, out);
-            let outcome = self.core.pool().carry(&lane, carriage, self.core.config(), encode).await;
+            let mut out = Out::contiguous_only();
+            self.encode(is_asking, &mut out);
+            if let Some(sink) = &mut self.sink {
+                let outcome = self.core.pool().carry_into(&lane, carriage, self.core.config(), &out, sink).await;
+                return Trouble::Outcome(lane, outcome);
+            }
+            let outcome = self.core.pool().carry(&lane, carriage, self.core.config(), &out).await;
             return Trouble::Outcome(lane, outcome);
         }
-        let submitted = self.submit_by(|carriage, encode| lane.submit(carriage, None, encode), is_asking);
-        outcome(lane, submitted).await
+        let proof = Proof::wanted(self.core.config());
+        let submitted = self.submit_by(|carriage, encode| lane.submit(carriage, None, encode), is_asking, &proof);
+        outcome(lane, submitted, self.proven(proof)).await
     }
 
     fn submit_by(
         &mut self,
         submit: impl FnOnce(Carriage, &mut dyn FnMut(&mut Out)) -> Result<Ticket, Refused>,
         is_asking: bool,
+        proof: &Option<Proof>,
     ) -> Result<Ticket, Refused> {
-        submit(self.carriage(is_asking), &mut |out| self.encode(is_asking, out))
+        let carriage = self.carriage(is_asking);
+        let carriage = proof.as_ref().map_or(carriage, |_| Proof::of(carriage));
+        submit(carriage, &mut |out| {
+            self.encode(is_asking, out);
+            proof.iter().for_each(|proof| proof.encode(out));
+        })
+    }
+
+    /// The proof, with how the replies before it are gathered.
+    fn proven(&self, proof: Option<Proof>) -> Option<(Proof, Kind)> {
+        Some((proof?, self.errand.parcel.replies().1))
     }
 
     fn carriage(&mut self, is_asking: bool) -> Carriage {
@@ -455,16 +526,24 @@ impl<'j, 'a> Journey<'j, 'a> {
         self.errand.parcel.encode(out);
     }
 
+    /// On a loaded machine a pause may outlast the deadline: what is sent then could run although its caller is told that it is too late.
+    fn is_late(&self) -> bool {
+        self.remaining() == Some(Duration::ZERO)
+    }
+
     fn remaining(&self) -> Option<Duration> {
         self.options.timeout.map(|timeout| timeout.saturating_sub(self.since.elapsed()))
     }
 }
 
 /// Awaits what comes of a command that was submitted, if it was.
-async fn outcome(lane: Arc<Lane>, submitted: Result<Ticket, Refused>) -> Trouble {
+async fn outcome(lane: Arc<Lane>, submitted: Result<Ticket, Refused>, proof: Option<(Proof, Kind)>) -> Trouble {
     match submitted {
         Ok(ticket) => {
-            let (outcome, _) = Flight::new(Arc::clone(&lane), ticket).outcome().await;
+            let (mut outcome, _) = Flight::new(Arc::clone(&lane), ticket).outcome().await;
+            if let Some((proof, kind)) = proof {
+                outcome = proof.check(outcome, kind, &lane);
+            }
             Trouble::Outcome(lane, outcome)
         }
         Err(refused) => Trouble::Refused(lane, Arc::new(refused)),

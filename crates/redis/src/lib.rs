@@ -25,26 +25,30 @@
 //! Everything is bounded by a named setting of [`Config`], each of which is an option of a URL, too. The guide, `docs/guide/redis-client.md`, has them in
 //! a table, and tells of clusters, Sentinel, TLS, errors and overload; `examples/` has programs.
 //!
-//! The client needs a tokio runtime with I/O and time enabled. It forbids unsafe code.
+//! The client needs a tokio runtime with I/O and time enabled; [`blocking::Client`] brings its own, for programs without. It forbids unsafe code.
 
 mod batch;
+pub mod blocking;
 mod call;
 mod client;
 mod cluster;
 pub mod command;
 pub mod commands;
 pub mod config;
+mod copy;
 mod core;
 mod dedicated;
 pub mod error;
 mod finder;
 mod follow;
+mod monitor;
 mod net;
 mod node;
 mod observe;
 mod parcel;
 mod pipeline;
 mod pool;
+mod proof;
 pub mod proto;
 mod pubsub;
 mod readers;
@@ -66,6 +70,7 @@ pub use commands::Commands;
 pub use config::Config;
 pub use dedicated::{Dedicated, DedicatedCall};
 pub use error::{Aborted, Advice, Error, ErrorKind, Misuse, PartialFailure, Ran, ReplyError, ServerError};
+pub use monitor::{Monitor, Monitored};
 pub use net::lane::{Counters, Snapshot};
 pub use net::{AuthError, ConnectError, ConnectErrorKind, ConnectStage};
 pub use pipeline::{Pipeline, Queued, Replies};
@@ -74,6 +79,6 @@ pub use reply::{FromReply, Value};
 pub use route::{NodeReply, Route};
 pub use scan::{MemberScan, Scan, ScanToken, TokenError};
 pub use script::{Invocation, Script, ScriptCommand};
-pub use stats::{LaneStats, MapStats, Stats};
+pub use stats::{LaneStats, MapStats, PoolNodeStats, PoolStats, Stats};
 pub use tracking::{CacheConfig, CacheMode, CacheStats, Cached, CachedCall};
 pub use transaction::Transaction;

@@ -7,6 +7,7 @@ pub(crate) mod exchange;
 mod handshake;
 pub(crate) mod lane;
 pub(crate) mod out;
+pub(crate) mod renewal;
 pub(crate) mod stream;
 #[cfg(feature = "tls")]
 mod tls;

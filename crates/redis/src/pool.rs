@@ -3,7 +3,10 @@
 //! Invariant: a connection is put back only between two commands and with nothing switched on that another user would notice. An exchange takes the
 //! connection out of its lease, so that a future that is dropped in the middle closes it.
 
+mod link;
+
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,14 +15,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, NodeAddress};
+use crate::copy::Sink;
 use crate::error::{ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
-use crate::net::connect::Connection;
-use crate::net::exchange;
 use crate::net::lane::{Carriage, Failure, Kind, Lane, Outcome};
 use crate::net::out::Out;
 use crate::proto::retry::{Remedy, row};
 use crate::proto::topology::Role;
 use crate::reply::Value;
+use crate::stats::{PoolNodeStats, PoolStats, Totals};
+use link::{Head, Idle, Link};
 
 /// Unused connections are closed after this time.
 const MAX_IDLE: Duration = Duration::from_secs(30);
@@ -27,12 +31,22 @@ const MAX_IDLE: Duration = Duration::from_secs(30);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    config: Arc<Config>,
     max_per_node: usize,
     shelves: Mutex<HashMap<(NodeAddress, Role), Arc<Shelf>>>,
     leased: watch::Sender<usize>,
     phase: watch::Sender<Phase>,
     /// Closes what is not used any more; `None` while there is nothing to close.
     reaper: Mutex<Option<AbortHandle>>,
+    totals: PoolTotals,
+}
+
+#[derive(Debug, Default)]
+struct PoolTotals {
+    leases: AtomicU64,
+    waits: AtomicU64,
+    connects: AtomicU64,
+    connect_failures: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,12 +63,8 @@ enum Phase {
 struct Shelf {
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Idle>>,
-}
-
-#[derive(Debug)]
-struct Idle {
-    connection: Connection,
-    since: Instant,
+    /// Those who wait until one is given back.
+    waiting: AtomicUsize,
 }
 
 /// One connection, lent.
@@ -65,20 +75,24 @@ pub(crate) struct Lease {
     lane: Arc<Lane>,
     node: Arc<str>,
     /// `None`: it was lost, or is in the hands of an exchange.
-    connection: Option<Connection>,
+    link: Option<Link>,
     /// It is not to be lent again.
     is_spoilt: bool,
+    /// New credentials are not for it now.
+    holds_renewal: bool,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Pool {
-    pub(crate) fn new(max_per_node: usize) -> Arc<Self> {
+    pub(crate) fn new(config: &Arc<Config>) -> Arc<Self> {
         Arc::new(Self {
-            max_per_node,
+            config: Arc::clone(config),
+            max_per_node: config.max_blocking_connections.clamp(1, Semaphore::MAX_PERMITS),
             shelves: Mutex::default(),
             leased: watch::Sender::new(0),
             phase: watch::Sender::new(Phase::Open),
             reaper: Mutex::default(),
+            totals: PoolTotals::default(),
         })
     }
 
@@ -97,10 +111,9 @@ impl Pool {
         }
         let since = Instant::now();
         let shelf = self.shelf(lane);
-        let acquired = bounded(patience, Arc::clone(&shelf.permits).acquire_owned()).await;
-        let permit = match acquired {
-            Some(Ok(permit)) => permit,
-            Some(Err(_)) => return Err(not_sent(ErrorKind::Closed)),
+        let permit = match bounded(patience, self.permit(&shelf)).await {
+            Some(Some(permit)) => permit,
+            Some(None) => return Err(not_sent(ErrorKind::Closed)),
             None => return Err(not_sent(overdue(since, patience, TimeoutStage::Pool))),
         };
         self.leased.send_modify(|count| *count += 1);
@@ -109,23 +122,58 @@ impl Pool {
             shelf,
             lane: Arc::clone(lane),
             node: lane.node(),
-            connection: None,
+            link: None,
             is_spoilt: false,
+            holds_renewal: false,
             _permit: permit,
         };
-        lease.connection = lease.shelf.take();
-        if lease.connection.is_none() {
-            let remaining = patience.map(|patience| patience.saturating_sub(since.elapsed()));
-            lease.connection = Some(match bounded(remaining, lane.dial_another()).await {
-                Some(Ok(connection)) => connection,
-                Some(Err(error)) => return Err(not_sent(ErrorKind::Connect(error.text))),
+        let remaining = || patience.map(|patience| patience.saturating_sub(since.elapsed()));
+        let link = match bounded(remaining(), lease.shelf.take()).await.flatten() {
+            Some(link) => link,
+            None => match bounded(remaining(), Link::dial(lane, &self.config)).await {
+                Some(Ok(link)) => {
+                    Totals::add_one(&self.totals.connects);
+                    link
+                }
+                Some(Err(error)) => {
+                    Totals::add_one(&self.totals.connect_failures);
+                    return Err(not_sent(ErrorKind::Connect(error.text)));
+                }
                 None => return Err(not_sent(overdue(since, patience, TimeoutStage::Connecting))),
-            });
-        }
-        if let Some(connection) = &lease.connection {
-            lease.node = connection.address.to_string().into();
-        }
+            },
+        };
+        Totals::add_one(&self.totals.leases);
+        lease.node = link.connection.address.to_string().into();
+        lease.link = Some(link);
         Ok(lease)
+    }
+
+    /// `None`: the pool is closed.
+    async fn permit(&self, shelf: &Shelf) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&shelf.permits).try_acquire_owned() {
+            return Some(permit);
+        }
+        Totals::add_one(&self.totals.waits);
+        let _waiter = Waiter::new(&shelf.waiting);
+        Arc::clone(&shelf.permits).acquire_owned().await.ok()
+    }
+
+    pub(crate) fn stats(&self) -> PoolStats {
+        let mut nodes: Vec<_> = self
+            .shelves
+            .lock()
+            .iter()
+            .map(|((node, role), shelf)| shelf.stats(node, *role, self.max_per_node))
+            .collect();
+        nodes.sort_by(|a, b| a.node.cmp(&b.node));
+        let PoolTotals { leases, waits, connects, connect_failures } = &self.totals;
+        PoolStats {
+            nodes,
+            leases: Totals::read(leases),
+            waits: Totals::read(waits),
+            connects: Totals::read(connects),
+            connect_failures: Totals::read(connect_failures),
+        }
     }
 
     /// Borrows a connection for one carriage. Finding one takes no longer than any command may take, however long the carriage may.
@@ -134,15 +182,13 @@ impl Pool {
         lane: &Arc<Lane>,
         carriage: Carriage,
         config: &Config,
-        encode: impl FnOnce(&mut Out),
+        out: &Out,
     ) -> Outcome {
         let since = Instant::now();
         let exchanged = async {
             let mut lease = self.lease(lane, carriage.timeout.or(config.command_timeout)).await?;
-            let mut out = Out::contiguous_only();
-            encode(&mut out);
             let remaining = carriage.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
-            lease.exchange(&out, carriage.replies, remaining).await
+            lease.exchange(out, carriage.replies, remaining).await
         };
         match exchanged.await {
             Ok(mut values) => {
@@ -156,11 +202,32 @@ impl Pool {
         }
     }
 
+    /// As [`carry`](Self::carry), of one command whose reply goes to `sink` if it is a string. The reply is given, otherwise its size.
+    pub(crate) async fn carry_into(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        carriage: Carriage,
+        config: &Config,
+        out: &Out,
+        sink: &mut Sink<'_>,
+    ) -> Outcome {
+        let since = Instant::now();
+        let copied = async {
+            let mut lease = self.lease(lane, carriage.timeout.or(config.command_timeout)).await?;
+            let remaining = carriage.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
+            lease.copy(out, carriage.skip, remaining, config.command_timeout, sink).await
+        };
+        match copied.await {
+            Ok(value) => Outcome::One(value),
+            Err(failure) => Outcome::Failed(Box::new(failure)),
+        }
+    }
+
     fn shelf(&self, lane: &Lane) -> Arc<Shelf> {
         let mut shelves = self.shelves.lock();
         let shelf = shelves.entry((lane.address(), lane.role())).or_insert_with(|| {
-            let permits = Arc::new(Semaphore::new(self.max_per_node.clamp(1, Semaphore::MAX_PERMITS)));
-            Arc::new(Shelf { permits, idle: Mutex::default() })
+            let permits = Arc::new(Semaphore::new(self.max_per_node));
+            Arc::new(Shelf { permits, idle: Mutex::default(), waiting: AtomicUsize::new(0) })
         });
         Arc::clone(shelf)
     }
@@ -185,13 +252,13 @@ impl Pool {
         let _ = self.leased.subscribe().wait_for(|&count| count == 0).await;
     }
 
-    fn put(self: &Arc<Self>, shelf: &Shelf, connection: Connection) {
+    fn put(self: &Arc<Self>, shelf: &Shelf, link: Link) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let phase = self.phase.borrow();
         if *phase != Phase::Open {
             return;
         }
-        shelf.idle.lock().push(Idle { connection, since: Instant::now() });
+        shelf.idle.lock().push(Idle { link, since: Instant::now() });
         let mut reaper = self.reaper.lock();
         // It is begun again if the runtime of the one before was shut down.
         if reaper.as_ref().is_none_or(AbortHandle::is_finished) {
@@ -238,14 +305,43 @@ async fn reap(pool: Weak<Pool>) {
 }
 
 impl Shelf {
-    /// The connection that was used last, if it is still there.
-    fn take(&self) -> Option<Connection> {
+    /// The connection that was used last, if it is still there, with the newest credentials.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection that it tries.
+    async fn take(&self) -> Option<Link> {
         loop {
-            let mut connection = self.idle.lock().pop()?.connection;
-            if connection.read_buffer.is_empty() && connection.transport.is_quiet() {
-                return Some(connection);
+            let mut link = self.idle.lock().pop()?.link;
+            if link.is_quiet() && link.renew().await.is_ok() {
+                return Some(link);
             }
         }
+    }
+
+    fn stats(&self, node: &NodeAddress, role: Role, max: usize) -> PoolNodeStats {
+        PoolNodeStats {
+            node: node.to_string().into(),
+            role,
+            in_use: max - self.permits.available_permits().min(max),
+            idle: self.idle.lock().len(),
+            waiting: self.waiting.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Counted while it lives.
+struct Waiter<'s>(&'s AtomicUsize);
+
+impl<'s> Waiter<'s> {
+    fn new(count: &'s AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -261,12 +357,17 @@ impl Lease {
 
     /// Whether the connection is there.
     pub(crate) fn is_open(&self) -> bool {
-        self.connection.is_some()
+        self.link.is_some()
     }
 
     /// The connection is closed after its use, not lent again.
     pub(crate) fn spoil(&mut self) {
         self.is_spoilt = true;
+    }
+
+    /// From now on new credentials are not made known on it, or are: within a `MULTI` they would be queued, and its user may have chosen others.
+    pub(crate) fn hold_renewal(&mut self, is_held: bool) {
+        self.holds_renewal = is_held;
     }
 
     /// Sends what is encoded and reads so many replies. Errors of the server are replies.
@@ -279,20 +380,19 @@ impl Lease {
         replies: u32,
         timeout: Option<Duration>,
     ) -> Result<Vec<Value>, Failure> {
-        let Some(mut connection) = self.connection.take() else {
+        let Some(mut link) = self.link.take() else {
             let kind = ErrorKind::Connection("this connection was lost, or given up in the middle of a command".into());
             return Err(Failure { kind, ran: Ran::NotSent, replies: Vec::new(), sent_bytes: 0 });
         };
         let since = Instant::now();
         let mut is_written = false;
         let work = async {
-            exchange::send(&mut connection, out.contiguous(Default::default()).unwrap_or_default()).await?;
-            is_written = true;
-            let mut values = Vec::with_capacity(replies as usize);
-            for _ in 0..replies {
-                values.push(exchange::receive(&mut connection).await?);
+            if !self.holds_renewal {
+                link.renew().await?;
             }
-            Ok::<_, std::io::Error>(values)
+            link.send(out.contiguous(Default::default()).unwrap_or_default()).await?;
+            is_written = true;
+            link.receive(replies).await
         };
         let mut phase = self.pool.phase.subscribe();
         let worked = tokio::select! {
@@ -303,18 +403,81 @@ impl Lease {
         let kind = match worked {
             Some(Some(Ok(values))) => {
                 self.note(&values);
-                self.connection = Some(connection);
+                self.link = Some(link);
                 return Ok(values);
             }
-            Some(Some(Err(error))) if error.kind() == std::io::ErrorKind::InvalidData => {
-                ErrorKind::Protocol(error.to_string().into())
-            }
-            Some(Some(Err(error))) => ErrorKind::Connection(error.to_string().into()),
+            Some(Some(Err(kind))) => kind,
             Some(None) => overdue(since, timeout, TimeoutStage::Sent),
             None => ErrorKind::Closed,
         };
         let (ran, sent_bytes) = if is_written { (Ran::MaybeExecuted, out.len()) } else { (Ran::NotSent, 0) };
         Err(Failure { kind, ran, replies: Vec::new(), sent_bytes })
+    }
+
+    /// Sends what is encoded, passes over `skip` replies, and hands over the next one, as [`Pool::carry_into`] says. `timeout` is for its beginning,
+    /// `patience` for each piece of it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    async fn copy(
+        &mut self,
+        out: &Out,
+        skip: u32,
+        timeout: Option<Duration>,
+        patience: Option<Duration>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Value, Failure> {
+        // The first connection is there, as nothing else was done with it.
+        let lost = || ErrorKind::Connection("this connection was lost".into());
+        let failed = |kind, ran| Failure { kind, ran, replies: Vec::new(), sent_bytes: 0 };
+        let mut link = self.link.take().ok_or_else(|| failed(lost(), Ran::NotSent))?;
+        let (since, mut is_written) = (Instant::now(), false);
+        let mut phase = self.pool.phase.subscribe();
+        let mut cut = std::pin::pin!(phase.wait_for(|&phase| phase == Phase::Cut));
+        let begin = async {
+            link.send(out.contiguous(Default::default()).unwrap_or_default()).await?;
+            is_written = true;
+            link.receive(skip).await?;
+            link.receive_head().await
+        };
+        let begun = tokio::select! {
+            biased;
+            begun = bounded(timeout, begin) => begun.unwrap_or_else(|| Err(overdue(since, timeout, TimeoutStage::Sent))),
+            _ = &mut cut => Err(ErrorKind::Closed),
+        };
+        let ran = if is_written { Ran::MaybeExecuted } else { Ran::NotSent };
+        let size = match begun.map_err(|kind| failed(kind, ran))? {
+            Head::Other(value) => {
+                self.note(std::slice::from_ref(&value));
+                self.link = Some(link);
+                return Ok(value);
+            }
+            Head::Size(size) => size,
+        };
+        sink.begun = Some(size);
+        let copied = tokio::select! {
+            biased;
+            copied = link.receive_body(size, sink, patience) => {
+                copied.map_err(|kind| kind.unwrap_or_else(|| overdue(since, patience, TimeoutStage::Sent)))
+            }
+            _ = &mut cut => Err(ErrorKind::Closed),
+        };
+        copied.map_err(|kind| failed(kind, Ran::Executed))?;
+        self.link = Some(link);
+        Ok(Value::Null)
+    }
+
+    /// Waits for a value that comes unasked.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: the next call goes on.
+    pub(crate) async fn receive_unasked(&mut self) -> Result<Value, ErrorKind> {
+        let Some(link) = &mut self.link else { return Err(ErrorKind::Connection("this connection was lost".into())) };
+        let mut phase = self.pool.phase.subscribe();
+        tokio::select! {
+            received = link.receive_one() => received,
+            _ = phase.wait_for(|&phase| phase != Phase::Open) => Err(ErrorKind::Closed),
+        }
     }
 
     /// A server that is not what it was, or wants other credentials: this connection and those like it are of no more use.
@@ -335,10 +498,10 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take()
+        if let Some(link) = self.link.take()
             && !self.is_spoilt
         {
-            self.pool.put(&self.shelf, connection);
+            self.pool.put(&self.shelf, link);
         }
         self.pool.leased.send_modify(|count| *count -= 1);
     }
@@ -416,8 +579,8 @@ mod tests {
         assert_eq!(idle(core.pool()), 0);
         drop(lease(&core).await);
         server.client_kill_all().unwrap();
-        assert!(core.pool().shelves.lock().values().all(|shelf| shelf.take().is_none()));
         drop(lease(&core).await);
+        assert_eq!((idle(core.pool()), core.pool().stats().connects), (1, 3));
         core.pool().close();
         assert_eq!(idle(core.pool()), 0);
     }

@@ -4,6 +4,7 @@ pub mod aggregate;
 pub mod asked;
 pub mod backoff;
 pub mod handshake;
+pub(crate) mod monitored;
 pub mod redirect;
 pub mod refresh;
 pub mod retry;

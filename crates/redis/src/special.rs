@@ -55,6 +55,11 @@ pub(crate) async fn run(
     }
 }
 
+/// Whether a command may be sent where it is not its caller's own connection.
+pub(crate) fn check(command: &Command<'_>) -> Result<(), Error> {
+    misuse::check(command)
+}
+
 /// See [`Client::on_all`].
 pub(crate) async fn on_all(
     client: &Client,

@@ -24,6 +24,8 @@ pub struct Stats {
     pub retries: u64,
     /// The cluster's map; `None`: it is no cluster.
     pub map: Option<MapStats>,
+    /// Connections that are not shared.
+    pub pool: PoolStats,
     /// The caches that were made from this client and are still used.
     pub caches: Vec<CacheStats>,
 }
@@ -39,6 +41,36 @@ pub struct LaneStats {
     pub lane: usize,
     /// Its numbers.
     pub snapshot: Snapshot,
+}
+
+/// Connections that are not shared, at one moment: of blocking commands, and those that callers have for themselves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// By node: those that there are, or were not long ago.
+    pub nodes: Vec<PoolNodeStats>,
+    /// How often one was lent.
+    pub leases: u64,
+    /// How often somebody had to wait since as many as [`max_blocking_connections`](crate::Config::max_blocking_connections) were in use.
+    pub waits: u64,
+    /// Connections made.
+    pub connects: u64,
+    /// Attempts to connect that failed.
+    pub connect_failures: u64,
+}
+
+/// The connections to one node that are not shared, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolNodeStats {
+    /// The node, as `host:port`.
+    pub node: Arc<str>,
+    /// What it is taken for.
+    pub role: Role,
+    /// Lent, or about to be.
+    pub in_use: usize,
+    /// Kept for the next user.
+    pub idle: usize,
+    /// Callers that wait for one.
+    pub waiting: usize,
 }
 
 /// The map of a cluster at one moment.
@@ -111,7 +143,23 @@ impl fmt::Display for Stats {
                 write!(f, ", {:.1} s old", age.as_secs_f64())?;
             }
         }
+        if self.pool.leases + self.pool.connect_failures > 0 {
+            write!(f, "\n{}", self.pool)?;
+        }
         self.caches.iter().try_for_each(|cache| write!(f, "\n{cache}"))
+    }
+}
+
+impl fmt::Display for PoolStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = |of: fn(&PoolNodeStats) -> usize| self.nodes.iter().map(of).sum::<usize>();
+        let (in_use, idle, waiting) = (sum(|it| it.in_use), sum(|it| it.idle), sum(|it| it.waiting));
+        let Self { leases, waits, connects, connect_failures, .. } = self;
+        write!(
+            f,
+            "own connections {in_use} in use, {idle} idle, {waiting} awaited; lent {leases} times ({waits} after a wait), "
+        )?;
+        write!(f, "made {connects} ({connect_failures} failed)")
     }
 }
 
@@ -179,13 +227,15 @@ mod tests {
             redirects_ask: 1,
             retries: 2,
             map: Some(MapStats { refreshes: 5, failures: 1, changes: 2, age: Some(Duration::from_millis(12_340)) }),
+            pool: PoolStats { leases: 9, waits: 1, connects: 3, ..PoolStats::default() },
             caches: Vec::new(),
         };
         let expected = "\
 node                      role     lane  state   commands  waves  inline  queued  in flight      read  written  timeouts  connects  losses  pushes
 10.0.0.1:6379             primary     0     up          7      0       0       0          3     700 B      0 B         0         0       0       0
 cache-2.example.org:6380  replica     0     up  123456789      0       0       0          3  11.5 GiB      0 B         0         0       0       0
-redirects 3 moved, 1 ask; retries 2; map refreshed 5 times (1 failed), changed 2 times, 12.3 s old";
+redirects 3 moved, 1 ask; retries 2; map refreshed 5 times (1 failed), changed 2 times, 12.3 s old
+own connections 0 in use, 0 idle, 0 awaited; lent 9 times (1 after a wait), made 3 (0 failed)";
         assert_eq!(stats.to_string(), expected);
     }
 

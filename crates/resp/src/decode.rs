@@ -18,6 +18,8 @@ mod limits;
 
 pub use limits::{Attributes, Limits};
 
+use alloc::vec::Vec;
+
 use bytes::BytesMut;
 use level::{Closed, Level, STREAMED};
 use lexer::{Lexer, Token, is_scalar};

@@ -2,6 +2,10 @@
 //!
 //! A command is an [`array_header`] and that many bulks. What never changes of it is written once by [`preamble`].
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::{Protocol, Value};
 
 /// Appends `*n\r\n`.

@@ -1,4 +1,5 @@
-//! RESP2 and RESP3, the protocol that Redis and Valkey speak: bytes to values and back. No I/O, no clock, no runtime.
+//! RESP2 and RESP3, the protocol that Redis and Valkey speak: bytes to values and back. No I/O, no clock, no runtime,
+//! and no `std`: an allocator is all it needs.
 //!
 //! - [`Decoder`] takes frames off a read buffer. It resumes at any byte, copies no bulk data, and checks every announced
 //!   number against its [`Limits`] before anything is sized by it.
@@ -22,6 +23,12 @@
 //! assert_eq!(decoder.decode(&mut input)?, Some(Frame::Reply(Value::Bulk("value".into()))));
 //! # Ok::<(), pilotlight_resp::DecodeError>(())
 //! ```
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod decode;
 pub mod encode;

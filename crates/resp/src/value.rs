@@ -1,5 +1,8 @@
 //! Replies as values: what a frame means, without how it was written.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 
 /// One complete reply, owned. Its bulk data are slices of the read buffer, which lives as long as they do.

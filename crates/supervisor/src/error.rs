@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// Why the supervisor could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
+    /// It takes no orders any more.
+    #[error("the supervisor has stopped")]
+    Stopped,
     /// No workers.
     #[error("the supervisor needs at least one worker")]
     NoWorkers,
@@ -161,7 +164,7 @@ impl fmt::Display for Exit {
 
 fn signal_name(signal: i32) -> Option<&'static str> {
     use rustix::process::Signal;
-    const NAMES: [(Signal, &str); 13] = [
+    const NAMES: [(Signal, &str); 16] = [
         (Signal::HUP, "SIGHUP"),
         (Signal::INT, "SIGINT"),
         (Signal::QUIT, "SIGQUIT"),
@@ -175,6 +178,9 @@ fn signal_name(signal: i32) -> Option<&'static str> {
         (Signal::PIPE, "SIGPIPE"),
         (Signal::ALARM, "SIGALRM"),
         (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+        (Signal::SYS, "SIGSYS"),
     ];
     NAMES.iter().find(|(known, _)| known.as_raw() == signal).map(|(_, name)| *name)
 }

@@ -1,6 +1,7 @@
 //! What the supervisor tells a worker.
 
 use crate::instance::{Instance, Notice};
+use crate::service::Service;
 use bytes::Bytes;
 use pilotlight_pipe::hello::{ConnectionKind, Hello};
 use std::os::unix::net::UnixStream;
@@ -15,6 +16,8 @@ pub enum WorkerEvent {
     Connected {
         /// The instance that dialled.
         instance: Arc<Instance>,
+        /// Its service.
+        service: Arc<Service>,
         /// What it sent; its kind and limits count.
         hello: Hello,
         /// The connection, non-blocking.

@@ -17,12 +17,19 @@ mod message;
 mod spawn;
 mod wire;
 
-pub(crate) use link::{Link, LinkEvent, await_ready, spawn_process};
+pub(crate) use link::{Link, LinkEvent, Outgoing, await_ready, spawn_process, write};
 pub(crate) use message::{GroupSignal, Inherit, SpawnRequest};
+pub(crate) use wire::{Inbox, encode};
 
+use crate::limits::MAX_STRAYS;
+
+#[cfg(target_os = "linux")]
+pub(crate) use children::parent_of;
+
+use crate::isolation::Bounds;
 use message::{FromGuardian, ToGuardian};
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -50,13 +57,15 @@ fn run() -> io::Result<()> {
     let _ = rustix::process::setsid();
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let mut guardian = Guardian { pids: HashMap::new(), runs: HashMap::new() };
+    let (strays, bounds) = (VecDeque::new(), Bounds::default());
+    let mut guardian = Guardian { pids: HashMap::new(), runs: HashMap::new(), strays, bounds };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let served = runtime.block_on(guardian.serve(socket));
     drop(runtime);
     // Whatever ended the service of the socket, what was started must end.
     guardian.kill_groups();
     children::kill_all();
+    guardian.bounds.sweep();
     served
 }
 
@@ -64,7 +73,13 @@ fn run() -> io::Result<()> {
 struct Guardian {
     pids: HashMap<u64, Pid>,
     runs: HashMap<Pid, u64>,
+    /// The last of those that ended without being anybody's run: one may have been forked by a zygote just now.
+    strays: VecDeque<Stray>,
+    bounds: Bounds,
 }
+
+/// A buried child: its pid, exit status and signal.
+type Stray = (Pid, Option<i32>, Option<i32>);
 
 impl Guardian {
     async fn serve(&mut self, socket: OwnedFd) -> io::Result<()> {
@@ -96,16 +111,17 @@ impl Guardian {
         match message {
             ToGuardian::Spawn(request) => {
                 let run = request.run;
-                let report = match spawn::spawn(&request, inbox) {
-                    Ok(pid) => {
+                let report = match spawn::spawn(&request, inbox, &mut self.bounds) {
+                    Ok(spawn::Spawned { pid, notices }) => {
                         self.pids.insert(run, pid);
                         self.runs.insert(pid, run);
-                        FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get() }
+                        FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get(), notices }
                     }
-                    Err(reason) => FromGuardian::SpawnFailed { run, reason },
+                    Err(spawn::NotSpawned { reason, detail }) => FromGuardian::SpawnFailed { run, reason, detail },
                 };
                 wire::send(socket, &report, &[]).await
             }
+            ToGuardian::Adopt { run, pid } => self.adopt(run, pid, socket).await,
             ToGuardian::Signal { run, signal } => {
                 // A run that is not known has ended, which has been reported.
                 if let Some(pid) = self.pids.get(&run) {
@@ -116,23 +132,53 @@ impl Guardian {
         }
     }
 
+    /// What a zygote says is not taken on trust: only a child of ours, or one that was, becomes a run.
+    async fn adopt(&mut self, run: u64, raw: i32, socket: &UnixStream) -> io::Result<()> {
+        let spawned = FromGuardian::Spawned { run, pid: raw, notices: Vec::new() };
+        let pid = if raw > 1 { Pid::from_raw(raw) } else { None }; // a negative one would be a group
+        let pid = pid.filter(|pid| !self.runs.contains_key(pid));
+        let (Some(pid), true) = (pid, pid.is_some_and(|_| children::is_child(raw))) else {
+            let stray = self.strays.iter().rposition(|(stray, ..)| Some(*stray) == pid);
+            let Some((pid, code, signal)) = stray.and_then(|index| self.strays.remove(index)) else {
+                let reason = format!("its zygote names process {raw}, which is none that it has forked");
+                let failed = FromGuardian::SpawnFailed { run, reason, detail: None };
+                return wire::send(socket, &failed, &[]).await;
+            };
+            signal_group(pid, Signal::KILL);
+            wire::send(socket, &spawned, &[]).await?;
+            return wire::send(socket, &FromGuardian::Exited { run, code, signal, limit: None }, &[]).await;
+        };
+        self.pids.insert(run, pid);
+        self.runs.insert(pid, run);
+        wire::send(socket, &spawned, &[]).await
+    }
+
     /// Reports every service that ended and buries everything else.
     async fn reap(&mut self, socket: &UnixStream) -> io::Result<()> {
         while let Some((pid, code, signal)) = children::reap_one() {
-            let Some(run) = self.runs.remove(&pid) else { continue };
+            let Some(run) = self.runs.remove(&pid) else {
+                if self.strays.len() == MAX_STRAYS {
+                    self.strays.pop_front();
+                }
+                self.strays.push_back((pid, code, signal));
+                continue;
+            };
             self.pids.remove(&run);
             // What the leader left behind in its group has nobody to answer to any more. The group's number is not given
             // to another process while it has members.
             signal_group(pid, Signal::KILL);
-            wire::send(socket, &FromGuardian::Exited { run, code, signal }, &[]).await?;
+            let limit = self.bounds.ended(run);
+            wire::send(socket, &FromGuardian::Exited { run, code, signal, limit }, &[]).await?;
         }
+        self.bounds.sweep();
         Ok(())
     }
 
-    fn kill_groups(&self) {
+    fn kill_groups(&mut self) {
         for pid in self.pids.values() {
             signal_group(*pid, Signal::KILL);
         }
+        self.bounds.kill_all();
     }
 }
 

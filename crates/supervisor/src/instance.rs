@@ -2,12 +2,13 @@
 
 use crate::error::{Exit, StartError};
 use crate::seat::Padded;
-use crate::service::ServiceId;
+use crate::service::{Service, ServiceId};
+use crate::spec::ServiceSpec;
 use crate::start_times::StartTimes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -60,8 +61,8 @@ pub struct Ended {
 }
 
 /// What the supervisor's thread is told without waiting. The queue is unbounded in type and bounded in fact: each kind is
-/// in it at most once for an instance (and worker), except `Stop`, `Start`, `Restart` and `Shutdown`, which people send.
-#[derive(Clone, Copy, Debug)]
+/// in it at most once for an instance (and worker), except those that people send (from `Stop` on).
+#[derive(Debug)]
 pub(crate) enum Notice {
     /// The worker has no shared connection to the run.
     WantShared { run: u64, worker: usize },
@@ -85,8 +86,19 @@ pub(crate) enum Notice {
     Start { service: usize },
     /// Replace the service's instances by new ones.
     Restart { service: usize },
+    /// Follow these settings.
+    Configure(Configure),
+    /// Stop the services and forget them when nobody uses them any more.
+    Retire { services: Vec<ServiceId> },
     /// Stop everything until then.
     Shutdown { until: Instant },
+}
+
+/// New settings of services: of one that there is, or of another one. The reply has the services in the same order.
+#[derive(Debug)]
+pub(crate) struct Configure {
+    pub(crate) specs: Vec<(Option<ServiceId>, ServiceSpec)>,
+    pub(crate) reply: std::sync::mpsc::Sender<Vec<Arc<Service>>>,
 }
 
 /// The state of an instance.
@@ -97,6 +109,8 @@ pub enum InstanceState {
     Starting,
     /// It takes exchanges.
     Ready,
+    /// It has nothing to do and is stopped in its tracks (`freeze_after`); the next exchange thaws it.
+    Frozen,
     /// It takes no new exchanges; open ones may end.
     Draining,
     /// Its process has ended.
@@ -110,6 +124,7 @@ impl InstanceState {
         match self {
             Self::Starting => "starting",
             Self::Ready => "ready",
+            Self::Frozen => "frozen",
             Self::Draining => "draining",
             Self::Ended => "ended",
         }

@@ -30,6 +30,7 @@ mod event;
 mod gate;
 pub mod guardian;
 mod instance;
+mod isolation;
 pub mod limits;
 mod listener;
 mod log;
@@ -42,14 +43,21 @@ mod service;
 mod spec;
 mod start_times;
 mod supervisor;
+mod zygote;
 
 pub use error::{Exit, Phase, StartError, SupervisorError};
 pub use event::{SharedLink, WorkerEvent, WorkerEvents};
 pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
+pub use isolation::{CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, check_account, parse_env_file};
 pub use log::{LogLine, Output};
 pub use policy::circuit::CircuitState;
 pub use seat::Lease;
-pub use service::{InstanceStatus, Refused, Replaced, Service, ServiceId, ServiceState, Status};
-pub use spec::{HttpSocket, MinInstances, QueueLimits, Recycle, ServiceSpec, Spare, SupervisorOptions, Transport};
+pub use service::{
+    InstanceStatus, Refused, Replaced, Service, ServiceId, ServiceState, Status, ZygoteState, ZygoteStatus,
+};
+pub use spec::{
+    HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, ServiceSpec, Spare, SupervisorOptions,
+    Transport,
+};
 pub use start_times::{StartPhases, StartTimes};
 pub use supervisor::{Control, Supervisor, start};

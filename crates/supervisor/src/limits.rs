@@ -41,6 +41,12 @@ pub const KILL_PATIENCE: Duration = Duration::from_secs(5);
 pub const GUARDIAN_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of one message to or from the guardian; a larger one is an error of the start it belongs to.
 pub const MAX_MESSAGE: usize = 1024 * 1024;
+/// Processes that ended without being a run, remembered by the guardian for a zygote's word about them; the oldest is forgotten.
+pub const MAX_STRAYS: usize = 256;
+/// How long a zygote may take to end when it was told to, before it is killed.
+pub const ZYGOTE_GRACE: Duration = Duration::from_secs(2);
+/// What one zygote has said and the supervisor not heard yet; beyond it the zygote waits.
+pub const MAX_ZYGOTE_EVENTS: usize = 64;
 /// Messages waiting for the guardian's socket; beyond it a start fails, a signal is sent again by its timer.
 pub const MAX_GUARDIAN_QUEUE: usize = 1024;
 /// Backlog of the sockets that HTTP services inherit, and of the pipe's.
@@ -51,3 +57,9 @@ pub const MAX_SOCKET_PATH: usize = 107;
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// First and longest pause between two attempts to connect to a service that only knows `PORT`.
 pub const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Bytes of one secret or one file of variables; a larger one is an error of the start.
+pub const MAX_SECRET: u64 = 1024 * 1024;
+/// The first descriptor that a secret gets.
+pub const FIRST_SECRET_FD: i32 = 10;
+/// Bytes that a forked child may say about its start; more is an error of the start.
+pub const MAX_REPORT: u64 = 64 * 1024;

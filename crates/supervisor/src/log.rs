@@ -1,6 +1,7 @@
 //! Output of services: read without pause, kept in part, passed on if there is room.
 
 use crate::limits::{MAX_LINE, PUMP_BUDGET, REPORT_LINES, TAIL_LINES};
+use crate::policy::hints::Hints;
 use crate::policy::lines::Lines;
 use crate::service::Service;
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 pub struct LogLine {
     /// The service.
     pub service: Arc<str>,
-    /// The instance's number.
+    /// The instance's number; 0: the zygote that instances are forked from.
     pub instance: u64,
     /// Where it was written.
     pub output: Output,
@@ -45,7 +46,7 @@ impl Tail {
         lines.iter().skip(lines.len().saturating_sub(REPORT_LINES)).cloned().collect()
     }
 
-    fn push(&self, text: &str) {
+    pub(crate) fn push(&self, text: &str) {
         let mut lines = self.lines();
         let mut line = if lines.len() == TAIL_LINES { lines.pop_front().unwrap_or_default() } else { String::new() };
         line.clear();
@@ -66,10 +67,12 @@ pub(crate) struct Pump {
     pub(crate) output: Output,
     pub(crate) tail: Arc<Tail>,
     pub(crate) sink: mpsc::Sender<LogLine>,
+    /// What to add to complaints.
+    pub(crate) hints: Option<Hints>,
 }
 
 impl Pump {
-    pub(crate) async fn run(self, from: pipe::Receiver) -> io::Result<()> {
+    pub(crate) async fn run(mut self, from: pipe::Receiver) -> io::Result<()> {
         let mut lines = Lines::new(MAX_LINE);
         let mut dropped = 0;
         let mut since_yield = 0;
@@ -91,22 +94,29 @@ impl Pump {
     }
 
     /// Apart from `run` so that the buffer is not a part of its future: a thousand quiet services hold no buffer.
-    fn read_once(&self, from: &pipe::Receiver, lines: &mut Lines, dropped: &mut u64) -> io::Result<usize> {
+    fn read_once(&mut self, from: &pipe::Receiver, lines: &mut Lines, dropped: &mut u64) -> io::Result<usize> {
         let mut buffer = [0; 16 * 1024];
         let count = from.try_read(&mut buffer)?;
         lines.feed(&buffer[..count], |line, cut| self.pass(line, cut, dropped));
         Ok(count)
     }
 
-    fn pass(&self, line: &[u8], cut: bool, dropped: &mut u64) {
-        let text = String::from_utf8_lossy(line);
+    fn pass(&mut self, line: &[u8], cut: bool, dropped: &mut u64) {
+        let text = String::from_utf8_lossy(line).into_owned();
+        self.keep(text, cut, dropped);
+        if let Some(hint) = self.hints.as_mut().and_then(|hints| hints.explain(line)) {
+            self.keep(format!("[pilotlight] {hint}"), false, dropped);
+        }
+    }
+
+    fn keep(&self, text: String, cut: bool, dropped: &mut u64) {
         self.tail.push(&text);
         match self.sink.try_reserve() {
             Ok(room) => room.send(LogLine {
                 service: Arc::clone(self.service.name()),
                 instance: self.instance,
                 output: self.output,
-                text: text.into_owned(),
+                text,
                 cut,
                 dropped: std::mem::take(dropped),
             }),

@@ -11,14 +11,18 @@
 //!                          └──────── exit ──────┴─▶ Exited ── output read ──▶ (gone, reported)
 //! ```
 
+mod bounds;
 mod end;
+mod freeze;
 mod memory;
 mod pipe;
+mod reload;
 mod run;
 mod scale;
 mod start;
 mod stop;
 mod timers;
+mod zygote;
 
 pub(crate) use run::Record;
 
@@ -29,6 +33,7 @@ use crate::limits::{ACCEPT_PAUSE, KILL_PATIENCE, MAX_UNGREETED};
 use crate::log::LogLine;
 use crate::spec::SupervisorOptions;
 use crate::supervisor::RuntimeDir;
+use crate::zygote::FromZygote;
 use memory::Sample;
 use pipe::Greeting;
 use run::Run;
@@ -42,6 +47,7 @@ use timers::{Timer, Timers};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use zygote::Zygotes;
 
 /// What the owner is made of.
 pub(crate) struct Parts {
@@ -74,6 +80,7 @@ pub(crate) struct Owner {
     pumps: JoinSet<u64>,
     probes: JoinSet<u64>,
     samples: JoinSet<Sample>,
+    zygotes: Zygotes,
     /// Services about which something has changed that the number of their instances depends on.
     changed: BTreeSet<usize>,
     epoch: Instant,
@@ -107,6 +114,7 @@ enum Action {
     OutputEnded(u64),
     PortOpen(u64),
     Sampled(Sample),
+    Zygote(u64, FromZygote),
     Timer(Timer),
     Nothing,
 }
@@ -135,6 +143,7 @@ impl Owner {
             pumps: JoinSet::new(),
             probes: JoinSet::new(),
             samples: JoinSet::new(),
+            zygotes: Zygotes::default(),
             changed: BTreeSet::new(),
             epoch: Instant::now(),
             last_run: 0,
@@ -144,6 +153,7 @@ impl Owner {
 
     /// Until everything is stopped; returns whether nothing had to be killed for lack of time.
     pub(crate) async fn run(mut self) -> bool {
+        (0..self.records.len()).for_each(|service| self.boot_early(service, Instant::now()));
         self.changed.extend(0..self.records.len());
         self.review_changed(Instant::now());
         while !self.finished() {
@@ -161,6 +171,8 @@ impl Owner {
         tokio::select! {
             biased; // what a worker notices comes first, in its order: a drain before the wish for another instance
             Some(notice) = self.noticed.recv() => Action::Notice(notice),
+            // Before the guardian: what a zygote said last is heard before its end.
+            Some((zygote, said)) = self.zygotes.said.recv() => Action::Zygote(zygote, said),
             event = next_event(&mut self.link) => Action::Guardian(event),
             accepted = self.listener.accept(), if !resting => Action::Accepted(accepted.map(|(stream, _)| stream)),
             Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),
@@ -184,6 +196,7 @@ impl Owner {
             Action::OutputEnded(run) => self.output_ended(run, now),
             Action::PortOpen(run) => self.port_open(run, now),
             Action::Sampled(sample) => self.sampled(sample),
+            Action::Zygote(zygote, said) => self.zygote_said(zygote, said, now),
             Action::Timer(timer) => self.timer(timer, now),
             Action::Nothing => {}
         }
@@ -204,25 +217,48 @@ impl Owner {
             Notice::Stop { service } => self.stop_by_hand(service, now),
             Notice::Start { service } => self.start_service(service, now),
             Notice::Restart { service } => self.restart_service(service, now),
+            Notice::Configure(wanted) => self.configure(wanted, now),
+            Notice::Retire { services } => self.retire(&services, now),
             Notice::Shutdown { until } => self.shut_down(until, now),
         }
     }
 
     fn guardian_said(&mut self, event: LinkEvent, now: Instant) {
         match event {
-            LinkEvent::Spawned { run, pid } => self.spawned(run, pid, now),
-            LinkEvent::SpawnFailed { run, reason } => self.spawn_failed(run, reason, now),
-            LinkEvent::Exited { run, exit } => self.exited(run, exit, now),
+            LinkEvent::Spawned { run, pid, .. } if self.is_zygote(run) => self.zygote_spawned(run, pid),
+            LinkEvent::SpawnFailed { run, reason, .. } if self.is_zygote(run) => self.zygote_ended(run, &reason, now),
+            LinkEvent::Exited { run, exit, .. } if self.is_zygote(run) => {
+                self.zygote_ended(run, &exit.to_string(), now);
+            }
+            LinkEvent::Spawned { run, pid, notices } => {
+                self.bounded(run, notices);
+                self.spawned(run, pid, now);
+            }
+            LinkEvent::SpawnFailed { run, reason, detail } => {
+                self.unbounded(run, detail);
+                self.spawn_failed(run, reason, now);
+            }
+            LinkEvent::Exited { run, exit, limit } => {
+                self.limit_reached(run, exit, limit);
+                self.exited(run, exit, now);
+            }
             LinkEvent::Lost => self.guardian_lost(now),
         }
     }
 
     fn accepted(&mut self, stream: UnixStream) {
+        let uid = match stream.peer_cred() {
+            Ok(peer) => peer.uid(),
+            Err(error) => return tracing::warn!(%error, "a connection whose user is not known is closed"),
+        };
+        if uid != own_uid() && !self.runs.values().any(|run| run.uid == Some(uid)) {
+            return pipe::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
+        }
         if self.greeters.len() >= MAX_UNGREETED {
             tracing::warn!("{MAX_UNGREETED} connections have not sent HELLO yet; the newest is closed");
             return;
         }
-        self.greeters.spawn(pipe::greet(stream, Instant::now()));
+        self.greeters.spawn(pipe::greet(stream, uid, Instant::now()));
     }
 
     fn timer(&mut self, timer: Timer, now: Instant) {
@@ -235,6 +271,7 @@ impl Owner {
                 }
             }
             Timer::Memory(service) => self.look_at_memory(service, now),
+            Timer::Zygote(id) => self.zygote_timer(id, now),
             Timer::Accept => self.accept_again = None,
             Timer::Shutdown => self.shutdown_timer(now),
         }
@@ -278,6 +315,10 @@ impl Owner {
             tracing::error!(worker, ?event, "the worker does not take its events; this one is lost");
         }
     }
+}
+
+pub(crate) fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 async fn next_event(link: &mut Option<Link>) -> LinkEvent {

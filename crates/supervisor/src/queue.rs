@@ -38,9 +38,9 @@ pub(crate) struct Queue {
     service: usize,
     notices: UnboundedSender<Notice>,
     /// Whether a free instance is kept, and the supervisor to be told when there is none.
-    has_spare: bool,
-    pub(crate) max: usize,
-    pub(crate) timeout: Duration,
+    has_spare: AtomicBool,
+    max: AtomicUsize,
+    timeout_ms: AtomicU64,
     pub(crate) refused: RefusedCounts,
 }
 
@@ -105,18 +105,35 @@ pub(crate) struct Waiting {
 
 impl Queue {
     pub(crate) fn new(service: usize, spec: &ServiceSpec, notices: UnboundedSender<Notice>) -> Self {
-        Self {
+        let queue = Self {
             waiting: Padded::default(),
             wanted: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             state: Mutex::default(),
             service,
             notices,
-            has_spare: spec.spare == Spare::One,
-            max: spec.queue.max.min(MAX_QUEUE),
-            timeout: spec.queue.timeout,
+            has_spare: AtomicBool::default(),
+            max: AtomicUsize::default(),
+            timeout_ms: AtomicU64::default(),
             refused: RefusedCounts::default(),
-        }
+        };
+        queue.configure(spec);
+        queue
+    }
+
+    /// Follows other settings; those who wait already keep their time.
+    pub(crate) fn configure(&self, spec: &ServiceSpec) {
+        self.has_spare.store(spec.spare == Spare::One, Relaxed);
+        self.max.store(spec.queue.max.min(MAX_QUEUE), Relaxed);
+        self.timeout_ms.store(u64::try_from(spec.queue.timeout.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    pub(crate) fn max(&self) -> usize {
+        self.max.load(Relaxed)
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms.load(Relaxed))
     }
 
     /// How many wait.
@@ -135,7 +152,7 @@ impl Queue {
             self.taken(state.firsts());
             return Joined::Entered(lease);
         }
-        if state.waiters.len() >= self.max {
+        if state.waiters.len() >= self.max() {
             return Joined::Full;
         }
         let (reply, answer) = oneshot::channel();
@@ -161,7 +178,7 @@ impl Queue {
 
     /// A place was taken. The supervisor is told if there is to be a spare and less is free than one whole instance.
     pub(crate) fn taken<'a>(&self, seats: impl Iterator<Item = &'a Arc<Seat>>) {
-        if self.has_spare && !self.pressed.load(Relaxed) {
+        if self.has_spare.load(Relaxed) && !self.pressed.load(Relaxed) {
             let gates = seats.filter_map(|seat| seat.gate());
             let (free, each) = gates.fold((0, 0), |(free, each), gate| (free + gate.free(), gate.max().max(each)));
             if free < each && !self.pressed.swap(true, SeqCst) {

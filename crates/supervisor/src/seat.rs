@@ -152,9 +152,9 @@ pub(crate) fn pick<'a>(seats: &(impl Iterator<Item = &'a Arc<Seat>> + Clone)) ->
     None
 }
 
-/// Takes a ready instance out of use if no exchange is open, in the order that the picture above needs.
-pub(crate) fn close_if_unused(instance: &Instance, seats: &[Arc<Seat>]) -> bool {
-    instance.set_state(InstanceState::Draining);
+/// Takes a ready instance out of use, into another state, if no exchange is open, in the order that the picture above needs.
+pub(crate) fn close_if_unused(instance: &Instance, seats: &[Arc<Seat>], state: InstanceState) -> bool {
+    instance.set_state(state);
     let unused = seats.iter().all(|seat| seat.open() == 0);
     if !unused {
         instance.set_state(InstanceState::Ready);
@@ -229,7 +229,7 @@ mod tests {
             }
             let (mut closings, begun) = (0, Instant::now());
             while closings < 20_000 && begun.elapsed() < Duration::from_secs(5) {
-                if close_if_unused(&instance, &seats) {
+                if close_if_unused(&instance, &seats, InstanceState::Draining) {
                     closed.store(true, Ordering::SeqCst);
                     for _ in 0..50 {
                         std::hint::spin_loop();
@@ -255,7 +255,7 @@ mod tests {
         instance.set_state(InstanceState::Ready);
         let seat = Arc::new(Seat::new(Arc::clone(&instance), 0, None, 0));
         let (first, second) = (Arc::clone(&seat).enter().unwrap(), Arc::clone(&seat).enter().unwrap());
-        assert!(!close_if_unused(&instance, std::slice::from_ref(&seat)));
+        assert!(!close_if_unused(&instance, std::slice::from_ref(&seat), InstanceState::Frozen));
         instance.set_state(InstanceState::Draining);
         drop(first);
         assert!(noticed.try_recv().is_err());

@@ -7,7 +7,7 @@ use crate::queue::{Joined, Queue};
 use crate::seat::{Lease, Padded, Seat, pick};
 use crate::spec::ServiceSpec;
 use arc_swap::ArcSwapOption;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
@@ -24,9 +24,10 @@ pub struct Service {
     /// For each worker its seats at the ready instances.
     slots: Box<[Padded<Slot>]>,
     pub(crate) queue: Arc<Queue>,
-    max_request_time: Option<Duration>,
-    /// Whether the requests of an instance are limited: only then can there be several.
-    is_limited: bool,
+    /// Milliseconds; 0: for ever.
+    max_request_time_ms: AtomicU64,
+    /// Whether the requests of an instance are limited: only then can there be several. Written when the settings change.
+    is_limited: AtomicBool,
     status: Mutex<Status>,
     dropped_lines: AtomicU64,
 }
@@ -67,8 +68,48 @@ pub struct Status {
     pub replaced: Replaced,
     /// Instances that were ended because a request took longer than `max_request_time`.
     pub stuck: u64,
+    /// The parent of its instances, if it has `preload`.
+    pub zygote: Option<ZygoteStatus>,
     /// Its settings.
     pub spec: Arc<ServiceSpec>,
+}
+
+/// What the zygote of a service is doing, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZygoteStatus {
+    /// Its state.
+    pub state: ZygoteState,
+    /// Its process, once it is executed.
+    pub pid: Option<i32>,
+    /// Why the last one was of no use.
+    pub reason: Option<String>,
+}
+
+/// The state of a zygote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZygoteState {
+    /// There is none; the next start of an instance begins with one.
+    #[default]
+    Stopped,
+    /// It imports.
+    Starting,
+    /// Instances are forked from it.
+    Ready,
+    /// It is of no use (see the reason): instances are started in the ordinary way.
+    GivenUp,
+}
+
+impl ZygoteState {
+    /// Its name, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::GivenUp => "given up",
+        }
+    }
 }
 
 /// Instances that were replaced by fresh ones, by reason.
@@ -132,6 +173,8 @@ pub enum ServiceState {
     Starting,
     /// An instance takes exchanges.
     Ready,
+    /// All that would take exchanges are frozen; the next request thaws one.
+    Frozen,
 }
 
 impl ServiceState {
@@ -142,6 +185,7 @@ impl ServiceState {
             Self::Stopped => "stopped",
             Self::Starting => "starting",
             Self::Ready => "ready",
+            Self::Frozen => "frozen",
         }
     }
 }
@@ -154,8 +198,8 @@ impl Service {
             name: spec.name.as_str().into(),
             slots: (0..workers).map(|_| Padded::default()).collect(),
             queue: Arc::new(queue),
-            max_request_time: spec.max_request_time,
-            is_limited: spec.concurrency.is_some(),
+            max_request_time_ms: AtomicU64::new(millis(spec.max_request_time)),
+            is_limited: AtomicBool::new(spec.concurrency.is_some()),
             status: Mutex::new(Status {
                 state: ServiceState::Stopped,
                 instance: 0,
@@ -169,6 +213,7 @@ impl Service {
                 failed_starts: 0,
                 replaced: Replaced::default(),
                 stuck: 0,
+                zygote: spec.zygote().map(|_| ZygoteStatus::default()),
                 spec: Arc::clone(spec),
             }),
             dropped_lines: AtomicU64::new(0),
@@ -191,7 +236,8 @@ impl Service {
     /// [`Instance::report_stuck`](crate::Instance::report_stuck).
     #[must_use]
     pub fn max_request_time(&self) -> Option<Duration> {
-        self.max_request_time
+        let limit_ms = self.max_request_time_ms.load(Ordering::Relaxed);
+        (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
     }
 
     /// How many requests wait for an instance.
@@ -212,7 +258,11 @@ impl Service {
     #[must_use]
     pub fn enter(&self, worker: usize) -> Option<Lease> {
         let slot = &self.slots.get(worker)?.0;
-        if self.is_limited { self.enter_limited(&slot.all) } else { slot.first.load_full()?.enter() }
+        if self.is_limited.load(Ordering::Relaxed) {
+            self.enter_limited(&slot.all)
+        } else {
+            slot.first.load_full()?.enter()
+        }
     }
 
     #[inline(never)] // so that it costs the others nothing
@@ -239,25 +289,25 @@ impl Service {
     /// # Cancel safety
     /// The place in the queue is free again, and the exchange is not counted. A start that has begun goes on.
     pub async fn ready(&self, worker: usize) -> Result<Lease, StartError> {
-        let queue = &self.queue;
+        let (queue, timeout) = (&self.queue, self.queue.timeout());
         let mut place = match queue.join(worker) {
             Joined::Entered(lease) => return Ok(lease),
             Joined::Waiting(place) => place,
             Joined::Full => {
                 queue.refused.full.fetch_add(1, Ordering::Relaxed);
                 return Err(
-                    self.busy(format!("{} requests wait for it already (queue.max)", queue.max), Duration::ZERO)
+                    self.busy(format!("{} requests wait for it already (queue.max)", queue.max()), Duration::ZERO)
                 );
             }
             Joined::Closed => return Err(self.stopping()),
         };
-        match tokio::time::timeout(queue.timeout, &mut place.answer).await {
+        match tokio::time::timeout(timeout, &mut place.answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(self.stopping()),
             Err(_) => {
                 queue.refused.timeout.fetch_add(1, Ordering::Relaxed);
-                let limit = queue.timeout.as_secs_f32();
-                Err(self.busy(format!("no instance was free within queue.timeout ({limit} s)"), queue.timeout))
+                let limit = timeout.as_secs_f32();
+                Err(self.busy(format!("no instance was free within queue.timeout ({limit} s)"), timeout))
             }
         }
     }
@@ -288,7 +338,7 @@ impl Service {
         self.queue.change(add.map(Arc::from), remove, |ready| {
             for (worker, Padded(slot)) in self.slots.iter().enumerate() {
                 let mut seats = ready.iter().filter_map(|seats| seats.get(worker).cloned());
-                if self.is_limited {
+                if self.is_limited.load(Ordering::Relaxed) {
                     let all: Box<[_]> = seats.collect();
                     slot.all.store(Some(Arc::new(all)));
                 } else {
@@ -296,6 +346,18 @@ impl Service {
                 }
             }
         });
+    }
+
+    /// Follows other settings. Instances that were started before keep their places until they are replaced.
+    pub(crate) fn configure(&self, spec: &ServiceSpec) {
+        self.max_request_time_ms.store(millis(spec.max_request_time), Ordering::Relaxed);
+        self.queue.configure(spec);
+        if self.is_limited.swap(spec.concurrency.is_some(), Ordering::Relaxed) != spec.concurrency.is_some() {
+            self.change(None, None); // into the other kind of slot
+            for Padded(slot) in &self.slots {
+                if spec.concurrency.is_some() { slot.first.store(None) } else { slot.all.store(None) }
+            }
+        }
     }
 
     fn busy(&self, reason: String, waited: Duration) -> StartError {
@@ -307,4 +369,9 @@ impl Service {
         StartError::new(&self.name, Phase::Stopping, "the gateway is stopping", Instant::now())
             .retry_after(Duration::from_secs(1))
     }
+}
+
+/// 0 for none; a limit below a millisecond is one.
+fn millis(limit: Option<Duration>) -> u64 {
+    limit.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1))
 }

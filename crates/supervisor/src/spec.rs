@@ -1,5 +1,6 @@
 //! What a service is and how it is run: the settings of this crate.
 
+use crate::isolation::Isolation;
 use crate::log::LogLine;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ pub struct SupervisorOptions {
 }
 
 /// Settings of one service.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSpec {
     /// Name for people; unique.
     pub name: String,
@@ -35,12 +36,16 @@ pub struct ServiceSpec {
     pub env: Vec<(String, String)>,
     /// How the service is spoken to.
     pub transport: Transport,
+    /// A Python program's instances are forked from a parent that has imported this, unless `isolation` asks for anything. Default `None`.
+    pub preload: Option<Preload>,
     /// Whether it runs without being asked for.
     pub min_instances: MinInstances,
     /// How long a start may take. Default 10 s.
     pub start_timeout: Duration,
     /// Stop after this time without an exchange; `None` never. Default 15 min.
     pub idle_timeout: Option<Duration>,
+    /// Freeze an instance (SIGSTOP) after this time without an exchange, until it gets the next; `None` never. Default `None`.
+    pub freeze_after: Option<Duration>,
     /// How long open exchanges may go on when the instance is stopped. Default 10 s.
     pub drain_timeout: Duration,
     /// How long the process group may take after SIGTERM before SIGKILL. Default 10 s.
@@ -63,6 +68,8 @@ pub struct ServiceSpec {
     pub max_request_time: Option<Duration>,
     /// Starts that may fail in a row before requests are refused at once. Default 3.
     pub max_failures: u32,
+    /// What it may use of the machine. Default: whatever Pilotlight may.
+    pub isolation: Isolation,
 }
 
 /// Limits of the requests that wait for an instance.
@@ -104,9 +111,11 @@ impl ServiceSpec {
             dir: None,
             env: Vec::new(),
             transport,
+            preload: None,
             min_instances: MinInstances::Zero,
             start_timeout: Duration::from_secs(10),
             idle_timeout: Some(Duration::from_secs(15 * 60)),
+            freeze_after: None,
             drain_timeout: Duration::from_secs(10),
             stop_grace: Duration::from_secs(10),
             max_instances: 1,
@@ -118,8 +127,55 @@ impl ServiceSpec {
             recycle: Recycle::default(),
             max_request_time: None,
             max_failures: 3,
+            isolation: Isolation::default(),
         }
     }
+
+    /// What its zygote imports. One that is kept within bounds has none: bounds are set between fork and exec, for each instance.
+    pub(crate) fn zygote(&self) -> Option<&Preload> {
+        self.preload.as_ref().filter(|_| self.isolation.is_none())
+    }
+
+    /// Whether instances that were started with `old` must be replaced to follow these settings. What is not named here reaches
+    /// a process only at its start.
+    #[must_use]
+    pub fn needs_new_instances(&self, old: &Self) -> bool {
+        let followed = Self {
+            min_instances: self.min_instances,
+            start_timeout: self.start_timeout,
+            idle_timeout: self.idle_timeout,
+            freeze_after: self.freeze_after,
+            drain_timeout: self.drain_timeout,
+            stop_grace: self.stop_grace,
+            max_instances: self.max_instances,
+            spare: self.spare,
+            queue: self.queue,
+            scale_up_after: self.scale_up_after,
+            scale_down_after: self.scale_down_after,
+            max_request_time: self.max_request_time,
+            max_failures: self.max_failures,
+            ..old.clone()
+        };
+        followed != *self
+    }
+}
+
+/// What the zygote of a service imports. Its command must run Python with the SDK, its transport be the pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preload {
+    /// Names of modules; may be empty: then only the SDK and the compiled program are shared.
+    pub modules: Vec<String>,
+    /// When the zygote is started.
+    pub at: PreloadAt,
+}
+
+/// When a zygote is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreloadAt {
+    /// With the gateway.
+    Boot,
+    /// With the first instance.
+    First,
 }
 
 /// How a service is spoken to.

@@ -3,12 +3,12 @@
 use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
-use crate::instance::Notice;
+use crate::instance::{Configure, Notice};
 use crate::limits::{MAX_INSTANCES, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
 use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
 use crate::service::{Service, ServiceId};
-use crate::spec::{ServiceSpec, SupervisorOptions};
+use crate::spec::{ServiceSpec, SupervisorOptions, Transport};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -37,17 +37,10 @@ pub struct Supervisor {
 /// What people may ask of services while the supervisor runs. Everything is a message: nothing here waits for a service.
 #[derive(Clone, Debug)]
 pub struct Control {
-    services: Vec<Arc<Service>>,
     notices: mpsc::UnboundedSender<Notice>,
 }
 
 impl Control {
-    /// The services, in the order of their settings.
-    #[must_use]
-    pub fn services(&self) -> &[Arc<Service>] {
-        &self.services
-    }
-
     /// Stops the service's instances: drain, SIGTERM, SIGKILL. It stays stopped until a request or [`start`](Self::start),
     /// [`MinInstances`](crate::MinInstances) and [`Spare`](crate::Spare) notwithstanding; what failed before is forgotten.
     pub fn stop(&self, service: ServiceId) {
@@ -63,6 +56,33 @@ impl Control {
     /// before is forgotten. Does nothing else for a service that does not run.
     pub fn restart(&self, service: ServiceId) {
         self.notice(Notice::Restart { service: service.0 });
+    }
+
+    /// Gives services other settings, or makes new ones, while everything runs. `specs` are all that are to be there, those that there are
+    /// already with their id; services that are left out go on until [`retire`](Self::retire). Returns the services in the same order.
+    ///
+    /// Settings that reach a process only at its start ([`ServiceSpec::needs_new_instances`]) have instances replaced: one after the
+    /// other, each drained when its successor is ready, and going on if none becomes ready.
+    ///
+    /// Blocks for as long as the supervisor's thread takes for it, some microseconds for each service.
+    ///
+    /// # Errors
+    /// Settings make no sense (then nothing is changed), or the supervisor has stopped.
+    pub fn configure(
+        &self,
+        specs: Vec<(Option<ServiceId>, ServiceSpec)>,
+    ) -> Result<Vec<Arc<Service>>, SupervisorError> {
+        let (ids, specs): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
+        specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
+        let (reply, answer) = std::sync::mpsc::channel();
+        let specs = ids.into_iter().zip(specs).collect();
+        self.notice(Notice::Configure(Configure { specs, reply }));
+        answer.recv().map_err(|_| SupervisorError::Stopped)
+    }
+
+    /// Drains services that are no longer wanted. Requests that are on their way to one are still answered; a name may be used anew at once.
+    pub fn retire(&self, services: Vec<ServiceId>) {
+        self.notice(Notice::Retire { services });
     }
 
     fn notice(&self, notice: Notice) {
@@ -105,7 +125,7 @@ pub fn start(
 }
 
 impl Supervisor {
-    /// The services, in the order of their settings.
+    /// The services that it was started with, in the order of their settings.
     #[must_use]
     pub fn services(&self) -> &[Arc<Service>] {
         &self.services
@@ -114,7 +134,7 @@ impl Supervisor {
     /// A handle for what people ask of services.
     #[must_use]
     pub fn control(&self) -> Control {
-        Control { services: self.services.clone(), notices: self.notices.clone() }
+        Control { notices: self.notices.clone() }
     }
 
     /// [`Control::start`].
@@ -164,6 +184,8 @@ impl Drop for Supervisor {
 pub(crate) struct RuntimeDir {
     path: PathBuf,
     pub(crate) pipe: Option<std::os::unix::net::UnixListener>,
+    /// Whether others may reach the pipe's socket.
+    has_users: bool,
     _lock: File,
 }
 
@@ -187,7 +209,24 @@ impl RuntimeDir {
         remove_sockets(path).map_err(failed("remove sockets that an earlier gateway left in it"))?;
         let pipe = bind_unix(&path.join(PIPE_SOCKET)).map_err(failed("bind pipe.sock in it"))?;
         pipe.set_nonblocking(true).map_err(failed("prepare pipe.sock in it"))?;
-        Ok(Self { path: path.to_owned(), pipe: Some(pipe), _lock: lock })
+        Ok(Self { path: path.to_owned(), pipe: Some(pipe), has_users: false, _lock: lock })
+    }
+
+    /// Lets services of other users reach the pipe's socket; who connects is looked at (P-4).
+    pub(crate) fn admit_users(&mut self) -> io::Result<()> {
+        if self.has_users {
+            return Ok(());
+        }
+        if let Some(closed) = self.path.ancestors().skip(1).find(|folder| !everybody_may_pass(folder)) {
+            let (path, closed) = (self.path.display(), closed.display());
+            return Err(io::Error::other(format!(
+                "its user could not reach the socket in {path}, because others may not pass {closed}; restart Pilotlight, which will choose another folder"
+            )));
+        }
+        std::fs::set_permissions(self.pipe_path(), Permissions::from_mode(0o666))?;
+        std::fs::set_permissions(&self.path, Permissions::from_mode(0o711))?;
+        self.has_users = true;
+        Ok(())
     }
 
     pub(crate) fn pipe_path(&self) -> PathBuf {
@@ -206,6 +245,10 @@ impl Drop for RuntimeDir {
         // Fails if somebody else put a file into it: then it is not ours to remove.
         let _ = std::fs::remove_dir(&self.path);
     }
+}
+
+fn everybody_may_pass(folder: &Path) -> bool {
+    std::fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
 }
 
 /// A gateway that was killed could not remove its own.
@@ -281,10 +324,19 @@ fn check(spec: &ServiceSpec, before: &[ServiceSpec]) -> Result<(), SupervisorErr
         "its instances, or the requests of each, are none or too many"
     } else if spec.max_instances > 1 && spec.concurrency.is_none() {
         "it may have several instances, but without `concurrency` the first is never full"
+    } else if spec.preload.is_some() && spec.transport != Transport::Pipe {
+        "it has `preload`, which is for services that use the pipe"
+    } else if spec.preload.as_ref().is_some_and(|preload| preload.modules.iter().any(|module| !is_module(module))) {
+        "a name in `preload` is not that of a Python module"
     } else {
         return Ok(());
     };
     Err(SupervisorError::Spec { service: spec.name.clone(), reason })
+}
+
+/// `package.module`, as far as a command line could be misled by it.
+fn is_module(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('-') && !name.contains(|c: char| c.is_control() || c.is_whitespace())
 }
 
 #[cfg(test)]

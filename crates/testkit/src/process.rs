@@ -39,7 +39,7 @@ impl Process {
         command.args(&self.args).stdin(Stdio::null()).stdout(output).stderr(errors);
         let child =
             command.spawn().map_err(|source| Error::Spawn { program: self.program.display().to_string(), source })?;
-        reaper::watch(child.id());
+        reaper::watch(child.id(), self.log.parent().unwrap_or(Path::new("")));
         *self.child.lock() = Some(child);
         Ok(())
     }

@@ -50,7 +50,7 @@ impl Failure {
     pub(super) fn outcome(&self) -> Outcome {
         match self {
             // It was asked for what is not there, or in words that mean nothing.
-            Self::Refused { status: 400 | 404, .. } => Outcome::Misconfigured,
+            Self::Refused { status: 400 | 404 | 422, .. } => Outcome::Misconfigured,
             _ => Outcome::Failed,
         }
     }
@@ -72,16 +72,21 @@ impl Client {
     }
 
     pub(super) fn get(&self, target: &str) -> Result<Value, Failure> {
-        self.whole("GET", target, None)
+        self.whole(("GET", target, None), PATIENCE)
+    }
+
+    /// What may take longer.
+    pub(super) fn order(&self, target: &str, body: Option<&Value>, patience: Duration) -> Result<Value, Failure> {
+        self.whole(("POST", target, body), patience)
     }
 
     pub(super) fn post(&self, target: &str, body: Option<&Value>) -> Result<Value, Failure> {
-        self.whole("POST", target, body)
+        self.whole(("POST", target, body), PATIENCE)
     }
 
     /// An answer's body as it comes.
     pub(super) fn stream(&self, target: &str) -> Result<impl Read + use<>, Failure> {
-        let body = self.send("GET", target, None)?;
+        let body = self.send(("GET", target, None), PATIENCE)?;
         body.get_ref().set_read_timeout(None).map_err(|cause| self.broken(cause))?;
         Ok(body)
     }
@@ -90,18 +95,18 @@ impl Client {
         Failure::Broken { socket: self.socket.clone(), cause }
     }
 
-    fn whole(&self, method: &str, target: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    fn whole(&self, request: (&str, &str, Option<&Value>), patience: Duration) -> Result<Value, Failure> {
         let mut text = String::new();
-        let read = self.send(method, target, body)?.take(MAX_ANSWER).read_to_string(&mut text);
+        let read = self.send(request, patience)?.take(MAX_ANSWER).read_to_string(&mut text);
         read.map_err(|cause| self.broken(cause))?;
         serde_json::from_str(&text).map_err(|e| self.broken(io::Error::other(e)))
     }
 
     /// The body of a successful answer.
-    fn send(&self, method: &str, target: &str, body: Option<&Value>) -> Result<Body, Failure> {
+    fn send(&self, (method, target, body): (&str, &str, Option<&Value>), patience: Duration) -> Result<Body, Failure> {
         let failed = |cause| self.broken(cause);
         let mut stream = UnixStream::connect(&self.socket).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_read_timeout(Some(patience)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
         let body = body.map(Value::to_string).unwrap_or_default();
         let length = body.len();

@@ -119,8 +119,9 @@ pub(super) fn gateway(told: &Value, style: Style) -> String {
 
 fn row(service: &Value) -> Vec<Cell> {
     let instances = service["instances"].as_array().map_or(&[][..], Vec::as_slice);
-    let (serving, ending): (Vec<&Value>, Vec<&Value>) =
-        instances.iter().partition(|instance| instance["state"] == "starting" || instance["state"] == "ready");
+    let (serving, ending): (Vec<&Value>, Vec<&Value>) = instances
+        .iter()
+        .partition(|instance| ["starting", "ready", "frozen"].iter().any(|state| instance["state"] == *state));
     let pid = match instances {
         [] => "-".to_owned(),
         [first, others @ ..] => {
@@ -157,6 +158,7 @@ fn state(service: &Value) -> Cell {
         "stopped" | "starting" if refusing => ("circuit open".to_owned(), "31"),
         "ready" => (state, "32"),
         "starting" => (state, "33"),
+        "frozen" => (state, "36"),
         "stopped" if failing => ("failing".to_owned(), "31"),
         _ => (state, "2"),
     };
@@ -225,6 +227,12 @@ fn scaling(told: &Value, fact: &mut impl FnMut(&str, String)) {
     let next = next.map_or(String::new(), |seconds| format!(", next attempt in {seconds:.1} s"));
     let failures = format!("{} of {} failures", told["failures"], circuit["max_failures"]);
     fact("circuit", format!("{} ({failures}{next})", string(&circuit["state"])));
+    let zygote = &told["zygote"];
+    if let Some(state) = zygote["state"].as_str() {
+        let pid = zygote["pid"].as_i64().map_or(String::new(), |pid| format!(", pid {pid}"));
+        let why = zygote["reason"].as_str().map_or(String::new(), |why| format!(" ({})", printable(why)));
+        fact("zygote", format!("{state}{pid}{why}"));
+    }
     let replaced = counts(&told["replaced"]);
     if !replaced.is_empty() {
         fact("replaced", replaced);
@@ -279,7 +287,7 @@ pub(super) fn log_line(service: &str, line: &Value) -> String {
         let _ = writeln!(text, "{service} | … {missed} lines missed");
         return text;
     }
-    let instance = &line["instance"];
+    let instance = if line["instance"] == 0 { "zygote".to_owned() } else { line["instance"].to_string() };
     if let Some(dropped @ 1..) = line["dropped"].as_u64() {
         let _ = writeln!(text, "{service}#{instance} | … {dropped} lines dropped");
     }
@@ -298,7 +306,9 @@ pub(super) fn acted(service: &str, action: Action, before: &Value, now: &Value, 
         Action::Restart => format!("{service} does not run; its next request starts it anew"),
         Action::Stop if was_running => format!("{service} stopped; its next request starts it"),
         Action::Stop => format!("{service} was not running"),
-        Action::Start if before["state"] == "ready" => format!("{service} runs already{pid}"),
+        Action::Start if before["state"] == "ready" || before["state"] == "frozen" => {
+            format!("{service} runs already{pid}")
+        }
         Action::Start => format!("{service} started: instance {}{pid}", now["last_instance"]),
     }
 }

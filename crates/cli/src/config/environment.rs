@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::isolation;
 use super::listeners::{self, Ports};
 use super::model::{Config, Managed, ServiceKind};
 use super::operate;
@@ -25,6 +26,7 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     for service in &config.services {
         if let ServiceKind::Managed(managed) = &service.kind {
             check_managed(managed, path.as_ref(), &mut found);
+            isolation::check(managed, &mut found);
         }
     }
     found

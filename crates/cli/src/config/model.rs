@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pilotlight_supervisor::Isolation;
+
 use super::diagnostic::Span;
+use super::isolation;
 use super::operate::Operate;
 
 /// A valid configuration.
@@ -152,7 +155,38 @@ pub struct Managed {
     pub min_instances: u8,
     /// How many instances there are, and how long they live.
     pub scaling: Scaling,
+    /// What makes its starts short.
+    pub cold_start: ColdStart,
+    /// What it may use of the machine.
+    pub isolation: Isolation,
     pub(super) at: ManagedSpans,
+}
+
+/// What makes the starts of a service short, or rare.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColdStart {
+    /// Its instances are forked from a parent that has imported this; none: executed.
+    pub preload: Option<Preload>,
+    /// An instance is frozen after this long without a request; none: never.
+    pub freeze_after: Option<Duration>,
+}
+
+/// What the zygote of a service imports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preload {
+    /// Python modules, at least one.
+    pub modules: Vec<String>,
+    /// When it does.
+    pub at: PreloadAt,
+}
+
+/// When a zygote is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreloadAt {
+    /// With Pilotlight.
+    Boot,
+    /// With the first request.
+    First,
 }
 
 /// How many instances a service has, who waits for them, and when they are replaced.
@@ -193,6 +227,7 @@ pub(super) struct ManagedSpans {
     /// One for each of `args`.
     pub(super) args: Vec<Span>,
     pub(super) dir: Span,
+    pub(super) isolation: isolation::Spans,
 }
 
 /// How requests reach a service that Pilotlight starts.

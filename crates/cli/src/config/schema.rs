@@ -89,6 +89,11 @@ pub const IDLE_TIMEOUT: Bounds<Duration> = Bounds {
     min: Duration::from_millis(100),
     max: Duration::from_secs(365 * DAY),
 };
+/// A service's `freeze_after`.
+pub const FREEZE_AFTER: Bounds<Duration> =
+    Bounds { default: Duration::ZERO, min: Duration::from_millis(100), max: Duration::from_secs(365 * DAY) };
+/// Modules in a service's `preload`.
+pub const MAX_PRELOAD: usize = 256;
 /// A service's `drain_timeout`.
 pub const DRAIN_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::from_secs(30), min: Duration::ZERO, max: Duration::from_secs(3600) };
@@ -125,6 +130,26 @@ pub const QUEUE_MAX: Bounds<u64> = Bounds { default: 4096, min: 1, max: 1_000_00
 /// A service's `queue.timeout`; a longer `start_timeout` raises the default.
 pub const QUEUE_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::from_secs(30), min: Duration::from_millis(1), max: Duration::from_secs(3600) };
+/// A service's `limits.open_files`.
+pub const OPEN_FILES: Bounds<u64> = Bounds { default: 0, min: 16, max: 1_073_741_816 };
+/// A service's `limits.processes`.
+pub const PROCESSES: Bounds<u64> = Bounds { default: 0, min: 1, max: 4_194_304 };
+/// A service's `limits.cpu_seconds`.
+pub const CPU_SECONDS: Bounds<u64> = Bounds { default: 0, min: 1, max: 365 * DAY };
+/// A service's `limits.file_size`, bytes.
+pub const FILE_SIZE: Bounds<u64> = Bounds { default: 0, min: 1, max: 1024 * 1024 * GIB };
+/// A service's `limits.core`, bytes.
+pub const CORE: Bounds<u64> = Bounds { default: 0, min: 0, max: 1024 * GIB };
+/// A service's `limits.address_space`, bytes.
+pub const ADDRESS_SPACE: Bounds<u64> = Bounds { default: 0, min: 16 * MIB, max: 1024 * 1024 * GIB };
+/// A service's `cgroup.memory`, bytes.
+pub const CGROUP_MEMORY: Bounds<u64> = Bounds { default: 0, min: MIB, max: 1024 * GIB };
+/// A service's `cgroup.cpu`, processors.
+pub const CGROUP_CPU: Bounds<f64> = Bounds { default: 0.0, min: 0.01, max: 1024.0 };
+/// Most files in `env_file`, and most paths in `sandbox_read` and `sandbox_write`.
+pub const MAX_ISOLATION_PATHS: usize = 64;
+/// Most files in `secrets`.
+pub const MAX_SECRETS: usize = 64;
 /// A route's `timeout`; the wire holds it in 32 bits of milliseconds.
 pub const ROUTE_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::ZERO, min: Duration::from_millis(1), max: Duration::from_secs(30 * DAY) };
@@ -148,6 +173,7 @@ const A_TIME: &str = "a time with its unit";
 const A_TIME_OR_NONE: &str = "a time with its unit or \"none\"";
 const A_NUMBER_OR_NONE: &str = "a number or \"none\"";
 const A_STRING: &str = "a string";
+const A_PATH_LIST: &str = "a path or a list of paths";
 const TRUE_OR_FALSE: &str = "true or false";
 
 /// The keys at the top of the file.
@@ -223,8 +249,16 @@ pub const SERVICE: &[Key] = &[
     key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
     key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder"]),
     key("env", "a table of strings", "{ NAME = \"value\" }", &["environment", "vars"]),
+    key(
+        "preload",
+        "a list of strings",
+        "[\"flask\"]",
+        &["preload_app", "zygote", "preload_modules", "import", "imports"],
+    ),
+    key("preload_at", "\"boot\" or \"first\"", "\"boot\"", &["lazy", "lazy_apps"]),
     key("start_timeout", A_TIME, "\"10s\"", &["startup_timeout", "ready_timeout"]),
     key("idle_timeout", "a time with its unit or \"none\"", "\"15m\"", &["idle", "ttl"]),
+    key("freeze_after", A_TIME_OR_NONE, "\"30s\"", &["freeze", "suspend_after", "pause_after"]),
     key("drain_timeout", A_TIME, "\"30s\"", &["drain"]),
     key("stop_grace", A_TIME, "\"10s\"", &["stop_timeout", "kill_timeout", "grace_period", "stopwaitsecs"]),
     key("min_instances", "0 or 1", "0", &["instances", "min", "replicas", "always_on"]),
@@ -239,12 +273,37 @@ pub const SERVICE: &[Key] = &[
     key("max_memory", "a size with its unit or \"none\"", "\"512MiB\"", &["max_rss", "reload_on_rss", "memory"]),
     key("max_request_time", A_TIME_OR_NONE, "\"30s\"", &["request_timeout", "harakiri", "request_terminate_timeout"]),
     key("max_failures", "a number", "3", &["failures", "max_fails", "max_retries"]),
+    key("user", "a name or a number", "\"www-data\"", &["uid", "run_as", "runas"]),
+    key("group", "a name or a number", "\"www-data\"", &["gid"]),
+    key("env_file", "a path or a list of paths", "\".env\"", &["envfile", "environment_file", "dotenv", "env_files"]),
+    key("secrets", "a table of paths", "{ DB_PASSWORD = \"db.key\" }", &["secret", "credentials", "load_credential"]),
+    key("limits", A_SECTION, "{ open_files = 1024 }", &["limit", "rlimits", "ulimits", "ulimit"]),
+    key("cgroup", A_SECTION, "{ memory = \"512MiB\", cpu = 1.5 }", &["cgroups", "resources", "slice"]),
+    key("sandbox", "\"none\" or \"strict\"", "\"strict\"", &["isolation", "jail", "confinement"]),
+    key("sandbox_read", A_PATH_LIST, "[\"/opt/app\"]", &["read", "read_only_paths", "readable"]),
+    key("sandbox_write", A_PATH_LIST, "[\"/var/lib/app\"]", &["write", "read_write_paths", "writable"]),
 ];
 
 /// The keys of `[services.NAME.queue]`.
 pub const SERVICE_QUEUE: &[Key] = &[
     key("max", "a number", "100", &["size", "length", "limit"]),
     key("timeout", A_TIME, "\"5s\"", &["wait", "max_wait"]),
+];
+
+/// The keys of `[services.NAME.limits]`.
+pub const SERVICE_LIMITS: &[Key] = &[
+    key("open_files", "a number", "1024", &["nofile", "max_open_files"]),
+    key("processes", "a number", "64", &["nproc", "pids", "max_processes", "tasks_max"]),
+    key("cpu_seconds", "a number", "3600", &["cpu_time"]),
+    key("file_size", A_SIZE, "\"1GiB\"", &["fsize", "max_file_size"]),
+    key("core", A_SIZE, "\"0B\"", &["core_size", "coredump"]),
+    key("address_space", A_SIZE, "\"2GiB\"", &["as", "virtual_memory", "vmem"]),
+];
+
+/// The keys of `[services.NAME.cgroup]`.
+pub const SERVICE_CGROUP: &[Key] = &[
+    key("memory", A_SIZE, "\"512MiB\"", &["memory_max", "mem", "memory_limit"]),
+    key("cpu", "a number of processors", "1.5", &["cpus", "cpu_quota", "cpu_max"]),
 ];
 
 /// The keys of `[[routes]]`.
@@ -273,6 +332,10 @@ pub enum Part {
     Service,
     /// `[services.NAME.queue]`.
     ServiceQueue,
+    /// `[services.NAME.limits]`.
+    ServiceLimits,
+    /// `[services.NAME.cgroup]`.
+    ServiceCgroup,
     /// `[[routes]]`.
     Route,
     /// `[admin]`.
@@ -285,12 +348,14 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 9] = [
+    pub const ALL: [Part; 11] = [
         Part::Top,
         Part::Limits,
         Part::Cache,
         Part::Service,
         Part::ServiceQueue,
+        Part::ServiceLimits,
+        Part::ServiceCgroup,
         Part::Route,
         Part::Admin,
         Part::Metrics,
@@ -306,6 +371,8 @@ impl Part {
             Part::Cache => CACHE,
             Part::Service => SERVICE,
             Part::ServiceQueue => SERVICE_QUEUE,
+            Part::ServiceLimits => SERVICE_LIMITS,
+            Part::ServiceCgroup => SERVICE_CGROUP,
             Part::Route => ROUTE,
             Part::Admin => ADMIN,
             Part::Metrics => METRICS,
@@ -322,6 +389,8 @@ impl Part {
             Part::Cache => "in [cache]",
             Part::Service => "in [services.NAME]",
             Part::ServiceQueue => "in [services.NAME.queue]",
+            Part::ServiceLimits => "in [services.NAME.limits]",
+            Part::ServiceCgroup => "in [services.NAME.cgroup]",
             Part::Route => "in [[routes]]",
             Part::Admin => "in [admin]",
             Part::Metrics => "in [metrics]",

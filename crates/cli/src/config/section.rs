@@ -199,7 +199,12 @@ impl<'a> Field<'a> {
         Diagnostic::error(Code::BadValue, self.at.clone(), message).help(self.example()).maybe_help(wrong.help)
     }
 
-    fn out_of_range<T: std::fmt::Display>(&self, value: &str, is_below: bool, bounds: &Bounds<T>) -> Diagnostic {
+    pub(super) fn out_of_range<T: std::fmt::Display>(
+        &self,
+        value: &str,
+        is_below: bool,
+        bounds: &Bounds<T>,
+    ) -> Diagnostic {
         let Bounds { min, max, .. } = bounds;
         let message = format!("`{}` is {value}; it must be from {min} to {max}", self.key.name);
         let help = if is_below { format!("write {min} or more") } else { format!("write {max} or less") };

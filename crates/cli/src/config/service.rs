@@ -6,7 +6,9 @@ use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
 use super::address;
+use super::cold_start;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::isolation;
 use super::model::{HttpSocket, Managed, ManagedSpans, Service, ServiceKind, Transport, joined};
 use super::render::{printable, shown};
 use super::scaling;
@@ -150,14 +152,19 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
     let drain_timeout = section.time("drain_timeout", &schema::DRAIN_TIMEOUT, found);
     let stop_grace = section.time("stop_grace", &schema::STOP_GRACE, found);
     let scaling = scaling::read(section, start_timeout, found);
+    let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
     let keeper = if min_instances > 0 { Some("min_instances") } else { (scaling.spare > 0).then_some("spare") };
+    let stops_after = idle_timeout.filter(|_| keeper.is_none());
+    let cold_start = cold_start::read(section, transport, program, stops_after, found);
     if let (Some(idle), Some(keeper), Some(_)) = (section.field("idle_timeout"), keeper, idle_timeout) {
         let message = format!("`idle_timeout` has no effect: `{keeper}` keeps the service running");
         found.push(Diagnostic::warning(Code::NoEffect, idle.key_at, message).help("take one of the two away"));
     }
+    let (isolation, isolation_at) = isolation::read(section, folder, transport, found);
     let mut argv = argv?.into_iter();
     let (program, program_at) = argv.next()?;
     let (args, arg_spans) = argv.unzip();
+    let cold_start = cold_start::beside(&isolation, cold_start, section, found);
     Some(Managed {
         program: if program.contains('/') { joined(&dir, &program) } else { program.into() },
         args,
@@ -169,7 +176,14 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
         stop_grace,
         min_instances: u8::try_from(min_instances).unwrap_or(u8::MAX),
         scaling,
-        at: ManagedSpans { program: program_at, args: arg_spans, dir: dir_field.map_or(0..0, |field| field.at) },
+        cold_start,
+        isolation,
+        at: ManagedSpans {
+            program: program_at,
+            args: arg_spans,
+            dir: dir_field.map_or(0..0, |field| field.at),
+            isolation: isolation_at,
+        },
         dir,
     })
 }
@@ -211,7 +225,11 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
     None
 }
 
-fn read_words(field: &Field<'_>, list: &DeArray<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(String, Span)>> {
+pub(super) fn read_words(
+    field: &Field<'_>,
+    list: &DeArray<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Vec<(String, Span)>> {
     let mut argv = Vec::with_capacity(list.len());
     let mut is_good = true;
     for item in list.iter() {
@@ -254,7 +272,7 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     }
 }
 
-fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, Diagnostic> {
+pub(super) fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, Diagnostic> {
     let text = field.string()?;
     choices.iter().copied().find(|choice| *choice == text).ok_or_else(|| {
         let help = nearest(text, choices.iter().copied()).map(|choice| format!("did you mean \"{choice}\"?"));
@@ -263,7 +281,7 @@ fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, D
     })
 }
 
-fn non_empty<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
+pub(super) fn non_empty<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
     let text = field.string()?;
     if text.is_empty() || text.contains('\0') {
         return Err(field.rejected(Rejected::help(
@@ -292,6 +310,11 @@ fn env(field: Option<Field<'_>>, transport: Transport, found: &mut Vec<Diagnosti
     env
 }
 
+/// Whether Pilotlight sets the variable itself.
+pub(super) fn is_reserved(name: &str) -> bool {
+    schema::RESERVED_ENV.contains(&name) || name.starts_with(schema::RESERVED_ENV_PREFIX)
+}
+
 fn variable(
     name: &Spanned<std::borrow::Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
@@ -303,7 +326,7 @@ fn variable(
         return Err(Diagnostic::error(Code::BadValue, name.span(), message).help("a name is not empty and has no `=`"));
     }
     let is_told_port = transport == Transport::Http(HttpSocket::Port) && key == "PORT";
-    if is_told_port || schema::RESERVED_ENV.contains(&key) || key.starts_with(schema::RESERVED_ENV_PREFIX) {
+    if is_told_port || is_reserved(key) {
         let message = format!("{} is set by Pilotlight itself", shown(key));
         return Err(
             Diagnostic::error(Code::Conflict, name.span(), message).help("take it away, or choose another name")

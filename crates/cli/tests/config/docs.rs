@@ -18,6 +18,8 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::Limits => "## `[limits]`",
         Part::Cache => "## `[cache]`",
         Part::Service => "## `[services.NAME]`",
+        Part::ServiceLimits => "## `[services.NAME.limits]`",
+        Part::ServiceCgroup => "## `[services.NAME.cgroup]`",
         Part::ServiceQueue => "## `[services.NAME.queue]`",
         Part::Route => "## `[[routes]]`",
         Part::Admin => "## `[admin]`",
@@ -88,6 +90,12 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             Part::Service,
             "[services.a]\ncommand=\"a\"\nmax_requests = 0\nmax_age = \"0s\"\nmax_memory = \"1B\"\nmax_request_time = \"0s\"\nmax_failures = 0",
         ),
+        (Part::Service, "[services.a]\ncommand=\"a\"\nfreeze_after = \"0s\""),
+        (
+            Part::ServiceLimits,
+            "[services.a]\ncommand=\"a\"\n[services.a.limits]\nopen_files = 0\nprocesses = 0\ncpu_seconds = 0\nfile_size = \"0B\"\naddress_space = \"1B\"",
+        ),
+        (Part::ServiceCgroup, "[services.a]\ncommand=\"a\"\n[services.a.cgroup]\nmemory = \"1B\"\ncpu = 0"),
         (Part::ServiceQueue, "[services.a]\ncommand=\"a\"\n[services.a.queue]\nmax = 0\ntimeout = \"0s\""),
         (
             Part::Route,

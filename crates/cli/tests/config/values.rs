@@ -7,6 +7,7 @@ use pilotlight_cli::config::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, ListenerAddress, Managed, PathMatch, RouteCache, ServiceKind,
     Transport, Upstream, Workers, commands, parse,
 };
+use pilotlight_supervisor::Sandbox;
 
 #[track_caller]
 fn config(text: &str) -> Config {
@@ -101,6 +102,18 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert_eq!((scaling.max_requests, scaling.max_age), (Some(10_000), Some(86_400 * SECOND)));
     assert_eq!((scaling.max_memory, scaling.max_request_time), (Some(512 << 20), Some(SECOND * 9 / 10)));
     assert_eq!(scaling.max_failures, 5);
+    let here = |path: &str| Path::new("/etc/pilotlight").join(path);
+    let bounds = &node.isolation;
+    assert_eq!((bounds.user.as_deref(), bounds.group.as_deref()), (Some("www-data"), Some("33")));
+    assert_eq!(bounds.env_files, [here("common.env"), "/etc/node.env".into()]);
+    assert_eq!(bounds.secrets, [("DB_PASSWORD".to_owned(), here("db.key"))]);
+    let limits = &bounds.limits;
+    assert_eq!((limits.open_files, limits.processes, limits.cpu_seconds), (Some(1024), Some(64), Some(3600)));
+    assert_eq!((limits.file_size, limits.core, limits.address_space), (Some(1 << 30), Some(0), Some(2 << 30)));
+    assert_eq!((bounds.cgroup.memory, bounds.cgroup.cpu_milli), (Some(512 << 20), Some(1500)));
+    let (read, write) = (vec!["/opt/app".into()], vec![here("data"), "/var/lib/app".into()]);
+    assert_eq!(bounds.sandbox, Sandbox::Strict { read, write });
+    assert!(users.isolation.is_none());
     let default = &users.scaling;
     assert_eq!((default.max_instances, default.concurrency, default.spare), (1, None, 0));
     assert_eq!((default.queue_max, default.queue_timeout, default.max_failures), (4096, 30 * SECOND, 3));

@@ -12,9 +12,10 @@ use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 use pilotlight_supervisor::Service;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::logs::{KEPT_LOG_LINES, LogBook, Page, output_name};
-use super::{Shared, explain, prometheus, status};
+use super::{Asked, NotDone, Order, Shared, explain, prometheus, status};
 use crate::options::ServiceTarget;
 
 /// Bytes of a request's body.
@@ -94,14 +95,16 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         (&Method::GET, ["explain"]) => explained(&shared, &request),
         (&Method::POST, ["purge"]) => purge(&shared, request).await,
         (&Method::GET, ["services", name]) => {
-            found(&shared, name).map(|target| json(StatusCode::OK, &status::one(&shared, target)))
+            found(&shared, name).map(|target| json(StatusCode::OK, &status::one(&shared, &target)))
         }
         (&Method::GET, ["services", name, "logs"]) => logs(&shared, name, &request),
+        (&Method::POST, ["reload"]) => ordered(&shared, Asked::Reload).await,
+        (&Method::POST, ["upgrade"]) => upgrade(&shared, request).await,
         (&Method::POST, ["services", name, action @ ("restart" | "stop" | "start")]) => act(&shared, name, action),
         (_, ["status" | "config" | "metrics" | "explain"] | ["services", _] | ["services", _, "logs"]) => {
             Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes GET only")))
         }
-        (_, ["purge"] | ["services", _, "restart" | "stop" | "start"]) => {
+        (_, ["purge" | "reload" | "upgrade"] | ["services", _, "restart" | "stop" | "start"]) => {
             Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes POST only")))
         }
         _ => Err(refused(StatusCode::NOT_FOUND, format!("there is no {path}; docs/admin-api.md lists what there is"))),
@@ -153,6 +156,33 @@ async fn purge(shared: &Shared, request: Request<Incoming>) -> Answer {
     };
     let purged = target.with_key(|key| cache.remove(key));
     Ok(json(StatusCode::OK, &json!({ "key": target.text(), "purged": purged })))
+}
+
+async fn upgrade(shared: &Shared, request: Request<Incoming>) -> Answer {
+    const EXAMPLE: &str = "send {\"program\": \"/path/of/pilotlight\"}, or nothing for the program of this gateway";
+    let body = whole(request.into_body()).await?;
+    let bad = |what: String| refused(StatusCode::BAD_REQUEST, format!("{what}; {EXAMPLE}"));
+    let program = if body.is_empty() {
+        None
+    } else {
+        let value: Value = serde_json::from_slice(&body).map_err(|e| bad(format!("the body is not JSON: {e}")))?;
+        let program = value.get("program").and_then(Value::as_str);
+        Some(program.ok_or_else(|| bad("the body has no string `program`".to_owned()))?.into())
+    };
+    ordered(shared, Asked::Upgrade { program }).await
+}
+
+/// Has the process do something, and waits until it is done or refused.
+async fn ordered(shared: &Shared, asked: Asked) -> Answer {
+    let (reply, answer) = oneshot::channel();
+    let gone = |_| refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway is stopping");
+    // One after the other: while one is carried out the next waits in the queue, which is as short as there are connections.
+    shared.orders.send(Order { asked, reply }).map_err(|_| gone(()))?;
+    match answer.await.map_err(|_| gone(()))? {
+        Ok(done) => Ok(json(StatusCode::OK, &done)),
+        Err(NotDone::Invalid(why)) => Err(refused(StatusCode::UNPROCESSABLE_ENTITY, why)),
+        Err(NotDone::Failed(why)) => Err(refused(StatusCode::CONFLICT, why)),
+    }
 }
 
 fn logs(shared: &Shared, name: &str, request: &Request<Incoming>) -> Answer {
@@ -223,15 +253,16 @@ fn act(shared: &Shared, name: &str, action: &str) -> Answer {
     Ok(json(StatusCode::ACCEPTED, &told))
 }
 
-fn found<'a>(shared: &'a Shared, name: &str) -> Result<&'a ServiceTarget, Refused> {
-    let services = &shared.common.services;
-    services.iter().find(|target| target.name() == name).ok_or_else(|| {
+fn found(shared: &Shared, name: &str) -> Result<ServiceTarget, Refused> {
+    let table = shared.common.table.load();
+    let services = table.services();
+    services.iter().find(|target| target.name() == name).cloned().ok_or_else(|| {
         let names: Vec<&str> = services.iter().map(ServiceTarget::name).collect();
         refused(StatusCode::NOT_FOUND, format!("there is no service {name:?}; there is {}", names.join(", ")))
     })
 }
 
-fn managed<'a>(shared: &'a Shared, name: &str) -> Result<&'a Arc<Service>, Refused> {
+fn managed(shared: &Shared, name: &str) -> Result<Arc<Service>, Refused> {
     match found(shared, name)? {
         ServiceTarget::Managed(service, _) => Ok(service),
         ServiceTarget::External(_) => Err(refused(

@@ -27,7 +27,9 @@ impl Target {
         let uri: Uri = url.parse().map_err(|e| format!("{url:?} is not a URL: {e}; {EXAMPLE}"))?;
         let authority = match (uri.scheme_str(), uri.authority()) {
             (None, None) => shared
+                .common
                 .addresses
+                .load()
                 .iter()
                 .find_map(|address| match address {
                     ListenAddr::Tcp(address) => Some(address.to_string()),
@@ -86,7 +88,7 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
         return Ok(told);
     };
     map.insert("route".into(), self::route(route, &target));
-    map.insert("service".into(), service(shared, route));
+    map.insert("service".into(), service(route));
     map.insert("cache".into(), cache(shared, route, &target, &method, &headers));
     map.insert("limits".into(), limits(shared, route));
     Ok(told)
@@ -132,18 +134,17 @@ fn route(route: &Route, target: &Target) -> Value {
     })
 }
 
-fn service(shared: &Shared, route: &Route) -> Value {
-    match shared.common.services.get(route.service) {
-        Some(ServiceTarget::Managed(service, _)) => {
+fn service(route: &Route) -> Value {
+    match &route.target {
+        ServiceTarget::Managed(service, _) => {
             let status = service.status();
             json!({ "name": &**service.name(), "kind": "managed", "state": status.state.name(),
                     "then": next(service, &status), "failures": status.failures, "circuit": status.circuit.name(),
                     "queue_length": service.waiting() })
         }
-        Some(ServiceTarget::External(external)) => {
+        ServiceTarget::External(external) => {
             json!({ "name": external.name, "kind": "external", "address": external.addr.to_string() })
         }
-        None => Value::Null,
     }
 }
 
@@ -170,6 +171,7 @@ fn next(service: &Service, status: &Status) -> String {
     match status.state {
         ServiceState::Stopped => "it is started for the request".to_owned(),
         ServiceState::Starting => "the request waits for its start".to_owned(),
+        ServiceState::Frozen => "it is thawed for the request".to_owned(),
         ServiceState::Ready if waiting > 0 => format!("the request waits behind {waiting} others"),
         ServiceState::Ready if full => "the request waits: every instance is busy".to_owned(),
         ServiceState::Ready => "the request is sent at once".to_owned(),
@@ -251,7 +253,8 @@ fn rule(why: Forward) -> (&'static str, &'static str) {
 }
 
 fn limits(shared: &Shared, route: &Route) -> Value {
-    let limits = &shared.common.limits;
+    let table = shared.common.table.load();
+    let limits = &table.settings().limits;
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     let (body, body_setting) = match route.body_size {
         Some(bytes) => (Some(bytes), "the route's body_size"),
@@ -271,9 +274,7 @@ fn limits(shared: &Shared, route: &Route) -> Value {
         { "setting": "the route's timeout", "value": seconds(route.timeout), "unit": "seconds", "beyond": 504 },
         { "setting": "limits.queue", "value": limits.queue, "unit": "requests of one worker", "beyond": 503 },
     ]);
-    if let (Value::Array(all), Some(ServiceTarget::Managed(service, _))) =
-        (&mut all, shared.common.services.get(route.service))
-    {
+    if let (Value::Array(all), ServiceTarget::Managed(service, _)) = (&mut all, &route.target) {
         all.extend(of_service(&service.status().spec));
     }
     all

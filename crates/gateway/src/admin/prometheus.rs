@@ -110,10 +110,11 @@ impl<'a> Managed<'a> {
 }
 
 fn services(text: &mut Text, shared: &Shared) {
-    let all: Vec<Managed<'_>> = shared.common.services.iter().filter_map(Managed::of).collect();
+    let table = shared.common.table.load();
+    let all: Vec<Managed<'_>> = table.services().iter().filter_map(Managed::of).collect();
     instances(text, &all);
     text.of_each("pilotlight_service_ready", "gauge", "Whether it takes exchanges without a start.", &all, |one| {
-        u64::from(one.status.state == ServiceState::Ready)
+        u64::from(matches!(one.status.state, ServiceState::Ready | ServiceState::Frozen))
     });
     text.of_each("pilotlight_service_queue_length", "gauge", "Requests that wait for an instance.", &all, |one| {
         one.service.waiting() as u64
@@ -151,7 +152,8 @@ fn services(text: &mut Text, shared: &Shared) {
 }
 
 fn instances(text: &mut Text, all: &[Managed<'_>]) {
-    const STATES: [InstanceState; 3] = [InstanceState::Starting, InstanceState::Ready, InstanceState::Draining];
+    const STATES: [InstanceState; 4] =
+        [InstanceState::Starting, InstanceState::Ready, InstanceState::Frozen, InstanceState::Draining];
     text.family("pilotlight_service_instances", "gauge", "Instances, by state.");
     for one in all {
         for state in STATES {

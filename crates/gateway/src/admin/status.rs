@@ -18,9 +18,9 @@ pub(super) fn gateway(shared: &Shared) -> Value {
     let by_service = by_service(shared);
     let groups = memory::of_groups();
     let empty = Sums::default();
-    let services: Vec<Value> = shared
-        .common
-        .services
+    let table = shared.common.table.load();
+    let services: Vec<Value> = table
+        .services()
         .iter()
         .map(|target| service(target, by_service.get(target.name()).unwrap_or(&empty), &groups))
         .collect();
@@ -35,7 +35,7 @@ pub(super) fn gateway(shared: &Shared) -> Value {
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "config": shared.config_file.to_string_lossy(),
-            "listen": shared.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "listen": shared.common.addresses.load().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "workers": shared.common.workers,
             "uptime_seconds": seconds(shared.begun),
             "connections_open": opened.saturating_sub(closed),
@@ -151,6 +151,11 @@ fn managed(service: &Service, transport: &str, groups: &HashMap<i32, u64>) -> Va
             "max_failures": status.spec.max_failures,
             "next_attempt_seconds": status.next_attempt.map(until).filter(|wait| *wait > 0.0),
         },
+        "zygote": status.zygote.as_ref().map(|zygote| json!({
+            "state": zygote.state.name(),
+            "pid": zygote.pid,
+            "reason": zygote.reason,
+        })),
         "replaced": {
             "max_requests": status.replaced.requests,
             "max_age": status.replaced.age,

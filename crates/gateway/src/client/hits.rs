@@ -78,7 +78,7 @@ impl Client {
                 }
             }
             let since = *begun.get_or_insert_with(Moment::now);
-            match look(worker, &self.peer, since, &mut desk.headers, &intake.bytes, out) {
+            match look(worker, self, since, &mut desk.headers, &intake.bytes, out) {
                 Front::Hit(length, written) => {
                     begun = Some(written);
                     intake.bytes.advance(length);
@@ -99,7 +99,7 @@ impl Client {
             return false;
         }
         if answered {
-            self.set_unless_blocked(Some(self.times.idle));
+            self.answered();
             // Registered, as hyper's look at the connection may not have come yet.
             let _ = self.deadline.poll(cx);
         }
@@ -120,7 +120,7 @@ impl Client {
 
 fn look(
     worker: &Worker,
-    peer: &str,
+    client: &Client,
     begun: Moment,
     headers: &mut HeaderMap,
     bytes: &[u8],
@@ -134,7 +134,7 @@ fn look(
         Ok(httparse::Status::Partial) => return Front::Partial,
         Err(_) => return Front::Other,
     };
-    let limits = &worker.common.limits;
+    let limits = &client.settings.limits;
     if length > limits.header_size || request.headers.len() > limits.header_count || request.version != Some(1) {
         return Front::Other;
     }
@@ -160,7 +160,8 @@ fn look(
         }
         headers.append(name, value);
     }
-    match request.path.filter(|_| is_plain).and_then(|target| answer(worker, peer, begun, target, headers, out)) {
+    match request.path.filter(|_| is_plain).and_then(|target| answer(worker, &client.peer, begun, target, headers, out))
+    {
         Some(written) => Front::Hit(length, written),
         None => Front::Bodyless(length),
     }

@@ -42,8 +42,8 @@ impl Inbound<'_> {
                 (Upstream::Http(_, pool), Some(lease)) => {
                     http::send(pool, Target::Managed(lease), &self.outbound, body.take(), first_byte).await
                 }
-                (Upstream::External(addr, pool), _) => {
-                    http::send(pool, Target::External(addr), &self.outbound, body.take(), first_byte).await
+                (Upstream::External(external, pool), _) => {
+                    http::send(pool, Target::External(&external.addr), &self.outbound, body.take(), first_byte).await
                 }
                 (Upstream::Pipe(..) | Upstream::Http(..), None) => return Err(Failure::ShuttingDown),
             };
@@ -117,7 +117,7 @@ impl Inbound<'_> {
     }
 
     fn upstream(&self) -> &Upstream {
-        &self.worker.upstreams[self.route.service]
+        &self.upstream
     }
 
     fn service_name(&self) -> String {
@@ -130,7 +130,7 @@ impl Inbound<'_> {
     pub(super) fn first_byte(&self) -> FirstByte {
         let whole = self.ends.map(|(after, ends)| ((after, "the route's timeout"), ends));
         let route = self.route.response_timeout.map(|after| (after, "the route's response_timeout"));
-        let general = self.worker.common.limits.response_timeout.map(|after| (after, "limits.response_timeout"));
+        let general = self.client.settings.limits.response_timeout.map(|after| (after, "limits.response_timeout"));
         let own = self.service().and_then(|service| service.max_request_time()).map(|after| (after, MAX_REQUEST_TIME));
         let limit = route.or(general).into_iter().chain(own).min_by_key(|(after, _)| *after);
         FirstByte::new(self.worker.deadlines.deadline(), limit, whole)

@@ -54,6 +54,11 @@ impl Pool {
         Rc::new(Self { service, idle: RefCell::new(Vec::new()), waiting: Cell::new(0) })
     }
 
+    /// Whether it keeps no connection.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.idle.borrow().is_empty()
+    }
+
     /// The most recently used connection that is still open.
     fn take(&self, instance: u64) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();

@@ -50,7 +50,7 @@ pub(crate) struct Link {
     worker: u32,
     workers: u16,
     spawner: Spawner,
-    max_queue: usize,
+    max_queue: Cell<usize>,
     /// Of every instance that has a connection here: the current one, and those that are still ending.
     peers: RefCell<Vec<Rc<Peer>>>,
     changed: Notify,
@@ -84,7 +84,25 @@ impl Link {
         max_queue: usize,
     ) -> Rc<Self> {
         let peers = RefCell::default();
-        Rc::new(Self { service, worker, workers, spawner, max_queue, peers, changed: Notify::new() })
+        Rc::new(Self {
+            service,
+            worker,
+            workers,
+            spawner,
+            max_queue: Cell::new(max_queue),
+            peers,
+            changed: Notify::new(),
+        })
+    }
+
+    /// Follows another `limits.queue`.
+    pub(crate) fn set_max_queue(&self, max_queue: usize) {
+        self.max_queue.set(max_queue);
+    }
+
+    /// Whether it has no connection to any instance.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.peers.borrow().is_empty()
     }
 
     /// A connection of an instance, after HELLO and WELCOME.
@@ -384,10 +402,10 @@ async fn send_shared(
     first_byte: &FirstByte,
 ) -> Result<Reply, Unsent> {
     let service = &peer.service;
-    let mut waiting = match peer.shared.begin(link.max_queue, &mut frame, first_byte).await {
+    let mut waiting = match peer.shared.begin(link.max_queue.get(), &mut frame, first_byte).await {
         Ok(waiting) => waiting,
         Err(BeginError::QueueFull) => {
-            return Err(Unsent { error: SendError::QueueFull { limit: link.max_queue }, body: None });
+            return Err(Unsent { error: SendError::QueueFull { limit: link.max_queue.get() }, body: None });
         }
         Err(BeginError::Ended(why)) => return Err(closed(service, &why, Ran::No).into()),
     };
@@ -434,7 +452,7 @@ async fn send_own(
         let error = UpstreamError::Protocol { service: peer.service.clone(), what: what.to_owned() };
         return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
     };
-    let (socket, read) = match peer.own(link.max_queue).await {
+    let (socket, read) = match peer.own(link.max_queue.get()).await {
         Ok(own) => own,
         Err(error) => return Err(Unsent { error, body: Some(BodyLeft::Whole(body)) }),
     };

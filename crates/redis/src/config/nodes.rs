@@ -69,7 +69,8 @@ pub type AddressFunction = dyn Fn(&NodeAddress) -> Option<NodeAddress> + Send + 
 /// How redirects are followed and the map of slots is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// Redirects and retries of one command before its error is the caller's. Default: 5.
+    /// Redirects of one command. After the first two, each is preceded by a pause of up to 200 ms, in which the map is asked for. Default: 64, which
+    /// take about ten seconds: mostly the command's deadline comes first.
     pub max_redirects: u32,
     /// Least time between two refreshes of the map. Default: 1 s.
     pub refresh_min_interval: Duration,
@@ -111,7 +112,7 @@ impl fmt::Debug for AddressMap {
 impl Default for ClusterConfig {
     fn default() -> Self {
         Self {
-            max_redirects: 5,
+            max_redirects: 64,
             refresh_min_interval: Duration::from_secs(1),
             refresh_interval: Some(Duration::from_secs(60)),
         }

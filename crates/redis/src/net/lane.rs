@@ -13,7 +13,7 @@ mod state;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -110,6 +110,8 @@ pub(crate) struct Lane {
     epoch: AtomicU64,
     /// There is room in the byte budget for one of those who wait for it.
     room: Notify,
+    /// One of them was told and has not made use of it yet: told twice, two would come, and the second lose its place. Changed under the lock.
+    is_room_told: AtomicBool,
 }
 
 /// In-flight commands of a server that somebody else says is not the primary any more have so long to be answered: it may be dead.
@@ -203,6 +205,7 @@ impl Lane {
             hurry: Notify::new(),
             epoch: AtomicU64::new(0),
             room: Notify::new(),
+            is_room_told: AtomicBool::new(false),
         })
     }
 

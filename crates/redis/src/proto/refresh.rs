@@ -17,11 +17,11 @@ use crate::config::NodeAddress;
 pub struct RefreshPolicy {
     /// Shortest time between refreshes that nobody waits for. Default 1 s.
     pub min_interval: Duration,
-    /// Shortest time between refreshes that commands wait for. Default 50 ms.
+    /// Shortest time between refreshes that commands wait for, in the first moments of an outage; later twice as long, and longer. Default 50 ms.
     pub urgent_interval: Duration,
     /// Longest pause while refreshes fail. Default 5 s.
     pub max_backoff: Duration,
-    /// Time after which the map is asked for unasked. Default 60 s; `None`: only on demand.
+    /// Time after which the map is asked for unasked; sooner after it has changed. Default 60 s; `None`: only on demand.
     pub interval: Option<Duration>,
     /// How many nodes are asked at once, so that their views can be compared. Default 3.
     pub parallel: usize,
@@ -59,6 +59,8 @@ pub struct RefreshSchedule {
     /// When the last refresh ended.
     last: Option<Instant>,
     outage: Option<Outage>,
+    /// When the map became another one.
+    renewed: Option<Instant>,
     failures: u32,
     /// Random part of the pauses, drawn anew for each refresh.
     jitter: f64,
@@ -85,6 +87,7 @@ impl RefreshSchedule {
             running: false,
             last: None,
             outage: None,
+            renewed: None,
             failures: 0,
             jitter,
             asked: Vec::new(),
@@ -152,14 +155,19 @@ impl RefreshSchedule {
     /// The running refresh ended.
     pub fn finished(&mut self, now: Instant, outcome: Outcome) {
         self.running = false;
-        self.last = Some(now);
+        let is_first = self.last.replace(now).is_none();
         self.jitter = self.rng.f64();
         match outcome {
             Outcome::Renewed | Outcome::Unchanged => {
                 self.failures = 0;
                 self.asked.clear();
                 if outcome == Outcome::Renewed {
-                    self.outage = None;
+                    // If commands go on asking, nodes do not agree, or another one is lost: neither the first pace nor that of a long outage.
+                    if let Some(outage) = &mut self.outage {
+                        outage.since =
+                            now.checked_sub(self.policy.urgent_interval * 6).map_or(now, |then| then.max(outage.since));
+                    }
+                    self.renewed = Some(now).filter(|_| !is_first);
                 }
             }
             Outcome::Failed => {
@@ -177,16 +185,26 @@ impl RefreshSchedule {
             _ if self.failures > 0 => self.backoff(),
             Refresh::Urgent => self.urgent(last),
             Refresh::Soon => self.spread(self.policy.min_interval),
-            Refresh::No => self.spread(self.policy.interval?),
+            Refresh::No => self.spread(self.unasked(last)?),
         };
         Some(last + pause)
     }
 
-    /// A hundredth of the outage's age: 50 ms at first, 150 ms after 15 s (the servers' usual node time-out), a second after two minutes.
+    /// 50 ms at first, for a failover that was asked for is over in a moment; 100 ms from the second tenth of a second on, when it takes the servers longer;
+    /// from 10 s on a hundredth of the outage's age: 150 ms after 15 s (their usual node time-out), a second after two minutes.
     fn urgent(&self, last: Instant) -> Duration {
         let age = self.outage.map_or(Duration::ZERO, |outage| last.saturating_duration_since(outage.since));
-        let shortest = self.policy.urgent_interval.min(self.policy.min_interval);
-        self.spread((age / 100).clamp(shortest, self.policy.min_interval))
+        let shortest = self.policy.urgent_interval;
+        let pace = (age / 2).clamp(shortest, shortest * 2).max(age / 100);
+        self.spread(pace.min(self.policy.min_interval))
+    }
+
+    /// A change is seldom the last: a replica that was promoted is followed by one that takes its place, once it has the data. So the map is looked at again
+    /// when it is a second old, two, four, up to the interval.
+    fn unasked(&self, last: Instant) -> Option<Duration> {
+        let interval = self.policy.interval?;
+        let age = self.renewed.map_or(interval, |renewed| last.saturating_duration_since(renewed));
+        Some(interval.min(age.max(self.policy.min_interval)))
     }
 
     fn backoff(&self) -> Duration {

@@ -20,7 +20,7 @@ use crate::error::{Aborted, Error, ErrorKind, Ran, ServerError};
 /// Limits of what is tried for one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Most redirects that are followed. Default 5.
+    /// Most redirects that are followed. Default 64: with their pauses about ten seconds, so that mostly the deadline comes first.
     pub max_redirects: u32,
     /// Most other attempts after the first, for a command without a deadline; else that one ends them. Default 64.
     pub max_retries: u32,
@@ -102,7 +102,7 @@ pub enum Next {
     Redirect {
         /// Where to.
         to: Redirect,
-        /// After this pause (none for the first redirects).
+        /// After this pause. None for the first redirects; later, the nodes do not agree, and a new map that comes meanwhile is to be preferred.
         after: Duration,
     },
     /// Ask for a refresh of the map in the background, and route the command anew.
@@ -177,8 +177,10 @@ impl<'a> Failure<'a> {
             ErrorKind::Misuse(_)
             | ErrorKind::Reply(_)
             | ErrorKind::Rejected(_)
+            | ErrorKind::Writer(_)
             | ErrorKind::Timeout(_)
             | ErrorKind::Overloaded { .. }
+            | ErrorKind::Redirects { .. }
             | ErrorKind::Cluster(_)
             | ErrorKind::Partial(_)
             | ErrorKind::Aborted(Aborted::Changed { .. })
@@ -206,6 +208,7 @@ impl Next {
     pub fn refresh(&self) -> Refresh {
         match self {
             Self::Fail(_) | Self::Resubmit { .. } => Refresh::No,
+            Self::Redirect { after, .. } if !after.is_zero() => Refresh::Urgent,
             Self::Redirect { to, .. } if to.moved().is_some() => Refresh::Soon,
             Self::Redirect { .. } => Refresh::No,
             Self::Primary { refresh } | Self::Refresh { refresh, .. } | Self::Reconnect { refresh, .. } => *refresh,
@@ -247,7 +250,7 @@ impl RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            max_redirects: 5,
+            max_redirects: 64,
             max_retries: 64,
             min_pause: Duration::from_millis(10),
             max_pause: Duration::from_millis(200),
@@ -328,6 +331,10 @@ fn redirect(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rn
     match to.kind {
         // The same endpoint leads to another server by now: a load balancer, a port forward, a failover behind one name.
         RedirectKind::Moved(_) | RedirectKind::Primary if to.address == *attempt.asked.address => {
+            if attempt.is_exhausted(policy) {
+                return Next::Fail(Stop::TooManyRetries);
+            }
+            let after = attempt.retries.checked_sub(1).map_or(Duration::ZERO, |more| policy.pause(more, rng));
             Next::Reconnect { after, refresh: if in_cluster { Refresh::Soon } else { Refresh::No } }
         }
         RedirectKind::Moved(_) | RedirectKind::Ask(_) | RedirectKind::Primary => Next::Redirect { to, after },

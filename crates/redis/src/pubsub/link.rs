@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::hub::{Hub, Lease};
 use super::session::{Ended, Session};
 use crate::config::NodeAddress;
+use crate::net::renewal::Changes;
 
 /// A connection that has lasted for so long was a success: pauses begin anew.
 const STEADY: Duration = Duration::from_secs(1);
@@ -20,12 +21,13 @@ pub(super) async fn run(hub: Arc<Hub>, node: NodeAddress, wake: Arc<Notify>, lea
     let dial = hub.dial(&node);
     let mut failures = 0;
     while !hub.release(&node) {
+        let changes = Changes::new(dial.changes());
         match while_needed(&hub, &node, &wake, dial.dial()).await {
             None => continue,
             Some(Ok(connection)) => {
                 let since = Instant::now();
                 hub.connected(&node);
-                let ended = Session::new(&hub, &node, &wake, dial.as_ref(), connection).run().await;
+                let ended = Session::new(&hub, &node, &wake, dial.as_ref(), connection, changes).run().await;
                 failures = if since.elapsed() >= STEADY { 0 } else { failures + 1 };
                 match ended {
                     Ended::Unneeded => {

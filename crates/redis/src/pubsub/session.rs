@@ -6,18 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use pilotlight_resp::Decoder;
+use pilotlight_resp::{Decoder, Frame, Protocol};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::hub::Hub;
 use super::notice::Notice;
-use crate::config::NodeAddress;
+use crate::config::{Credentials, NodeAddress};
 use crate::error::ErrorKind;
 use crate::net::connect::Connection;
 use crate::net::lane::Dial;
+use crate::net::renewal::{Changes, check_answer};
 use crate::net::transport::Transport;
+use crate::proto::handshake::encode_auth;
 
 /// Room for reading that is made before each read, in bytes. Small, since a message that somebody keeps holds all that was read with it.
 const MIN_READ_BYTES: usize = 4 * 1024;
@@ -27,6 +29,9 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// Nothing to look at: any event comes before.
 const LATER: Duration = Duration::from_secs(3600);
+
+/// A server that does not answer `AUTH` for so long will not.
+const AUTH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Notices handed over at once.
 const MAX_BATCH: usize = 256;
@@ -55,7 +60,21 @@ pub(super) struct Session<'s> {
     written: usize,
     needs_flush: bool,
     clock: Clock,
+    protocol: Protocol,
+    changes: Changes,
+    /// Who the server was told last that the client is.
+    credentials: Option<Credentials>,
+    renewal: Renewal,
     probe: Option<Pin<Box<dyn Future<Output = bool> + Send + 's>>>,
+}
+
+/// New credentials on the live connection.
+enum Renewal {
+    None,
+    /// `AUTH` is to be sent, alone, after the answer to the round under way.
+    Wanted(Credentials),
+    /// Nothing is sent before its answer.
+    Sent(Credentials, Instant),
 }
 
 struct Clock {
@@ -82,8 +101,9 @@ impl<'s> Session<'s> {
         wake: &'s Notify,
         dial: &'s dyn Dial,
         connection: Connection,
+        changes: Changes,
     ) -> Self {
-        let Connection { address, transport, decoder, read_buffer, .. } = connection;
+        let Connection { address, transport, decoder, read_buffer, server, credentials, .. } = connection;
         let (reader, writer) = tokio::io::split(transport);
         Self {
             hub,
@@ -100,6 +120,10 @@ impl<'s> Session<'s> {
             written: 0,
             needs_flush: false,
             clock: Clock { last_read: Instant::now(), waiting_since: None, retry_at: None, unneeded_since: None },
+            protocol: server.protocol,
+            changes,
+            credentials,
+            renewal: Renewal::None,
             probe: None,
         }
     }
@@ -111,7 +135,11 @@ impl<'s> Session<'s> {
             if let Err(kind) = result {
                 return Ended::Lost(kind);
             }
-            let Some(due) = self.look() else { return Ended::Unneeded };
+            let due = match self.look() {
+                Ok(Some(due)) => due,
+                Ok(None) => return Ended::Unneeded,
+                Err(kind) => return Ended::Lost(kind),
+            };
             let action = self.select(due).await;
             result = self.apply(action);
         }
@@ -121,6 +149,7 @@ impl<'s> Session<'s> {
         self.input.reserve(self.decoder.wanted().max(MIN_READ_BYTES));
         let has_output = self.written < self.out.len();
         let has_work = has_output || self.needs_flush;
+        let is_renewing = matches!(self.renewal, Renewal::Sent(..));
         let output = async {
             match has_output {
                 true => Action::Wrote(self.writer.write(&self.out[self.written..]).await),
@@ -138,6 +167,7 @@ impl<'s> Session<'s> {
             action = output, if has_work => action,
             answered = probe => Action::Probed(answered),
             () = self.wake.notified() => Action::Look,
+            () = self.changes.changed(), if !is_renewing => Action::Look,
             () = tokio::time::sleep_until(due) => Action::Look,
         }
     }
@@ -190,20 +220,30 @@ impl<'s> Session<'s> {
 
     fn next_notice(&mut self) -> Result<Option<Notice>, ErrorKind> {
         let Some(frame) = self.decoder.decode(&mut self.input)? else { return Ok(None) };
+        // In RESP3 everything else is a push.
+        if let (Renewal::Sent(credentials, _), Frame::Reply(reply)) = (&self.renewal, &frame) {
+            check_answer(reply)?;
+            self.credentials = Some(credentials.clone());
+            self.renewal = Renewal::None;
+            return Ok(Some(Notice::Other));
+        }
         let notice =
             Notice::read(frame).ok_or_else(|| ErrorKind::Protocol("a reply came that no subscription has".into()))?;
         Ok(Some(notice))
     }
 
     /// Does what is due; when to look again. `None`: the connection is not needed.
-    fn look(&mut self) -> Option<Instant> {
+    fn look(&mut self) -> Result<Option<Instant>, ErrorKind> {
         let now = Instant::now();
         let probe = self.hub.config().probe;
         if self.clock.retry_at.is_some_and(|at| at <= now) {
             self.clock.retry_at = None;
             self.hub.retry(self.node);
         }
-        let mut turn = self.hub.turn(self.node, &mut self.out);
+        let is_renewing = self.wants_renewal()?;
+        let mut turn = self.hub.turn(self.node, &mut self.out, is_renewing);
+        let auth_until = self.renew(turn.is_waiting, now)?;
+        turn.is_waiting |= auth_until.is_some();
         if let Some(failures) = turn.failures {
             let pause = self.hub.config().reconnect.pause(failures, &mut fastrand::Rng::new());
             self.clock.retry_at.get_or_insert(now + pause);
@@ -217,7 +257,7 @@ impl<'s> Session<'s> {
         self.clock.unneeded_since = (!turn.is_needed).then(|| self.clock.unneeded_since.unwrap_or(now));
         let unneeded_until = self.clock.unneeded_since.map(|since| since + LINGER);
         if unneeded_until.is_some_and(|until| until <= now) {
-            return None;
+            return Ok(None);
         }
         let silent_until = self.silent_until();
         if self.probe.is_none() && silent_until.is_some_and(|at| at <= now) {
@@ -226,7 +266,40 @@ impl<'s> Session<'s> {
         }
         let silent_until = silent_until.filter(|_| self.probe.is_none());
         let idle_until = idle_until.filter(|_| !turn.is_waiting);
-        [self.clock.retry_at, idle_until, silent_until, unneeded_until].into_iter().flatten().chain([now + LATER]).min()
+        let dues = [self.clock.retry_at, idle_until, silent_until, unneeded_until, auth_until];
+        Ok(dues.into_iter().flatten().chain([now + LATER]).min())
+    }
+
+    /// Whether the connection is to authenticate anew, or does so.
+    fn wants_renewal(&mut self) -> Result<bool, ErrorKind> {
+        if matches!(self.renewal, Renewal::Sent(..)) {
+            return Ok(true);
+        }
+        if let Some(credentials) = self.changes.take(self.credentials.as_ref()) {
+            // RESP2 allows no `AUTH` beside subscriptions.
+            if self.protocol == Protocol::Resp2 {
+                let text = "the credentials have changed, which RESP2 cannot tell on a connection with subscriptions";
+                return Err(ErrorKind::Connection(text.into()));
+            }
+            self.renewal = Renewal::Wanted(credentials);
+        }
+        Ok(matches!(self.renewal, Renewal::Wanted(_)))
+    }
+
+    /// Sends `AUTH` if it is wanted and no answer is due: nothing before it may be in doubt (redis/redis#15640). Until when its answer has to come.
+    fn renew(&mut self, is_waiting: bool, now: Instant) -> Result<Option<Instant>, ErrorKind> {
+        if let Renewal::Wanted(credentials) = &self.renewal
+            && !is_waiting
+        {
+            encode_auth(&mut self.out, credentials);
+            self.renewal = Renewal::Sent(credentials.clone(), now);
+        }
+        let Renewal::Sent(_, since) = self.renewal else { return Ok(None) };
+        let until = since + AUTH_PATIENCE;
+        if until <= now {
+            return Err(ErrorKind::Connection("the server does not answer AUTH".into()));
+        }
+        Ok(Some(until))
     }
 
     /// When the node is suspected: an answer is due and nothing was read, both for [`stall`](crate::config::Probe::stall).

@@ -28,7 +28,8 @@ fn instead(name: &str) -> &'static str {
         "QUIT" | "RESET" => "use client.close()",
         "ASKING" => "redirects are followed without it",
         "CLIENT" | "SCRIPT" => "name the subcommand, as in Command::raw(\"CLIENT LIST\")",
-        "MONITOR" | "SYNC" | "PSYNC" | "REPLCONF" | "CLIENT REPLY" => "this client does not support it",
+        "MONITOR" => "use client.monitor()",
+        "SYNC" | "PSYNC" | "REPLCONF" | "CLIENT REPLY" => "this client does not support it",
         _ => "use client.dedicated()",
     }
 }

@@ -12,6 +12,8 @@ use pilotlight_redis::{Client, Commands, Config, Error};
 use pilotlight_testkit::{Cluster, ClusterBuilder, FaultProxy, Node};
 use tokio::task::JoinSet;
 
+use crate::spare::Kind;
+
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const SLOTS: u16 = 16_384;
 
@@ -29,7 +31,17 @@ impl Deref for Bed {
 
 impl Bed {
     pub(crate) async fn start(masters: usize, replicas: usize) -> Self {
-        Self::build(Cluster::builder().masters(masters).replicas_per_master(replicas)).await
+        Self::of(Kind::of(masters, replicas)).await
+    }
+
+    /// Goes on when slots have no node.
+    pub(crate) async fn start_lenient() -> Self {
+        Self::of(Kind { needs_all_slots: false, ..Kind::of(3, 0) }).await
+    }
+
+    async fn of(kind: Kind) -> Self {
+        let cluster = tokio::task::spawn_blocking(move || kind.start()).await.unwrap();
+        Self(Arc::new(cluster))
     }
 
     pub(crate) async fn build(builder: ClusterBuilder) -> Self {

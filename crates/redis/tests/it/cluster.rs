@@ -159,9 +159,9 @@ async fn known_nodes_stand_in_for_dead_seeds() {
 
 #[tokio::test]
 async fn the_cluster_may_come_after_the_client() {
-    let server = Arc::new(
-        tokio::task::spawn_blocking(|| Server::builder().config("cluster-enabled yes").start().unwrap()).await.unwrap(),
-    );
+    // A node takes writes half of this after its first slots, five seconds at most.
+    let lone = Server::builder().config("cluster-enabled yes").config("cluster-node-timeout 1000");
+    let server = Arc::new(tokio::task::spawn_blocking(|| lone.start().unwrap()).await.unwrap());
     let client = Client::new(Config::cluster([NodeAddress::tcp("127.0.0.1", server.port())])).unwrap();
     let error = client.set("k", "v").timeout(Duration::from_millis(200)).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Cluster(_)), "{error}");
@@ -170,7 +170,7 @@ async fn the_cluster_may_come_after_the_client() {
         let client = client.clone();
         async move { client.set("k", "v").timeout(20 * SECOND).await }
     });
-    tokio::time::sleep(3 * SECOND).await;
+    tokio::time::sleep(2 * SECOND).await;
     let all = server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     all.unwrap();
     within(6 * SECOND, "the first map", waiting).await.unwrap().unwrap();

@@ -1,6 +1,8 @@
 //! The examples do what they show.
 
-use pilotlight_testkit::{Cluster, Server};
+use pilotlight_testkit::Server;
+
+use crate::spare::Kind;
 
 #[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/caching.rs"]
@@ -31,7 +33,7 @@ async fn quickstart() {
 
 #[tokio::test]
 async fn cluster() {
-    let bed = tokio::task::spawn_blocking(|| Cluster::start(3, 0).unwrap()).await.unwrap();
+    let bed = tokio::task::spawn_blocking(|| Kind::of(3, 0).start()).await.unwrap();
     let url = bed.nodes()[0].server().url().replace("redis://", "redis+cluster://");
     cluster::run(&url).await.unwrap();
     let (node, _) = bed.node_for_key("user:1").unwrap();

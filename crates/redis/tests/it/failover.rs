@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pilotlight_redis::config::WhenDown;
 use pilotlight_redis::{Client, Commands, Config, ErrorKind, Ran};
-use pilotlight_testkit::{Cluster, Failover};
+use pilotlight_testkit::Failover;
 
 use crate::bed::{Bed, Failed, Load, SECOND, address, preimages, until_ok, within};
 use crate::lag::Lag;
@@ -133,7 +133,7 @@ async fn a_takeover_costs_no_command() {
 /// Nobody takes its place: each command ends at its deadline and says that it was not sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_without_a_replica() {
-    let bed = Bed::build(Cluster::builder().config("cluster-require-full-coverage no")).await;
+    let bed = Bed::start_lenient().await;
     let client = bed.client();
     let keys = preimages();
     for key in [&keys[0], &keys[16_000]] {
@@ -170,7 +170,7 @@ async fn a_dead_node_without_a_replica() {
 
 #[tokio::test]
 async fn whoever_wants_to_fail_fast_does() {
-    let bed = Bed::build(Cluster::builder().config("cluster-require-full-coverage no")).await;
+    let bed = Bed::start_lenient().await;
     let client = Client::new(Config { when_down: WhenDown::FailFast, ..bed.config() }).unwrap();
     let key = preimages().swap_remove(0);
     client.set(&key, "v").await.unwrap();

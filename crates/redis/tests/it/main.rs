@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod bed;
+mod blocking;
+mod chaos;
 mod cluster;
 mod desync;
 mod examples;
@@ -18,6 +20,7 @@ mod replicas;
 mod resharding;
 mod sentinel;
 mod several;
+mod spare;
 mod special;
 mod tracking;
-mod truth;
+mod verify;

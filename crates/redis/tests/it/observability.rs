@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::{CacheConfig, Client, Commands, Config};
-use pilotlight_testkit::{Cluster, Server};
+use pilotlight_testkit::Server;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::spare::Kind;
 use crate::tracking::until;
 
 thread_local! {
@@ -112,7 +113,7 @@ async fn each_command_is_a_span_for_who_listens() {
 
 #[tokio::test]
 async fn redirects_and_the_map_are_counted() {
-    let cluster = Arc::new(tokio::task::spawn_blocking(|| Cluster::start(3, 0)).await.unwrap().unwrap());
+    let cluster = Arc::new(tokio::task::spawn_blocking(|| Kind::of(3, 0).start()).await.unwrap());
     let seeds = cluster.nodes().iter().map(|node| NodeAddress::tcp("127.0.0.1", node.port()));
     let client = Client::new(Config::cluster(seeds)).unwrap();
     client.set("key", "value").await.unwrap();

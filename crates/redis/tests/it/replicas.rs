@@ -10,11 +10,13 @@ use pilotlight_redis::{Client, Commands, Config, Error};
 use pilotlight_testkit::{Cluster, Node};
 use tokio::task::JoinSet;
 
+use crate::spare::Kind;
+
 const KEYS: usize = 300;
 const LIMIT: Duration = Duration::from_secs(10);
 
 async fn start() -> Arc<Cluster> {
-    Arc::new(tokio::task::spawn_blocking(|| Cluster::start(3, 1).unwrap()).await.unwrap())
+    Arc::new(tokio::task::spawn_blocking(|| Kind::of(3, 1).start()).await.unwrap())
 }
 
 fn address(node: &Node) -> NodeAddress {

@@ -1,8 +1,10 @@
 //! All that is not an ordinary command with a key: many keys, many nodes, waiting, state, transactions, scripts, scans.
 
 mod blocking;
+mod copy;
 mod dedicated;
 mod fan_out;
+mod monitor;
 mod scan;
 mod script;
 mod split;
@@ -15,6 +17,8 @@ use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::{Client, Config};
 use pilotlight_testkit::{Cluster, Node, Server};
 
+use crate::spare::Kind;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn standalone() -> (Server, Client) {
@@ -24,7 +28,7 @@ fn standalone() -> (Server, Client) {
 }
 
 fn cluster(masters: usize) -> (Cluster, Client) {
-    let cluster = Cluster::builder().masters(masters).config("cluster-require-full-coverage no").start().unwrap();
+    let cluster = Kind { needs_all_slots: false, ..Kind::of(masters, 0) }.start();
     let client = client_of(&cluster);
     (cluster, client)
 }

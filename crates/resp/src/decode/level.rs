@@ -1,5 +1,8 @@
 //! One open aggregate: what came, and how much is still owed.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use bytes::BytesMut;
 
 use super::lexer::Kind;

@@ -466,7 +466,7 @@ fn parse_double(text: &[u8]) -> Option<f64> {
         // Servers print the sign that printf gives to the platform's NaN.
         b"nan" | b"+nan" | b"-nan" => Some(f64::NAN),
         _ if text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) => {
-            std::str::from_utf8(text).ok()?.parse().ok()
+            core::str::from_utf8(text).ok()?.parse().ok()
         }
         _ => None,
     }

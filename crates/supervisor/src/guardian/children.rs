@@ -56,8 +56,20 @@ fn direct_children() -> Vec<Pid> {
         .collect()
 }
 
+/// Whether it is a child of ours that has not been buried: then its pid cannot be somebody else's.
 #[cfg(target_os = "linux")]
-fn parent_of(pid: i32) -> Option<i32> {
+pub(super) fn is_child(pid: i32) -> bool {
+    parent_of(pid) == Some(rustix::process::getpid().as_raw_nonzero().get())
+}
+
+/// Without a subreaper nobody's grandchild is.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_child(_pid: i32) -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn parent_of(pid: i32) -> Option<i32> {
     // `pid (name) state ppid …`, and the name may hold anything, `)` included.
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after_name = stat.iter().rposition(|byte| *byte == b')')?;

@@ -21,23 +21,42 @@ pub(crate) enum LinkEvent {
     Spawned {
         run: u64,
         pid: i32,
+        notices: Vec<String>,
     },
     SpawnFailed {
         run: u64,
         reason: String,
+        detail: Option<String>,
     },
     Exited {
         run: u64,
         exit: Exit,
+        limit: Option<String>,
     },
     /// It is dead.
     Lost,
 }
 
+/// Variables that mean one process only.
+const NOT_INHERITED: [&str; 7] = [
+    "NOTIFY_SOCKET",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "LISTEN_PID",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "PILOTLIGHT_UPGRADE",
+];
+
 /// Executes a guardian and does not wait for it.
 pub(crate) fn spawn_process(program: &(PathBuf, Vec<OsString>)) -> io::Result<(Child, StdUnixStream)> {
     let (ours, theirs) = socket_pair()?;
-    let child = Command::new(&program.0).args(&program.1).stdin(theirs).stdout(Stdio::null()).spawn()?;
+    let mut command = Command::new(&program.0);
+    // What a service manager or a predecessor says to the gateway is not for services.
+    for name in NOT_INHERITED {
+        command.env_remove(name);
+    }
+    let child = command.args(&program.1).stdin(theirs).stdout(Stdio::null()).spawn()?;
     Ok((child, ours))
 }
 
@@ -74,10 +93,11 @@ pub(crate) struct Link {
     incoming: mpsc::Receiver<LinkEvent>,
 }
 
+/// An encoded message and the descriptors beside it.
 #[derive(Debug)]
-struct Outgoing {
-    bytes: Vec<u8>,
-    fds: Vec<OwnedFd>,
+pub(crate) struct Outgoing {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) fds: Vec<OwnedFd>,
 }
 
 impl Link {
@@ -95,7 +115,12 @@ impl Link {
 
     /// Asks for a spawn; the answer comes as an event.
     pub(crate) fn spawn(&self, request: super::SpawnRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
-        self.send(&ToGuardian::Spawn(request), fds)
+        self.send(&ToGuardian::Spawn(Box::new(request)), fds)
+    }
+
+    /// Makes a process that a zygote has forked the run's; the answer is that to a spawn.
+    pub(crate) fn adopt(&self, run: u64, pid: i32) -> io::Result<()> {
+        self.send(&ToGuardian::Adopt { run, pid }, Vec::new())
     }
 
     /// Signals the process group of a run.
@@ -143,16 +168,17 @@ fn bury(child: &mut Child) {
     }
 }
 
-async fn write(socket: Arc<UnixStream>, mut queue: mpsc::Receiver<Outgoing>) {
+/// Sends what is queued until the queue or the socket is closed; then shuts the socket down.
+pub(crate) async fn write(socket: Arc<UnixStream>, mut queue: mpsc::Receiver<Outgoing>) {
     while let Some(Outgoing { bytes, fds }) = queue.recv().await {
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         if let Err(error) = wire::send_encoded(&socket, &bytes, &borrowed).await {
-            tracing::debug!(%error, "cannot write to the guardian"); // the reader reports its death
+            tracing::debug!(%error, "cannot write to the guardian or a zygote"); // the reader reports its death
             break;
         }
     }
     if let Err(error) = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Write) {
-        tracing::debug!(%error, "cannot shut down the guardian's socket");
+        tracing::debug!(%error, "cannot shut down the socket of the guardian or a zygote");
     }
 }
 
@@ -161,11 +187,13 @@ async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<LinkEvent>) {
     loop {
         let event = match inbox.receive(&socket).await {
             Ok(Some(FromGuardian::Ready)) => continue,
-            Ok(Some(FromGuardian::Spawned { run, pid })) => LinkEvent::Spawned { run, pid },
-            Ok(Some(FromGuardian::SpawnFailed { run, reason })) => LinkEvent::SpawnFailed { run, reason },
-            Ok(Some(FromGuardian::Exited { run, code, signal })) => {
+            Ok(Some(FromGuardian::Spawned { run, pid, notices })) => LinkEvent::Spawned { run, pid, notices },
+            Ok(Some(FromGuardian::SpawnFailed { run, reason, detail })) => {
+                LinkEvent::SpawnFailed { run, reason, detail }
+            }
+            Ok(Some(FromGuardian::Exited { run, code, signal, limit })) => {
                 let exit = code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::Lost);
-                LinkEvent::Exited { run, exit }
+                LinkEvent::Exited { run, exit, limit }
             }
             Ok(None) => break,
             Err(error) => {

@@ -1,13 +1,16 @@
 //! What the supervisor and the guardian say to each other. Descriptors travel beside the messages.
 
+use crate::isolation::Isolation;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToGuardian {
-    /// Comes with descriptors: standard output, standard error, and the listening socket if `inherit` says so.
-    Spawn(SpawnRequest),
+    /// Comes with descriptors: standard output, standard error, and the socket that `inherit` says.
+    Spawn(Box<SpawnRequest>),
+    /// A zygote of ours says that this is its grandchild, forked for the run. It is checked.
+    Adopt { run: u64, pid: i32 },
     /// To the whole process group.
     Signal { run: u64, signal: GroupSignal },
 }
@@ -20,6 +23,8 @@ pub(crate) struct SpawnRequest {
     /// On top of the guardian's own environment, which is the gateway's.
     pub(crate) env: Vec<(String, String)>,
     pub(crate) inherit: Inherit,
+    /// Bounds that it is put into, if any.
+    pub(crate) isolation: Option<Box<Isolation>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,12 +32,17 @@ pub(crate) enum Inherit {
     Nothing,
     /// The listening socket becomes descriptor 3, as `sd_listen_fds(3)` describes.
     Listener,
+    /// The socket to a zygote becomes its standard input.
+    Input,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum GroupSignal {
     Terminate,
     Kill,
+    /// Stops it until `Thaw`; ends neither.
+    Freeze,
+    Thaw,
 }
 
 impl From<GroupSignal> for Signal {
@@ -40,6 +50,8 @@ impl From<GroupSignal> for Signal {
         match signal {
             GroupSignal::Terminate => Self::TERM,
             GroupSignal::Kill => Self::KILL,
+            GroupSignal::Freeze => Self::STOP,
+            GroupSignal::Thaw => Self::CONT,
         }
     }
 }
@@ -51,14 +63,20 @@ pub(crate) enum FromGuardian {
     Spawned {
         run: u64,
         pid: i32,
+        /// What of its isolation this machine does not give.
+        notices: Vec<String>,
     },
     SpawnFailed {
         run: u64,
         reason: String,
+        /// What only the log and developers are told.
+        detail: Option<String>,
     },
     Exited {
         run: u64,
         code: Option<i32>,
         signal: Option<i32>,
+        /// The limit that it reached, as a sentence fragment.
+        limit: Option<String>,
     },
 }

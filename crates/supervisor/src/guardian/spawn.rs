@@ -2,10 +2,13 @@
 
 use super::message::{Inherit, SpawnRequest};
 use super::wire::Inbox;
+use crate::isolation::{self, Bounds, Prepared};
+use crate::limits::MAX_REPORT;
 use command_fds::{CommandFdExt, FdMapping};
 use fork::{Fork, fork};
 use rustix::io::Errno;
 use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
@@ -28,74 +31,182 @@ const NOT_INHERITED: [&str; 9] = [
     "PILOTLIGHT_INSTANCE",
 ];
 
+/// A process that was executed.
+#[derive(Debug)]
+pub(super) struct Spawned {
+    pub(super) pid: Pid,
+    /// What it was to be kept from and is not.
+    pub(super) notices: Vec<String>,
+}
+
+/// Why it was not.
+#[derive(Debug)]
+enum Failure {
+    Exec(io::Error),
+    Bounds(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Exec(error)
+    }
+}
+
+/// Why a process was not executed.
+#[derive(Debug)]
+pub(super) struct NotSpawned {
+    pub(super) reason: String,
+    /// What only the log and developers are told.
+    pub(super) detail: Option<String>,
+}
+
+impl NotSpawned {
+    fn out_of_bounds(detail: String) -> Self {
+        let reason = "its user, secrets, limits or sandbox could not be set up; the log says why".to_owned();
+        Self { reason, detail: Some(detail) }
+    }
+}
+
+impl From<&str> for NotSpawned {
+    fn from(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), detail: None }
+    }
+}
+
 /// Executes the service in a process group of its own; its descriptors are taken from the inbox.
-pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox) -> Result<Pid, String> {
+pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Bounds) -> Result<Spawned, NotSpawned> {
     let (Some(stdout), Some(stderr)) = (inbox.take_fd(), inbox.take_fd()) else {
-        return Err("the gateway sent no output descriptors".to_owned());
+        return Err("the gateway sent no output descriptors".into());
     };
-    let listener = match request.inherit {
+    let socket = match request.inherit {
         Inherit::Nothing => None,
-        Inherit::Listener => Some(inbox.take_fd().ok_or("the gateway sent no listening socket")?),
+        Inherit::Listener | Inherit::Input => Some(inbox.take_fd().ok_or("the gateway sent no socket")?),
     };
     let program = request.argv.first().ok_or("the command is empty")?.clone();
-    let dir = request.dir.clone();
-    let spawned = with_huge_pages(|| match listener {
-        None => plain(request, &program, stdout, stderr),
-        Some(listener) => with_listener(request, &program, listener, stdout, stderr),
+    let (listener, input) = match request.inherit {
+        Inherit::Input => (None, socket),
+        _ => (socket, None),
+    };
+    let mut notices = Vec::new();
+    let prepared = request
+        .isolation
+        .as_ref()
+        .map(|isolation| bounds.prepare(request, isolation, &mut notices))
+        .transpose()
+        .map_err(NotSpawned::out_of_bounds)?;
+    let spawned = with_huge_pages(|| match (listener, prepared) {
+        (None, None) => plain(request, &program, input, stdout, stderr),
+        (listener, prepared) => forked(request, &program, (listener, prepared), stdout, stderr),
     });
-    spawned.map_err(|error| explain(&error, &program, dir.as_deref()))
+    let mut spawned = spawned.map_err(|failure| {
+        bounds.ended(request.run);
+        match failure {
+            Failure::Exec(error) => {
+                NotSpawned { reason: explain(&error, &program, request.dir.as_deref()), detail: None }
+            }
+            Failure::Bounds(detail) => NotSpawned::out_of_bounds(detail),
+        }
+    })?;
+    spawned.notices.splice(0..0, notices);
+    Ok(spawned)
 }
 
-fn plain(request: &SpawnRequest, program: &OsStr, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Pid> {
-    let mut command = Command::new(program);
-    command.args(&request.argv[1..]).stdin(Stdio::null());
-    start(configure(&mut command, request, stdout, stderr))
-}
-
-/// Servers that follow `sd_listen_fds(3)` use the socket only if `LISTEN_PID` is their own pid, which nobody knows before the
-/// process exists: the process is forked first, and says itself what it executes.
-fn with_listener(
+fn plain(
     request: &SpawnRequest,
     program: &OsStr,
-    listener: OwnedFd,
+    input: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
-) -> io::Result<Pid> {
+) -> Result<Spawned, Failure> {
+    let mut command = Command::new(program);
+    command.args(&request.argv[1..]).stdin(input.map_or_else(Stdio::null, Stdio::from));
+    let pid = start(configure(&mut command, request, stdout, stderr))?;
+    Ok(Spawned { pid, notices: Vec::new() })
+}
+
+/// For an instance that must know its pid (servers that follow `sd_listen_fds(3)` use the socket only if `LISTEN_PID` is their own, which nobody knows
+/// before the process exists), or that puts itself into bounds: the process is forked first, and says itself what it executes.
+fn forked(
+    request: &SpawnRequest,
+    program: &OsStr,
+    (listener, prepared): (Option<OwnedFd>, Option<Prepared<'_>>),
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+) -> Result<Spawned, Failure> {
     let mut command = Command::new(program);
     command.args(&request.argv[1..]).stdin(Stdio::null());
     configure(&mut command, request, stdout, stderr);
-    // Clears close-on-exec even if the socket already is descriptor 3, which `dup2` alone would not do.
-    let mapping = FdMapping { parent_fd: listener, child_fd: LISTEN_FD };
-    command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
-    let (failure, report) = io::pipe()?; // closed by a successful `exec`, both
+    let listens = listener.is_some();
+    if let Some(listener) = listener {
+        // Clears close-on-exec even if the socket already is descriptor 3, which `dup2` alone would not do.
+        let mapping = FdMapping { parent_fd: listener, child_fd: LISTEN_FD };
+        command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
+    }
+    let (said, report) = io::pipe()?; // closed by a successful `exec`, both
     // The guardian has one thread, so the child may do whatever its parent may.
     match fork()? {
         Fork::Parent(pid) => {
             drop(report);
-            executed(failure)?;
-            into_pid(pid)
+            drop(command);
+            Ok(Spawned { pid: into_pid(pid)?, notices: executed(said)? })
         }
-        Fork::Child => execute(command, report),
+        Fork::Child => execute(command, request, listens, prepared, report),
     }
 }
 
+/// What the child says: one JSON value for each line.
+#[derive(Debug, Serialize, Deserialize)]
+enum Said {
+    Notice(String),
+    Bounds(String),
+    Exec(i32),
+}
+
 /// The child's part, up to its end as this program.
-fn execute(mut command: Command, mut report: PipeWriter) -> ! {
-    let error = command.env("LISTEN_PID", std::process::id().to_string()).exec();
-    let code = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-    // If even this fails, the service ends at once with this status, which is reported as well.
-    let _ = report.write_all(&code.to_ne_bytes());
+fn execute(
+    mut command: Command,
+    request: &SpawnRequest,
+    listens: bool,
+    prepared: Option<Prepared<'_>>,
+    mut report: PipeWriter,
+) -> ! {
+    let mut say = |said: &Said| {
+        let mut line = serde_json::to_vec(said).unwrap_or_default();
+        line.push(b'\n');
+        // If even this fails, the service ends at once with this status, which is reported as well.
+        let _ = report.write_all(&line);
+    };
+    if listens {
+        command.env("LISTEN_PID", std::process::id().to_string());
+    }
+    let entered = match prepared.map(|prepared| isolation::enter(&prepared)).transpose() {
+        Ok(entered) => entered.unwrap_or_default(),
+        Err(reason) => {
+            say(&Said::Bounds(reason));
+            std::process::exit(127)
+        }
+    };
+    let given = entered.env.iter().filter(|(name, _)| !request.env.iter().any(|(set, _)| set == name));
+    command.envs(given.map(|(name, value)| (name, value)));
+    entered.notices.into_iter().for_each(|notice| say(&Said::Notice(notice)));
+    let error = command.exec();
+    say(&Said::Exec(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())));
     std::process::exit(127)
 }
 
 /// The parent's part: waits until the child has executed its program, or could not.
-fn executed(mut failure: PipeReader) -> io::Result<()> {
-    let mut code = [0; 4];
-    match failure.read_exact(&mut code) {
-        Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(code))),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-        Err(error) => Err(error),
+fn executed(said: PipeReader) -> Result<Vec<String>, Failure> {
+    let mut text = String::new();
+    said.take(MAX_REPORT).read_to_string(&mut text)?;
+    let mut notices = Vec::new();
+    for line in text.lines() {
+        match serde_json::from_str(line).map_err(io::Error::from)? {
+            Said::Notice(notice) => notices.push(notice),
+            Said::Bounds(reason) => return Err(Failure::Bounds(reason)),
+            Said::Exec(code) => return Err(io::Error::from_raw_os_error(code).into()),
+        }
     }
+    Ok(notices)
 }
 
 fn configure<'a>(

@@ -31,7 +31,8 @@ impl Owner {
             }
             report_end(record.service.name(), run, exit);
             if !run.stop_asked {
-                let reason = format!("it {exit} {:.1} s after it was ready", lasted.as_secs_f64());
+                let limit = run.limit_said();
+                let reason = format!("it {exit} {:.1} s after it was ready{limit}", lasted.as_secs_f64());
                 let error = StartError::new(record.service.name(), Phase::Answer, reason, run.begun);
                 record.last_failure = Some(StartError { exit: Some(exit), output_tail: run.tail.report(), ..error });
             }
@@ -59,7 +60,7 @@ impl Owner {
     /// An instance that has exited, with all its output read: the last word on it.
     pub(super) fn finish(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get(&id) else { return };
-        let (exit, ready) = (run.exit, run.ready_at.is_some());
+        let (exit, ready, limit) = (run.exit, run.ready_at.is_some(), run.limit_said());
         if !run.start_over && !run.stop_asked && !run.failed {
             let (phase, when) = if ready {
                 (Phase::Answer, "before the first byte of its first answer")
@@ -72,7 +73,7 @@ impl Owner {
             } else {
                 "; see the last lines of its output"
             };
-            self.fail_start(id, phase, format!("it {how} {when}{hint}"), now);
+            self.fail_start(id, phase, format!("it {how} {when}{limit}{hint}"), now);
         }
         self.forget(id);
     }
@@ -178,11 +179,11 @@ impl Owner {
         let Some(link) = self.link.take() else { return };
         tracing::error!("the guardian process died; all services are killed and start anew with their next request");
         link.bury();
+        self.zygotes_lost(now);
         let runs: Vec<(u64, Option<i32>)> = self.runs.values().map(|run| (run.id(), run.pid)).collect();
         for (id, pid) in runs {
-            if let Some(pid) = pid.and_then(Pid::from_raw) {
-                // An error is ESRCH: the group has ended by itself.
-                let _ = kill_process_group(pid, Signal::KILL);
+            if let Some(pid) = pid {
+                kill_group(pid);
                 self.exited(id, Exit::Lost, now);
             } else {
                 self.spawn_failed(id, "the guardian process died before it executed it".to_owned(), now);
@@ -191,11 +192,26 @@ impl Owner {
     }
 }
 
+/// For what has no guardian any more.
+pub(super) fn kill_group(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // An error is ESRCH: the group has ended by itself.
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+}
+
+/// Past a guardian that does not keep up.
+pub(super) fn continue_group(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process_group(pid, Signal::CONT); // as above
+    }
+}
+
 fn report_end(service: &Arc<str>, run: &Run, exit: Exit) {
     let number = run.instance.number();
     if run.stop_asked || run.failed {
         tracing::info!(%service, instance = number, %exit, "stopped");
     } else {
-        tracing::warn!(%service, instance = number, %exit, output = ?run.tail.report(), "ended by itself");
+        tracing::warn!(%service, instance = number, %exit, output = ?run.tail.report(), "ended by itself{}", run.limit_said());
     }
 }

@@ -1,7 +1,7 @@
 //! Connections of pipe instances: HELLO, WELCOME, and which worker gets them.
 
-use super::Owner;
 use super::run::{Run, Stage};
+use super::{Owner, own_uid};
 use crate::event::{SharedLink, WorkerEvent};
 use crate::limits::HELLO_TIMEOUT;
 use bytes::{Bytes, BytesMut};
@@ -19,6 +19,7 @@ use tokio::net::UnixStream;
 #[derive(Debug)]
 pub(super) struct Greeting {
     stream: UnixStream,
+    uid: u32,
     accepted: Instant,
     hello: Result<(Hello, Bytes), Unwelcome>,
 }
@@ -33,19 +34,15 @@ enum Unwelcome {
 }
 
 /// Reads HELLO, in bounded time and memory.
-pub(super) async fn greet(mut stream: UnixStream, accepted: Instant) -> Greeting {
+pub(super) async fn greet(mut stream: UnixStream, uid: u32, accepted: Instant) -> Greeting {
     let hello = match tokio::time::timeout(HELLO_TIMEOUT, read_hello(&mut stream)).await {
         Ok(hello) => hello,
         Err(_) => Err(Unwelcome::Refused(format!("P-4: no HELLO within {HELLO_TIMEOUT:?}"))),
     };
-    Greeting { stream, accepted, hello }
+    Greeting { stream, uid, accepted, hello }
 }
 
 async fn read_hello(stream: &mut UnixStream) -> Result<(Hello, Bytes), Unwelcome> {
-    let peer = stream.peer_cred().map_err(|error| refused(format!("P-4: your user id is not known: {error}")))?;
-    if peer.uid() != rustix::process::geteuid().as_raw() {
-        return Err(refused(format!("P-4: you run under user id {}, not under the gateway's", peer.uid())));
-    }
     let mut buffer = BytesMut::with_capacity(HEADER_LEN + MAX_HELLO);
     while buffer.len() < HEADER_LEN {
         read_some(stream, &mut buffer).await?;
@@ -80,7 +77,7 @@ fn refused(text: String) -> Unwelcome {
 
 impl Owner {
     /// A connection has sent HELLO, or something else.
-    pub(super) fn greeted(&mut self, Greeting { stream, accepted, hello }: Greeting, now: Instant) {
+    pub(super) fn greeted(&mut self, Greeting { stream, uid, accepted, hello }: Greeting, now: Instant) {
         let (hello, read_ahead) = match hello {
             Ok(hello) => hello,
             Err(Unwelcome::Refused(text)) => return refuse(&stream, text),
@@ -90,6 +87,10 @@ impl Owner {
             return refuse(&stream, "P-4: the token is not that of a live instance".to_owned());
         };
         let Some(run) = self.runs.get_mut(&id) else { return };
+        let expected = run.uid.unwrap_or_else(own_uid);
+        if uid != expected {
+            return refuse(&stream, format!("P-4: you run under user id {uid}, not under {expected}"));
+        }
         run.connected_at.get_or_insert(accepted);
         match place(run, &hello, self.workers.len()) {
             Ok(worker) => self.connect(id, worker, stream, hello, read_ahead, now),
@@ -121,7 +122,8 @@ impl Owner {
             run.asked[worker] = None;
         }
         let first = matches!(run.stage, Stage::Spawning | Stage::Starting);
-        self.tell(worker, WorkerEvent::Connected { instance, hello, stream, read_ahead, link });
+        let service = self.records[run.service].service();
+        self.tell(worker, WorkerEvent::Connected { instance, service, hello, stream, read_ahead, link });
         if first {
             self.become_ready(id, now); // P-2
         }
@@ -163,7 +165,7 @@ fn place(run: &Run, hello: &Hello, workers: usize) -> Result<usize, String> {
     }
 }
 
-fn refuse(stream: &UnixStream, text: String) {
+pub(super) fn refuse(stream: &UnixStream, text: String) {
     tracing::warn!("a service's connection was refused: {text}");
     let mut frame = BytesMut::new();
     Reset::new(ResetCode::Protocol, text).encode(&mut frame, 0);

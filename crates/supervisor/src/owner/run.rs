@@ -1,5 +1,6 @@
 //! What is known of a service, and of each of its runs. A run is an instance as the supervisor sees it.
 
+use super::bounds::Said;
 use super::timers::{Timer, Timers};
 use crate::error::{Exit, StartError};
 use crate::gate::Gate;
@@ -9,6 +10,7 @@ use crate::log::Tail;
 use crate::policy::circuit::Circuit;
 use crate::policy::recycle::{Wear, Worn};
 use crate::policy::scale::Window;
+use crate::policy::zygote::Zygotes;
 use crate::seat::Seat;
 use crate::service::{InstanceStatus, Service, ServiceState};
 use crate::spec::{HttpSocket, ServiceSpec, Transport};
@@ -39,6 +41,16 @@ pub(crate) struct Record {
     pub(super) start_asked: bool,
     /// Stopped by hand: not started for `min_instances` or `spare`, only for a request or by hand.
     pub(super) held: bool,
+    /// What its zygotes are used for.
+    pub(super) zygotes: Zygotes,
+    /// The one that runs.
+    pub(super) zygote: Option<u64>,
+    /// Counts the settings that only new instances follow.
+    pub(super) version: u64,
+    /// It is no longer configured.
+    pub(super) retired: bool,
+    /// What has been said about its bounds.
+    pub(super) said: Said,
 }
 
 impl Record {
@@ -56,6 +68,11 @@ impl Record {
             memory_at: None,
             start_asked: false,
             held: false,
+            zygotes: Zygotes::default(),
+            zygote: None,
+            version: 0,
+            retired: false,
+            said: Said::default(),
         }
     }
 
@@ -70,13 +87,18 @@ impl Record {
         let mut ending: Vec<&Run> = runs.values().filter(|run| run.service == service).collect();
         ending.retain(|run| !serving().any(|id| *id == run.id()));
         ending.sort_unstable_by_key(|run| run.id());
+        let ending = ending.into_iter().map(|run| match run.status() {
+            ended @ InstanceStatus { state: InstanceState::Ended, .. } => ended,
+            status => InstanceStatus { state: InstanceState::Draining, ..status }, // also on the way to that stage
+        });
         let instances: Vec<InstanceStatus> =
-            serving().filter_map(|id| runs.get(id)).chain(ending).map(Run::status).collect();
+            serving().filter_map(|id| runs.get(id)).map(Run::status).chain(ending).collect();
         let first = |state| instances.iter().find(|one| one.state == state);
-        let first = first(InstanceState::Ready).or(first(InstanceState::Starting));
+        let first = first(InstanceState::Ready).or(first(InstanceState::Frozen)).or(first(InstanceState::Starting));
         let mut status = self.service.status_mut();
         status.state = match first.map(|one| one.state) {
             Some(InstanceState::Ready) => ServiceState::Ready,
+            Some(InstanceState::Frozen) => ServiceState::Frozen,
             Some(_) => ServiceState::Starting,
             None => ServiceState::Stopped,
         };
@@ -86,6 +108,7 @@ impl Record {
         status.failures = self.circuit.failures();
         status.circuit = self.circuit.state();
         status.next_attempt = self.circuit.next_attempt();
+        status.spec = Arc::clone(&self.spec);
         status.last_error.clone_from(&self.last_failure);
     }
 }
@@ -109,11 +132,15 @@ pub(super) struct Run {
     pub(super) connected_at: Option<Instant>,
     pub(super) ready_at: Option<Instant>,
     pub(super) pid: Option<i32>,
+    /// The user that it was started with, if not the gateway's.
+    pub(super) uid: Option<u32>,
     pub(super) token: Option<String>,
     pub(super) listener: Option<Listener>,
     pub(super) tail: Arc<Tail>,
     pub(super) outputs_open: u8,
     pub(super) exit: Option<Exit>,
+    /// The limit that it reached, if that ended it.
+    pub(super) limit: Option<String>,
     /// It ends because it was asked to.
     pub(super) stop_asked: bool,
     /// Its start has been reported as failed.
@@ -136,10 +163,22 @@ pub(super) struct Run {
     pub(super) memory: u64,
     /// It is to be replaced, whatever it has reached.
     pub(super) replace_asked: bool,
+    /// [`Record::version`] when it was started.
+    pub(super) version: u64,
     /// The run whose place it is to take.
     pub(super) replaces: Option<u64>,
     /// The limit that that one had reached, if that is why.
     pub(super) limit_reached: Option<Worn>,
+    pub(super) frozen: Frozen,
+    /// When it was last thawed.
+    pub(super) thawed_at: Option<Instant>,
+}
+
+/// Whether a run is stopped in its tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frozen {
+    No,
+    Yes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,11 +221,13 @@ impl Run {
             connected_at: None,
             ready_at: None,
             pid: None,
+            uid: None,
             token,
             listener,
             tail,
             outputs_open: 2,
             exit: None,
+            limit: None,
             stop_asked: false,
             failed: false,
             start_over: false,
@@ -199,8 +240,11 @@ impl Run {
             wear: Wear::default(),
             memory: 0,
             replace_asked: false,
+            version: 0,
             replaces: None,
             limit_reached: None,
+            frozen: Frozen::No,
+            thawed_at: None,
         }
     }
 
@@ -215,6 +259,7 @@ impl Run {
     pub(super) fn status(&self) -> InstanceStatus {
         let state = match self.stage {
             Stage::Spawning | Stage::Starting => InstanceState::Starting,
+            Stage::Ready if self.frozen == Frozen::Yes => InstanceState::Frozen,
             Stage::Ready => InstanceState::Ready,
             Stage::Draining | Stage::Terminating | Stage::Killing => InstanceState::Draining,
             Stage::Exited => InstanceState::Ended,
@@ -246,7 +291,7 @@ impl Run {
     }
 
     pub(super) fn last_use(&self) -> Instant {
-        let ready_at = self.ready_at.unwrap_or(self.begun);
+        let ready_at = self.thawed_at.or(self.ready_at).unwrap_or(self.begun);
         self.seats.iter().map(|seat| seat.last_use()).fold(ready_at, Instant::max)
     }
 
@@ -257,6 +302,11 @@ impl Run {
 
     pub(super) fn set_deadline(&mut self, deadline: Option<Instant>, timers: &mut Timers) {
         timers.set(Timer::Run(self.id()), &mut self.deadline, deadline);
+    }
+
+    /// To be added to what is said about its end.
+    pub(super) fn limit_said(&self) -> String {
+        self.limit.as_ref().map(|limit| format!("; {limit}")).unwrap_or_default()
     }
 
     pub(super) fn stop_probe(&mut self) {

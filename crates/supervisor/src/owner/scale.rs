@@ -24,6 +24,8 @@ struct WornRun {
     number: u64,
     /// The limit that it has reached; `None`: people asked.
     limit: Option<Worn>,
+    /// Its settings have changed.
+    outdated: bool,
 }
 
 /// The settings that decide about the number of a service's instances. One that is held is not started for its floor.
@@ -53,6 +55,11 @@ impl Owner {
             return;
         }
         let waiting = self.records[service].service.queue.look();
+        if waiting.count > 0 {
+            self.thaw_for(service, &waiting, now);
+            self.records[service].service.queue.serve();
+        }
+        let waiting = if waiting.count > 0 { self.records[service].service.queue.look() } else { waiting };
         let load = self.load(service, &waiting);
         let worn = self.worn(service, now);
         let record = &mut self.records[service];
@@ -106,8 +113,9 @@ impl Owner {
 
     /// One at a time: what replaces one instance is seen to work before the next is replaced.
     fn start_successor(&mut self, service: usize, worn: &WornRun, now: Instant) {
-        let WornRun { id, number, limit } = worn;
-        let reason = limit.map_or("a restart was asked for".to_owned(), |limit| limit.to_string());
+        let WornRun { id, number, limit, outdated } = worn;
+        let asked = if *outdated { "its settings have changed" } else { "a restart was asked for" };
+        let reason = limit.map_or(asked.to_owned(), |limit| limit.to_string());
         tracing::info!(service = %self.records[service].service.name(), instance = number, "to be replaced: {reason}");
         let worker = *id as usize % self.workers.len();
         if self.start(service, (worker, Some(*id)), now) == Started::Yes
@@ -141,8 +149,9 @@ impl Owner {
             let requests = run.begun_exchanges();
             let reached = Reached { requests, ready_at: run.ready_at.unwrap_or(now), memory: run.memory };
             let limit = run.wear.worn(&reached, now);
-            let worn = limit.is_some() || run.replace_asked;
-            worn.then(|| WornRun { id: run.id(), number: run.instance.number(), limit })
+            let outdated = run.version != record.version;
+            let worn = limit.is_some() || run.replace_asked || outdated;
+            worn.then(|| WornRun { id: run.id(), number: run.instance.number(), limit, outdated })
         });
         worn.next()
     }
@@ -219,6 +228,7 @@ impl Owner {
                 run.replace_asked = true;
             }
         }
+        self.restart_zygote(service, now);
         self.start_service(service, now);
         self.records[service].start_asked = false;
     }

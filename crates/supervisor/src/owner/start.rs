@@ -7,10 +7,12 @@ use crate::error::{Phase, StartError};
 use crate::gate::Gate;
 use crate::guardian::{Inherit, Link, SpawnRequest, spawn_process};
 use crate::instance::{Address, Endpoint, Instance, InstanceState};
+use crate::isolation;
 use crate::limits::PORT_PAUSE;
 use crate::listener::Listener;
 use crate::log::{Output, Pump, Tail};
 use crate::policy::backoff::RunEnd;
+use crate::policy::hints::Hints;
 use crate::policy::recycle::{Wear, Worn};
 use crate::seat::Seat;
 use crate::service::{Service, ServiceId};
@@ -152,14 +154,17 @@ impl Owner {
 
     fn try_start(&mut self, service: usize, (worker, replaces): (usize, Option<u64>), now: Instant) -> io::Result<()> {
         let number = self.records[service].last_number + 1;
-        self.last_run += 1;
-        let id = self.last_run;
+        let id = self.next_run();
         let listener = match self.records[service].spec.transport {
             Transport::Pipe => None,
             Transport::Http(kind) => Some(Listener::bind(kind, &self.folder.socket_path(service, number))?),
         };
         let endpoint = listener.as_ref().map_or(Endpoint::Pipe, |listener| Endpoint::Http(listener.address.clone()));
         let token = if endpoint == Endpoint::Pipe { Some(new_token()?) } else { None };
+        let uid = isolation::uid(&self.records[service].spec.isolation);
+        if uid.is_some() && token.is_some() {
+            self.folder.admit_users()?;
+        }
         let instance = Instance::new(ServiceId(service), (id, number), endpoint, self.epoch, self.notices.clone());
         let instance = Arc::new(instance);
         let (outputs, mut fds) = outputs()?;
@@ -169,13 +174,14 @@ impl Owner {
             inherit = Inherit::Listener;
         }
         let request = self.request(&instance, token.as_deref(), inherit);
-        self.guardian()?.spawn(request, fds)?;
+        self.execute(service, request, fds, now)?;
         // From here on the guardian answers, so nothing may fail.
         let record = &mut self.records[service];
         let tail = Arc::new(Tail::default());
         for (output, from) in outputs {
             let (service, tail, sink) = (record.service(), Arc::clone(&tail), self.log.clone());
-            self.pumps.spawn(pumped(id, Pump { service, instance: number, output, tail, sink }, from));
+            let hints = Hints::new(&record.spec.isolation, record.spec.dir.as_deref());
+            self.pumps.spawn(pumped(id, Pump { service, instance: number, output, tail, sink, hints }, from));
         }
         if let Some(token) = &token {
             self.tokens.insert(token.clone(), id);
@@ -187,11 +193,18 @@ impl Owner {
         }
         let wear = wear(&record.spec).jittered(random());
         let seats = seats(&record.spec, &record.service, &instance, &wear, self.workers.len());
-        let mut run = Run { wear, replaces, ..Run::new((instance, now), seats, worker, token, listener, tail) };
+        let version = record.version;
+        let mut run =
+            Run { uid, wear, replaces, version, ..Run::new((instance, now), seats, worker, token, listener, tail) };
         run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.runs.insert(id, run);
         record.publish(&self.runs);
         Ok(())
+    }
+
+    pub(super) fn next_run(&mut self) -> u64 {
+        self.last_run += 1;
+        self.last_run
     }
 
     fn request(&self, instance: &Instance, token: Option<&str>, inherit: Inherit) -> SpawnRequest {
@@ -206,17 +219,18 @@ impl Owner {
                 set("LISTEN_FDNAMES", "http".to_owned());
             }
             (Endpoint::Http(Address::Tcp(address)), Inherit::Nothing) => set("PORT", address.port().to_string()),
-            (_, Inherit::Nothing) => {
+            (_, Inherit::Nothing | Inherit::Input) => {
                 set("PILOTLIGHT_SOCKET", self.folder.pipe_path().to_string_lossy().into_owned());
                 set("PILOTLIGHT_TOKEN", token.unwrap_or_default().to_owned());
             }
         }
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
-        SpawnRequest { run: instance.run, argv: spec.argv.clone(), dir, env, inherit }
+        let isolation = Some(&spec.isolation).filter(|isolation| !isolation.is_none()).cloned().map(Box::new);
+        SpawnRequest { run: instance.run, argv: spec.argv.clone(), dir, env, inherit, isolation }
     }
 
     /// The guardian, a new one if the last was lost.
-    fn guardian(&mut self) -> io::Result<&Link> {
+    pub(super) fn guardian(&mut self) -> io::Result<&Link> {
         if self.link.is_none() {
             let (child, socket) = spawn_process(&self.program)?;
             self.link = Some(Link::attach(child, socket)?);
@@ -251,10 +265,10 @@ fn seats(
     (0..workers).map(|worker| Arc::new(seat(worker))).collect()
 }
 
-type Outputs = [(Output, pipe::Receiver); 2];
+pub(super) type Outputs = [(Output, pipe::Receiver); 2];
 
 /// Our ends and the service's.
-fn outputs() -> io::Result<(Outputs, Vec<OwnedFd>)> {
+pub(super) fn outputs() -> io::Result<(Outputs, Vec<OwnedFd>)> {
     let (out, out_end) = io::pipe()?;
     let (err, err_end) = io::pipe()?;
     let receiver = |from: io::PipeReader| pipe::Receiver::from_owned_fd(from.into());
@@ -262,7 +276,7 @@ fn outputs() -> io::Result<(Outputs, Vec<OwnedFd>)> {
     Ok((outputs, vec![out_end.into(), err_end.into()]))
 }
 
-async fn pumped(run: u64, pump: Pump, from: pipe::Receiver) -> u64 {
+pub(super) async fn pumped(run: u64, pump: Pump, from: pipe::Receiver) -> u64 {
     if let Err(error) = pump.run(from).await {
         tracing::error!(%error, "cannot read a service's output");
     }
@@ -279,7 +293,7 @@ async fn probe(run: u64, address: SocketAddr) -> u64 {
     run
 }
 
-fn new_token() -> io::Result<String> {
+pub(super) fn new_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -1,6 +1,6 @@
 //! From a ready instance to none: idleness, drain, SIGTERM, SIGKILL.
 
-use super::run::{Run, Stage};
+use super::run::{Frozen, Run, Stage};
 use super::scale::scale_of;
 use super::timers::Timer;
 use super::{Owner, StopPhase, Stopping};
@@ -9,7 +9,7 @@ use crate::event::WorkerEvent;
 use crate::guardian::GroupSignal;
 use crate::instance::InstanceState;
 use crate::limits::{DRAIN_SETTLE, EXIT_GRACE, KILL_PATIENCE, LINK_GRACE};
-use crate::policy::idle::{Idle, decide};
+use crate::policy::idle::{Idle, IdleLimits};
 use crate::seat::close_if_unused;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,21 +40,26 @@ impl Owner {
         }
     }
 
-    /// Stops the instance if it has been idle for long enough, or looks again when that can be so.
+    /// Freezes or stops the instance if it has been idle for long enough, or looks again when that can be so.
     pub(super) fn look_idle(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let spec = &self.records[run.service].spec;
         // With a floor, what is too many is for `scale_down_after`.
-        let Some(timeout) = spec.idle_timeout.filter(|_| scale_of(spec, false).floor() == 0) else {
-            return run.set_deadline(None, &mut self.timers);
-        };
-        match decide(now, run.open_exchanges(), run.last_use(), timeout) {
-            Idle::Stop if close_if_unused(&run.instance, &run.seats) => {
-                tracing::info!(service = %self.records[run.service].service.name(), idle = ?timeout, "idle: stopping");
+        let stop_after = spec.idle_timeout.filter(|_| scale_of(spec, false).floor() == 0);
+        let limits = IdleLimits { freeze_after: spec.freeze_after, stop_after };
+        let frozen = run.frozen == Frozen::Yes;
+        match limits.decide(now, run.open_exchanges(), run.last_use(), frozen) {
+            Idle::Stop if frozen || close_if_unused(&run.instance, &run.seats, InstanceState::Draining) => {
+                tracing::info!(service = %self.records[run.service].service.name(), idle = ?stop_after, "idle: stopping");
                 self.drain(id, AskedBy::Gateway, now);
             }
-            Idle::Stop => run.set_deadline(Some(now + timeout), &mut self.timers), // one came just now
+            Idle::Stop => {
+                run.set_deadline(stop_after.map(|after| now + after), &mut self.timers); // one came just now
+                self.changed.insert(run.service); // another may have found it closed, and waits
+            }
+            Idle::Freeze => self.freeze(id, now),
             Idle::LookAgain(at) => run.set_deadline(Some(at), &mut self.timers),
+            Idle::Never => run.set_deadline(None, &mut self.timers),
         }
     }
 
@@ -73,6 +78,7 @@ impl Owner {
         for id in runs {
             self.stop_run(id, now);
         }
+        self.stop_zygote(service, now);
     }
 
     /// The gateway stops.
@@ -167,24 +173,31 @@ impl Owner {
         self.changed.insert(service);
     }
 
+    /// Ends a start. Nobody is refused for that: those who wait for it wait on.
+    pub(super) fn give_up(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.stop_asked = true;
+        let (service, spawned) = (run.service, run.pid.is_some());
+        self.leave_service(id);
+        if spawned {
+            self.terminate(id, now);
+        } else if let Some(run) = self.runs.get_mut(&id) {
+            // The signal is sent when there is a process to send it to.
+            let grace = self.records[service].spec.stop_grace;
+            run.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
+        }
+    }
+
     fn stop_run(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match run.stage {
             Stage::Ready => self.drain(id, AskedBy::Gateway, now),
             Stage::Spawning | Stage::Starting => {
-                run.stop_asked = true;
-                let (service, spawned, begun) = (run.service, run.pid.is_some(), run.begun);
+                let (service, begun) = (run.service, run.begun);
                 let error = self.refusal(service, Phase::Stopping, "it was stopped while it was starting", begun);
-                self.leave_service(id);
+                self.give_up(id, now);
                 if self.records[service].members.is_empty() {
                     self.records[service].service.queue.refuse(0, &error);
-                }
-                if spawned {
-                    self.terminate(id, now);
-                } else if let Some(run) = self.runs.get_mut(&id) {
-                    // The signal is sent when there is a process to send it to.
-                    let grace = self.records[service].spec.stop_grace;
-                    run.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
                 }
             }
             Stage::Draining | Stage::Terminating | Stage::Killing | Stage::Exited => {}
@@ -194,6 +207,7 @@ impl Owner {
     /// Lets open exchanges end; the process ends by itself (pipe) or by SIGTERM when they have (HTTP).
     pub(super) fn drain(&mut self, id: u64, asked_by: AskedBy, now: Instant) {
         self.leave_service(id);
+        self.wake(id);
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.stop_asked = true;
         let until = now + self.records[run.service].spec.drain_timeout;
@@ -251,10 +265,12 @@ impl Owner {
         }
     }
 
-    fn signal(&self, id: u64, signal: GroupSignal) {
+    pub(super) fn signal(&self, id: u64, signal: GroupSignal) {
         let Some(link) = &self.link else { return }; // no guardian: its services have been killed
-        if let Err(error) = link.signal(id, signal) {
-            tracing::error!(%error, "cannot signal a service; it is tried again"); // by the stage's deadline
+        let Err(error) = link.signal(id, signal) else { return };
+        tracing::error!(%error, "cannot signal a service; it is tried again"); // by the stage's deadline
+        if let (GroupSignal::Thaw, Some(pid)) = (signal, self.runs.get(&id).and_then(|run| run.pid)) {
+            super::end::continue_group(pid); // has no deadline; a signal that harms nobody
         }
     }
 }

@@ -74,6 +74,11 @@ impl Circuit {
         }
     }
 
+    /// Follows another limit from the next failure on.
+    pub(crate) fn set_max_failures(&mut self, max_failures: u32) {
+        self.max_failures = max_failures.max(1);
+    }
+
     /// The probe has begun.
     pub(crate) fn probe(&mut self) {
         self.state = CircuitState::Probing;

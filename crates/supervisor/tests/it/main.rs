@@ -7,11 +7,14 @@
     reason = "tests; the lints' own exception leaves out the functions beside them"
 )]
 
+mod freeze;
 mod guardian;
 mod harness;
 mod http;
 mod load;
 mod pipe;
+mod reload;
 mod scale;
 mod start;
 mod stop;
+mod zygote;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-const MS: Duration = Duration::from_millis(1);
+pub(crate) const MS: Duration = Duration::from_millis(1);
 
 /// An HTTP service that is ready at once, up to `max` instances with so many requests each.
 fn scaled(max: u32, concurrency: u32) -> ServiceSpec {
@@ -19,19 +19,22 @@ fn scaled(max: u32, concurrency: u32) -> ServiceSpec {
     spec
 }
 
-fn caller(service: &Arc<Service>, worker: usize) -> JoinHandle<Result<Lease, pilotlight_supervisor::StartError>> {
+pub(crate) fn caller(
+    service: &Arc<Service>,
+    worker: usize,
+) -> JoinHandle<Result<Lease, pilotlight_supervisor::StartError>> {
     let service = Arc::clone(service);
     tokio::spawn(async move { service.ready(worker).await })
 }
 
 /// Yields until it is so; `run` bounds the time.
-async fn until(mut is: impl FnMut() -> bool) {
+pub(crate) async fn until(mut is: impl FnMut() -> bool) {
     while !is() {
         tokio::time::sleep(MS).await; // a pause between looks
     }
 }
 
-fn ready(service: &Service) -> usize {
+pub(crate) fn ready(service: &Service) -> usize {
     service.status().instances.iter().filter(|one| one.state == InstanceState::Ready).count()
 }
 

@@ -234,5 +234,6 @@ fn a_server_does_not_outlive_a_killed_test_process() {
         assert!(begin.elapsed() < LIMIT, "it still runs");
         std::thread::sleep(Duration::from_millis(5));
     }
-    std::fs::remove_dir_all(dir).unwrap();
+    // The folder goes with the reaper, unless that was quicker than this.
+    let _ = std::fs::remove_dir_all(dir);
 }

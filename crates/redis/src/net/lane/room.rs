@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use super::state::{Carriage, Ticket};
@@ -11,6 +12,7 @@ use crate::net::out::Out;
 /// A place among those who wait for room in a lane's byte budget, given up when dropped.
 pub(crate) struct Turn<'l> {
     lane: &'l Arc<Lane>,
+    is_granted: bool,
 }
 
 impl Lane {
@@ -25,12 +27,19 @@ impl Lane {
             shared.limit_bytes = 0;
             shared.waiting_for_room == 1
         };
-        let turn = Turn { lane: self };
+        let mut turn = Turn { lane: self, is_granted: false };
         loop {
             let mut notified = pin!(self.room.notified());
             notified.as_mut().enable();
-            if is_first && self.has_room(&self.shared.lock()) {
-                return turn;
+            if is_first {
+                let shared = self.shared.lock();
+                turn.is_granted = self.has_room(&shared);
+                // Until the turn is over, nobody else is told.
+                self.is_room_told.store(turn.is_granted, Ordering::Relaxed);
+                drop(shared);
+                if turn.is_granted {
+                    return turn;
+                }
             }
             notified.await;
             is_first = true;
@@ -46,10 +55,10 @@ impl Lane {
         !takes || shared.state.budget_used() < self.settings.max_queued_bytes
     }
 
-    /// Whether somebody who waits for room is to be told of it, by [`Lane::tell_room`] outside the lock.
+    /// Whether somebody who waits for room is to be told of it, by [`Lane::tell_room`] outside the lock: once for each turn.
     #[inline]
     pub(super) fn is_room_wanted(&self, shared: &Shared) -> bool {
-        shared.waiting_for_room > 0 && self.has_room(shared)
+        shared.waiting_for_room > 0 && self.has_room(shared) && !self.is_room_told.swap(true, Ordering::Relaxed)
     }
 
     #[inline]
@@ -76,6 +85,9 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut shared = self.lane.shared.lock();
         shared.waiting_for_room -= 1;
+        if self.is_granted {
+            self.lane.is_room_told.store(false, Ordering::Relaxed);
+        }
         if shared.waiting_for_room == 0 {
             shared.limit_bytes = self.lane.settings.max_queued_bytes;
         }

@@ -71,6 +71,36 @@ fn without_requests_it_runs_by_the_interval() {
     assert_eq!(schedule.poll(now + ms(1_000_000)), Action::Wait);
 }
 
+/// Whoever joins after a change is seen when the change is twice as old, however long the interval.
+#[test]
+fn after_a_change_it_looks_again_soon() {
+    let (mut schedule, now) = started(RefreshPolicy::default());
+    schedule.request(now, Refresh::Soon);
+    let now = now + ms(5000);
+    assert_eq!(schedule.poll(now), Action::Start);
+    schedule.finished(now, Outcome::Renewed);
+    let starts = run(&mut schedule, now, ms(400_000), ms(0), |_, _| Outcome::Unchanged);
+    let is_usual = |pair: &[Duration]| pair[1] - pair[0] >= ms(60_000) && pair[1] - pair[0] <= ms(72_000);
+    assert!(starts.windows(2).skip_while(|pair| !is_usual(pair)).all(is_usual), "{starts:?}");
+    let starts: Vec<_> = starts.into_iter().filter(|at| *at < ms(70_000)).collect();
+    assert!(starts[0] >= ms(1000) && starts[0] <= ms(1200), "{starts:?}");
+    assert!(starts.windows(2).all(|pair| pair[1] <= pair[0].mul_f64(2.21)), "{starts:?}");
+    assert!((5..=7).contains(&starts.len()), "{starts:?}");
+}
+
+#[test]
+fn the_first_second_of_an_outage_is_no_storm() {
+    let (mut schedule, now) = started(RefreshPolicy { interval: None, ..RefreshPolicy::default() });
+    schedule.request(now, Refresh::Urgent);
+    let starts = run(&mut schedule, now, ms(5000), ms(1), |schedule, at| {
+        schedule.request(at, Refresh::Urgent);
+        Outcome::Unchanged
+    });
+    let in_first = starts.iter().filter(|at| **at < ms(1000)).count();
+    assert!((8..=13).contains(&in_first), "{starts:?}");
+    assert!(starts.len() <= 55, "{} in 5 s", starts.len());
+}
+
 #[test]
 fn the_first_request_after_a_quiet_time_starts_at_once() {
     let (mut schedule, now) = started(RefreshPolicy::default());

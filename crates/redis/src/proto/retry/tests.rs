@@ -336,8 +336,8 @@ mod limits {
     fn redirects_end() {
         let asked = address();
         let with = |redirects| of_text("MOVED 5 10.0.0.2:7001", &Attempt { redirects, ..attempt(&asked, READ) });
-        assert!(matches!(with(4), Next::Redirect { .. }));
-        assert_eq!(with(5), Next::Fail(Stop::TooManyRedirects));
+        assert!(matches!(with(63), Next::Redirect { .. }));
+        assert_eq!(with(64), Next::Fail(Stop::TooManyRedirects));
     }
 
     #[test]
@@ -348,13 +348,34 @@ mod limits {
         };
         assert_eq!([after(0), after(1)], [Duration::ZERO; 2]);
         assert!(after(2) >= Duration::from_millis(5));
+        assert!(after(9) >= Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_server_that_redirects_to_itself_is_not_stormed() {
+        let asked = address();
+        let after = |retries| {
+            let next = of_text("MOVED 5 10.0.0.1:7000", &Attempt { retries, ..attempt(&asked, READ) });
+            assert!(matches!(next, Next::Reconnect { .. }), "{next:?}");
+            next.after().unwrap()
+        };
+        assert_eq!(after(0), Duration::ZERO);
+        assert!(after(1) >= Duration::from_millis(5) && after(9) >= Duration::from_millis(100));
+    }
+
+    #[test]
+    fn nodes_that_do_not_agree_make_the_map_urgent() {
+        let asked = address();
+        for text in ["MOVED 5 10.0.0.2:7001", "ASK 5 10.0.0.2:7001"] {
+            assert_eq!(of_text(text, &Attempt { redirects: 2, ..attempt(&asked, READ) }).refresh(), Refresh::Urgent);
+        }
     }
 
     #[test]
     fn retries_end_even_without_a_deadline() {
         let asked = address();
         let with = |retries, text| of_text(text, &Attempt { retries, timeout: None, ..attempt(&asked, READ) });
-        for text in ["TRYAGAIN x", "LOADING x", "CLUSTERDOWN x", "READONLY x", "MOVED 5 ?:1"] {
+        for text in ["TRYAGAIN x", "LOADING x", "CLUSTERDOWN x", "READONLY x", "MOVED 5 ?:1", "MOVED 5 10.0.0.1:7000"] {
             assert!(!matches!(with(63, text), Next::Fail(_)), "{text}");
             assert_eq!(with(64, text), Next::Fail(Stop::TooManyRetries), "{text}");
             // With one, nothing else ends them: a failover may take as long as the caller allows.

@@ -88,10 +88,10 @@ impl Hub {
         is_released
     }
 
-    /// Appends what is to be sent now.
-    pub(in crate::pubsub) fn turn(&self, node: &NodeAddress, out: &mut Vec<u8>) -> Turn {
+    /// Appends what is to be sent now; nothing if the connection is held up.
+    pub(in crate::pubsub) fn turn(&self, node: &NodeAddress, out: &mut Vec<u8>, is_held_up: bool) -> Turn {
         let mut state = self.state.lock();
-        if let Some(orders) = state.subscriptions.next_round(node) {
+        if !is_held_up && let Some(orders) = state.subscriptions.next_round(node) {
             orders.iter().for_each(|order| order.encode(out));
             out.extend_from_slice(PING);
         }

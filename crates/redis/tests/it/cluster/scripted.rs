@@ -1,11 +1,12 @@
 //! Answers that real nodes give rarely or at bad moments.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pilotlight_redis::config::NodeAddress;
-use pilotlight_redis::{Client, Commands, Config, Ran};
+use pilotlight_redis::{Advice, Client, Commands, Config, ErrorKind, Ran};
 use pilotlight_testkit::{Answer, Handshake, ScriptedServer, cluster_slots};
 
 use crate::bed::{SECOND, within};
@@ -136,4 +137,75 @@ async fn a_refresh_that_hangs_delays_nobody() {
         is_answered(&client).await;
     }
     assert!(begin.elapsed() < 2 * SECOND, "{:?}", begin.elapsed());
+}
+
+/// Two nodes, each of which says that the other has all slots, until they are `settled`.
+async fn at_odds(settled: &Arc<AtomicBool>, max_redirects: Option<u32>) -> ([ScriptedServer; 2], Client) {
+    let ports: [_; 2] = std::array::from_fn(|_| Arc::new(AtomicU16::new(0)));
+    let node = async |other: &Arc<AtomicU16>| {
+        let (other, settled) = (Arc::clone(other), Arc::clone(settled));
+        let respond = move |_: Vec<Bytes>| match settled.load(Ordering::Relaxed) {
+            true => VALUE.to_owned(),
+            false => format!("-MOVED 7629 127.0.0.1:{}\r\n", other.load(Ordering::Relaxed)),
+        };
+        ScriptedServer::respond(respond).await.unwrap()
+    };
+    let nodes = [node(&ports[1]).await, node(&ports[0]).await];
+    for (node, port) in nodes.iter().zip(&ports) {
+        port.store(node.port(), Ordering::Relaxed);
+    }
+    let [first, second] = [0, 1].map(|index: usize| [("127.0.0.1", nodes[index].port(), ["a", "b"][index])]);
+    let map = cluster_slots(&[(0, 8_191, &first), (8_192, 16_383, &second)]);
+    for node in &nodes {
+        node.set_handshake(Handshake::default().with_cluster_slots(map.clone()));
+    }
+    let mut config = Config::cluster(nodes.iter().map(|node| NodeAddress::tcp("127.0.0.1", node.port())));
+    config.cluster.max_redirects = max_redirects.unwrap_or(config.cluster.max_redirects);
+    (nodes, Client::new(config).unwrap())
+}
+
+fn gets(nodes: &[ScriptedServer]) -> usize {
+    nodes.iter().flat_map(ScriptedServer::commands).filter(|it| *it.words[0] == *b"GET").count()
+}
+
+#[tokio::test]
+async fn a_slot_that_moves_back_and_forth_is_followed_until_it_stays() {
+    let settled = Arc::default();
+    let (nodes, client) = at_odds(&settled, None).await;
+    let calls: Vec<_> = (0..8)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.get("k").await })
+        })
+        .collect();
+    tokio::time::sleep(SECOND).await;
+    let asked = gets(&nodes);
+    assert!((8 * 6..8 * 20).contains(&asked), "{asked} attempts of 8 callers in a second");
+    let refreshes = client.stats().map.unwrap().refreshes;
+    assert!((2..=12).contains(&refreshes), "{refreshes} refreshes");
+    settled.store(true, Ordering::Relaxed);
+    for call in calls {
+        let value = within(SECOND, "the value", call).await.unwrap().unwrap();
+        assert_eq!(value.as_deref(), Some(&b"v"[..]));
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_never_agree_are_an_error_that_says_so() {
+    let (nodes, client) = at_odds(&Arc::default(), None).await;
+    let (lag, begin) = (Lag::start(), Instant::now());
+    let error = client.set("k", "v").timeout(SECOND).await.unwrap_err();
+    lag.assert_in_time(begin, SECOND).await;
+    let ErrorKind::Redirects { redirects, last } = error.kind() else { panic!("{error}") };
+    assert!((5..20).contains(redirects) && last.code() == "MOVED", "{error}");
+    assert_eq!((error.ran(), error.advice()), (Ran::NotSent, Advice::Redirect));
+    assert!(error.node().is_some());
+    drop(nodes);
+
+    let (nodes, client) = at_odds(&Arc::default(), Some(3)).await;
+    let begin = Instant::now();
+    let error = client.get("k").await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Redirects { redirects: 3, .. }), "{error}");
+    assert!(begin.elapsed() < SECOND && gets(&nodes) == 4);
+    assert!(begin.elapsed() >= Duration::from_millis(5), "the third comes after a pause");
 }

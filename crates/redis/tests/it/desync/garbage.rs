@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pilotlight_redis::{Ran, Value};
 use pilotlight_testkit::{Script, Signal};
 
-use super::scenario::{Caller, Kind, Scenario, ScriptExt, asks, asks_shared, own, take};
+use super::scenario::{Caller, Kind, Scenario, ScriptExt, asks, asks_shared, begun, own, take};
 use super::scenarios;
 
 /// `a` is answered with this and nothing more.
@@ -105,9 +105,9 @@ scenarios! {
     };
     a_reply_that_dribbles_after_its_caller_gave_up: {
         let (seen, go) = (Signal::new(), Signal::new());
-        let script = Script::new().takes("a").send(&own("a")[..3]).raise(&seen).pause_until(&go).send_each_byte(&own("a")[3..]);
+        let script = begun().takes("a").send(&own("a")[..3]).raise(&seen).pause_until(&go).send_each_byte(&own("a")[3..]);
         Scenario::new(script.answers("b").after())
-            .start(take("a").within(Duration::from_millis(30)).fails(Ran::MaybeExecuted, Kind::Timeout)).when(&seen).settle("a")
+            .connects().start(take("a").within(Duration::from_millis(30)).fails(Ran::MaybeExecuted, Kind::Timeout)).when(&seen).settle("a")
             .start(take("b")).raise(&go)
     };
 }

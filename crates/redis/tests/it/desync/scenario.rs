@@ -207,6 +207,11 @@ impl Scenario {
         self.act(Act::Start(caller))
     }
 
+    /// There is a connection before anything else is asked for, as [`begun`] has it: deadlines of a few milliseconds are not for connecting.
+    pub(crate) fn connects(self) -> Self {
+        self.start(take("first")).settle("first")
+    }
+
     /// Callers wait for their replies until then.
     pub(crate) fn when(self, signal: &Signal) -> Self {
         self.act(Act::When(signal.clone()))
@@ -410,7 +415,10 @@ impl Stage {
         let is_settled = tokio::time::timeout(PATIENCE, arrived).await.is_ok();
         assert!(is_settled, "{}: {name} waits for ever: {:?}", self.name, self.client.stats());
         let running = self.running.remove(at);
-        running.judge(&self.name);
+        let heard = self.server.commands();
+        let heard: Vec<_> = heard.iter().map(|it| (it.connection, it.words.join(&b' '))).collect();
+        let heard = heard.iter().map(|(connection, words)| format!("{connection}: {}", String::from_utf8_lossy(words)));
+        running.judge(&format!("{} (heard {:?})", self.name, heard.collect::<Vec<_>>()));
     }
 
     async fn poll_once(&mut self) {
@@ -492,6 +500,11 @@ fn start(client: Client, caller: Caller) -> Running {
 
 fn built((name, args): &Words) -> Command<'_> {
     Command::raw(name).args(args)
+}
+
+/// The beginning of a script for [`Scenario::connects`].
+pub(crate) fn begun() -> Script {
+    Script::new().answers("first")
 }
 
 /// What scripts here are made of.

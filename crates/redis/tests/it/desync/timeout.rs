@@ -7,7 +7,7 @@ use pilotlight_redis::config::{Overload, Probe};
 use pilotlight_redis::{Ran, Value};
 use pilotlight_testkit::{Script, Signal};
 
-use super::scenario::{Caller, Kind, Scenario, ScriptExt, asks_shared, get, own, pipeline, take};
+use super::scenario::{Caller, Kind, Scenario, ScriptExt, asks_shared, begun, get, own, pipeline, take};
 use super::scenarios;
 
 const SHORT: Duration = Duration::from_millis(30);
@@ -24,24 +24,24 @@ fn blocked(go: &Signal) -> Script {
 scenarios! {
     the_reply_comes_after_the_deadline: {
         let (seen, go) = (Signal::new(), Signal::new());
-        Scenario::new(Script::new().takes("a").raise(&seen).pause_until(&go).gives("a").answers("b").after())
-            .start(take("a").within(SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").when(&seen).start(take("b")).raise(&go)
+        Scenario::new(begun().takes("a").raise(&seen).pause_until(&go).gives("a").answers("b").after())
+            .connects().start(take("a").within(SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").when(&seen).start(take("b")).raise(&go)
     };
     the_deadline_passes_within_the_reply: {
         let go = Signal::new();
-        Scenario::new(Script::new().takes("a").send(&own("a")[..9]).pause_until(&go).send(&own("a")[9..]).answers("b").after())
-            .start(take("a").within(SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").start(take("b")).raise(&go)
+        Scenario::new(begun().takes("a").send(&own("a")[..9]).pause_until(&go).send(&own("a")[9..]).answers("b").after())
+            .connects().start(take("a").within(SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").start(take("b")).raise(&go)
     };
     the_deadline_passes_for_the_second_only: {
         let go = Signal::new();
-        Scenario::new(Script::new().takes("a").takes("b").takes("c").pause_until(&go).gives("a").gives("b").gives("c").after())
-            .start(take("a")).start(take("b").within(SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).start(take("c"))
+        Scenario::new(begun().takes("a").takes("b").takes("c").pause_until(&go).gives("a").gives("b").gives("c").after())
+            .connects().start(take("a")).start(take("b").within(SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).start(take("c"))
             .settle("b").raise(&go)
     };
     the_deadline_passes_and_nobody_looks: {
         let go = Signal::new();
-        Scenario::new(Script::new().takes("a").takes("b").pause_until(&go).gives("a").gives("b").after())
-            .start(take("a").within(SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).start(take("b"))
+        Scenario::new(begun().takes("a").takes("b").pause_until(&go).gives("a").gives("b").after())
+            .connects().start(take("a").within(SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).start(take("b"))
             .timed_out().raise(&go).unfetched().settle("a")
     };
     what_times_out_in_the_queue_is_never_sent: {
@@ -76,9 +76,9 @@ scenarios! {
     };
     a_pipeline_times_out_between_its_replies: {
         let go = Signal::new();
-        let script = Script::new().takes("p1").takes("p2").takes("p3").gives("p1").gives("p2").pause_until(&go).gives("p3");
+        let script = begun().takes("p1").takes("p2").takes("p3").gives("p1").gives("p2").pause_until(&go).gives("p3");
         Scenario::new(script.answers("b").after())
-            .start(pipeline("p", &["p1", "p2", "p3"]).within(SHORT).fails_at(2..3, Ran::MaybeExecuted, Kind::Timeout))
+            .connects().start(pipeline("p", &["p1", "p2", "p3"]).within(Duration::from_millis(200)).fails_at(2..3, Ran::MaybeExecuted, Kind::Timeout))
             .settle("p").start(take("b")).raise(&go)
     };
     a_pipeline_times_out_in_the_queue: {

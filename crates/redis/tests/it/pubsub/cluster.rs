@@ -8,6 +8,7 @@ use pilotlight_testkit::{Cluster, Failover, Node};
 use tokio::time::{Instant, timeout};
 
 use super::{LIMIT, assert_message, assert_silent, client, gap, next, shard_subscribers, subscribers, text, until};
+use crate::spare::Kind;
 
 fn cluster_client(cluster: &Cluster) -> Client {
     let seeds: Vec<_> = cluster.nodes().iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
@@ -26,7 +27,7 @@ fn home<'c>(cluster: &'c Cluster, channel: &str) -> Vec<&'c Node> {
 
 #[tokio::test]
 async fn every_message_comes_once_wherever_it_is_published() {
-    let cluster = Cluster::start(3, 0).unwrap();
+    let cluster = Kind::of(3, 0).start();
     let client = cluster_client(&cluster);
     let mut channels = client.subscribe(["a", "b"]).await.unwrap();
     let mut patterns = client.psubscribe("a*").await.unwrap();
@@ -84,7 +85,7 @@ fn drain(subscription: &mut Subscription) -> usize {
 
 #[tokio::test]
 async fn a_slot_that_moves_is_one_gap_and_messages_again_within_a_second() {
-    let cluster = Arc::new(Cluster::start(3, 0).unwrap());
+    let cluster = Arc::new(Kind::of(3, 0).start());
     let client = cluster_client(&cluster);
     let (owner, slot) = cluster.node_for_key("a").unwrap();
     let others: Vec<String> =
@@ -112,7 +113,7 @@ async fn a_slot_that_moves_is_one_gap_and_messages_again_within_a_second() {
 
 #[tokio::test]
 async fn a_node_that_dies_is_replaced() {
-    let cluster = Arc::new(Cluster::start(3, 1).unwrap());
+    let cluster = Arc::new(Kind::of(3, 1).start());
     let client = cluster_client(&cluster);
     let mut shard = client.ssubscribe("a").await.unwrap();
     let mut ordinary = client.subscribe("a").await.unwrap();
@@ -133,7 +134,7 @@ async fn a_node_that_dies_is_replaced() {
 
 #[tokio::test]
 async fn ordinary_channels_leave_a_node_that_cannot_be_reached() {
-    let cluster = Cluster::start(3, 0).unwrap();
+    let cluster = Kind::of(3, 0).start();
     let client = cluster_client(&cluster);
     let mut subscription = client.subscribe("a").await.unwrap();
     let old = home(&cluster, "a")[0];
@@ -149,7 +150,7 @@ async fn ordinary_channels_leave_a_node_that_cannot_be_reached() {
 
 #[tokio::test]
 async fn a_graceful_failover() {
-    let cluster = Arc::new(Cluster::start(3, 1).unwrap());
+    let cluster = Arc::new(Kind::of(3, 1).start());
     let client = cluster_client(&cluster);
     let mut shard = client.ssubscribe("a").await.unwrap();
     let replica = cluster.replica_of(cluster.node_for_key("a").unwrap().0).unwrap().id().to_owned();
@@ -163,7 +164,7 @@ async fn a_graceful_failover() {
 
 #[tokio::test]
 async fn killed_connections_of_a_cluster() {
-    let cluster = Cluster::start(3, 0).unwrap();
+    let cluster = Kind::of(3, 0).start();
     let client = cluster_client(&cluster);
     let names: Vec<String> = (0..12).map(|number| format!("s{number}")).collect();
     let mut shards = client.ssubscribe(&names).await.unwrap();
@@ -183,7 +184,7 @@ async fn killed_connections_of_a_cluster() {
 #[test]
 fn a_cluster_is_followed_on_the_next_runtime() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let cluster = Cluster::start(3, 0).unwrap();
+    let cluster = Kind::of(3, 0).start();
     let client = cluster_client(&cluster);
     let mut subscription = runtime().block_on(client.ssubscribe("a")).unwrap();
     let (owner, slot) = cluster.node_for_key("a").unwrap();

@@ -12,15 +12,18 @@ use super::{
     text, until,
 };
 
-fn both(url: &str) -> [Client; 2] {
-    [ProtocolChoice::Resp3, ProtocolChoice::Resp2]
-        .map(|protocol| Client::new(Config { protocol, ..config(url) }).unwrap())
+/// A client of each protocol, with a server for itself: a server hears late that the subscriptions of a client before have gone.
+fn both() -> [(Server, Client); 2] {
+    [ProtocolChoice::Resp3, ProtocolChoice::Resp2].map(|protocol| {
+        let server = Server::start().unwrap();
+        let client = Client::new(Config { protocol, ..config(&server.url()) }).unwrap();
+        (server, client)
+    })
 }
 
 #[tokio::test]
 async fn channels_patterns_and_shard_channels_in_both_protocols() {
-    let server = Server::start().unwrap();
-    for client in both(&server.url()) {
+    for (server, client) in both() {
         let mut channels = client.subscribe(["a", "b"]).await.unwrap();
         let mut patterns = client.psubscribe(["b*"]).await.unwrap();
         let mut shard = client.ssubscribe(["a", "c"]).await.unwrap();
@@ -50,8 +53,7 @@ fn connections(server: &Server) -> usize {
 
 #[tokio::test]
 async fn subscriptions_share_a_channel_and_the_last_one_ends_it() {
-    let server = Server::start().unwrap();
-    for client in both(&server.url()) {
+    for (server, client) in both() {
         let mut first = client.subscribe("a").await.unwrap();
         let mut second = client.clone().subscribe(["a", "b"]).await.unwrap();
         assert_eq!((subscribers(&server, "a"), publish(&server, "a", "1")), (1, 1));
@@ -90,8 +92,7 @@ async fn channels_come_and_go() {
 
 #[tokio::test]
 async fn a_killed_connection_is_one_gap_and_messages_again() {
-    let server = Server::start().unwrap();
-    for client in both(&server.url()) {
+    for (server, client) in both() {
         let mut subscription = client.subscribe(["a", "b", "c"]).await.unwrap();
         let mut shard = client.ssubscribe("s").await.unwrap();
         for round in ["1", "2", "3"] {
@@ -137,8 +138,7 @@ fn burst(server: &Server, channel: &str, first: usize, last: usize) {
 
 #[tokio::test]
 async fn ten_thousand_messages_in_order() {
-    let server = Server::start().unwrap();
-    for client in both(&server.url()) {
+    for (server, client) in both() {
         let mut subscription = client.subscribe("a").await.unwrap();
         for thousand in 0..10 {
             burst(&server, "a", thousand * 1000, thousand * 1000 + 999);
@@ -174,7 +174,8 @@ async fn a_slow_subscriber_loses_the_oldest_and_holds_up_nobody() {
 async fn a_forbidden_channel_is_refused_and_the_others_are_not() {
     let server = Server::builder().user("some on >secret ~* resetchannels &ok* +@all").start().unwrap();
     let url = format!("redis://some:secret@{}", server.addr());
-    for client in both(&url) {
+    for protocol in [ProtocolChoice::Resp3, ProtocolChoice::Resp2] {
+        let client = Client::new(Config { protocol, ..config(&url) }).unwrap();
         let (ok, mixed, forbidden) =
             tokio::join!(client.subscribe(["ok1", "ok2"]), client.subscribe(["ok3", "no"]), client.ssubscribe("no"));
         let mut ok = ok.unwrap();

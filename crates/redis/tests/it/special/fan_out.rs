@@ -6,10 +6,11 @@ use bytes::Bytes;
 use pilotlight_redis::command::{Flags, RequestPolicy};
 use pilotlight_redis::commands::spec;
 use pilotlight_redis::config::NodeAddress;
-use pilotlight_redis::{Client, Command, Commands, ErrorKind, Misuse, Ran, Route, Value};
+use pilotlight_redis::{Client, Command, Commands, Config, ErrorKind, Misuse, Ran, Route, Value};
 use pilotlight_testkit::{Cluster, Node};
 
-use super::{SECOND, at, client_of, cluster, keys, owner, soon, standalone};
+use super::{SECOND, at, client_of, cluster, config_of, keys, owner, soon, standalone};
+use crate::spare::Kind;
 
 #[tokio::test]
 async fn commands_without_keys_go_where_their_descriptions_say() {
@@ -87,7 +88,7 @@ async fn replicas_of_none(client: &Client) {
 
 #[tokio::test]
 async fn replicas_are_asked_and_all_nodes_are_all() {
-    let cluster = Cluster::start(3, 1).unwrap();
+    let cluster = Kind::of(3, 1).start();
     super::until("all replicas are announced", || async {
         let slots = |node: &Node| node.server().command(&["CLUSTER", "SLOTS"]).unwrap();
         cluster.nodes().iter().all(|node| slots(node).array().iter().all(|range| range.array().len() == 4))
@@ -108,7 +109,8 @@ async fn replicas_are_asked_and_all_nodes_are_all() {
 
 #[tokio::test]
 async fn the_node_that_fails_is_named() {
-    let (cluster, client) = cluster(3);
+    let (cluster, _) = cluster(3);
+    let client = Client::new(Config { command_timeout: Some(SECOND), ..config_of(&cluster) }).unwrap();
     client.dbsize().await.unwrap();
     let lost = &cluster.nodes()[1];
     lost.server().stop().unwrap();

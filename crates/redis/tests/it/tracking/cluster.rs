@@ -7,6 +7,7 @@ use pilotlight_redis::{CacheConfig, Client, Commands, Config};
 use pilotlight_testkit::Cluster;
 
 use super::{barrier, cached, until, value};
+use crate::spare::Kind;
 
 fn client(cluster: &Cluster) -> Client {
     Client::new(Config::cluster(cluster.nodes().iter().map(|node| NodeAddress::tcp("127.0.0.1", node.port())))).unwrap()
@@ -14,7 +15,7 @@ fn client(cluster: &Cluster) -> Client {
 
 #[tokio::test]
 async fn a_slot_that_moves_takes_its_replies_along() {
-    let cluster = Arc::new(tokio::task::spawn_blocking(|| Cluster::start(3, 0)).await.unwrap().unwrap());
+    let cluster = Arc::new(tokio::task::spawn_blocking(|| Kind::of(3, 0).start()).await.unwrap());
     let (writer, cached) = (client(&cluster), cached(&client(&cluster)));
     let keys: Vec<String> = (0..60).map(|number| format!("key:{number}")).collect();
     // The very first call finds no map yet: what it reads is not kept.
@@ -57,7 +58,7 @@ async fn a_slot_that_moves_takes_its_replies_along() {
 
 #[tokio::test]
 async fn a_killed_connection_takes_only_its_own_replies_along() {
-    let cluster = tokio::task::spawn_blocking(|| Cluster::start(3, 0)).await.unwrap().unwrap();
+    let cluster = tokio::task::spawn_blocking(|| Kind::of(3, 0).start()).await.unwrap();
     let (writer, cached) = (client(&cluster), client(&cluster).cached(CacheConfig::default()).unwrap());
     let keys: Vec<String> = (0..30).map(|number| format!("key:{number}")).collect();
     for key in &keys {

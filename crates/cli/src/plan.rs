@@ -1,0 +1,252 @@
+//! What another configuration changes, by difference: a value, before anything is done.
+//!
+//! Services are the same by name, listeners by address, routes by host, path and kind of match.
+
+use std::collections::BTreeMap;
+
+use pilotlight_supervisor::ServiceSpec;
+use serde_json::{Value, json};
+
+use crate::config::{Config, Route, Service, ServiceKind};
+use crate::settings;
+
+/// What a reload changes. What it does not name stays the same object: its connections, instances and streams with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) listen: Changes,
+    pub(crate) services: Changes,
+    /// Services whose instances are replaced, one after the other; they are among `services.changed`.
+    pub(crate) replaced: Vec<String>,
+    pub(crate) routes: Changes,
+    /// Settings that count for new connections.
+    pub(crate) settings: Vec<&'static str>,
+    /// Settings that a running gateway cannot follow.
+    pub(crate) fixed: Vec<&'static str>,
+}
+
+/// What is there in one file and not in the other, or in both with different words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) added: Vec<String>,
+    pub(crate) changed: Vec<String>,
+    pub(crate) removed: Vec<String>,
+}
+
+impl Plan {
+    /// From one configuration to another.
+    pub(crate) fn of(old: &Config, new: &Config) -> Self {
+        let listen =
+            |config: &Config| settings::listen(config).into_iter().map(|addr| (addr.to_string(), ())).collect();
+        let services = |config: &Config| config.services.iter().map(|one| (one.name.clone(), kind_of(one))).collect();
+        let (before, after): (BTreeMap<String, Kind>, BTreeMap<String, Kind>) = (services(old), services(new));
+        let replaced = after.iter().filter(|(name, kind)| before.get(*name).is_some_and(|old| kind.replaces(old)));
+        Self {
+            listen: Changes::of(&listen(old), &listen(new)),
+            replaced: replaced.map(|(name, _)| name.clone()).collect(),
+            services: Changes::of(&before, &after),
+            routes: Changes::of(&routes(old), &routes(new)),
+            settings: followed(old, new),
+            fixed: fixed(old, new),
+        }
+    }
+
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// For programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let changes = |Changes { added, changed, removed }: &Changes| json!({ "added": added, "changed": changed, "removed": removed });
+        json!({
+            "listen": changes(&self.listen),
+            "services": changes(&self.services),
+            "replaced": self.replaced,
+            "routes": changes(&self.routes),
+            "settings": self.settings,
+            "needs_upgrade": self.fixed,
+        })
+    }
+}
+
+impl Changes {
+    fn of<T: PartialEq>(old: &BTreeMap<String, T>, new: &BTreeMap<String, T>) -> Self {
+        let names = |all: &BTreeMap<String, T>, is: &dyn Fn(&String, &T) -> bool| {
+            all.iter().filter(|(name, value)| is(name, value)).map(|(name, _)| name.clone()).collect()
+        };
+        Self {
+            added: names(new, &|name, _| !old.contains_key(name)),
+            changed: names(new, &|name, value| old.get(name).is_some_and(|before| before != value)),
+            removed: names(old, &|name, _| !new.contains_key(name)),
+        }
+    }
+}
+
+/// A service, without where it stands in the file.
+#[derive(PartialEq)]
+enum Kind {
+    Managed(Box<ServiceSpec>),
+    External(String),
+}
+
+impl Kind {
+    /// Whether instances must go for it.
+    fn replaces(&self, old: &Self) -> bool {
+        match (self, old) {
+            (Self::Managed(new), Self::Managed(old)) => new.needs_new_instances(old),
+            (_, Self::Managed(_)) => true,
+            (_, Self::External(_)) => false,
+        }
+    }
+}
+
+fn kind_of(service: &Service) -> Kind {
+    match &service.kind {
+        ServiceKind::Managed(managed) => Kind::Managed(Box::new(settings::spec(&service.name, managed))),
+        ServiceKind::External(upstream) => Kind::External(format!("{upstream:?}")),
+    }
+}
+
+/// Routes by their labels; the service by its name, as its number means nothing in another file.
+fn routes(config: &Config) -> BTreeMap<String, (Option<String>, Route)> {
+    let one = |route: &Route| {
+        let service = config.service_of(route).map(|service| service.name.clone());
+        (settings::route(route, &config.limits).label(), (service, Route { service: 0, ..route.clone() }))
+    };
+    config.routes.iter().map(one).collect()
+}
+
+fn followed(old: &Config, new: &Config) -> Vec<&'static str> {
+    let changed = [
+        ("limits", old.limits != new.limits),
+        ("dev", old.dev != new.dev),
+        ("trust_forwarded", old.trust_forwarded != new.trust_forwarded),
+        ("server_timing", old.operate.server_timing != new.operate.server_timing),
+    ];
+    changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+}
+
+fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
+    let changed = [
+        ("workers", settings::workers(old) != settings::workers(new)),
+        ("cache", old.cache != new.cache),
+        ("admin", old.operate.admin != new.operate.admin),
+        ("metrics", old.operate.metrics != new.operate.metrics),
+        ("access_log", old.operate.access_log != new.operate.access_log),
+    ];
+    changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+}
+
+/// The configuration that a gateway has after it followed another one: what it cannot follow stays as it was.
+pub(crate) fn followed_config(old: &Config, new: Config) -> Config {
+    let mut operate = new.operate.clone();
+    operate.admin.clone_from(&old.operate.admin);
+    operate.metrics = old.operate.metrics;
+    operate.access_log.clone_from(&old.operate.access_log);
+    Config { workers: old.workers, cache: old.cache.clone(), operate, ..new }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const BASE: &str = r#"
+listen = ["127.0.0.1:1", "127.0.0.1:2"]
+workers = 2
+[services.a]
+command = ["a"]
+transport = "pipe"
+[services.b]
+url = "http://127.0.0.1:9"
+[[routes]]
+path = "/"
+service = "a"
+[[routes]]
+path = "/b"
+service = "b"
+"#;
+
+    fn config(text: &str) -> Config {
+        crate::config::parse(text, Path::new("/x/pilotlight.toml")).unwrap_or_else(|e| panic!("{e:?}")).config
+    }
+
+    #[track_caller]
+    fn check(edits: &[(&str, &str)], expected: impl FnOnce(&mut Plan)) {
+        let new = edits.iter().fold(BASE.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "{from}");
+            text.replace(from, to)
+        });
+        let mut plan = Plan::default();
+        expected(&mut plan);
+        assert_eq!(Plan::of(&config(BASE), &config(&new)), plan);
+    }
+
+    fn named(name: &str) -> Vec<String> {
+        vec![name.to_owned()]
+    }
+
+    #[test]
+    fn the_same_in_other_words_changes_nothing() {
+        check(&[], |_| {});
+        check(
+            &[(
+                "listen = [\"127.0.0.1:1\", \"127.0.0.1:2\"]",
+                "# moved\n\nlisten = [\"127.0.0.1:2\", \"127.0.0.1:1\"]",
+            )],
+            |_| {},
+        );
+        check(&[("command = [\"a\"]", "command = [\"a\"]\nidle_timeout = \"15m\"")], |_| {});
+        assert!(Plan::of(&config(BASE), &config(BASE)).is_empty());
+    }
+
+    #[test]
+    fn listeners_by_address() {
+        check(&[("127.0.0.1:2", "127.0.0.1:3")], |plan| {
+            (plan.listen.added, plan.listen.removed) = (named("http://127.0.0.1:3"), named("http://127.0.0.1:2"));
+        });
+    }
+
+    #[test]
+    fn services_by_name() {
+        check(&[("command = [\"a\"]", "command = [\"a\", \"-v\"]")], |plan| {
+            plan.services.changed = named("a");
+            plan.replaced = named("a");
+        });
+        check(&[("command = [\"a\"]", "command = [\"a\"]\nidle_timeout = \"1m\"")], |plan| {
+            plan.services.changed = named("a");
+        });
+        check(&[("127.0.0.1:9", "127.0.0.1:8")], |plan| plan.services.changed = named("b"));
+        check(&[("command = [\"a\"]\ntransport = \"pipe\"", "url = \"http://127.0.0.1:7\"")], |plan| {
+            plan.services.changed = named("a");
+            plan.replaced = named("a");
+        });
+        check(&[("services.b", "services.c"), ("service = \"b\"", "service = \"c\"")], |plan| {
+            (plan.services.added, plan.services.removed) = (named("c"), named("b"));
+            plan.routes.changed = named("/b");
+        });
+    }
+
+    #[test]
+    fn routes_by_host_and_path() {
+        check(&[("path = \"/b\"", "path = \"/b\"\nexact = true")], |plan| {
+            (plan.routes.added, plan.routes.removed) = (named("=/b"), named("/b"));
+        });
+        check(&[("path = \"/b\"", "path = \"/b\"\nstrip_prefix = true")], |plan| plan.routes.changed = named("/b"));
+    }
+
+    #[test]
+    fn settings_that_are_followed_and_those_that_are_not() {
+        check(&[("workers = 2", "workers = 3\ndev = true\n[limits]\nqueue = 7")], |plan| {
+            plan.fixed = vec!["workers"];
+            plan.settings = vec!["limits", "dev"];
+        });
+        check(
+            &[("[services.a]", "[cache]\nmemory = \"1MiB\"\n[access_log]\npath = \"stdout\"\n[services.a]")],
+            |plan| {
+                plan.fixed = vec!["cache", "access_log"];
+            },
+        );
+    }
+}

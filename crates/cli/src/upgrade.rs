@@ -1,0 +1,346 @@
+//! Another process takes over: `pilotlight upgrade`, SIGUSR2.
+//!
+//! ```text
+//!  old: executes the program, sends the listening sockets ──▶ new: reads the configuration, listens on them,
+//!       goes on accepting meanwhile                                starts the services that run in the old one
+//!  old: accepts no more, ends with its last request       ◀── new: "ready" — or it ends, and the old one goes on
+//! ```
+//! The sockets are the same, so nobody who waits in one is lost, whoever accepts. The pair of sockets between the two is the new one's
+//! standard input, and closes with whoever dies. A message is `length u32` (native order: it is one machine), JSON, and descriptors.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use pilotlight_gateway::{Inherited, ListenAddr, ServiceTarget};
+use pilotlight_supervisor::{Control, ServiceState};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use serde_json::{Value, json};
+
+/// Says to a process that its standard input is what is described above.
+const VARIABLE: &str = "PILOTLIGHT_UPGRADE";
+/// How long the new process may take until it is ready.
+pub(crate) const READY_TIME: Duration = Duration::from_secs(30);
+/// How long the new process waits for its services before it says that it is ready.
+const WARM_TIME: Duration = Duration::from_secs(10);
+/// How often it looks at them.
+const WARM_PAUSE: Duration = Duration::from_millis(5);
+/// What is known of one that says nothing itself.
+const ENDED: &str = "it ended before it was ready; the log has what it said";
+/// Bytes of a message.
+const MAX_MESSAGE: usize = 1024 * 1024;
+/// Descriptors beside one message.
+const MAX_FDS: usize = 128;
+
+/// What is handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Estate {
+    pub(crate) listeners: Vec<Inherited>,
+    /// The admin socket, if it has a path of its own.
+    pub(crate) admin: Option<(PathBuf, OwnedFd)>,
+    /// Where metrics are given out, as configured.
+    pub(crate) metrics: Option<(SocketAddr, OwnedFd)>,
+    /// Services that run.
+    pub(crate) warm: Vec<String>,
+}
+
+/// The process that takes over.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    pub(crate) child: Child,
+    /// Whether it has the admin socket.
+    pub(crate) has_admin: bool,
+    /// Closed when this process answers nobody any more.
+    pub(crate) socket: UnixStream,
+}
+
+impl Successor {
+    /// It is the one that answers on the admin socket from now on.
+    pub(crate) fn answers(self) {
+        drop(self.socket);
+    }
+}
+
+/// The new process, before it is ready.
+#[derive(Debug)]
+pub(crate) struct Heir {
+    child: Child,
+    socket: UnixStream,
+}
+
+impl Heir {
+    /// Executes the program with the arguments of this process and gives it everything.
+    pub(crate) fn start(program: &Path, arguments: &[OsString], estate: &Estate) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let child = Command::new(program).args(arguments).env(VARIABLE, "1").stdin(OwnedFd::from(theirs)).spawn()?;
+        let mut heir = Self { child, socket: ours };
+        match estate.send(&heir.socket) {
+            Ok(()) => Ok(heir),
+            // It has ended already, which is found when it is asked for its answer.
+            Err(e) if matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(heir),
+            Err(cause) => {
+                let why = heir.give_up();
+                Err(io::Error::new(cause.kind(), format!("{cause}{why}")))
+            }
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A reader of what it says about itself, for a thread: `true` in it if it has the admin socket.
+    pub(crate) fn answer(&self) -> io::Result<impl FnOnce() -> Result<bool, String> + Send + use<>> {
+        let socket = self.socket.try_clone()?;
+        socket.set_read_timeout(Some(READY_TIME))?;
+        Ok(move || match receive(&socket) {
+            Ok(Some((message, _))) => match message["failed"].as_str() {
+                Some(why) => Err(why.to_owned()),
+                None => Ok(message["admin"] == true),
+            },
+            Ok(None) => Err(ENDED.to_owned()),
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Err(ENDED.to_owned()), // it has not read everything
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Err(format!("it was not ready within {READY_TIME:?}, and was killed"))
+            }
+            Err(e) => Err(e.to_string()),
+        })
+    }
+
+    pub(crate) fn into_successor(self, has_admin: bool) -> Successor {
+        Successor { child: self.child, has_admin, socket: self.socket }
+    }
+
+    /// Ends it; how it ended, if it did by itself.
+    pub(crate) fn give_up(&mut self) -> String {
+        let _ = self.socket.shutdown(Shutdown::Both); // it may have ended
+        let _ = self.child.kill();
+        match self.child.wait() {
+            Ok(status) if status.code().is_some() => format!(" ({status})"),
+            _ => String::new(),
+        }
+    }
+}
+
+impl Estate {
+    fn send(&self, socket: &UnixStream) -> io::Result<()> {
+        for Inherited { configured, sockets } in &self.listeners {
+            let configured = configured.as_ref().map(|addr| match addr {
+                ListenAddr::Tcp(addr) => json!({ "tcp": addr.to_string() }),
+                ListenAddr::Unix(path) => json!({ "unix": path.to_string_lossy() }),
+            });
+            for some in sockets.chunks(MAX_FDS) {
+                let fds: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+                send(socket, &json!({ "listen": configured }), &fds)?;
+            }
+        }
+        if let Some((path, fd)) = &self.admin {
+            send(socket, &json!({ "admin": path.to_string_lossy() }), &[fd.as_fd()])?;
+        }
+        if let Some((address, fd)) = &self.metrics {
+            send(socket, &json!({ "metrics": address.to_string() }), &[fd.as_fd()])?;
+        }
+        send(socket, &json!({ "warm": self.warm }), &[])
+    }
+
+    fn receive(socket: &UnixStream) -> io::Result<Self> {
+        let mut estate = Self::default();
+        while let Some((message, sockets)) = receive(socket)? {
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            if let Some(names) = message["warm"].as_array() {
+                estate.warm = names.iter().filter_map(text).collect();
+                return Ok(estate);
+            } else if let Some(listen) = message.get("listen") {
+                let tcp = listen["tcp"].as_str().and_then(|addr| addr.parse().ok()).map(ListenAddr::Tcp);
+                let configured = tcp.or_else(|| Some(ListenAddr::Unix(text(&listen["unix"])?.into())));
+                match estate.listeners.last_mut().filter(|last| configured.is_some() && last.configured == configured) {
+                    Some(last) => last.sockets.extend(sockets),
+                    None => estate.listeners.push(Inherited { configured, sockets }),
+                }
+            } else if let Some(path) = text(&message["admin"]) {
+                estate.admin = sockets.into_iter().next().map(|fd| (path.into(), fd));
+            } else if let Some(address) = text(&message["metrics"]).and_then(|address| address.parse().ok()) {
+                estate.metrics = sockets.into_iter().next().map(|fd| (address, fd));
+            }
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// The process that this one takes over from.
+#[derive(Debug)]
+pub(crate) struct Predecessor {
+    socket: UnixStream,
+}
+
+impl Predecessor {
+    /// It, and what it hands over, if this process was started to take over.
+    pub(crate) fn find() -> io::Result<Option<(Self, Estate)>> {
+        if std::env::var_os(VARIABLE).is_none() {
+            return Ok(None);
+        }
+        let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        // Nobody whom this process starts is to have it.
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        socket.set_read_timeout(Some(READY_TIME))?;
+        let estate = Estate::receive(&socket)?;
+        Ok(Some((Self { socket }, estate)))
+    }
+
+    /// Tells it that it may leave.
+    pub(crate) fn ready(&self, has_admin: bool) -> io::Result<()> {
+        send(&self.socket, &json!({ "ready": true, "admin": has_admin }), &[])
+    }
+
+    /// What blocks until it answers nobody any more, or is gone.
+    pub(crate) fn silence(&self) -> io::Result<impl FnOnce() + Send + use<>> {
+        let socket = self.socket.try_clone()?;
+        // It says nothing more, so this is its end. Beyond its time it is stuck, and this one has to answer.
+        Ok(move || drop(receive(&socket)))
+    }
+
+    /// Tells it why it has to go on.
+    pub(crate) fn failed(&self, why: &str) {
+        let _ = send(&self.socket, &json!({ "failed": why }), &[]); // it sees that this process ends
+    }
+}
+
+/// Starts services that ran in the predecessor, so that nobody waits for them. Those that do not start in time, start later.
+pub(crate) fn warm(services: &[ServiceTarget], control: &Control, names: &[String]) {
+    let wanted = services.iter().filter_map(|target| match target {
+        ServiceTarget::Managed(service, _) => {
+            Some(service).filter(|service| names.contains(&service.name().to_string()))
+        }
+        ServiceTarget::External(_) => None,
+    });
+    let wanted: Vec<_> = wanted.collect();
+    wanted.iter().for_each(|service| control.start(service.id()));
+    let begun = Instant::now();
+    let is_done = || {
+        wanted
+            .iter()
+            .map(|service| service.status())
+            .all(|one| one.state == ServiceState::Ready || one.failed_starts > 0)
+    };
+    while !is_done() && begun.elapsed() < WARM_TIME {
+        std::thread::sleep(WARM_PAUSE); // a pause between looks
+    }
+}
+
+fn send(mut socket: &UnixStream, message: &Value, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let body = message.to_string();
+    let mut bytes = u32::try_from(body.len()).map_err(io::Error::other)?.to_ne_bytes().to_vec();
+    bytes.extend_from_slice(body.as_bytes());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::other("more descriptors than one message carries"));
+    }
+    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    socket.write_all(&bytes[sent..])
+}
+
+/// The next message, `None` at the end.
+fn receive(mut socket: &UnixStream) -> io::Result<Option<(Value, Vec<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut length = [0; 4];
+    // Descriptors ride on the first byte.
+    let received = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut length)], &mut control, receive_flags())?;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(some) = message {
+            fds.extend(some);
+        }
+    }
+    socket.read_exact(&mut length[received.bytes..])?;
+    let length = u32::from_ne_bytes(length) as usize;
+    if length > MAX_MESSAGE {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("message of {length} bytes")));
+    }
+    let mut body = vec![0; length];
+    socket.read_exact(&mut body)?;
+    Ok(Some((serde_json::from_slice(&body)?, fds)))
+}
+
+#[cfg(target_os = "linux")]
+fn receive_flags() -> RecvFlags {
+    RecvFlags::CMSG_CLOEXEC
+}
+
+#[cfg(not(target_os = "linux"))]
+fn receive_flags() -> RecvFlags {
+    RecvFlags::empty()
+}
+
+/// The sockets that a service manager has bound for this process (`LISTEN_FDS`). Services do not inherit them.
+pub(crate) fn activated() -> io::Result<Vec<Inherited>> {
+    let mut given = listenfd::ListenFd::from_env();
+    let mut all = Vec::new();
+    for index in 0..given.len() {
+        let socket: Option<OwnedFd> = match given.take_tcp_listener(index) {
+            Ok(tcp) => tcp.map(Into::into),
+            Err(_) => given.take_unix_listener(index)?.map(Into::into),
+        };
+        if let Some(socket) = socket {
+            rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+            all.push(Inherited { configured: None, sockets: vec![socket] });
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn everything_arrives() {
+        let (left, right) = UnixStream::pair().unwrap();
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let fd = || OwnedFd::from(tcp.try_clone().unwrap());
+        let many = ListenAddr::Tcp("127.0.0.1:0".parse().unwrap());
+        let estate = Estate {
+            listeners: vec![
+                Inherited { configured: Some(many.clone()), sockets: (0..MAX_FDS + 3).map(|_| fd()).collect() },
+                Inherited { configured: Some(ListenAddr::Unix("/x y".into())), sockets: vec![fd()] },
+            ],
+            admin: Some(("/a".into(), fd())),
+            metrics: Some(("127.0.0.1:9".parse().unwrap(), fd())),
+            warm: vec!["one".to_owned()],
+        };
+        let sender = std::thread::spawn(move || estate.send(&left).unwrap());
+        let found = Estate::receive(&right).unwrap();
+        sender.join().unwrap();
+        assert_eq!(found.listeners.len(), 2);
+        assert_eq!((&found.listeners[0].configured, found.listeners[0].sockets.len()), (&Some(many), MAX_FDS + 3));
+        assert_eq!(found.listeners[1].configured, Some(ListenAddr::Unix("/x y".into())));
+        assert_eq!(found.admin.unwrap().0, Path::new("/a"));
+        assert_eq!(found.metrics.unwrap().0, "127.0.0.1:9".parse().unwrap());
+        assert_eq!(found.warm, ["one"]);
+        let same = TcpListener::from(found.listeners.into_iter().next().unwrap().sockets.remove(0));
+        assert_eq!(same.local_addr().unwrap(), tcp.local_addr().unwrap());
+    }
+
+    #[test]
+    fn half_of_it_is_an_error() {
+        let (left, right) = UnixStream::pair().unwrap();
+        send(&left, &json!({ "listen": null }), &[]).unwrap();
+        drop(left);
+        assert_eq!(Estate::receive(&right).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,69 @@
+//! A huge reply that is never held in memory: it goes to a writer as it comes.
+
+use std::time::Instant;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use crate::call::CallOptions;
+use crate::client::Client;
+use crate::command::Command;
+use crate::error::{Error, ErrorKind, Ran};
+use crate::follow;
+use crate::parcel::Parcel;
+use crate::reply::{FromReply, Value};
+
+/// Where a reply goes.
+pub(crate) struct Sink<'s> {
+    pub(crate) writer: &'s mut (dyn AsyncWrite + Send + Unpin),
+    /// Its size, once it has begun: it can be asked for no second time.
+    pub(crate) begun: Option<u64>,
+}
+
+impl Client {
+    /// Writes the reply of `command`, a string, to `writer` as it comes, and tells its size; `None`: there is none. It travels on a connection that nobody
+    /// shares meanwhile, so it holds up nobody. [`max_bulk_bytes`](pilotlight_resp::Limits::max_bulk_bytes) does not bound it.
+    ///
+    /// The command timeout bounds the time until the reply begins, and then each pause in it.
+    ///
+    /// ```no_run
+    /// # use pilotlight_redis::{Client, Command};
+    /// # async fn example(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut file = tokio::io::sink();
+    /// let size = client.copy(Command::raw("GET").arg("video"), &mut file).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As any command; the writer fails ([`ErrorKind::Writer`](crate::ErrorKind::Writer)), or the reply is no string. Once it has begun, nothing is tried again:
+    /// the writer may have a part of it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection. The writer may have a part of the reply.
+    pub async fn copy<W: AsyncWrite + Unpin + Send>(
+        &self,
+        command: Command<'_>,
+        writer: &mut W,
+    ) -> Result<Option<u64>, Error> {
+        let command = command.resolved();
+        let name = command.name();
+        crate::special::check(&command)?;
+        let options = CallOptions::of(self);
+        let mut sink = Sink { writer, begun: None };
+        let errand = Parcel::Command(&command).usual();
+        let value = follow::begin_into(self.core(), &errand, options, Instant::now(), &mut sink).await?;
+        match (sink.begun, value) {
+            (Some(size), _) => Ok(Some(size)),
+            (None, Value::Null) => Ok(None),
+            (None, other) => {
+                // A status or a number, which are no strings of their own, or what comes with attributes.
+                let text = bytes::Bytes::from_reply(other).map_err(|error| Error::new(error, Ran::Executed, name))?;
+                let failed = |error: std::io::Error| {
+                    Error::new(ErrorKind::Writer(error.to_string().into()), Ran::Executed, name)
+                };
+                sink.writer.write_all(&text).await.map_err(failed)?;
+                sink.writer.flush().await.map_err(failed)?;
+                Ok(Some(text.len() as u64))
+            }
+        }
+    }
+}

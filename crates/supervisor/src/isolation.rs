@@ -1,0 +1,115 @@
+//! What an instance may use of the machine: its user, its variables and secrets, its limits, its sandbox.
+//!
+//! Owns the steps between `fork` and `exec` that put an instance into its bounds. The guardian, which has one thread, forks for an instance
+//! that asks for any of this (ADR 0016); all others are spawned as ever. The order of the steps matters and is that of [`enter`].
+//!
+//! ```text
+//!  guardian                         forked child
+//!  ─────────                        ────────────
+//!  user, group → numbers
+//!  cgroup made, limits written ───▶ joins its cgroup, reads env files and secrets, rlimits,
+//!                                   capabilities away, group, user, landlock, seccomp ──▶ exec
+//!        ◀── notices, or why not ──┘
+//! ```
+//!
+//! Invariant: what is asked for and cannot be had either fails the start or, where the kernel lacks it, is said in a notice. Nothing is
+//! left out silently.
+//! Invariant: contents of secrets and env files are in no message, no log line and no status; only the child reads them.
+
+#[cfg(target_os = "linux")]
+mod account;
+#[cfg(target_os = "linux")]
+mod bounds;
+#[cfg(not(target_os = "linux"))]
+#[path = "isolation/elsewhere.rs"]
+mod bounds;
+#[cfg(target_os = "linux")]
+mod calls;
+#[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(target_os = "linux")]
+mod enter;
+mod env_file;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod rlimits;
+#[cfg(target_os = "linux")]
+mod secrets;
+
+pub use bounds::check_account;
+pub(crate) use bounds::{Bounds, Prepared, enter, uid};
+pub use env_file::{EnvFileError, parse as parse_env_file};
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What an instance may use of the machine. The default changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    /// A name or number; the gateway's own if none.
+    pub user: Option<String>,
+    /// A name or number; the user's own if none.
+    pub group: Option<String>,
+    /// Files with variables, read at each start; later files win, and the variables of [`ServiceSpec::env`](crate::ServiceSpec::env)
+    /// win over all.
+    pub env_files: Vec<PathBuf>,
+    /// For each name a file, read at each start; the instance finds the path of a copy in memory in the variable `NAME_FILE`.
+    pub secrets: Vec<(String, PathBuf)>,
+    /// Limits of each process.
+    pub limits: ResourceLimits,
+    /// Limits of all processes of an instance together.
+    pub cgroup: CgroupLimits,
+    /// Whether it is in a sandbox.
+    pub sandbox: Sandbox,
+}
+
+impl Isolation {
+    /// Whether nothing is asked for.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Limits of the kernel for each process (`setrlimit`); `None` leaves what Pilotlight itself has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceLimits {
+    /// Open descriptors.
+    pub open_files: Option<u64>,
+    /// Processes and threads: of the instance where it has a cgroup, else of its user.
+    pub processes: Option<u64>,
+    /// Seconds of processor time of one process.
+    pub cpu_seconds: Option<u64>,
+    /// Bytes of a file that is written.
+    pub file_size: Option<u64>,
+    /// Bytes of a core dump.
+    pub core: Option<u64>,
+    /// Bytes of address space of one process.
+    pub address_space: Option<u64>,
+}
+
+/// Limits of cgroup v2 for all processes of an instance together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupLimits {
+    /// Bytes.
+    pub memory: Option<u64>,
+    /// Thousandths of a processor.
+    pub cpu_milli: Option<u64>,
+}
+
+/// Whether an instance is in a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sandbox {
+    /// It may do what its user may.
+    #[default]
+    None,
+    /// Files: the system's programs and libraries to read, its own folder to write, and what is listed; no network but the sockets it
+    /// was given; none of the calls that change the machine or look into other processes; no new privileges.
+    Strict {
+        /// Further files and folders to read and execute.
+        read: Vec<PathBuf>,
+        /// Further files and folders to read and write.
+        write: Vec<PathBuf>,
+    },
+}

@@ -1,0 +1,60 @@
+//! The guardian's part: what is looked up and made before the fork.
+
+pub(crate) use super::enter::{Prepared, enter};
+
+use super::Isolation;
+use super::account;
+use super::cgroup::Cgroups;
+use crate::guardian::SpawnRequest;
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// What a guardian keeps for the bounds of its instances.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    cgroups: Cgroups,
+}
+
+impl Bounds {
+    /// What the forked child needs, and what cannot be had.
+    pub(crate) fn prepare<'a>(
+        &mut self,
+        request: &'a SpawnRequest,
+        isolation: &'a Isolation,
+        notices: &mut Vec<String>,
+    ) -> Result<Prepared<'a>, String> {
+        let account = account::resolve(isolation.user.as_deref(), isolation.group.as_deref())?;
+        let cgroup = self.cgroups.make(request.run, isolation, notices);
+        let program = request.argv.first().map_or(OsStr::new(""), |program| program.as_os_str());
+        let dir = request.dir.as_deref().map(Path::new);
+        Ok(Prepared { isolation, account, cgroup, program, dir, env: &request.env })
+    }
+
+    /// A run has ended; gives back the limit that it reached.
+    pub(crate) fn ended(&mut self, run: u64) -> Option<String> {
+        self.cgroups.ended(run)
+    }
+
+    pub(crate) fn sweep(&mut self) {
+        self.cgroups.sweep();
+    }
+
+    pub(crate) fn kill_all(&mut self) {
+        self.cgroups.kill_all();
+    }
+}
+
+/// The number of the user that instances run as, if it is not the gateway's own; also none if there is no such user, which a start says.
+pub(crate) fn uid(isolation: &Isolation) -> Option<u32> {
+    isolation.user.as_ref()?;
+    let account = account::resolve(isolation.user.as_deref(), isolation.group.as_deref()).ok()??;
+    Some(account.uid.as_raw())
+}
+
+/// Why a user or group cannot be had.
+///
+/// # Errors
+/// There is no such user or group: a sentence fragment with what to do.
+pub fn check_account(user: Option<&str>, group: Option<&str>) -> Result<(), String> {
+    account::resolve(user, group).map(|_| ())
+}

@@ -1,0 +1,61 @@
+"""What the bounds of a service cost its cold start: the same service without any, with limits, with secrets, in the sandbox, as another user.
+
+The service is the Rust one, whose start is the shortest and shows most. The variants alternate inside each round.
+"""
+import os
+import statistics
+
+from harness import peers
+from harness.gateway import Gateway
+from harness.paths import PEER_BIN
+from harness.program import check_answer
+
+from . import pipe
+from .cold import IDLE_TIMEOUT, first_byte_ms, wait_until_stopped
+
+STARTS = 20
+COMMAND = [PEER_BIN / "svcpipe"]
+PLAIN = "none"
+COLUMNS = [("request → first byte p50 ms", "total", 2), ("more than without ms", "more", 2)]
+
+
+def run(lab):
+    variants = {name: variant(lab, name, keys) for name, keys in bounds(lab).items()}
+    samples = lab.run_rounds("isolation", variants)
+    for name in variants:
+        for result, plain in zip(samples.rounds.get(name, []), samples.rounds.get(PLAIN, [])):
+            if result and plain:
+                result["more"] = result["total"] - plain["total"]
+    title = f"**What bounds cost** (cold starts of the Rust service, p50 of {STARTS} in each of {lab.options.rounds} rounds)"
+    lab.print_table(title, samples, COLUMNS)
+
+
+def bounds(lab):
+    """Each kind of bounds: the keys of the service."""
+    folder = lab.folder("isolation-service")
+    secret = folder / "secret"
+    secret.touch(0o600)
+    secret.write_text("open sesame")
+    found = {
+        PLAIN: {},
+        "limits": {"limits.open_files": 1024, "limits.core": "0B"},
+        "a secret": {"secrets.KEY": str(secret)},
+        "sandbox": {"sandbox": "strict", "dir": str(folder)},
+    }
+    if os.geteuid() == 0:
+        found["sandbox, another group"] = found["sandbox"] | {"group": 65534}
+    return found
+
+
+def variant(lab, name, keys):
+    def measured():
+        tables = pipe.tables(lab, "pipe", COMMAND, idle_timeout=IDLE_TIMEOUT, **keys)
+        with Gateway(lab, "isolation", tables, core=None) as gateway:
+            check_answer(gateway.port, "/", peers.SERVICE_JSON)
+            totals = []
+            for _ in range(STARTS):
+                wait_until_stopped(gateway)
+                totals.append(first_byte_ms(gateway.port))
+        return {"total": statistics.median(totals), "starts": totals}
+
+    return measured

@@ -1,0 +1,158 @@
+//! CPU time and memory of processes, from /proc (Linux).
+
+use std::fs;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// A process as the table of processes has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent: u32,
+}
+
+/// Memory of some processes, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Resident, pages that several processes share divided among them (`Pss`). 0 if the system does not say.
+    pub pss_bytes: u64,
+    /// Resident (`VmRSS`).
+    pub rss_bytes: u64,
+    /// Address space (`VmSize`).
+    pub vms_bytes: u64,
+    /// How many processes.
+    pub processes: usize,
+}
+
+/// `pid` and all that descend from it, parents before children. Those that have ended are not among them.
+#[must_use]
+pub fn tree(pid: u32) -> Vec<Process> {
+    let everything = processes();
+    let mut found: Vec<Process> = everything.iter().copied().filter(|process| process.pid == pid).collect();
+    let mut next = 0;
+    while let Some(parent) = found.get(next).map(|process| process.pid) {
+        found.extend(everything.iter().copied().filter(|process| process.parent == parent));
+        next += 1;
+    }
+    found
+}
+
+/// Whether it runs (a process that has ended but was not waited for does not).
+#[must_use]
+pub fn runs(pid: u32) -> bool {
+    process(pid).is_some()
+}
+
+/// The program that it executes.
+#[must_use]
+pub fn executable(pid: u32) -> Option<std::path::PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Processes that were started with this environment variable.
+#[must_use]
+pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
+    let wanted = format!("{name}={value}");
+    let has = |process: &Process| {
+        let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+    };
+    processes().iter().filter(|process| has(process)).map(|process| process.pid).collect()
+}
+
+/// CPU time that the threads of these processes have used so far, in nanoseconds. Threads that have ended do not count.
+#[must_use]
+pub fn cpu_time(pids: &[u32]) -> Duration {
+    let threads = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten().flatten();
+    let used = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(used.sum())
+}
+
+/// Memory of these processes.
+#[must_use]
+pub fn memory(pids: &[u32]) -> Memory {
+    let mut sum = Memory::default();
+    for pid in pids {
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { continue };
+        sum.processes += 1;
+        sum.rss_bytes += field_bytes(&status, "VmRSS:");
+        sum.vms_bytes += field_bytes(&status, "VmSize:");
+        sum.pss_bytes +=
+            fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).map_or(0, |text| field_bytes(&text, "Pss:"));
+    }
+    sum
+}
+
+/// A line `NAME:  123 kB`.
+fn field_bytes(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+fn processes() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+fn process(pid: u32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // the name in parentheses may have spaces and parentheses in it
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(Process { pid, parent })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_child_is_in_the_tree_until_it_ends() {
+        let own = std::process::id();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+        assert!(tree(own).contains(&Process { pid: child.id(), parent: own }));
+        assert!(runs(child.id()));
+        drop(child.stdin.take());
+        let pid = child.id();
+        child.wait().expect("it ends at the end of its input");
+        assert!(!runs(pid));
+        assert!(tree(own).iter().all(|process| process.pid != pid));
+    }
+
+    #[test]
+    fn a_marked_process_is_found() {
+        let mut child = Command::new("cat").env("LAB_TEST_MARK", "a b").stdin(Stdio::piped()).spawn().expect("cat");
+        assert_eq!(with_variable("LAB_TEST_MARK", "a b"), [child.id()]);
+        assert_eq!(with_variable("LAB_TEST_MARK", "a"), [0_u32; 0]);
+        drop(child.stdin.take());
+        child.wait().expect("it ends at the end of its input");
+        assert_eq!(with_variable("LAB_TEST_MARK", "a b"), [0_u32; 0]);
+    }
+
+    #[test]
+    fn this_process_uses_time_and_memory() {
+        let own = [std::process::id()];
+        let before = cpu_time(&own);
+        let mut sum = 0_u64;
+        while cpu_time(&own) <= before {
+            sum = std::hint::black_box(sum + 1);
+        }
+        let memory = memory(&own);
+        assert_eq!(memory.processes, 1);
+        assert!(memory.pss_bytes > 0 && memory.pss_bytes <= memory.rss_bytes && memory.rss_bytes < memory.vms_bytes);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_uses_nothing() {
+        assert_eq!(cpu_time(&[u32::MAX]), Duration::ZERO);
+        assert_eq!(memory(&[u32::MAX]), Memory::default());
+    }
+}

@@ -1,0 +1,86 @@
+//! What a run says while it goes: one line that is drawn anew on a terminal, or a line for each round elsewhere.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+/// How often the line is drawn at most.
+const REDRAW: Duration = Duration::from_millis(100);
+
+/// Progress on the standard error.
+#[derive(Debug)]
+pub struct Progress {
+    begin: Instant,
+    done: usize,
+    total: usize,
+    terminal: bool,
+    drawn: Option<Instant>,
+}
+
+impl Progress {
+    /// `total` steps are ahead.
+    #[must_use]
+    pub fn new(total: usize) -> Self {
+        Self { begin: Instant::now(), done: 0, total, terminal: io::stderr().is_terminal(), drawn: None }
+    }
+
+    /// `count` more steps are done; `what` comes now.
+    pub fn step(&mut self, count: usize, what: &str) {
+        self.done += count;
+        if self.terminal && self.drawn.is_none_or(|at| at.elapsed() >= REDRAW) {
+            self.drawn = Some(Instant::now());
+            // Nobody is left to be told if this fails.
+            let _ = write!(io::stderr(), "\r\x1b[K{}", self.line(what, self.begin.elapsed()));
+        }
+    }
+
+    /// Something worth a line where no line is drawn anew: a round, a phase.
+    pub fn milestone(&mut self, what: &str) {
+        if !self.terminal {
+            let _ = writeln!(io::stderr(), "{}", self.line(what, self.begin.elapsed()));
+        }
+        self.step(0, what);
+    }
+
+    /// Something that the reader has to know.
+    pub fn note(&mut self, what: &str) {
+        self.clear();
+        let _ = writeln!(io::stderr(), "{what}");
+    }
+
+    /// The line goes.
+    pub fn clear(&mut self) {
+        if self.terminal && self.drawn.take().is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    fn line(&self, what: &str, elapsed: Duration) -> String {
+        let share = self.done as f64 / self.total.max(1) as f64;
+        let left = if self.done == 0 { None } else { Some(elapsed.mul_f64((1.0 - share).max(0.0) / share)) };
+        let left = left.map_or_else(String::new, |left| format!(", {} left", clock(left)));
+        format!("[{:3.0} %] {}{left}  {what}", share * 100.0, clock(elapsed))
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn clock(time: Duration) -> String {
+    format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_how_long_it_will_take() {
+        let mut progress = Progress::new(40);
+        assert_eq!(progress.line("warm", Duration::from_secs(1)), "[  0 %] 0:01  warm");
+        progress.done = 10;
+        assert_eq!(progress.line("cold", Duration::from_secs(30)), "[ 25 %] 0:30, 1:30 left  cold");
+    }
+}

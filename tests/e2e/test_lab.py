@@ -1,0 +1,228 @@
+"""`pilotlight lab transport`: real runs of a few requests. What is measured is not looked at, but that everything is."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from harness import BINARY, PYTHON, ROOT, TestCase, alive, descendants, eventually, processes, setUpModule
+
+__all__ = ["setUpModule"]
+
+SCHEMA = json.loads((ROOT / "docs" / "lab" / "transport.schema.json").read_text())
+SECTIONS = [
+    "Test Information", "Test Environment", "Executive Summary", "Key Findings", "Response Time Comparison", "Memory Comparison",
+    "CPU Comparison", "Detailed Results", "Comparative Analysis", "Analysis", "Recommendations", "Technical Details",
+    "Verification Commands", "Conclusions",
+]
+CASES = ["cached", "http-warm", "http-cold", "pipe-warm", "pipe-cold"]
+RUN_LIMIT = 180
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float), "null": type(None)}
+
+
+def mismatches(value, schema, at="$"):
+    """What of `value` is not as the JSON Schema says; the keywords that our schemas use, and no others."""
+    if "$ref" in schema:
+        schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
+    unknown = schema.keys() - {"$schema", "$defs", "title", "description", "type", "properties", "required", "additionalProperties",
+                               "items", "minItems", "maxItems", "enum", "const", "anyOf", "minimum", "maximum"}
+    if unknown:
+        yield f"{at}: the schema has {unknown}, which this test does not know"
+    if "anyOf" in schema and all(any(True for _ in mismatches(value, option, at)) for option in schema["anyOf"]):
+        yield f"{at}: {value!r:.80} is none of the alternatives"
+    names = schema.get("type", [])
+    wanted = [TYPES[name] for name in ([names] if isinstance(names, str) else names)]
+    if wanted and (not isinstance(value, tuple(flat(wanted))) or isinstance(value, bool) and bool not in wanted):
+        yield f"{at}: {value!r:.80} is no {names}"
+        return
+    if "const" in schema and value != schema["const"] or "enum" in schema and value not in schema["enum"]:
+        yield f"{at}: {value!r:.80} is not allowed"
+    if isinstance(value, (int, float)) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        yield f"{at}: {value} is out of range"
+    if isinstance(value, list):
+        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+            yield f"{at}: {len(value)} items"
+        for index, item in enumerate(value):
+            yield from mismatches(item, schema.get("items", {}), f"{at}[{index}]")
+    if isinstance(value, dict):
+        properties, more = schema.get("properties", {}), schema.get("additionalProperties", {})
+        yield from (f"{at}: no {name}" for name in schema.get("required", []) if name not in value)
+        for name, item in value.items():
+            if name in properties:
+                yield from mismatches(item, properties[name], f"{at}.{name}")
+            elif more is False:
+                yield f"{at}: {name} is not in the schema"
+            else:
+                yield from mismatches(item, more, f"{at}.{name}")
+
+
+def flat(types):
+    for kind in types:
+        yield from kind if isinstance(kind, tuple) else [kind]
+
+
+class Lab(TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="pilotlight-lab-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "tmp").mkdir()
+        self.folder.chmod(0o755)  # Apache, started by root, becomes another user
+        # The lab's own folders are made here, so that one that stays behind is seen.
+        self.environment = {**os.environ, "TMPDIR": str(self.folder / "tmp"), "XDG_RUNTIME_DIR": str(self.folder / "tmp")}
+
+    def command(self, *arguments):
+        python = [] if "--python" in arguments else ["--python", PYTHON]
+        return [str(BINARY), "lab", "transport", "--out", str(self.folder / "out"), *python, *arguments]
+
+    def run_lab(self, *arguments):
+        return subprocess.run(
+            self.command(*arguments), env=self.environment, capture_output=True, text=True, timeout=RUN_LIMIT, cwd=self.folder
+        )
+
+    def begin(self, *arguments):
+        """A run that goes on; its output goes to a file, so that nothing has to be read."""
+        with open(self.folder / "output", "wb") as output:
+            lab = subprocess.Popen(self.command(*arguments), env=self.environment, stdout=output, stderr=output, cwd=self.folder)
+        self.addCleanup(lab.wait)
+        self.addCleanup(lab.kill)
+        return lab
+
+    def said(self):
+        return (self.folder / "output").read_text()
+
+    def results(self):
+        return json.loads((self.folder / "out" / "transport.json").read_text())
+
+    def assert_nothing_left(self):
+        self.assertEqual(os.listdir(self.folder / "tmp"), [])
+
+    def test_a_quick_run_measures_all_cases_for_rust_and_python(self):
+        done = self.run_lab("--quick", "--services", "rust,python")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        results = self.results()
+        self.assertEqual(list(mismatches(results, SCHEMA)), [])
+        measured = {(r["service"], r["case"]) for r in results["results"] if r["front"] == "pilotlight" and not r["control"]}
+        self.assertEqual(measured, {(language, case) for language in ("rust", "python") for case in CASES})
+        for result in results["results"]:
+            self.check_result(result)
+        self.assertEqual({r["service"] for r in results["recommendations"]}, {"rust", "python"})
+        cold = [r for r in results["results"] if r["case"].endswith("-cold") and r["front"] == "pilotlight" and not r["control"]]
+        self.assertEqual({part["variant"] for part in results["own_parts"]}, {r["id"] for r in cold})
+        markdown = (self.folder / "out" / "transport.md").read_text()
+        self.assertEqual([line[3:] for line in markdown.splitlines() if line.startswith("## ")], SECTIONS)
+        for text in ("Rust pipe cold", "Python HTTP warm (http.server)", "published figures of another machine", "written: "):
+            self.assertIn(text, done.stdout)
+        self.assertIn("round 5 of 5", done.stderr)
+        self.assert_nothing_left()
+
+    def check_result(self, result):
+        self.assertEqual((result["failed"], result["errors"], result["success"]), (None, 0, 10), result["id"])
+        self.assertEqual(sum(bar["count"] for bar in result["histogram"]), 10, result["id"])
+        percentiles = list(result["percentiles_ms"].values())
+        self.assertEqual(percentiles, sorted(percentiles), result["id"])
+        self.assertEqual(result["memory"]["service_after"]["processes"], 1, result["id"])
+        self.assertGreater(result["memory"]["service_after"]["pss_bytes"], 0, result["id"])
+        if result["case"].endswith("-cold"):
+            # The start of the process is part of it, and was really there: a warm request costs a service far less.
+            self.assertGreater(result["cpu"]["service_us"], 500, result["id"])
+            if result["front"] == "pilotlight":
+                phases = {phase["name"] for phase in result["phases_ms"]}
+                self.assertLessEqual({"queue", "spawn", "ready", "service", "total"}, phases, result["id"])
+
+    def test_cases_and_json_on_request(self):
+        done = self.run_lab("--services", "rust", "--cases", "pipe-warm", "--requests", "3", "--rounds", "2", "--no-peers", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        printed = json.loads(done.stdout)
+        self.assertEqual(printed, self.results())
+        self.assertEqual([r["case"] for r in printed["results"]], ["pipe-warm", "pipe-warm"])
+        self.assertEqual(printed["configuration"]["requests"], 3)
+        self.assertTrue(all(r["success"] == 3 for r in printed["results"]))
+
+    def test_what_is_missing_is_skipped_and_named(self):
+        done = self.run_lab("--quick", "--services", "rust,node", "--cases", "cached", "--node", "/nonexistent/node")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("skipped: Node services: `/nonexistent/node` does not run; apt install nodejs", done.stderr)
+        self.assertEqual({r["service"] for r in self.results()["results"]}, {"rust"})
+
+    def test_other_gateways_are_measured_or_named_with_what_to_install(self):
+        done = self.run_lab("--services", "python", "--cases", "http-warm,http-cold", "--requests", "4", "--rounds", "2", "--warmup", "1")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        results = self.results()
+        self.assertEqual(list(mismatches(results, SCHEMA)), [])
+        for front, named, cases in [
+            ("nginx", "nginx", {"http-warm"}),
+            ("uwsgi", "uWSGI", {"http-warm", "http-cold"}),
+            ("mod-fcgid", "Apache mod_fcgid", {"http-warm", "http-cold"}),
+        ]:
+            measured = [r for r in results["results"] if r["front"] == front]
+            self.assertTrue(all(r["success"] == 4 for r in measured), measured)
+            if not measured:
+                missing = [s for s in results["skipped"] if s["what"].startswith(named)]
+                self.assertTrue(missing and missing[0]["install"].startswith("apt install"), results["skipped"])
+                self.assertIn(missing[0]["install"], done.stdout)
+            else:
+                self.assertEqual({r["case"] for r in measured}, cases)
+        self.assert_nothing_left()
+
+    def test_nothing_to_measure_is_a_failure_that_says_so(self):
+        done = self.run_lab("--quick", "--services", "node", "--node", "/nonexistent/node")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no service to measure: Node services", done.stderr)
+        self.assertFalse((self.folder / "out" / "transport.json").exists())
+
+    def test_arguments_are_checked(self):
+        for arguments in (["--requests", "0"], ["--cases", "luke-warm"], ["--quick", "--rounds", "3"]):
+            self.assertEqual(self.run_lab(*arguments).returncode, 2, arguments)
+
+    def test_a_service_that_does_not_start_fails_visibly_and_the_others_go_on(self):
+        broken = self.folder / "python"
+        # It says what a Python says when it is asked for its path and version, but runs no service.
+        broken.write_text('#!/bin/sh\nif [ "$1" = -c ]; then printf "%s\\tPython 3.99\\n" "$0"; else exit 3; fi\n')
+        broken.chmod(0o755)
+        done = self.run_lab("--quick", "--services", "rust,python", "--cases", "pipe-warm", "--python", str(broken))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("FAILED: Python pipe warm: status 503", done.stdout)
+        rust = [r for r in self.results()["results"] if r["service"] == "rust"]
+        self.assertTrue(rust and all(r["success"] == 10 for r in rust))
+        self.assertEqual(list(mismatches(self.results(), SCHEMA)), [])
+
+    def cold_starts(self):
+        """A run that is in the middle of its cold starts."""
+        lab = self.begin("--services", "rust", "--requests", "100000", "--rounds", "2", "--cases", "pipe-cold,http-cold")
+        self.assert_eventually(lambda: "round 1 of 2" in self.said(), "the run did not begin", 30)
+        self.assert_eventually(lambda: len(descendants(lab.pid)) >= 4, "no gateways run", 30)
+        return lab
+
+    def stopped_with_a_service_of_its_own(self, lab):
+        """Whether the lab, stopped now, has a service that it has started itself; if not it goes on."""
+        lab.send_signal(signal.SIGSTOP)
+        if any(parent == lab.pid and "lab-service http" in line for parent, _, line in processes().values()):
+            return True
+        lab.send_signal(signal.SIGCONT)
+        return False
+
+    def test_ctrl_c_leaves_nothing_running(self):
+        lab = self.cold_starts()
+        started = descendants(lab.pid)
+        lab.send_signal(signal.SIGINT)
+        self.assertEqual(lab.wait(30), 1)
+        self.assertIn("interrupted", self.said())
+        self.assertEqual(alive(started), {})
+        self.assert_nothing_left()
+
+    def test_a_killed_lab_leaves_nothing_running(self):
+        lab = self.cold_starts()
+        self.assert_eventually(lambda: self.stopped_with_a_service_of_its_own(lab), "no service without a gateway runs", 30)
+        started = descendants(lab.pid)
+        self.assertTrue(any("lab-service http" in line for line in started.values()))
+        lab.kill()
+        lab.wait(30)
+        self.assertTrue(eventually(lambda: not alive(started), 20), f"still running: {alive(started)}")
+
+
+if __name__ == "__main__":
+    unittest.main()
