@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod config;
+pub mod generated;
 mod operate;
 pub mod run;
 mod service_log;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
-use pilotlight_cli::{admin, run};
+use pilotlight_cli::{admin, generated, run};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -131,8 +131,23 @@ enum Command {
         #[command(subcommand)]
         mode: pilotlight_redis_tool::Mode,
     },
-    #[command(name = run::GUARDIAN, hide = true)]
-    Guardian { runtime_dir: PathBuf },
+    /// Print the completions of a shell
+    #[command(after_help = "Examples:
+  pilotlight completions bash > ~/.local/share/bash-completion/completions/pilotlight
+  pilotlight completions zsh > ~/.zfunc/_pilotlight           a folder of $fpath
+  pilotlight completions fish > ~/.config/fish/completions/pilotlight.fish")]
+    Completions {
+        /// Which shell
+        shell: generated::Shell,
+    },
+    /// Write the manual pages
+    #[command(after_help = "Examples:
+  pilotlight man ~/.local/share/man/man1                      a page for each command; then `man pilotlight-redis-cluster`
+  pilotlight man | man -l -                                   the page of the whole")]
+    Man {
+        /// The folder for a page of each command [default: one page on the standard output]
+        dir: Option<PathBuf>,
+    },
 }
 
 #[derive(Args)]
@@ -194,7 +209,7 @@ fn watch(on: bool) -> admin::Watch {
 }
 
 fn main() -> ExitCode {
-    // Before anything else: the guardian must be small, and its own process may not have a thread yet.
+    // Before anything else: the guardian must be small, and its own process may not have a thread yet. No option of it is anybody else's business.
     if std::env::args_os().nth(1).is_some_and(|first| first == run::GUARDIAN) {
         return guardian(std::env::args_os().nth(2).map(PathBuf::from));
     }
@@ -224,7 +239,8 @@ fn main() -> ExitCode {
             gateway.run(|client, report, out| admin::explain(client, (&url, &method, &fields), report, out))
         }
         Command::Redis { mode } => return pilotlight_redis_tool::run(mode),
-        Command::Guardian { runtime_dir } => return guardian(Some(runtime_dir)),
+        Command::Completions { shell } => generated::completions(Arguments::command(), shell, &mut out),
+        Command::Man { dir } => generated::man(Arguments::command(), dir.as_deref(), &mut out, &mut err),
     };
     match outcome {
         Ok(outcome) => outcome.into(),
