@@ -354,17 +354,21 @@ fn tell_findings(nodes: &Nodes, output: Output) -> anyhow::Result<ExitCode> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Over at the first Ctrl-C or SIGTERM.
-async fn interrupted() {
+/// Over at the first Ctrl-C or SIGTERM since it was called, whether it was polled or not.
+fn interrupted() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        match signals {
+            (Ok(mut interrupt), Ok(mut terminate)) => {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
             }
+            // They end the process then, as they always did.
+            _ => std::future::pending().await,
         }
-        Err(_) => drop(tokio::signal::ctrl_c().await),
     }
 }
 

@@ -12,7 +12,7 @@ use super::check::{Finding, Kind, check};
 use super::migrate::{Ended, carry_out, is_possible};
 use super::nodes::{Node, Nodes};
 use super::plan::{Holder, Move, rebalance as plan_rebalance, reshard as plan_reshard, shares};
-use super::table::table;
+use super::table::{counted, table};
 use super::view::Way;
 use super::{FailoverArgs, Output, RebalanceArgs, ReshardArgs, SCHEMA, interrupted, print, print_json};
 use crate::connection::UsageError;
@@ -163,8 +163,9 @@ async fn do_moves(
                 format!("; interrupted, {} stay where they were", total - moved.slots)
             };
             print(&format!(
-                "moved {} of {total} slots with {} keys in {seconds:.1} s{rest}\n",
-                moved.slots, moved.keys
+                "moved {} of {total} slots with {} in {seconds:.1} s{rest}\n",
+                moved.slots,
+                counted(moved.keys, "key"),
             ))?;
         }
     }
@@ -202,12 +203,12 @@ pub(super) async fn failover(mut nodes: Nodes, arguments: &FailoverArgs) -> anyh
         (true, false) => Command::raw("CLUSTER FAILOVER").arg("FORCE"),
         (false, false) => Command::raw("CLUSTER FAILOVER"),
     };
+    let mut stop = std::pin::pin!(interrupted());
     let begun = Instant::now();
     replica
         .run::<()>(command)
         .await
         .with_context(|| format!("{} refuses (a primary that does not answer needs --force)", replica.name()))?;
-    let mut stop = std::pin::pin!(interrupted());
     loop {
         nodes.look_again().await;
         let is_promoted =

@@ -18,6 +18,7 @@ use serde_json::json;
 use self::process::Program;
 pub(super) use self::state::State;
 use self::state::{Place, Server};
+use super::table::counted;
 use super::{Output, SCHEMA, StartArgs, StopArgs, interrupted, print, print_json};
 use crate::connection::UsageError;
 
@@ -27,6 +28,8 @@ const BUS_OFFSET: u16 = 10_000;
 const FREE_PORTS: std::ops::Range<u16> = 21_000..32_000;
 /// Looks again so often for what a server writes or does.
 const EVERY: Duration = Duration::from_millis(10);
+/// So long a server that is to be stopped again may take to say who it is.
+const IDENTIFY_PATIENCE: Duration = Duration::from_secs(5);
 /// After this a server that was asked to end is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -49,7 +52,8 @@ pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
         place.clear(&old)?;
     }
     let begun = Instant::now();
-    let mut started = Started { place, state: State::new(port, arguments, &program), is_kept: false };
+    let mut started = Started { place, state: State::new(port, arguments, &program), launched: 0, is_kept: false };
+    let mut stop = std::pin::pin!(interrupted());
     let work = async {
         started.spawn(&program, arguments).await?;
         let config = local_config(&started.state, arguments.password.as_deref())?;
@@ -57,7 +61,7 @@ pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
     };
     tokio::select! {
         result = work => result?,
-        () = interrupted() => {
+        () = &mut stop => {
             started.undo()?;
             bail!("interrupted: what was started is stopped again");
         }
@@ -91,9 +95,9 @@ pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
         if arguments.output() == Output::Text {
             eprintln!("Ctrl-C stops it");
         }
-        interrupted().await;
+        stop.await;
         let ended = started.place.stop(&started.state, STOP_PATIENCE)?;
-        eprintln!("stopped {ended} servers");
+        eprintln!("stopped {}", counted(ended, "server"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -157,6 +161,8 @@ pub(super) fn local_config(state: &State, password: Option<&str>) -> anyhow::Res
 struct Started {
     place: Place,
     state: State,
+    /// How many of its servers were launched.
+    launched: usize,
     is_kept: bool,
 }
 
@@ -172,6 +178,7 @@ impl Started {
             self.state.servers.push(Server { port, pid: None, start_time: None, dir: dir.clone() });
             self.place.save(&self.state)?;
             program.launch(&dir)?;
+            self.launched += 1;
         }
         let deadline = Instant::now() + arguments.timeout;
         for server in &mut self.state.servers {
@@ -189,10 +196,14 @@ impl Started {
         self.place.save(&self.state)
     }
 
+    /// Stops what was launched, also what has not yet said who it is.
     fn undo(&mut self) -> anyhow::Result<()> {
         self.is_kept = true;
-        for server in &mut self.state.servers {
-            server.identify();
+        let deadline = Instant::now() + IDENTIFY_PATIENCE;
+        for server in &mut self.state.servers[..self.launched] {
+            while !server.identify() && !process::has_given_up(&server.dir) && Instant::now() < deadline {
+                std::thread::sleep(EVERY);
+            }
         }
         self.place.stop(&self.state, STOP_PATIENCE).map(drop)
     }

@@ -39,6 +39,11 @@ pub(super) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     std::iter::once(title).chain(body).map(|line| line + "\n").collect()
 }
 
+/// `1 key`, `2 keys`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Bytes, short: `1.5 MiB`.
 pub(super) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];

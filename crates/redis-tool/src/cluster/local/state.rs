@@ -137,7 +137,7 @@ impl Place {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
-        let state: State =
+        let mut state: State =
             serde_json::from_str(&text).with_context(|| format!("{} is no state of a cluster", path.display()))?;
         if state.version != VERSION {
             bail!("{} has version {}; this program knows version {VERSION}", path.display(), state.version);
@@ -145,6 +145,10 @@ impl Place {
         // Folders are removed by what stands there.
         if let Some(foreign) = state.servers.iter().find(|server| server.dir.parent() != Some(&self.dir)) {
             bail!("{} names a folder outside of its own: {}", path.display(), foreign.dir.display());
+        }
+        // The command that started them may have been killed before it knew them.
+        for server in &mut state.servers {
+            server.identify();
         }
         Ok(Some(state))
     }
