@@ -156,7 +156,7 @@ fn coverage(views: &[(&Told<'_>, &View)], found: &mut Vec<Finding>) {
     for slot in Slot::all() {
         let names = &claims[usize::from(slot.number())];
         if names.len() > 1 {
-            contested.entry(names.clone()).or_insert_with(SlotSet::new).insert(slot);
+            contested.entry(names.clone()).or_default().insert(slot);
         }
     }
     for (names, slots) in contested {

@@ -50,7 +50,7 @@ impl Nodes {
             });
         }
         let list: BTreeMap<usize, Node> = asked.join_all().await.into_iter().collect();
-        Ok(Self { config, list: in_order(list.into_values().collect()) })
+        Ok(Self { config, list: in_order(&list.into_values().collect::<Vec<_>>()) })
     }
 
     /// The same nodes, asked again.
@@ -201,7 +201,7 @@ async fn first_view(config: &Config) -> anyhow::Result<(NodeAddress, View)> {
     })
 }
 
-fn in_order(nodes: Vec<Node>) -> Vec<Node> {
+fn in_order(nodes: &[Node]) -> Vec<Node> {
     let place =
         |node: &Node| (node.member.slots.iter().next().map_or(u16::MAX, |slot| slot.number()), node.address.clone());
     let mut primaries: Vec<_> = nodes.iter().filter(|node| node.member.is_primary()).collect();

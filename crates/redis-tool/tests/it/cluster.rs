@@ -1,5 +1,7 @@
 //! `cluster`: clusters that it starts, and clusters of others.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
