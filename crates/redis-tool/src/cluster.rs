@@ -10,6 +10,7 @@ mod local;
 mod migrate;
 mod nodes;
 mod plan;
+mod progress;
 mod status;
 mod table;
 mod view;
@@ -94,9 +95,6 @@ struct StartArgs {
     /// The first port, primaries first; the bus of each server is 10000 above. 0: free ones
     #[arg(long, short, default_value_t = 7000)]
     port: u16,
-    /// The address that the servers listen on: with another than the loopback, set a password
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    bind: std::net::IpAddr,
     /// The folder of the cluster [default: $XDG_STATE_HOME/pilotlight/clusters/PORT]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,

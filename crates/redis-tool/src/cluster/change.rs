@@ -12,6 +12,7 @@ use super::check::{Finding, Kind, check};
 use super::migrate::{Ended, carry_out, is_possible};
 use super::nodes::{Node, Nodes};
 use super::plan::{Holder, Move, rebalance as plan_rebalance, reshard as plan_reshard, shares};
+use super::progress;
 use super::table::{counted, table};
 use super::view::Way;
 use super::{FailoverArgs, Output, RebalanceArgs, ReshardArgs, SCHEMA, interrupted, print, print_json};
@@ -204,6 +205,7 @@ pub(super) async fn failover(mut nodes: Nodes, arguments: &FailoverArgs) -> anyh
         (false, false) => Command::raw("CLUSTER FAILOVER"),
     };
     let mut stop = std::pin::pin!(interrupted());
+    let spinner = progress::spinner(format!("{} takes over", replica.name()));
     let begun = Instant::now();
     replica
         .run::<()>(command)
@@ -228,6 +230,7 @@ pub(super) async fn failover(mut nodes: Nodes, arguments: &FailoverArgs) -> anyh
             () = &mut stop => bail!("interrupted: {} was told to take over and may still do so", replica.name()),
         }
     }
+    spinner.finish_and_clear();
     let seconds = begun.elapsed().as_secs_f64();
     match arguments.output() {
         Output::Json => print_json(

@@ -18,6 +18,7 @@ use serde_json::json;
 use self::process::Program;
 pub(super) use self::state::State;
 use self::state::{Place, Server};
+use super::progress;
 use super::table::counted;
 use super::{Output, SCHEMA, StartArgs, StopArgs, interrupted, print, print_json};
 use crate::connection::UsageError;
@@ -34,6 +35,7 @@ const IDENTIFY_PATIENCE: Duration = Duration::from_secs(5);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
+    process::can_tell()?;
     let program = Program::find()?;
     let count = arguments.nodes * (1 + arguments.replicas);
     let port = match arguments.port {
@@ -54,10 +56,11 @@ pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
     let mut started = Started { place, state: State::new(port, arguments, &program), launched: 0, is_kept: false };
     let mut stop = std::pin::pin!(interrupted());
+    let spinner = progress::spinner(format!("starting {count} servers"));
     let work = async {
         started.spawn(&program, arguments).await?;
         let config = local_config(&started.state, arguments.password.as_deref())?;
-        form::form(&config, &started.state, arguments).await
+        form::form(&config, &started.state, arguments, &spinner).await
     };
     tokio::select! {
         result = work => result?,
@@ -66,6 +69,7 @@ pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
             bail!("interrupted: what was started is stopped again");
         }
     }
+    spinner.finish_and_clear();
     started.is_kept = true;
     let state = &started.state;
     let seconds = begun.elapsed().as_secs_f64();
@@ -103,6 +107,7 @@ pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(super) fn stop(arguments: &StopArgs) -> anyhow::Result<ExitCode> {
+    process::can_tell()?;
     let chosen = match (&arguments.dir, arguments.port) {
         (Some(dir), _) => vec![Place::at(dir.clone())],
         (None, Some(port)) => vec![Place::usual(port)?],
@@ -224,9 +229,8 @@ fn write_configuration(dir: &Path, port: u16, arguments: &StartArgs) -> anyhow::
 
     fs::DirBuilder::new().mode(0o700).create(dir).with_context(|| format!("making the folder {}", dir.display()))?;
     let mut text = format!(
-        "port {port}\nbind {}\nprotected-mode yes\ncluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout {}\n\
+        "port {port}\nbind 127.0.0.1\nprotected-mode yes\ncluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout {}\n\
          daemonize yes\nsupervised no\npidfile pid\nlogfile log\ndir {}\nsave \"\"\nappendonly no\nrepl-diskless-sync-delay 0\n",
-        arguments.bind,
         arguments.node_timeout.as_millis(),
         quoted(&dir.display().to_string()),
     );

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pilotlight_redis::proto::slot::Slot;
 use pilotlight_redis::{Arg, Command};
 
 use super::nodes::{Node, Nodes};
 use super::plan::Move;
+use super::progress;
 use crate::connection::seconds;
 
 /// How moving is done.
@@ -39,7 +39,7 @@ pub(super) async fn carry_out(
 ) -> anyhow::Result<(Moved, Ended)> {
     let mut stop = std::pin::pin!(stop);
     let total: usize = moves.iter().map(|one| one.slots.len()).sum();
-    let bar = progress(total);
+    let bar = progress::bar(total);
     let mut moved = Moved::default();
     // Asked once before, so that Ctrl-C ends nothing in its middle.
     if is_over(stop.as_mut()).await {
@@ -160,16 +160,10 @@ async fn is_over(stop: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
     }
 }
 
-fn progress(slots: usize) -> ProgressBar {
-    // On a terminal only; elsewhere the target draws nothing.
-    let bar = ProgressBar::with_draw_target(Some(slots as u64), ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} slots, {eta} left  {msg}") {
-        bar.set_style(style);
-    }
-    bar
-}
-
-/// A move that cannot begin, and why.
+/// Whether the nodes of these moves can be asked.
+///
+/// # Errors
+/// Which one cannot, and why.
 pub(super) fn is_possible(nodes: &Nodes, moves: &[Move]) -> anyhow::Result<()> {
     for id in moves.iter().flat_map(|one| [&one.from, &one.to]) {
         match nodes.by_id(id) {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use pilotlight_redis::{Client, Commands};
 use pilotlight_testkit::{ClientAuth, Cluster, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
@@ -260,6 +261,52 @@ fn slots_move_with_their_keys() {
     assert!((5461..=5462).contains(&moved), "{emptied}");
     failed(&tool.run(&["rebalance", "-p", &at]), 0, "nothing to do");
     cluster.wait_until_agreed().unwrap();
+}
+
+/// Writes while slots move: each write that was confirmed is there afterwards.
+#[test]
+fn clients_lose_nothing_while_slots_move() {
+    let cluster = Cluster::start(3, 0).unwrap();
+    let tool = Tool::new();
+    let (at, to) = (port(&cluster, 0), port(&cluster, 2));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let seeds = cluster.urls()[0].replace("redis://", "redis+cluster://");
+    let mut moving = tool.command(&["reshard", "-p", &at, "--from", &at, "--to", &to, "--slots", "150", "--json"]);
+    let (moved, written) = runtime.block_on(async {
+        let client = Client::connect(&seeds).await.unwrap();
+        for number in 0..1000 {
+            client.set(format!("before:{number}"), number).await.unwrap();
+        }
+        let mut moving = moving.stdout(Stdio::piped()).spawn().unwrap();
+        let mut written = 0;
+        while moving.try_wait().unwrap().is_none() {
+            client.set(format!("during:{written}"), written).await.unwrap();
+            written += 1;
+        }
+        for (prefix, count) in [("before", 1000), ("during", written)] {
+            for number in 0..count {
+                assert_eq!(client.get(format!("{prefix}:{number}")).of::<Option<i64>>().await.unwrap(), Some(number));
+            }
+        }
+        (moving.wait_with_output().unwrap(), written)
+    });
+    failed(&moved, 0, "\"slots_moved\":150");
+    assert!(written > 0);
+}
+
+#[test]
+fn a_replica_takes_over_from_a_dead_primary_only_by_force() {
+    let cluster = Cluster::builder().masters(3).replicas_per_master(1).node_timeout(LIMIT).start().unwrap();
+    let tool = Tool::new();
+    let primary = &cluster.nodes()[0];
+    let replica = cluster.replica_of(primary).unwrap();
+    let (at, heir) = (port(&cluster, 1), replica.port().to_string());
+    failed(&tool.run(&["failover", "-p", &at, &at]), 0, "is the primary");
+    primary.server().kill().unwrap();
+    failed(&tool.run(&["failover", "-p", &at, &heir]), 1, "--force");
+    let forced = tool.json(&["failover", "-p", &at, &heir, "--force"]);
+    assert_eq!(forced["primary"], replica.id());
+    failed(&tool.run(&["failover", "-p", &at, &heir]), 1, "nobody could take over");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use indicatif::ProgressBar;
 use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::proto::slot::SLOTS;
 use pilotlight_redis::{Client, Command, Commands, Config};
@@ -16,7 +17,12 @@ use crate::cluster::nodes::{Facts, Nodes, client};
 const EVERY: Duration = Duration::from_millis(20);
 
 /// Gives out the slots, introduces all servers to each other, attaches the replicas, and waits until all agree.
-pub(super) async fn form(config: &Config, state: &State, arguments: &StartArgs) -> anyhow::Result<()> {
+pub(super) async fn form(
+    config: &Config,
+    state: &State,
+    arguments: &StartArgs,
+    spinner: &ProgressBar,
+) -> anyhow::Result<()> {
     let deadline = Instant::now() + arguments.timeout;
     let primaries = usize::from(arguments.nodes);
     let mut servers = Vec::new();
@@ -50,7 +56,7 @@ pub(super) async fn form(config: &Config, state: &State, arguments: &StartArgs) 
             tokio::time::sleep(EVERY).await;
         }
     }
-    agreed(config, state, deadline).await
+    agreed(config, state, deadline, spinner).await
 }
 
 async fn assign(server: &Client, first: u32, last: u32, deadline: Instant) -> anyhow::Result<()> {
@@ -70,7 +76,7 @@ async fn run<'a>(server: &'a Client, command: Command<'a>, deadline: Instant) ->
 }
 
 /// Waits until each server sees all others, and every replica has its primary's data.
-async fn agreed(config: &Config, state: &State, deadline: Instant) -> anyhow::Result<()> {
+async fn agreed(config: &Config, state: &State, deadline: Instant, spinner: &ProgressBar) -> anyhow::Result<()> {
     let mut nodes = Nodes::find(config.clone()).await?;
     loop {
         let waiting_for = match check(&nodes).into_iter().next() {
@@ -81,6 +87,7 @@ async fn agreed(config: &Config, state: &State, deadline: Instant) -> anyhow::Re
             None => unready(&nodes).await,
         };
         let Some(waiting_for) = waiting_for else { return Ok(()) };
+        spinner.set_message(format!("waiting: {waiting_for}"));
         if Instant::now() >= deadline {
             bail!("the servers do not agree in time (--timeout): {waiting_for}");
         }

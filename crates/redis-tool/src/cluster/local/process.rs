@@ -53,6 +53,17 @@ impl Program {
     }
 }
 
+/// Whether processes can be told apart here.
+///
+/// # Errors
+/// They cannot: nothing is started that could not be stopped again.
+pub(super) fn can_tell() -> anyhow::Result<()> {
+    match start_time(i32::try_from(std::process::id())?) {
+        Some(_) => Ok(()),
+        None => bail!("local clusters need /proc, as Linux has it, to know their own processes"),
+    }
+}
+
 /// The process id that a server wrote when it was ready to listen.
 pub(super) fn pid_in(dir: &Path) -> Option<i32> {
     fs::read_to_string(dir.join("pid")).ok()?.trim().parse().ok().filter(|pid| *pid > 1)
