@@ -55,8 +55,9 @@ pub(super) async fn call(nodes: &Nodes, whom: Whom, words: &[String], output: Ou
             let mut text = String::new();
             for (node, reply) in &answers {
                 let reply = reply.as_ref().map_or_else(|error| format!("(error) {error}"), |reply| text_of(reply, 0));
+                let reply = reply.trim_matches('\n');
                 let gap = if reply.contains('\n') { "\n" } else { " " };
-                text.push_str(&format!("{node}:{gap}{}\n", reply.trim_end()));
+                text.push_str(&format!("{node}:{gap}{reply}\n"));
             }
             if answers.is_empty() {
                 eprintln!("pilotlight redis cluster call: no node is meant");

@@ -70,6 +70,40 @@ impl Drop for Tool {
     }
 }
 
+/// A command that runs until it is interrupted; also if the test fails before.
+struct Running(Option<Child>);
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        Self(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
+    }
+
+    fn first_line(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.0.as_mut().unwrap().stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.0.as_mut().unwrap().try_wait().unwrap().is_none()
+    }
+
+    fn interrupt(mut self) -> Output {
+        let child = self.0.take().unwrap();
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        child.wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = self.0.take() {
+            let _ = kill_process(Pid::from_child(&child), Signal::INT);
+            let _ = child.wait_with_output();
+        }
+    }
+}
+
 fn text(output: &Output) -> String {
     [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].concat()
 }
@@ -88,10 +122,6 @@ fn pids(dir: &str) -> Vec<u64> {
 
 fn runs(pid: u64) -> bool {
     Path::new(&format!("/proc/{pid}/exe")).read_link().is_ok()
-}
-
-fn interrupt(child: &Child) {
-    kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
 fn port(cluster: &Cluster, node: usize) -> String {
@@ -147,10 +177,8 @@ fn a_password_and_a_folder_in_the_foreground_until_interrupted() {
     fs::write(&others, "mine").unwrap();
     let dir = dir.to_str().unwrap();
     let mut start = tool.command(&["start", "--nodes", "1", "--port", "0", "--json", "--foreground", "--dir", dir]);
-    let mut child = start.env("REDISCLI_AUTH", SECRET).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let started: Json = serde_json::from_str(&line).unwrap();
+    let mut running = Running::start(start.env("REDISCLI_AUTH", SECRET));
+    let started: Json = serde_json::from_str(&running.first_line()).unwrap();
     let port = started["port"].to_string();
     let pid = pids(dir)[0];
 
@@ -161,8 +189,7 @@ fn a_password_and_a_folder_in_the_foreground_until_interrupted() {
     assert!(!String::from_utf8_lossy(&line).contains("secret"));
     assert!(!fs::read_to_string(Path::new(dir).join("cluster.json")).unwrap().contains("secret"));
 
-    interrupt(&child);
-    let ended = child.wait_with_output().unwrap();
+    let ended = running.interrupt();
     failed(&ended, 0, "stopped 1 server");
     assert!(!runs(pid));
     assert!(others.exists() && !Path::new(dir).join("cluster.json").exists(), "other people's files stay");
@@ -172,18 +199,17 @@ fn a_password_and_a_folder_in_the_foreground_until_interrupted() {
 fn an_interrupted_start_leaves_nothing() {
     let tool = Tool::new();
     let mut start = tool.command(&["start", "--nodes", "5", "--replicas", "2", "--port", "0"]);
-    let mut child = start.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut running = Running::start(&mut start);
     let begun = Instant::now();
     let is_begun = || {
         let mut named = fs::read_dir(tool.clusters()).into_iter().flatten().flatten();
         named.any(|dir| dir.path().join("cluster.json").exists())
     };
     while !is_begun() {
-        assert!(begun.elapsed() < LIMIT && child.try_wait().unwrap().is_none(), "no server was named");
+        assert!(begun.elapsed() < LIMIT && running.is_running(), "no server was named");
         std::thread::sleep(Duration::from_millis(5));
     }
-    interrupt(&child);
-    let ended = child.wait_with_output().unwrap();
+    let ended = running.interrupt();
     failed(&ended, 1, "interrupted");
     assert_eq!(fs::read_dir(tool.clusters()).unwrap().count(), 0, "{}", text(&ended));
 }

@@ -15,6 +15,8 @@ use crate::cluster::check::check;
 use crate::cluster::nodes::{Facts, Nodes, client};
 
 const EVERY: Duration = Duration::from_millis(20);
+/// The node timeout while the cluster forms: servers tell each other their slots at least twice within it.
+const FORMING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Gives out the slots, introduces all servers to each other, attaches the replicas, and waits until all agree.
 pub(super) async fn form(
@@ -30,6 +32,7 @@ pub(super) async fn form(
         servers.push((server.port, client(config, &NodeAddress::tcp("127.0.0.1", server.port))?));
     }
     for (number, (_, server)) in (0_u16..).zip(&servers) {
+        set_node_timeout(server, FORMING_TIMEOUT.min(arguments.node_timeout), deadline).await?;
         // Distinct epochs from the start, or primaries would argue them out one gossip round at a time.
         run(server, Command::raw("CLUSTER SET-CONFIG-EPOCH").arg(u32::from(number) + 1), deadline).await?;
         if number < arguments.nodes {
@@ -56,7 +59,16 @@ pub(super) async fn form(
             tokio::time::sleep(EVERY).await;
         }
     }
-    agreed(config, state, deadline, spinner).await
+    agreed(config, state, deadline, spinner).await?;
+    for (_, server) in &servers {
+        set_node_timeout(server, arguments.node_timeout, deadline).await?;
+    }
+    Ok(())
+}
+
+async fn set_node_timeout(server: &Client, timeout: Duration, deadline: Instant) -> anyhow::Result<()> {
+    let milliseconds = timeout.as_millis().to_string();
+    run(server, Command::raw("CONFIG SET").arg("cluster-node-timeout").arg(milliseconds), deadline).await
 }
 
 async fn assign(server: &Client, first: u32, last: u32, deadline: Instant) -> anyhow::Result<()> {
