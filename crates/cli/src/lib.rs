@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod config;
+pub mod generated;
 mod notify;
 mod operate;
 mod plan;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
-use pilotlight_cli::{admin, run};
+use pilotlight_cli::{admin, generated, run};
 use pilotlight_lab::transport::{self, Completeness, TransportArguments};
 
 #[global_allocator]
@@ -31,6 +31,7 @@ const EXAMPLES: &str = "Examples:
   pilotlight run --config other.toml   run another file
   pilotlight status --watch            what a running one is doing
   pilotlight lab transport             measure on this machine: HTTP and the pipe, warm and cold
+  pilotlight redis cli -h cache        a prompt for Redis and Valkey
   PILOTLIGHT_LOG=debug pilotlight      with more events on the standard error
 
 Exit codes: 0 done, 1 the work failed, 2 usage or configuration, 70 a bug of Pilotlight.";
@@ -157,10 +158,26 @@ The new process gets the listening sockets; the old one goes on if the new one d
     },
     /// Measure on this machine what the documentation claims
     Lab {
+        #[command(subcommand)]
         experiment: Experiment,
     },
-    #[command(name = run::GUARDIAN, hide = true)]
-    Guardian { runtime_dir: PathBuf },
+    /// Print the completions of a shell
+    #[command(after_help = "Examples:
+  pilotlight completions bash > ~/.local/share/bash-completion/completions/pilotlight
+  pilotlight completions zsh > ~/.zfunc/_pilotlight           a folder of $fpath
+  pilotlight completions fish > ~/.config/fish/completions/pilotlight.fish")]
+    Completions {
+        /// Which shell
+        shell: generated::Shell,
+    },
+    /// Write the manual pages
+    #[command(after_help = "Examples:
+  pilotlight man ~/.local/share/man/man1                      a page for each command; then `man pilotlight-redis-cluster`
+  pilotlight man | man -l -                                   the page of the whole")]
+    Man {
+        /// The folder for a page of each command [default: one page on the standard output]
+        dir: Option<PathBuf>,
+    },
 }
 
 #[derive(Subcommand)]
@@ -234,7 +251,7 @@ fn watch(on: bool) -> admin::Watch {
 }
 
 fn main() -> ExitCode {
-    // Before anything else: the guardian must be small, and its own process may not have a thread yet.
+    // Before anything else: the guardian must be small, and its own process may not have a thread yet. No option of it is anybody else's business.
     if std::env::args_os().nth(1).is_some_and(|first| first == run::GUARDIAN) {
         return guardian(std::env::args_os().nth(2).map(PathBuf::from));
     }
@@ -272,7 +289,8 @@ fn main() -> ExitCode {
         }
         Command::Redis { mode } => return pilotlight_redis_tool::run(mode),
         Command::Lab { experiment: Experiment::Transport(arguments) } => return lab(&arguments),
-        Command::Guardian { runtime_dir } => return guardian(Some(runtime_dir)),
+        Command::Completions { shell } => generated::completions(Arguments::command(), shell, &mut out),
+        Command::Man { dir } => generated::man(Arguments::command(), dir.as_deref(), &mut out, &mut err),
     };
     match outcome {
         Ok(outcome) => outcome.into(),

@@ -93,8 +93,9 @@ impl Credentials {
         self.username.as_deref()
     }
 
-    /// The password, to be sent and never shown.
-    pub(crate) fn secret(&self) -> &str {
+    /// The password, to be sent and never shown: a `MIGRATE` has to carry it to the other node.
+    #[must_use]
+    pub fn secret(&self) -> &str {
         &self.password
     }
 }

@@ -1,0 +1,86 @@
+//! What `pilotlight completions` and `pilotlight man` give: whole, and accepted by the shells and the formatter that are installed.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+fn pilotlight(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pilotlight")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The completions of a shell; each names commands of all depths, and no secret command.
+#[track_caller]
+fn script(shell: &str) -> String {
+    let output = pilotlight(&["completions", shell]);
+    assert!(output.status.success(), "{output:?}");
+    let script = String::from_utf8(output.stdout).unwrap();
+    for word in ["explain", "redis", "cluster", "rebalance"] {
+        assert!(script.contains(word), "{shell}: {word}");
+    }
+    // clap's script for fish has no options below the second level.
+    assert!(shell == "fish" || script.contains("dry-run"), "{shell}");
+    assert!(!script.contains("guardian"), "{shell}");
+    script
+}
+
+/// Whether a program takes this file; that is told where the program is not installed.
+#[track_caller]
+fn check(program: &[&str], script: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("script");
+    fs::write(&file, script).unwrap();
+    match Command::new(program[0]).args(&program[1..]).arg(&file).output() {
+        Ok(output) => assert!(output.status.success() && output.stderr.is_empty(), "{program:?}: {output:?}"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => println!("{} is not installed", program[0]),
+        Err(error) => panic!("{program:?}: {error}"),
+    }
+}
+
+#[test]
+fn bash_takes_its_completions_and_completes() {
+    let script = script("bash");
+    check(&["bash", "-n"], &script);
+    let ask = "COMP_WORDS=(pilotlight redis cluster re); COMP_CWORD=3; _pilotlight pilotlight re cluster; echo ${COMPREPLY[@]}";
+    let answer = Command::new("bash").args(["-c", &format!("{script}\n{ask}")]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "rebalance reshard", "{answer:?}");
+}
+
+#[test]
+fn zsh_takes_its_completions() {
+    check(&["zsh", "-n"], &script("zsh"));
+}
+
+#[test]
+fn fish_takes_its_completions() {
+    check(&["fish", "--no-execute"], &script("fish"));
+}
+
+#[test]
+fn another_shell_is_a_mistake() {
+    assert_eq!(pilotlight(&["completions", "tcsh"]).status.code(), Some(2));
+}
+
+#[test]
+fn each_command_has_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = pilotlight(&["man", dir.path().join("man1").to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let pages: Vec<_> = fs::read_dir(dir.path().join("man1")).unwrap().map(|page| page.unwrap().path()).collect();
+    let named = |name: &str| pages.iter().find(|page| page.file_name().unwrap() == name);
+    for name in ["pilotlight.1", "pilotlight-run.1", "pilotlight-redis.1", "pilotlight-redis-cluster-start.1"] {
+        assert!(named(name).is_some(), "{name} is not among {pages:?}");
+    }
+    let start = fs::read_to_string(named("pilotlight-redis-cluster-start.1").unwrap()).unwrap();
+    for word in [r"\-\-replicas", "[default: 7000]", "REDISCLI_AUTH", "Examples:"] {
+        assert!(start.contains(word), "{word:?} is not in {start}");
+    }
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        assert!(text.starts_with(".ie"), "{}", page.display());
+        check(&["groff", "-K", "utf8", "-man", "-Tutf8", "-ww", "-z"], &text);
+    }
+    assert_eq!(pilotlight(&["man", "/proc/nowhere"]).status.code(), Some(1));
+    let whole = pilotlight(&["man"]);
+    assert!(whole.status.success() && String::from_utf8_lossy(&whole.stdout).contains("pilotlight"));
+}
