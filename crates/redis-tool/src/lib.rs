@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking"))]
 
+pub mod cli;
 pub mod connection;
 mod run;
 
