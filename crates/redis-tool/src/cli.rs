@@ -40,6 +40,7 @@ use session::Session;
 /// # Errors
 /// The server cannot be reached, refuses, or the arguments make no sense ([`UsageError`]).
 pub fn run(mut arguments: CliArgs) -> anyhow::Result<ExitCode> {
+    arguments.check()?;
     let file = profile::File::load()?;
     let profile = file.apply(&mut arguments)?;
     let style = style(&arguments);

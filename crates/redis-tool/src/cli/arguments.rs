@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::keys::Question;
 use super::latency::Kind;
-use crate::connection::{ConnectionArgs, seconds};
+use crate::connection::{ConnectionArgs, UsageError, seconds};
 
 const EXAMPLES: &str = "Examples:
   pilotlight redis cli                                   a prompt at 127.0.0.1:6379; `help` tells more
@@ -191,6 +191,16 @@ pub(super) enum Task<'a> {
 }
 
 impl CliArgs {
+    /// Whether they make sense together: what the parser cannot tell, as all that follows the command is the command's.
+    pub(super) fn check(&self) -> Result<(), UsageError> {
+        match self.command.first().map(|word| word.to_string_lossy()) {
+            Some(word) if word.starts_with('-') => Err(UsageError(format!(
+                "{word}: no such option; --help lists them, and options come before the command"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn task(&self) -> Task<'_> {
         let (input, looks) = (&self.input, &self.looks);
         match () {

@@ -43,13 +43,23 @@ impl Style {
     /// The reply to a command as it is printed, up to its last line break. `words` are the command's: the replies to some are texts for people.
     pub(super) fn reply(&self, value: &Value, words: &[Vec<u8>]) -> Vec<u8> {
         match self.format {
-            Format::Human if is_report(words) && !matches!(value, Value::Error(_)) => self.raw_reply(value),
+            // They end their lines themselves.
+            Format::Human | Format::Raw if is_report(words) => {
+                let mut out = Vec::new();
+                self.raw(&mut out, value);
+                out
+            }
             Format::Human => {
                 let mut out = Vec::new();
                 human(&mut out, value, 0);
                 out
             }
-            Format::Raw => self.raw_reply(value),
+            Format::Raw => {
+                let mut out = Vec::new();
+                self.raw(&mut out, value);
+                out.extend_from_slice(&self.reply_delimiter);
+                out
+            }
             Format::Csv => {
                 let mut out = Vec::new();
                 csv(&mut out, value);
@@ -60,13 +70,6 @@ impl Style {
             Format::QuotedJson => line(json::text(value, json::Strings::Quoted)),
             Format::Table => table::text(value).into_bytes(),
         }
-    }
-
-    fn raw_reply(&self, value: &Value) -> Vec<u8> {
-        let mut out = Vec::new();
-        self.raw(&mut out, value);
-        out.extend_from_slice(&self.reply_delimiter);
-        out
     }
 
     fn raw(&self, out: &mut Vec<u8>, value: &Value) {
@@ -286,7 +289,7 @@ mod tests {
     #[test]
     fn reports_are_printed_as_they_are() {
         let words = [b"cluster".to_vec(), b"Nodes".to_vec()];
-        assert_eq!(Style::new(Format::Human).reply(&bulk("a b\n"), &words), b"a b\n\n");
+        assert_eq!(Style::new(Format::Human).reply(&bulk("a b\n"), &words), b"a b\n");
         assert_eq!(Style::new(Format::Json).reply(&bulk("a b\n"), &words), b"\"a b\\n\"\n");
     }
 }

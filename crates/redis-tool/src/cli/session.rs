@@ -413,11 +413,11 @@ fn is_demoted(reply: &Value) -> bool {
 }
 
 fn not_connected(config: &Config, error: &Error) -> Failure {
-    let why = match error.kind() {
-        ErrorKind::Connect(why) | ErrorKind::Rejected(why) => why.to_string(),
-        other => other.to_string(),
-    };
-    Failure::NotConnected(format!("could not connect to {config}: {why}"))
+    Failure::NotConnected(match error.kind() {
+        // The reason names the node.
+        ErrorKind::Connect(why) | ErrorKind::Rejected(why) => format!("could not connect: {why}"),
+        other => format!("could not connect to {config}: {other}"),
+    })
 }
 
 #[cfg(test)]

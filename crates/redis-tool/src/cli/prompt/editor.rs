@@ -270,14 +270,19 @@ impl Assistant {
     }
 }
 
-/// Whether the last word is where a key belongs.
+/// Whether the last word is where a key belongs, be it the command's last one or not.
 fn is_key(words: &[Word]) -> bool {
-    let bytes: Vec<Vec<u8>> = words.iter().map(|word| word.bytes.clone()).collect();
-    let command = command(&bytes);
-    let name_words = usize::from(command.spec().words);
-    name_words > 0
-        && bytes.len() > name_words
-        && command.key_positions().any(|position| position + 1 == command.arguments().len())
+    let mut bytes: Vec<Vec<u8>> = words.iter().map(|word| word.bytes.clone()).collect();
+    let length = bytes.len();
+    let is_key = |words: &[Vec<u8>]| {
+        let command = command(words);
+        let name_words = usize::from(command.spec().words);
+        name_words > 0 && command.key_positions().any(|position| position + name_words + 1 == length)
+    };
+    is_key(&bytes) || {
+        bytes.push(b"0".to_vec());
+        is_key(&bytes)
+    }
 }
 
 /// The glob pattern of all that begins so.
@@ -360,7 +365,7 @@ mod tests {
     #[test]
     fn a_word_may_be_a_key() {
         let of = |line: &str| is_key(&split_unfinished(line));
-        for line in ["get ", "get a", "mget a b", "object encoding x", "set a", "xread streams ", "blpop a b"] {
+        for line in ["get ", "get a", "mget a b", "object encoding x", "xread streams ", "set a", "blpop a b"] {
             assert!(of(line), "{line}");
         }
         for line in ["get", "set a b", "config get ", "ping ", "eval x 0 ", "foo a", ""] {

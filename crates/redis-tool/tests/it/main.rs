@@ -1,0 +1,3 @@
+//! The modes of `pilotlight redis` with real servers.
+
+mod cli;
