@@ -200,4 +200,30 @@ mod tests {
         assert_eq!(table.find(&["mod.new", "part"]).unwrap().1.summary, "A part.");
         assert!(table.find(&["GET"]).is_some());
     }
+
+    /// The table of our own is made of the same data as the servers' answers, with the same rules.
+    #[tokio::test]
+    async fn real_servers_tell_the_same_with_both_protocols() {
+        use pilotlight_redis::config::ProtocolChoice;
+        use pilotlight_redis::{Client, Command, Commands, Config};
+
+        let server = pilotlight_testkit::Server::start().unwrap();
+        let mut tables = Vec::new();
+        for protocol in [ProtocolChoice::Resp2, ProtocolChoice::Resp3] {
+            let config = Config { protocol, ..Config::from_url(&server.url()).unwrap() };
+            let docs = Client::new(config).unwrap().run::<Value>(Command::raw("COMMAND DOCS")).await.unwrap();
+            let mut table = Table { entries: BTreeMap::new() };
+            table.learn(&docs);
+            tables.push(table);
+        }
+        assert_eq!(tables[0].entries, tables[1].entries);
+        let built_in = Table::built_in();
+        for name in ["GET", "SET", "ZADD", "CONFIG SET", "XREAD", "SORT", "GEOSEARCH"] {
+            assert_eq!(
+                tables[0].entries[name].syntax.to_lowercase(),
+                built_in.entries[name].syntax.to_lowercase(),
+                "{name}"
+            );
+        }
+    }
 }

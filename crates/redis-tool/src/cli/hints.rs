@@ -58,10 +58,9 @@ fn remaining(syntax: &str, typed: &[&[u8]]) -> String {
         if parts[index].is_repetition {
             break;
         }
-        // What might have come before it did not.
-        let is_option = parts[index].is_optional && parts[index].is_named();
-        for skipped in 0..index {
-            is_used[skipped] |= !is_option;
+        if !(parts[index].is_optional && parts[index].is_named()) {
+            // What might have come before it did not.
+            is_used[..index].fill(true);
         }
         is_used[index] = true;
         let given = words.len().min(typed.len() - at);

@@ -12,7 +12,7 @@ use super::arguments::CliArgs;
 use super::everywhere;
 use super::format::Format;
 use super::output::Output;
-use super::session::{Failure, Session};
+use super::session::{Failure, Session, Transaction, confirmations};
 use super::words::{split, split_bytes};
 use crate::connection::UsageError;
 
@@ -130,7 +130,7 @@ pub(super) async fn issue(session: &mut Session, words: &[Vec<u8>], output: &mut
     if let Some(everywhere) = everywhere::parse(words)? {
         return everywhere::run(session, &everywhere, output).await;
     }
-    if is_endless(words) {
+    if is_endless(words) && session.transaction() == Transaction::None {
         let mut wire = session.listen(words, None).await?;
         if output.format() == Format::Human {
             output.line("Reading messages... (press Ctrl-C to quit)")?;
@@ -149,8 +149,10 @@ pub(super) async fn issue(session: &mut Session, words: &[Vec<u8>], output: &mut
         }
     }
     let reply = session.run(words).await;
+    let is_confirmed = confirmations(words) > 0;
     for push in std::mem::take(&mut session.pushes) {
-        if output.is_terminal() {
+        // Programs read replies; the end of subscriptions is one, several times over.
+        if output.is_terminal() || is_confirmed {
             output.push(&push)?;
         }
     }

@@ -36,9 +36,24 @@ struct Counts {
 
 /// Does it. Exit code 1 if there was any error.
 pub(super) async fn run(session: &mut Session, timeout: Duration) -> anyhow::Result<ExitCode> {
-    let counts = if session.is_cluster() { routed(session).await? } else { straight(session, timeout).await? };
+    session.connect().await?;
+    let mut counts = Counts::default();
+    let done = async {
+        if session.is_cluster() {
+            routed(session, &mut counts).await
+        } else {
+            straight(session, timeout, &mut counts).await
+        }
+    };
+    let is_whole = tokio::select! {
+        done = done => done.map(|()| true)?,
+        _ = tokio::signal::ctrl_c() => false,
+    };
+    if !is_whole {
+        println!("Ended early: what is not counted here may have been executed, too.");
+    }
     println!("errors: {}, replies: {}", counts.errors, counts.replies);
-    Ok(if counts.errors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if counts.errors > 0 || !is_whole { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 impl Counts {
@@ -84,10 +99,10 @@ fn pieces() -> mpsc::Receiver<io::Result<Bytes>> {
     receiver
 }
 
-async fn straight(session: &Session, timeout: Duration) -> anyhow::Result<Counts> {
+async fn straight(session: &Session, timeout: Duration, counts: &mut Counts) -> anyhow::Result<()> {
     let opened = Wire::open(session.client(), Route::Any, Limits::default()).await;
     let (mut reader, mut writer, mut frames) = opened.context("--pipe")?.split();
-    let (mut counts, last) = (Counts::default(), last_words());
+    let last = last_words();
     let mut sending = Box::pin(send(&mut writer, &last));
     let mut is_sent = false;
     loop {
@@ -104,7 +119,7 @@ async fn straight(session: &Session, timeout: Duration) -> anyhow::Result<Counts
                 Ok(Ok(Frame::Push(_))) => {}
                 Ok(Ok(Frame::Reply(Value::Bulk(text)))) if text == last => {
                     println!("Last reply received from server.");
-                    return Ok(counts);
+                    return Ok(());
                 }
                 Ok(Ok(Frame::Reply(reply))) => counts.note(&reply),
             },
@@ -132,8 +147,8 @@ fn last_words() -> Vec<u8> {
     format!("pilotlight-{}{}", word(), word()).into_bytes()
 }
 
-async fn routed(session: &Session) -> anyhow::Result<Counts> {
-    let (mut counts, mut input) = (Counts::default(), Commands::default());
+async fn routed(session: &Session, counts: &mut Counts) -> anyhow::Result<()> {
+    let mut input = Commands::default();
     let (mut pieces, mut batch, mut batch_bytes) = (pieces(), Vec::new(), 0);
     while let Some(piece) = pieces.recv().await {
         input.bytes.extend_from_slice(&piece.context("the standard input")?);
@@ -141,7 +156,7 @@ async fn routed(session: &Session) -> anyhow::Result<Counts> {
             batch_bytes += words.iter().map(Vec::len).sum::<usize>();
             batch.push(words);
             if batch.len() == MAX_BATCH || batch_bytes >= MAX_BATCH_BYTES {
-                send_batch(session, &mut batch, &mut counts).await?;
+                send_batch(session, &mut batch, counts).await?;
                 batch_bytes = 0;
             }
         }
@@ -153,9 +168,9 @@ async fn routed(session: &Session) -> anyhow::Result<Counts> {
     if !input.bytes.is_empty() {
         bail!("the standard input ends within a command; replies: {}, errors: {}", counts.replies, counts.errors);
     }
-    send_batch(session, &mut batch, &mut counts).await?;
+    send_batch(session, &mut batch, counts).await?;
     println!("All data transferred. Waiting for the last reply...\nLast reply received from server.");
-    Ok(counts)
+    Ok(())
 }
 
 async fn send_batch(session: &Session, batch: &mut Vec<Vec<Vec<u8>>>, counts: &mut Counts) -> anyhow::Result<()> {

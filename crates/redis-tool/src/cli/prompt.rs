@@ -78,6 +78,9 @@ pub(super) async fn run(
 
 impl Shell<'_> {
     async fn run(&mut self) -> anyhow::Result<()> {
+        if self.session.is_cluster() {
+            self.learn();
+        }
         loop {
             self.editor.ask(self.prompt());
             let line = match self.next_event().await? {
@@ -281,7 +284,7 @@ impl Shell<'_> {
             let name = String::from_utf8_lossy(&words[0]).into_owned();
             return Err(Failure::Client(format!("{name}: {why}")).into());
         }
-        if is_endless(words) {
+        if is_endless(words) && self.session.transaction() == Transaction::None {
             let wire = self.session.listen(words, None).await?;
             return self.listen(wire).await;
         }

@@ -20,7 +20,9 @@ pub(super) struct Session {
     client: Client,
     wire: Option<Wire>,
     transaction: Transaction,
-    /// The reply to the last command took this connection out of the order of commands and replies.
+    /// In a cluster: one of its nodes has answered.
+    is_reached: bool,
+    /// What came unasked, or before the last reply to a command with several.
     pub(super) pushes: Vec<Vec<Value>>,
 }
 
@@ -79,7 +81,7 @@ impl Session {
     /// Connects to nothing yet.
     pub(super) fn new(config: Config) -> Result<Self, Error> {
         let client = Client::new(config.clone())?;
-        Ok(Self { config, client, wire: None, transaction: Transaction::None, pushes: Vec::new() })
+        Ok(Self { config, client, wire: None, transaction: Transaction::None, is_reached: false, pushes: Vec::new() })
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -118,17 +120,43 @@ impl Session {
     /// Connects, if there is no connection yet: outside of a cluster to the primary, in a cluster by asking for its map.
     pub(super) async fn connect(&mut self) -> Result<(), Failure> {
         if self.is_cluster() {
-            return match self.client.stream(Route::Any).await {
-                Ok(_) => Ok(()),
-                Err(error) => Err(not_connected(&self.config, &error)),
-            };
+            return self.reach().await;
         }
         self.wire(Route::Any).await.map(|_| ())
+    }
+
+    /// Sees that a node of the cluster answers: the client would wait for one until the command's deadline.
+    async fn reach(&mut self) -> Result<(), Failure> {
+        let mut last = None;
+        for server in self.config.servers.iter().filter(|_| !self.is_reached) {
+            let config = Config {
+                servers: vec![server.clone()],
+                topology: Topology::Standalone,
+                command_timeout: Some(self.config.connect_timeout),
+                ..self.config.clone()
+            };
+            let reached = match Client::new(config) {
+                Ok(client) => client.stream(Route::Any).await,
+                Err(error) => Err(error),
+            };
+            match reached {
+                Ok(_) => {
+                    last = None;
+                    break;
+                }
+                Err(error) => last = Some(not_connected(&self.config, &error)),
+            }
+        }
+        self.is_reached = last.is_none();
+        last.map_or(Ok(()), Err)
     }
 
     /// Runs a command and waits for its reply, errors of the server among them. Dropped in its middle, it leaves the session without connection.
     pub(super) async fn run(&mut self, words: &[Vec<u8>]) -> Result<Value, Failure> {
         let spec = spec_of(words);
+        if self.is_cluster() {
+            self.reach().await?;
+        }
         if self.is_cluster() && !self.needs_own(spec) {
             return self.run_routed(words).await;
         }
@@ -164,10 +192,21 @@ impl Session {
         let mut wire = self.take_wire(route).await?;
         let lost = |error: std::io::Error| Failure::Lost(error.to_string());
         // The connection is out of the session's hands meanwhile: a command that is given up closes it.
+        let confirmations = confirmations(words);
         let reply = async {
             wire.send(words).await?;
+            let mut confirmed = 0;
             loop {
-                match wire.frame().await? {
+                let frame = wire.frame().await?;
+                let is_confirmation = confirmations > 0 && is_confirmation(&frame);
+                confirmed += usize::from(is_confirmation);
+                match frame {
+                    Frame::Push(items) if is_confirmation && confirmed == confirmations => {
+                        return Ok(Value::Push(items));
+                    }
+                    Frame::Reply(Value::Array(items)) if is_confirmation && confirmed < confirmations => {
+                        self.pushes.push(items);
+                    }
                     Frame::Reply(value) => return Ok(value),
                     Frame::Push(push) => self.pushes.push(push),
                 }
@@ -188,19 +227,24 @@ impl Session {
     async fn run_routed(&self, words: &[Vec<u8>]) -> Result<Value, Failure> {
         match self.client.run::<Value>(command(words)).await {
             Ok(value) => Ok(value),
-            Err(error) => as_reply(error),
+            Err(error) => as_reply(&error),
         }
     }
 
     /// Runs a command on certain nodes, and tells each answer.
     pub(super) async fn run_on(
-        &self,
+        &mut self,
         route: Route,
         words: &[Vec<u8>],
     ) -> Result<Vec<(String, Result<Value, Failure>)>, Failure> {
+        if self.is_cluster() {
+            self.reach().await?;
+        }
         let answers = self.client.on_all(route, command(words)).await;
         let answers = answers.map_err(|error| Failure::Client(error.to_string()))?;
-        let answer = |answer: pilotlight_redis::NodeReply| (answer.node.to_string(), answer.reply.or_else(as_reply));
+        let answer = |answer: pilotlight_redis::NodeReply| {
+            (answer.node.to_string(), answer.reply.or_else(|error| as_reply(&error)))
+        };
         Ok(answers.into_iter().map(answer).collect())
     }
 
@@ -364,6 +408,19 @@ impl Session {
     }
 }
 
+/// How often the server answers the end of subscriptions: for each channel, and as pushes with RESP3. 0: it is another command.
+pub(super) fn confirmations(words: &[Vec<u8>]) -> usize {
+    match spec_of(words).name {
+        "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => words.len().saturating_sub(1).max(1),
+        _ => 0,
+    }
+}
+
+fn is_confirmation(frame: &Frame) -> bool {
+    let (Frame::Push(items) | Frame::Reply(Value::Array(items))) = frame else { return false };
+    matches!(items.first(), Some(Value::Bulk(kind)) if kind.ends_with(b"unsubscribe"))
+}
+
 /// What is known of a command.
 pub(super) fn spec_of(words: &[Vec<u8>]) -> &'static CommandSpec {
     let word = |at: usize| words.get(at).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default();
@@ -391,7 +448,7 @@ fn route_of(words: &[Vec<u8>]) -> Route {
 }
 
 /// Errors of the server are replies.
-fn as_reply(error: Error) -> Result<Value, Failure> {
+fn as_reply(error: &Error) -> Result<Value, Failure> {
     if let Some(server) = error.server() {
         return Ok(Value::Error(Bytes::copy_from_slice(server.text().as_bytes())));
     }

@@ -76,7 +76,7 @@ fn line(sums: &Sums, rate: Option<f64>, lines: u64, format: Format) -> String {
         );
     }
     let mut out = String::new();
-    if lines % HEADING_EVERY == 0 {
+    if lines.is_multiple_of(HEADING_EVERY) {
         out.push_str("        keys     memory  clients  blocked      commands         /s   connections  servers\n");
     }
     let servers = match sums.failed {

@@ -58,3 +58,18 @@ fn many_commands_and_looks_at_all_shards() {
 fn own_args(own: &[String]) -> Vec<&str> {
     own.iter().map(String::as_str).collect()
 }
+
+#[test]
+fn nobody_there_is_told_at_once() {
+    let tool = Tool::new();
+    let server = pilotlight_testkit::Server::start().unwrap();
+    server.kill().unwrap();
+    let port = server.port().to_string();
+    let start = std::time::Instant::now();
+    for args in [&["-c", "-p", &port, "PING"][..], &["-c", "-p", &port, "ON", "ALL", "PING"]] {
+        let output = tool.run(args, "");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("could not connect"), "{output:?}");
+    }
+    assert!(start.elapsed() < std::time::Duration::from_secs(10));
+}

@@ -153,6 +153,9 @@ fn lines_of_the_standard_input() {
     for flags in [&[][..], &["--no-raw"], &["--csv"], &["-3", "--no-raw"]] {
         check(&server(), &server(), flags, &[], input);
     }
+    for flags in [&[][..], &["--no-raw"]] {
+        check(&server(), &server(), flags, &[], b"unsubscribe\npunsubscribe a\nunsubscribe\n");
+    }
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn the_primary_that_sentinels_name() {
     let (tool, sentinels) = (Tool::new(), Sentinels::start(1).unwrap());
     let ports: Vec<_> = sentinels.sentinels().iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
     let own = vec!["-h".to_owned(), ports.join(","), "--sentinel".to_owned(), sentinels.name().to_owned()];
-    assert_eq!(tool.text(&with(&own, &["SET", "a", "1"])), "OK\n");
+    // The replica that is promoted has to have it.
+    assert_eq!(tool.text_of(&with(&own, &[]), "SET a 1\nWAIT 1 10000\n"), "OK\n1\n");
     let port = sentinels.failover().unwrap().port().to_string();
     assert_eq!(tool.text(&with(&own, &["CONFIG", "GET", "port"])), format!("port\n{port}\n"));
     assert_eq!(tool.text(&with(&own, &["--scan"])), "a\n");
@@ -103,4 +104,14 @@ fn a_profile_names_a_server() {
     std::fs::write(folder.join("redis.toml"), text).unwrap();
     assert_eq!(tool.text(&["PING"]), "PONG\n");
     assert_eq!(tool.text(&["--profile", "here", "PING"]), "PONG\n");
+}
+
+#[test]
+fn every_end_of_a_subscription_is_told() {
+    let (tool, server) = (Tool::new(), Server::start().unwrap());
+    let own = at(&server);
+    for flag in ["-2", "-3"] {
+        let text = tool.text_of(&with(&own, &[flag]), "unsubscribe a b\npunsubscribe\nping\n");
+        assert_eq!(text, "unsubscribe\na\n0\nunsubscribe\nb\n0\npunsubscribe\n\n0\nPONG\n", "{flag}");
+    }
 }

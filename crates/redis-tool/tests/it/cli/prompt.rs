@@ -82,6 +82,7 @@ fn the_history_has_no_secrets() {
         terminal.enter(line);
         terminal.wait_for(reply);
     }
+    terminal.wait_for(&scene.prompt(""));
     terminal.type_(END);
     assert_eq!(terminal.wait_for_end(), Some(0));
     let history = scene.history();
