@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""The table of commands of `pilotlight redis cli`, for servers without COMMAND DOCS: commands.py > src/cli/commands.txt
+"""The table of commands of `pilotlight redis cli`, for servers without COMMAND DOCS: commands.py writes src/cli/commands.txt, commands.py --check says
+whether it is what it would write.
 
 One command a line: name, group, since, summary, syntax of its arguments, separated by tabs.
 """
 
 import json
+import sys
 from pathlib import Path
 
 DATA = Path(__file__).parents[2] / "redis" / "data" / "commands"
+TABLE = Path(__file__).parents[1] / "src" / "cli" / "commands.txt"
 
 
 def syntax(arg):
@@ -37,10 +40,16 @@ def main():
     for file in ["valkey.json", "supplement.json"]:
         for name, entry in json.loads((DATA / file).read_text()).items():
             commands[name] = {**commands.get(name, {}), **entry}
+    lines = []
     for name, entry in sorted(commands.items()):
         arguments = " ".join(syntax(arg) for arg in entry.get("arguments", []))
         fields = [name, entry.get("group", ""), entry.get("since", ""), entry.get("summary", ""), arguments]
-        print("\t".join(field.replace("\t", " ").replace("\n", " ") for field in fields))
+        lines.append("\t".join(field.replace("\t", " ").replace("\n", " ") for field in fields) + "\n")
+    text = "".join(lines)
+    if "--check" not in sys.argv:
+        TABLE.write_text(text)
+    elif TABLE.read_text() != text:
+        sys.exit(f"{TABLE} is old: run {__file__}")
 
 
 if __name__ == "__main__":

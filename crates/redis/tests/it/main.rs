@@ -19,5 +19,6 @@ mod resharding;
 mod sentinel;
 mod several;
 mod special;
+mod stream;
 mod tracking;
 mod truth;
