@@ -303,12 +303,27 @@ impl Session {
             let route = if self.is_cluster() { route } else { Route::Any };
             let opened = Wire::open(&self.client, route, self.config.reply_limits).await;
             self.wire = Some(opened.map_err(|error| not_connected(&self.config, &error))?);
+            if matches!(self.config.topology, Topology::Sentinel(_)) {
+                // The client listens to a Sentinel from its own first command on. If that fails, the next one will say why.
+                let _ = self.client.run::<Value>(Command::raw("PING")).await;
+            }
         }
         self.wire.as_mut().ok_or_else(|| Failure::NotConnected("there is no connection".to_owned()))
     }
 
-    /// Looks whether the server has closed the connection meanwhile, without waiting.
+    /// Whether Sentinels name another primary than the one that is spoken to.
+    fn is_left_behind(&self) -> bool {
+        let is_watched = matches!(self.config.topology, Topology::Sentinel(_)) && self.transaction == Transaction::None;
+        let Some(wire) = self.wire.as_ref().filter(|_| is_watched) else { return false };
+        let (lanes, node) = (self.client.stats().lanes, wire.node().to_string());
+        lanes.iter().any(|lane| lane.snapshot.is_connected && *lane.node != *node)
+    }
+
+    /// Looks whether the server has closed the connection meanwhile, or is not the primary any more, without waiting.
     async fn drop_if_closed(&mut self) {
+        if self.is_left_behind() {
+            self.disconnect();
+        }
         loop {
             let looked = tokio::select! {
                 biased;

@@ -1,6 +1,7 @@
 //! The line editor, on a thread of its own: history, completion, hints, colours.
 
 use std::borrow::Cow;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
@@ -77,18 +78,15 @@ impl Editor {
                 .history_ignore_space(true)
                 .max_history_size(MAX_HISTORY)
                 .map(rustyline::config::Builder::build);
-            let made =
-                config.and_then(rustyline::Editor::<Assistant, FileHistory>::with_config).and_then(|mut editor| {
-                    let printer = editor.create_external_printer()?;
-                    Ok((editor, printer))
-                });
-            match made {
-                Ok((mut editor, mut printer)) => {
+            match config.and_then(rustyline::Editor::<Assistant, FileHistory>::with_config) {
+                Ok(mut editor) => {
                     editor.set_helper(Some(helper));
-                    let print: Box<dyn FnMut(String) + Send> = Box::new(move |text| {
-                        // Nobody can be told that the terminal is gone.
-                        let _ = printer.print(text);
-                    });
+                    // Nobody can be told that the terminal is gone.
+                    let print: Box<dyn FnMut(String) + Send> = match editor.create_external_printer() {
+                        Ok(mut printer) => Box::new(move |text| drop(printer.print(text))),
+                        // The terminal cannot move its cursor, or the output goes elsewhere.
+                        Err(_) => Box::new(|text| drop(std::io::stdout().write_all(text.as_bytes()))),
+                    };
                     let _ = ready.send(Ok(print));
                     edit(&mut editor, &asked, &answers);
                 }
@@ -139,9 +137,6 @@ fn edit(
         let _ = editor.load_history(file);
     }
     while let Ok(request) = asked.recv() {
-        if let Some(helper) = editor.helper_mut() {
-            helper.has_colors &= !request.is_question || helper.has_colors;
-        }
         let event = match editor.readline(&request.prompt) {
             Ok(line) => {
                 if !request.is_question && !line.trim().is_empty() && !has_secret(&line) {

@@ -175,6 +175,9 @@ fn options_of_one_command() {
     same(&["--no-raw"], &["GET", "kA"], "");
     same(&["-n", "5"], &["SET", "in5", "1"], "");
     same(&["-n", "5"], &["KEYS", "*"], "");
+    same(&["-n", "5", "--scan"], &[], "");
+    same(&["-n", "5", "--scan", "--no-raw"], &[], "");
+    same(&["-n", "5", "--scan", "--pattern", "x*"], &[], "");
     same(&["-e"], &["PING"], "");
     same(&["-e"], &["FOO"], "");
     same(&[], &["FOO"], "");

@@ -233,3 +233,73 @@ fn colours_are_for_terminals_that_want_them() {
     let mut terminal = Terminal::start_with(&scene.tool, &with(&at(&scene.server), &["GET", "nothing"]), &[]);
     assert_eq!(terminal.wait_for("(nil)\r\n"), "(nil)\r\n");
 }
+
+#[test]
+fn another_server_a_pager_and_a_line_that_is_taken_back() {
+    let scene = Scene::new();
+    let other = Server::start().unwrap();
+    let folder = scene.tool.home.path().join(".config/pilotlight");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("redis.toml"), "pager = \"sed s/^/paged:/\"\n").unwrap();
+    let mut terminal = scene.start(&[]);
+    terminal.type_("get no");
+    terminal.type_(INTERRUPT);
+    terminal.wait_for("\r\n");
+    terminal.wait_for(&scene.prompt(""));
+    terminal.enter("50 rpush l a");
+    terminal.wait_for("(integer) 50\r\n");
+    terminal.enter("lrange l 0 -1");
+    terminal.wait_for("paged:50) \"a\"\r\n");
+    terminal.enter("lrange l 0 1");
+    terminal.wait_for("\n1) \"a\"\r\n2) \"a\"\r\n");
+    terminal.enter(&format!("connect 127.0.0.1 {}", other.port()));
+    terminal.wait_for(&format!("127.0.0.1:{}> ", other.port()));
+    terminal.enter("exists l");
+    terminal.wait_for("(integer) 0\r\n");
+    terminal.enter("connect nonsense://x");
+    terminal.wait_for("connect: ");
+    terminal.enter("quit");
+    assert_eq!(terminal.wait_for_end(), Some(0));
+}
+
+#[test]
+fn a_poor_terminal_will_do() {
+    let scene = Scene::new();
+    let mut terminal =
+        Terminal::start_with(&scene.tool, &with(&at(&scene.server), &[]), &[("TERM", "dumb"), ("NO_COLOR", "1")]);
+    terminal.wait_for(&scene.prompt(""));
+    terminal.enter("echo there");
+    terminal.wait_for("\"there\"\r\n");
+}
+
+#[test]
+fn replies_may_go_to_a_file() {
+    let scene = Scene::new();
+    let file = scene.tool.home.path().join("out");
+    let script = format!(
+        "exec {} cli -p {} > {}",
+        env!("CARGO_BIN_EXE_pilotlight-redis-tool"),
+        scene.server.port(),
+        file.display()
+    );
+    let mut terminal = Terminal::run(&scene.tool, "sh", &["-c", &script], &[("NO_COLOR", "1")]);
+    terminal.enter("echo there");
+    terminal.enter("exit");
+    assert_eq!(terminal.wait_for_end(), Some(0));
+    assert!(std::fs::read_to_string(file).unwrap().contains("there\n"));
+}
+
+#[test]
+fn the_prompt_follows_a_failover() {
+    let (tool, sentinels) = (Tool::new(), pilotlight_testkit::Sentinels::start(1).unwrap());
+    let ports: Vec<_> = sentinels.sentinels().iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
+    let mut terminal = Terminal::start(&tool, &["-h", &ports.join(","), "--sentinel", sentinels.name()]);
+    terminal.enter("set before 1");
+    terminal.wait_for("OK\r\n");
+    let port = sentinels.failover().unwrap().port();
+    terminal.enter("ping");
+    terminal.wait_for("PONG\r\n");
+    terminal.enter("set after 1");
+    terminal.wait_for("OK\r\n");
+    terminal.wait_for(&format!("127.0.0.1:{port}> "));
+}

@@ -29,10 +29,16 @@ impl Terminal {
 
     /// The same with other variables.
     pub(super) fn start_with(tool: &Tool, args: &[&str], variables: &[(&str, &str)]) -> Self {
+        let args: Vec<&str> = ["cli"].iter().chain(args).copied().collect();
+        Self::run(tool, env!("CARGO_BIN_EXE_pilotlight-redis-tool"), &args, variables)
+    }
+
+    /// Any program.
+    pub(super) fn run(tool: &Tool, program: &str, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let (pty, pts) = open().unwrap();
         pty.resize(pty_process::Size::new(40, 200)).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis-tool"));
-        command = command.arg("cli").args(args).env("HOME", tool.home.path()).env("TERM", "xterm-256color");
+        let mut command = Command::new(program);
+        command = command.args(args).env("HOME", tool.home.path()).env("TERM", "xterm-256color");
         for name in ["REDISCLI_AUTH", "REDISCLI_HISTFILE", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "NO_COLOR"] {
             command = command.env_remove(name);
         }
