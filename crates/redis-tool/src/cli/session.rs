@@ -311,17 +311,21 @@ impl Session {
         self.wire.as_mut().ok_or_else(|| Failure::NotConnected("there is no connection".to_owned()))
     }
 
-    /// Whether Sentinels name another primary than the one that is spoken to.
-    fn is_left_behind(&self) -> bool {
+    /// Whether Sentinels name another primary than the one that is spoken to. The client has heard of it: it has moved its own connection, or is about to.
+    async fn is_left_behind(&self) -> bool {
         let is_watched = matches!(self.config.topology, Topology::Sentinel(_)) && self.transaction == Transaction::None;
         let Some(wire) = self.wire.as_ref().filter(|_| is_watched) else { return false };
+        if self.client.stats().lanes.iter().any(|lane| !lane.snapshot.is_connected) {
+            // It waits for the connection to whoever is the primary now.
+            let _ = self.client.run::<Value>(Command::raw("PING")).await;
+        }
         let (lanes, node) = (self.client.stats().lanes, wire.node().to_string());
         lanes.iter().any(|lane| lane.snapshot.is_connected && *lane.node != *node)
     }
 
-    /// Looks whether the server has closed the connection meanwhile, or is not the primary any more, without waiting.
+    /// Looks whether the server has closed the connection meanwhile, or is not the primary any more.
     async fn drop_if_closed(&mut self) {
-        if self.is_left_behind() {
+        if self.is_left_behind().await {
             self.disconnect();
         }
         loop {

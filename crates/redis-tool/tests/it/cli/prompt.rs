@@ -1,6 +1,7 @@
 //! The prompt, as a person uses it.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use pilotlight_testkit::Server;
 
@@ -171,9 +172,9 @@ fn messages_are_shown_until_ctrl_c() {
 
 /// Waits until a client is blocked.
 fn until_blocked(server: &Server) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while server.info("blocked_clients").unwrap() != "1" {
-        assert!(std::time::Instant::now() < deadline, "nobody is blocked");
+        assert!(Instant::now() < deadline, "nobody is blocked");
         std::thread::yield_now();
     }
 }
@@ -296,9 +297,17 @@ fn the_prompt_follows_a_failover() {
     let mut terminal = Terminal::start(&tool, &["-h", &ports.join(","), "--sentinel", sentinels.name()]);
     terminal.enter("set before 1");
     terminal.wait_for("OK\r\n");
-    let port = sentinels.failover().unwrap().port();
-    terminal.enter("ping");
-    terminal.wait_for("PONG\r\n");
+    let port = sentinels.failover().unwrap().port().to_string();
+    // The Sentinels agree; their messages may still be on their way.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        terminal.enter("config get port");
+        terminal.wait_for("2) \"");
+        if terminal.wait_for("\"").trim_end_matches('"') == port {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the prompt stays with the old primary");
+    }
     terminal.enter("set after 1");
     terminal.wait_for("OK\r\n");
     terminal.wait_for(&format!("127.0.0.1:{port}> "));
