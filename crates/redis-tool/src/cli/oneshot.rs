@@ -54,15 +54,16 @@ pub(super) async fn eval(
     repeated(session, &words, arguments, output).await
 }
 
-/// Commands from the standard input, a line each. They go on after an error, unless `-e`.
+/// Commands from the standard input, a line each. They go on after an error, unless `-e`; exit code 1 if any was not answered.
 pub(super) async fn lines(session: &mut Session, output: &mut Output) -> anyhow::Result<ExitCode> {
     session.connect().await?;
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
+    let mut code = ExitCode::SUCCESS;
     loop {
         line.clear();
         if input.read_until(b'\n', &mut line).context("the standard input")? == 0 {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(code);
         }
         let Ok(words) = split_bytes(&line) else {
             output.line("Invalid argument(s)")?;
@@ -72,7 +73,7 @@ pub(super) async fn lines(session: &mut Session, output: &mut Output) -> anyhow:
         match words {
             [] => continue,
             [word] if word.eq_ignore_ascii_case(b"quit") || word.eq_ignore_ascii_case(b"exit") => {
-                return Ok(ExitCode::SUCCESS);
+                return Ok(code);
             }
             _ => {}
         }
@@ -80,7 +81,10 @@ pub(super) async fn lines(session: &mut Session, output: &mut Output) -> anyhow:
             match issue(session, words, output).await {
                 Ok(Ended::No) => {}
                 Ok(Ended::ByError) => return Ok(ExitCode::FAILURE),
-                Err(error) if error.is::<Failure>() => output.line(format!("Error: {error}"))?,
+                Err(error) if error.is::<Failure>() => {
+                    code = ExitCode::FAILURE;
+                    eprintln!("Error: {error}");
+                }
                 Err(error) => return Err(error),
             }
         }

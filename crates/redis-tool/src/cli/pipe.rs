@@ -2,9 +2,9 @@
 //!
 //! Outside of a cluster the bytes go to the server as they are, and a last `ECHO` tells that all replies are there. In a cluster they are read as commands, each of which goes to the node of its key.
 
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bytes::{Bytes, BytesMut};
@@ -28,16 +28,21 @@ const MAX_BATCH_BYTES: usize = 8 << 20;
 /// Errors that are shown; further ones are counted only.
 const MAX_SHOWN_ERRORS: u64 = 100;
 
-#[derive(Debug, Default)]
+/// Time between two lines of progress.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
 struct Counts {
     replies: u64,
     errors: u64,
+    /// When progress was last shown; `None`: nobody would see it.
+    shown: Option<Instant>,
 }
 
 /// Does it. Exit code 1 if there was any error.
 pub(super) async fn run(session: &mut Session, timeout: Duration) -> anyhow::Result<ExitCode> {
     session.connect().await?;
-    let mut counts = Counts::default();
+    let mut counts = Counts { replies: 0, errors: 0, shown: io::stderr().is_terminal().then(Instant::now) };
     let done = async {
         if session.is_cluster() {
             routed(session, &mut counts).await
@@ -49,6 +54,7 @@ pub(super) async fn run(session: &mut Session, timeout: Duration) -> anyhow::Res
         done = done => done.map(|()| true)?,
         _ = tokio::signal::ctrl_c() => false,
     };
+    counts.end_of_progress();
     if !is_whole {
         println!("Ended early: what is not counted here may have been executed, too.");
     }
@@ -59,13 +65,28 @@ pub(super) async fn run(session: &mut Session, timeout: Duration) -> anyhow::Res
 impl Counts {
     fn note(&mut self, reply: &Value) {
         self.replies += 1;
+        self.progress();
         if let Value::Error(text) = reply {
             self.error(&String::from_utf8_lossy(text));
         }
     }
 
+    fn progress(&mut self) {
+        if let Some(shown) = self.shown.as_mut().filter(|shown| shown.elapsed() >= PROGRESS_EVERY) {
+            *shown = Instant::now();
+            eprint!("\r\x1b[K{} replies, {} errors", self.replies, self.errors);
+        }
+    }
+
+    fn end_of_progress(&self) {
+        if self.shown.is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
+
     fn error(&mut self, text: &str) {
         self.errors += 1;
+        self.end_of_progress();
         if self.errors <= MAX_SHOWN_ERRORS {
             eprintln!("{text}");
         }

@@ -9,7 +9,8 @@
 //! url = "redis://127.0.0.1:6379"
 //!
 //! [profiles.live]
-//! url = "rediss+cluster://app@redis.example.org"
+//! url = "rediss+cluster://redis.example.org"
+//! username = "app"
 //! token_command = "cloud-token redis"
 //! prompt = "LIVE {server}{tx}> "
 //! ```
@@ -43,6 +44,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields)]
 pub(super) struct Profile {
     url: Option<String>,
+    username: Option<String>,
     token_command: Option<String>,
     /// The prompt: `{server}`, `{db}` (`[2]`, nothing for 0) and `{tx}` (`(TX)` in a transaction) are replaced.
     pub(super) prompt: Option<String>,
@@ -88,9 +90,12 @@ impl File {
             Some(name) => self.profiles.get(name).cloned().ok_or_else(|| self.unknown(name))?,
         };
         if is_free {
-            arguments.connection.url = profile.url.clone();
-            if arguments.connection.token_command.is_none() {
-                arguments.connection.token_command = profile.token_command.clone();
+            let connection = &mut arguments.connection;
+            connection.url.clone_from(&profile.url);
+            connection.username = connection.username.take().or_else(|| profile.username.clone());
+            // A password that is given is meant.
+            if connection.token_command.is_none() && connection.password.is_none() && !connection.askpass {
+                connection.token_command.clone_from(&profile.token_command);
             }
         }
         profile.prompt = profile.prompt.or_else(|| self.prompt.clone());

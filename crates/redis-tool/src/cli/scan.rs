@@ -9,8 +9,19 @@ use super::session::Session;
 use super::words::{self, split};
 use crate::connection::UsageError;
 
-/// Does it.
+/// Does it. Ctrl-C ends it, and it is said how far it was.
 pub(super) async fn run(session: &Session, arguments: &CliArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let mut keys = 0;
+    tokio::select! {
+        scanned = scan(session, arguments, output, &mut keys) => scanned.map(|()| ExitCode::SUCCESS),
+        _ = tokio::signal::ctrl_c() => {
+            eprintln!("ended early: {keys} keys were shown");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+async fn scan(session: &Session, arguments: &CliArgs, output: &mut Output, shown: &mut u64) -> anyhow::Result<()> {
     let mut scan = session.client().scan();
     if let Some(pattern) = pattern(arguments)? {
         scan = scan.pattern(pattern);
@@ -24,6 +35,7 @@ pub(super) async fn run(session: &Session, arguments: &CliArgs, output: &mut Out
     while let Some(keys) = scan.next().await {
         let mut text = Vec::new();
         for key in keys? {
+            *shown += 1;
             match output.format() {
                 Format::Human | Format::Csv | Format::QuotedJson => {
                     text.extend_from_slice(words::quoted(&key).as_bytes());
@@ -41,7 +53,7 @@ pub(super) async fn run(session: &Session, arguments: &CliArgs, output: &mut Out
             tokio::time::sleep(pause).await;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The pattern of the arguments.

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use pilotlight_testkit::Server;
 
+use super::terminal::Terminal;
 use super::{Tool, at, finish, with};
 
 /// Commands and all kinds of replies, in an order: later ones see what earlier ones left.
@@ -116,6 +117,21 @@ fn has_doubles(args: &[&str]) -> bool {
 #[test]
 fn replies_for_people() {
     check_all(&["--no-raw"], |_| false);
+}
+
+/// The same at a pseudo-terminal, where both programs choose by themselves how to print.
+#[test]
+fn replies_at_a_terminal() {
+    if redis_cli().is_none() {
+        return;
+    }
+    let (tool, ours, theirs) = (Tool::new(), server(), server());
+    for args in COMMANDS {
+        let (own, other) = (at(&ours), at(&theirs));
+        let expected = Terminal::run(&tool, "redis-cli", &with(&other, args), &[]).rest();
+        let got = Terminal::start_with(&tool, &with(&own, args), &[]).rest();
+        assert_eq!(got, expected, "{args:?}");
+    }
 }
 
 #[test]

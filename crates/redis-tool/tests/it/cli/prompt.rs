@@ -312,3 +312,44 @@ fn the_prompt_follows_a_failover() {
     terminal.wait_for("OK\r\n");
     terminal.wait_for(&format!("127.0.0.1:{port}> "));
 }
+
+#[test]
+fn a_cluster_looks_like_one_server() {
+    let (tool, cluster) = (Tool::new(), pilotlight_testkit::Cluster::start(3, 0).unwrap());
+    let port = cluster.nodes()[0].port().to_string();
+    let mut terminal = Terminal::start(&tool, &["-c", "-p", &port]);
+    terminal.enter("mset a 1 b 2 c 3");
+    terminal.wait_for("OK\r\n");
+    terminal.enter("mget c b a");
+    terminal.wait_for("1) \"3\"\r\n2) \"2\"\r\n3) \"1\"\r\n");
+    terminal.enter("multi");
+    terminal.wait_for("(TX)> ");
+    terminal.enter("incr b");
+    terminal.wait_for("QUEUED\r\n");
+    terminal.enter("get a");
+    terminal.wait_for("(error) MOVED");
+    terminal.enter("exec");
+    terminal.wait_for("(error) EXECABORT");
+    terminal.enter("on all ping");
+    let mut ports: Vec<_> = cluster.nodes().iter().map(|node| node.port().to_string()).collect();
+    ports.sort();
+    for port in ports {
+        terminal.wait_for(&format!("{port}:\r\nPONG\r\n"));
+    }
+    terminal.enter("scan 0");
+    terminal.wait_for("ON NODE host:port SCAN");
+    terminal.enter("sinterstore x a b");
+    terminal.wait_for("CROSSSLOT");
+    terminal.enter("ssubscribe news");
+    terminal.wait_for("1) \"ssubscribe\"");
+    let (owner, _) = cluster.node_for_key("news").unwrap();
+    owner.server().command(&["SPUBLISH", "news", "hello"]).unwrap();
+    terminal.wait_for("\"hello\"");
+    terminal.type_(INTERRUPT);
+    terminal.wait_for("replies and messages)");
+    terminal.enter("blpop list{t} 0");
+    terminal.wait_for("\r\n");
+    until_blocked(cluster.node_for_key("{t}").unwrap().0.server());
+    cluster.node_for_key("{t}").unwrap().0.server().command(&["RPUSH", "list{t}", "x"]).unwrap();
+    terminal.wait_for("2) \"x\"\r\n");
+}

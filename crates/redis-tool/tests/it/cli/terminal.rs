@@ -85,6 +85,17 @@ impl Terminal {
         }
     }
 
+    /// Waits until the program has ended, and gives all that it printed since.
+    #[track_caller]
+    pub(super) fn rest(mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        while let Ok(bytes) = self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            self.unread.push_str(&String::from_utf8_lossy(&bytes));
+        }
+        assert!(Instant::now() < deadline, "the program goes on");
+        std::mem::take(&mut self.unread)
+    }
+
     /// Waits until the program has ended.
     #[track_caller]
     pub(super) fn wait_for_end(&mut self) -> Option<i32> {
