@@ -4,8 +4,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking"))]
 
+pub mod bench;
+pub mod cli;
 pub mod cluster;
 pub mod connection;
+pub mod fill;
+pub mod load;
 mod run;
+pub mod tunnel;
 
 pub use run::{Mode, run};

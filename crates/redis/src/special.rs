@@ -33,6 +33,9 @@ use crate::proto::split::{self, Split};
 use crate::reply::Value;
 use crate::route::{NodeReply, Route, Way};
 
+/// How long to wait for the map of a cluster before looking again.
+pub(crate) const MAP_PAUSE: Duration = Duration::from_millis(50);
+
 /// Runs such a command, or any on the way that its caller chose.
 pub(crate) async fn run(
     client: &Client,
@@ -115,7 +118,7 @@ pub(crate) async fn lease(client: &Client, route: &Route, options: CallOptions) 
             return Err(error);
         }
         core.want_refresh(Refresh::Urgent);
-        core.pause_or_new_map(Duration::from_millis(50), Refresh::Urgent, map_version).await;
+        core.pause_or_new_map(MAP_PAUSE, Refresh::Urgent, map_version).await;
     }
 }
 
@@ -152,7 +155,7 @@ async fn routed(core: &Core, command: &Command<'_>, route: &Route, options: Call
     fan_out(core, command, everywhere, options).await
 }
 
-fn way(core: &Core, command: &Command<'_>, route: &Route) -> Result<Way, Error> {
+pub(crate) fn way(core: &Core, command: &Command<'_>, route: &Route) -> Result<Way, Error> {
     Ok(match route {
         Route::Primary(slot) => Way::Primary(Some(*slot)),
         Route::Node(address) => Way::Node(core.lane_to(address, command.spec())?),
@@ -294,6 +297,6 @@ async fn targets(
                 Ok(_) => Error::new(ErrorKind::Cluster("no node is known".into()), Ran::NotSent, command.name()),
             });
         }
-        core.pause_or_new_map(Duration::from_millis(50), Refresh::Urgent, map_version).await;
+        core.pause_or_new_map(MAP_PAUSE, Refresh::Urgent, map_version).await;
     }
 }

@@ -22,5 +22,6 @@ mod sentinel;
 mod several;
 mod spare;
 mod special;
+mod stream;
 mod tracking;
 mod verify;

@@ -1,0 +1,38 @@
+//! Looks at whole servers.
+
+use pilotlight_testkit::Server;
+
+use super::{Tool, at, with};
+
+#[test]
+fn the_biggest_keys_come_first() {
+    let (tool, server) = (Tool::new(), Server::start().unwrap());
+    let own = at(&server);
+    let input = "rpush small a\nrpush large a b c\nset s 12345\nset \"s 2\" 1\nhset h f v\nxadd x * a b\nzadd z 1 a\nsadd t a\n";
+    tool.text_of(&with(&own, &[]), input);
+    let text = tool.text(&with(&own, &["--bigkeys"]));
+    assert!(
+        text.contains("list: 2 keys, 4 items, 2.0 on average\n           3  \"large\"\n           1  \"small\""),
+        "{text}"
+    );
+    assert!(text.contains("\"s 2\"") && text.contains("stream: 1 keys, 1 entries"), "{text}");
+    let text = tool.text(&with(&own, &["--memkeys", "--top", "1", "--pattern", "s*"]));
+    assert!(text.contains("string: 2 keys") && !text.contains("large"), "{text}");
+    let refused = tool.run(&with(&own, &["--hotkeys"]), "");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("allkeys-lfu") && refused.status.code() == Some(1));
+    server.config_set("maxmemory-policy", "allkeys-lfu").unwrap();
+    assert!(tool.text(&with(&own, &["--hotkeys"])).contains("accesses"));
+}
+
+#[test]
+fn times_are_measured() {
+    let (tool, server) = (Tool::new(), Server::start().unwrap());
+    let own = at(&server);
+    let text = tool.text(&with(&own, &["--latency", "-i", "0.05", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(json["count"].as_u64().unwrap() >= 1 && json["min"].as_f64() <= json["max"].as_f64(), "{text}");
+    assert_eq!(tool.text(&with(&own, &["--latency", "-i", "0.05"])).split(' ').count(), 4);
+    let text = tool.text(&with(&own, &["--stat", "-r", "2", "-i", "0.01"]));
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(tool.text(&with(&own, &["--intrinsic-latency", "0"])).contains("longest pause"));
+}
