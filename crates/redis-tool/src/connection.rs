@@ -159,11 +159,8 @@ impl ConnectionArgs {
             let lifetime = Duration::from_secs(self.token_lifetime.max(1));
             return Ok(Some(token(command, username, lifetime)));
         }
-        let password = if self.askpass {
-            Some(rpassword::prompt_password("Password: ")?)
-        } else {
-            self.password.clone()
-        };
+        let password =
+            if self.askpass { Some(rpassword::prompt_password("Password: ")?) } else { self.password.clone() };
         Ok(match (username, password) {
             (Some(username), password) => Some(Arc::new(Credentials::new(username, password.unwrap_or_default()))),
             (None, Some(password)) => Some(Arc::new(Credentials::password(password))),

@@ -4,7 +4,10 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking"))]
 
+pub mod bench;
 pub mod connection;
+pub mod fill;
+pub mod load;
 mod run;
 
 pub use run::{Mode, run};
