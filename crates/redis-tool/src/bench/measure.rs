@@ -85,6 +85,8 @@ pub(crate) async fn measure(config: &Config, plan: &Arc<Plan>, threads: u64) -> 
     for tally in thread::join(handles)? {
         sum.merge(tally)?;
     }
+    // The backlog of a schedule took longer than the schedule.
+    let elapsed = sum.last.map_or(elapsed, |last| elapsed.max(last.saturating_duration_since(times.measured_from)));
     Ok(Row { name: plan.operation.to_string(), rate: plan.rate, elapsed, tally: sum, cpu, was_interrupted })
 }
 

@@ -87,7 +87,7 @@ fn pieces(word: &str) -> Vec<Piece> {
             .min_by_key(|place| place.0);
         let Some((at, name, piece)) = first else { break };
         if at > 0 {
-            pieces.push(Piece::Text(rest[..at].as_bytes().into()));
+            pieces.push(Piece::Text(rest.as_bytes()[..at].into()));
         }
         pieces.push(piece.clone());
         rest = &rest[at + name.len()..];

@@ -19,6 +19,9 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// How late Ctrl-C may be noticed by a worker that waits for its next start.
 const NOTICE: Duration = Duration::from_millis(100);
 
+/// For commands that were due before the end, and still wait for their worker then.
+const BACKLOG_PATIENCE: Duration = Duration::from_secs(1);
+
 /// When what happens.
 pub(crate) struct Times {
     pub(crate) start: Instant,
@@ -57,17 +60,20 @@ pub(crate) struct Tally {
     pub(crate) latency: Histogram<u64>,
     /// By the schedule they were due, and time was up.
     pub(crate) unsent: u64,
+    /// By the schedule: the last reply.
+    pub(crate) last: Option<Instant>,
 }
 
 impl Tally {
     pub(crate) fn new() -> anyhow::Result<Self> {
         let latency = Histogram::new_with_bounds(1, MAX_LATENCY.as_nanos() as u64, SIGNIFICANT_DIGITS)?;
-        Ok(Self { done: 0, faults: Faults::default(), latency, unsent: 0 })
+        Ok(Self { done: 0, faults: Faults::default(), latency, unsent: 0, last: None })
     }
 
     pub(crate) fn merge(&mut self, other: Self) -> anyhow::Result<()> {
         self.done += other.done;
         self.unsent += other.unsent;
+        self.last = self.last.max(other.last);
         self.faults.merge(other.faults);
         self.latency.add(other.latency)?;
         Ok(())
@@ -125,7 +131,8 @@ impl Worker {
         loop {
             let intended = schedule.at(next);
             let now = Instant::now();
-            if intended >= self.times.end || self.times.are_over(now) {
+            let is_stopped = self.times.is_stopped.load(Ordering::Relaxed);
+            if intended >= self.times.end || is_stopped || now >= self.times.end + BACKLOG_PATIENCE {
                 break;
             }
             if intended > now {
@@ -151,6 +158,7 @@ impl Worker {
     fn record(&self, schedule: &Schedule, commands: std::ops::Range<u64>, done: u64, faults: Faults) {
         let now = Instant::now();
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.last = Some(now);
         let measured = schedule.first_from(commands.start, self.times.measured_from).min(commands.end);
         if measured > commands.start {
             // The batch in which the measurement begins: only those that are within count, and they count as they are.
