@@ -24,6 +24,7 @@ use pilotlight_redis::Config;
 
 use crate::connection::{ConnectionArgs, UsageError, seconds};
 use crate::load::distribution::Distribution;
+use crate::load::interrupt::Interrupt;
 use crate::load::{Outcome, default_threads, thread};
 use plan::{Operation, Plan};
 use template::Template;
@@ -167,6 +168,7 @@ impl<'a> Bench<'a> {
     }
 
     async fn run(&self, out: &mut impl Write) -> anyhow::Result<Vec<measure::Row>> {
+        let interrupt = Interrupt::listen();
         let client = thread::connect(&self.config).await?;
         let mut rows = Vec::new();
         let mut is_populated = self.args.no_populate;
@@ -175,23 +177,22 @@ impl<'a> Bench<'a> {
         }
         for plan in &self.plans {
             if plan.reads() && !is_populated {
-                if !populate::populate(&self.config, plan, self.threads).await? {
+                if !populate::populate(&self.config, plan, self.threads, &interrupt).await? {
                     break; // Ctrl-C
                 }
                 is_populated = true;
             }
-            let row = measure::measure(&self.config, plan, self.threads).await?;
+            let row = measure::measure(&self.config, plan, self.threads, &interrupt).await?;
             if !self.args.json {
                 report::write_row(&row, out)?;
             }
-            let is_over = row.was_interrupted;
             rows.push(row);
-            if is_over {
+            if interrupt.is_asked() {
                 break;
             }
         }
         if self.args.cleanup {
-            populate::clean(&self.config, &self.plans, self.threads).await?;
+            populate::clean(&self.config, &self.plans, self.threads, &interrupt).await?;
         }
         client.close(Duration::from_secs(1)).await;
         Ok(rows)

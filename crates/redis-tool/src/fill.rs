@@ -18,6 +18,7 @@ use pilotlight_redis::commands::{Commands, spec};
 use pilotlight_redis::{Client, Command, Config, Route};
 
 use crate::connection::{ConnectionArgs, UsageError, seconds};
+use crate::load::interrupt::Interrupt;
 use crate::load::{Outcome, text, thread};
 use check::Checked;
 use item::{Items, Kind};
@@ -164,19 +165,21 @@ struct Filled {
 impl Fill<'_> {
     async fn run(&self, out: &mut impl Write) -> anyhow::Result<Outcome> {
         let client = thread::connect(&self.config).await?;
+        // Not before the question: there Ctrl-C means no.
         if self.args.flush && !self.flush(&client, out).await? {
             return Ok(Outcome::Failed);
         }
         if self.count == 0 {
             return Ok(Outcome::Done);
         }
+        let interrupt = Interrupt::listen();
         let keys_before = check::key_count(&client).await?;
         let begun = Instant::now();
         let work = if self.args.resume { Work::Resume } else { Work::Write };
         let shared = Arc::new(Shared::new(self.count, self.args.max_errors, work));
-        let sum = self.crew.run(&self.config, &self.items, &shared, self.item_bytes).await?;
+        let sum = self.crew.run(&self.config, &self.items, &shared, self.item_bytes, &interrupt).await?;
         let elapsed = begun.elapsed();
-        let checked = check::check(self, &client, &sum, keys_before, elapsed).await?;
+        let checked = check::check(self, &client, &sum, keys_before, elapsed, &interrupt).await?;
         client.close(Duration::from_secs(1)).await;
         let filled = Filled { sum, elapsed, keys_before, checked };
         if self.args.json {

@@ -2,6 +2,7 @@
 
 pub(crate) mod distribution;
 pub(crate) mod fault;
+pub(crate) mod interrupt;
 pub(crate) mod name;
 pub(crate) mod noise;
 pub(crate) mod progress;

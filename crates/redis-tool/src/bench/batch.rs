@@ -70,13 +70,13 @@ impl Batch {
 
     /// Sends what was drawn and awaits it: how many were answered as they should be.
     pub(crate) async fn send(&self, client: &Client, faults: &mut Faults) -> u64 {
-        let mut commands = Drawn { batch: self, next: 0, begin: 0 };
-        if let ([kind], Some(command)) = (self.kinds.as_slice(), commands.next().filter(|_| self.kinds.len() == 1)) {
-            let reply = client.run::<Value>(command).await;
-            return u64::from(self.is_right(*kind, reply, faults));
+        let mut drawn = Drawn { batch: self, next: 0, begin: 0 };
+        if let [kind] = self.kinds.as_slice() {
+            let Some(command) = drawn.next() else { return 0 };
+            return u64::from(self.is_right(*kind, client.run(command).await, faults));
         }
         let mut pipeline = client.pipeline();
-        for command in (Drawn { batch: self, next: 0, begin: 0 }) {
+        for command in drawn {
             pipeline.queue::<Value>(command);
         }
         match pipeline.run().await {

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use bytes::Bytes;
 use indicatif::ProgressBar;
 use pilotlight_redis::{Client, Commands, Config};
@@ -15,6 +14,7 @@ use tokio::task::JoinSet;
 
 use super::plan::Plan;
 use super::worker::{Tally, Times, Watched, Worker};
+use crate::load::interrupt::Interrupt;
 use crate::load::{progress, text, thread};
 
 /// So many keys lie on all nodes and lanes, more or less.
@@ -50,9 +50,14 @@ impl Row {
 type Threads = Vec<JoinHandle<anyhow::Result<Tally>>>;
 
 /// Measures one operation.
-pub(crate) async fn measure(config: &Config, plan: &Arc<Plan>, threads: u64) -> anyhow::Result<Row> {
+pub(crate) async fn measure(
+    config: &Config,
+    plan: &Arc<Plan>,
+    threads: u64,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Row> {
     let watched: Vec<Arc<Watched>> = (0..threads).map(|_| Arc::default()).collect();
-    let (go, started) = watch::channel(None);
+    let (go, started) = watch::channel(None::<Arc<Times>>);
     let (ready, mut are_ready) = mpsc::channel(threads as usize);
     let handles: Threads = thread::spawn(threads as usize, config, {
         let (plan, watched) = (Arc::clone(plan), watched.clone());
@@ -63,24 +68,22 @@ pub(crate) async fn measure(config: &Config, plan: &Arc<Plan>, threads: u64) -> 
                 warm(&client, &plan, number).await?;
                 ready.send(()).await?;
                 drop(ready);
-                let times: Option<Arc<Times>> = started.wait_for(Option::is_some).await?.clone();
-                let times = times.context("no start")?;
+                let times = started.wait_for(Option::is_some).await.ok().and_then(|times| times.clone());
+                // Without a start another thread has failed, and says why.
+                let Some(times) = times else { return Tally::new() };
                 work(client, plan, times, watched, number as u64, threads).await
             }
         }
     })?;
-    for _ in 0..threads {
-        if are_ready.recv().await.is_none() {
-            break;
-        }
+    if !all_are_ready(&mut are_ready, &handles).await {
+        drop(go);
+        thread::join(handles)?;
+        anyhow::bail!("not all threads have a connection");
     }
     let times = Arc::new(Times::new(plan));
-    if go.send(Some(Arc::clone(&times))).is_err() {
-        // All have failed to connect.
-        thread::join(handles)?;
-        anyhow::bail!("no thread is left");
-    }
-    let (elapsed, cpu, was_interrupted) = watch_over(plan, &times, &watched).await?;
+    go.send_replace(Some(Arc::clone(&times)));
+    let (elapsed, cpu, was_interrupted) = watch_over(plan, &times, &watched, interrupt).await;
+    thread::ended(&handles).await;
     let mut sum = Tally::new()?;
     for tally in thread::join(handles)? {
         sum.merge(tally)?;
@@ -88,6 +91,18 @@ pub(crate) async fn measure(config: &Config, plan: &Arc<Plan>, threads: u64) -> 
     // The backlog of a schedule took longer than the schedule.
     let elapsed = sum.last.map_or(elapsed, |last| elapsed.max(last.saturating_duration_since(times.measured_from)));
     Ok(Row { name: plan.operation.to_string(), rate: plan.rate, elapsed, tally: sum, cpu, was_interrupted })
+}
+
+/// False: one has ended already, with an error.
+async fn all_are_ready(are_ready: &mut mpsc::Receiver<()>, threads: &Threads) -> bool {
+    let mut waited_for = threads.len();
+    while waited_for > 0 {
+        tokio::select! {
+            _ = are_ready.recv() => waited_for -= 1,
+            () = thread::any_ended(threads) => return false,
+        }
+    }
+    true
 }
 
 /// Has connections to all nodes before time counts.
@@ -136,9 +151,8 @@ async fn watch_over(
     plan: &Plan,
     times: &Times,
     watched: &[Arc<Watched>],
-) -> anyhow::Result<(Duration, Duration, bool)> {
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
+    interrupt: &Interrupt,
+) -> (Duration, Duration, bool) {
     let line = progress::line();
     let mut cpu_before = None;
     let mut shown = Shown::default();
@@ -153,8 +167,7 @@ async fn watch_over(
         let until = if now < times.measured_from { times.measured_from } else { times.end };
         tokio::select! {
             () = tokio::time::sleep_until(until.min(now + progress::EVERY).into()) => {}
-            result = &mut interrupt => {
-                result.context("Ctrl-C cannot be waited for")?;
+            () = interrupt.asked() => {
                 times.is_stopped.store(true, Ordering::Relaxed);
                 break true;
             }
@@ -164,7 +177,7 @@ async fn watch_over(
     let over = Instant::now().min(times.end);
     let cpu = cpu_before.map_or(Duration::ZERO, |before| cpu_time().saturating_sub(before));
     line.finish_and_clear();
-    Ok((over.saturating_duration_since(times.measured_from), cpu, was_interrupted))
+    (over.saturating_duration_since(times.measured_from), cpu, was_interrupted)
 }
 
 /// What the line said last.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use pilotlight_redis::commands::spec;
 use pilotlight_redis::{Client, Command, Config};
 
 use super::plan::Plan;
 use crate::load::fault::Faults;
+use crate::load::interrupt::Interrupt;
 use crate::load::{progress, text, thread};
 
 /// Keys of one batch, and bytes of its values.
@@ -22,19 +22,35 @@ enum Work {
 }
 
 /// Sets all keys. False: Ctrl-C.
-pub(crate) async fn populate(config: &Config, plan: &Arc<Plan>, threads: u64) -> anyhow::Result<bool> {
-    each_key(config, plan, threads, Work::Set).await
+pub(crate) async fn populate(
+    config: &Config,
+    plan: &Arc<Plan>,
+    threads: u64,
+    interrupt: &Interrupt,
+) -> anyhow::Result<bool> {
+    each_key(config, plan, threads, Work::Set, interrupt).await
 }
 
 /// Deletes all keys.
-pub(crate) async fn clean(config: &Config, plans: &[Arc<Plan>], threads: u64) -> anyhow::Result<()> {
+pub(crate) async fn clean(
+    config: &Config,
+    plans: &[Arc<Plan>],
+    threads: u64,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
     if let Some(plan) = plans.first() {
-        each_key(config, plan, threads, Work::Unlink).await?;
+        each_key(config, plan, threads, Work::Unlink, interrupt).await?;
     }
     Ok(())
 }
 
-async fn each_key(config: &Config, plan: &Arc<Plan>, threads: u64, work: Work) -> anyhow::Result<bool> {
+async fn each_key(
+    config: &Config,
+    plan: &Arc<Plan>,
+    threads: u64,
+    work: Work,
+    interrupt: &Interrupt,
+) -> anyhow::Result<bool> {
     let (next, is_stopped) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let handles = thread::spawn(threads as usize, config, {
         let (plan, next, is_stopped) = (Arc::clone(plan), Arc::clone(&next), Arc::clone(&is_stopped));
@@ -45,13 +61,10 @@ async fn each_key(config: &Config, plan: &Arc<Plan>, threads: u64, work: Work) -
     })?;
     let bar = progress::bar(plan.keys);
     bar.set_message(if work == Work::Set { "setting keys" } else { "deleting keys" });
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
-    while handles.iter().any(|handle| !handle.is_finished()) {
-        tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(10)) => {}
-            _ = &mut interrupt, if !is_stopped.load(Ordering::Relaxed) => is_stopped.store(true, Ordering::Relaxed),
-        }
+    // Keys are deleted after Ctrl-C, too: a second one ends it.
+    let stops = |interrupt: &Interrupt| work == Work::Set && interrupt.is_asked();
+    while tokio::time::timeout(progress::EVERY, thread::ended(&handles)).await.is_err() {
+        is_stopped.store(stops(interrupt), Ordering::Relaxed);
         bar.set_position(next.load(Ordering::Relaxed).min(plan.keys));
     }
     bar.finish_and_clear();

@@ -9,6 +9,7 @@ use pilotlight_redis::{Client, Command, Route};
 use super::Fill;
 use super::item::Words;
 use super::work::{Shared, Sum, Work};
+use crate::load::interrupt::Interrupt;
 use crate::load::random::Random;
 
 /// Values that are read back together, in bytes and number.
@@ -55,6 +56,7 @@ pub(crate) async fn check(
     sum: &Sum,
     keys_before: u64,
     elapsed: Duration,
+    interrupt: &Interrupt,
 ) -> anyhow::Result<Checked> {
     let keys_by_node = keys_by_node(client).await?;
     let keys_after = keys_by_node.iter().map(|(_, keys)| keys).sum();
@@ -65,25 +67,31 @@ pub(crate) async fn check(
         return Ok(checked);
     }
     let is_as_expected = keys_after >= keys_before + sum.written;
-    if fill.args.verify_all || !is_as_expected {
+    if (fill.args.verify_all || !is_as_expected) && !interrupt.is_asked() {
         let shared = Arc::new(Shared::new(sum.tried, 0, Work::Check));
-        let found = fill.crew.run(&fill.config, &fill.items, &shared, fill.item_bytes).await?;
+        let found = fill.crew.run(&fill.config, &fill.items, &shared, fill.item_bytes, interrupt).await?;
         checked.was_complete = !found.was_interrupted;
         checked.missing = found.failed.saturating_sub(sum.failed);
     }
     // Where some failed, which they were is known only to the server.
     if sum.failed == 0 {
-        sample(fill, client, sum.tried, &mut checked).await?;
+        sample(fill, client, sum.tried, &mut checked, interrupt).await?;
     }
     Ok(checked)
 }
 
-async fn sample(fill: &Fill<'_>, client: &Client, tried: u64, checked: &mut Checked) -> anyhow::Result<()> {
+async fn sample(
+    fill: &Fill<'_>,
+    client: &Client,
+    tried: u64,
+    checked: &mut Checked,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
     let batch = (BATCH_BYTES / fill.item_bytes).clamp(1, BATCH);
     let mut random = Random::seeded(fill.args.seed ^ tried);
     let wanted = fill.args.sample.min(tried);
     let mut wrong = 0;
-    while checked.sampled < wanted {
+    while checked.sampled < wanted && !interrupt.is_asked() {
         let some: Vec<u64> = (0..batch.min(wanted - checked.sampled)).map(|_| random.below(tried)).collect();
         let mut words = Words::default();
         some.iter().for_each(|&index| fill.items.spell(index, &mut words));

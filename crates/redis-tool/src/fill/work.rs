@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pilotlight_redis::{Client, Config, Error, Value};
 use tokio::task::JoinSet;
@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::FillArgs;
 use super::item::{Items, Start, Words};
 use crate::load::fault::Faults;
+use crate::load::interrupt::Interrupt;
 use crate::load::{default_threads, progress, text, thread};
 
 /// Of all batches that are under way.
@@ -102,6 +103,7 @@ impl Crew {
         items: &Arc<Items>,
         shared: &Arc<Shared>,
         item_bytes: u64,
+        interrupt: &Interrupt,
     ) -> anyhow::Result<Sum> {
         let crew = *self;
         let handles = thread::spawn(self.threads as usize, config, {
@@ -110,17 +112,8 @@ impl Crew {
         })?;
         let bar = progress::bar(shared.count);
         let begun = Instant::now();
-        let interrupt = tokio::signal::ctrl_c();
-        tokio::pin!(interrupt);
-        let mut was_interrupted = false;
-        while handles.iter().any(|handle| !handle.is_finished()) {
-            tokio::select! {
-                () = tokio::time::sleep(Duration::from_millis(10)) => {}
-                _ = &mut interrupt, if !was_interrupted => {
-                    was_interrupted = true;
-                    shared.is_stopped.store(true, Ordering::Relaxed);
-                }
-            }
+        while tokio::time::timeout(progress::EVERY, thread::ended(&handles)).await.is_err() {
+            shared.is_stopped.store(interrupt.is_asked(), Ordering::Relaxed);
             let (good, failed) = (shared.good.load(Ordering::Relaxed), shared.failed.load(Ordering::Relaxed));
             let rate = text::rate(good * item_bytes, begun.elapsed());
             let what = if shared.work == Work::Check { "checking" } else { "filling" };
@@ -133,7 +126,7 @@ impl Crew {
         for more in thread::join(handles)? {
             sum.add(more);
         }
-        sum.was_interrupted = was_interrupted;
+        sum.was_interrupted = interrupt.is_asked();
         Ok(sum)
     }
 

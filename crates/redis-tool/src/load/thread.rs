@@ -50,6 +50,23 @@ where
     (0..count).map(start).collect()
 }
 
+/// How often it is looked whether threads have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Waits until all have ended.
+pub(crate) async fn ended<T>(threads: &[JoinHandle<T>]) {
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Waits until one has ended.
+pub(crate) async fn any_ended<T>(threads: &[JoinHandle<T>]) {
+    while !threads.iter().any(JoinHandle::is_finished) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 /// What the threads made, or the first error.
 pub(crate) fn join<T>(threads: Vec<JoinHandle<anyhow::Result<T>>>) -> anyhow::Result<Vec<T>> {
     let ended =

@@ -130,7 +130,7 @@ fn bench_keeps_a_rate_and_its_latency_counts_from_the_intended_start() {
     let run = spawn(move || {
         bench(&url, "--operation get --no-populate --rate 2000 --duration 3 --workers 8 --warmup 0 --timeout 20")
     });
-    let calls = || server.info("total_commands_processed").unwrap().parse::<u64>().unwrap();
+    let calls = || server.info("keyspace_hits").unwrap().parse::<u64>().unwrap();
     let before = calls();
     while calls() < before + 1500 {
         yield_now();
