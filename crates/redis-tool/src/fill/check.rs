@@ -32,6 +32,18 @@ pub(crate) struct Checked {
     pub(crate) may_have_expired: bool,
 }
 
+impl Checked {
+    /// How well it is known that nothing else is missing: by `every key`, a `sample`, the `number` of keys, or `nothing`.
+    pub(crate) fn by(&self) -> &'static str {
+        match self {
+            Self { may_have_expired: true, .. } => "nothing",
+            Self { was_complete: true, .. } => "every key",
+            Self { sampled: 0, .. } => "number",
+            _ => "sample",
+        }
+    }
+}
+
 /// Keys of all primaries together.
 pub(crate) async fn key_count(client: &Client) -> anyhow::Result<u64> {
     Ok(keys_by_node(client).await?.into_iter().map(|(_, keys)| keys).sum())
@@ -67,7 +79,10 @@ pub(crate) async fn check(
         return Ok(checked);
     }
     let is_as_expected = keys_after >= keys_before + sum.written;
-    if (fill.args.verify_all || !is_as_expected) && !interrupt.is_asked() {
+    if !is_as_expected && interrupt.is_asked() {
+        // Which they are nobody wants to wait for.
+        checked.missing = keys_before + sum.written - keys_after;
+    } else if fill.args.verify_all || !is_as_expected {
         let shared = Arc::new(Shared::new(sum.tried, 0, Work::Check));
         let found = fill.crew.run(&fill.config, &fill.items, &shared, fill.item_bytes, interrupt).await?;
         checked.was_complete = !found.was_interrupted;

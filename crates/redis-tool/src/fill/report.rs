@@ -4,6 +4,7 @@ use std::io::Write;
 
 use serde_json::json;
 
+use super::check::Checked;
 use super::{Fill, Filled};
 use crate::load::text::{bytes, grouped, rate};
 
@@ -37,10 +38,11 @@ pub(crate) fn write(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write) -> a
             writeln!(out, "  {node}: {}", grouped(*keys))?;
         }
     }
-    let looked = if checked.was_complete { "every key was looked at, and " } else { "" };
     match checked.missing {
         _ if checked.may_have_expired => writeln!(out, "not verified: the first keys may have expired already")?,
-        0 => writeln!(out, "verified: {looked}{} values were read back", grouped(checked.sampled))?,
+        0 => {
+            writeln!(out, "verified: by {}, {} values were read back", verified_by(checked), grouped(checked.sampled))?;
+        }
         missing => {
             writeln!(
                 out,
@@ -62,6 +64,10 @@ pub(crate) fn write(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write) -> a
     }
     out.flush()?;
     Ok(())
+}
+
+fn verified_by(checked: &Checked) -> &'static str {
+    if checked.was_complete { "the length of every key" } else { "the number of keys" }
 }
 
 /// For programs.
@@ -100,7 +106,7 @@ pub(crate) fn write_json(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write)
         "sampled": checked.sampled,
         "every_key_checked": checked.was_complete,
         "missing": checked.missing,
-        "verified": !checked.may_have_expired,
+        "verified_by": checked.by(),
         "complete": filled.is_complete(fill.count),
         "peak_memory_bytes": peak_memory(),
     });

@@ -4,3 +4,4 @@
 
 mod bench;
 mod fill;
+mod interrupt;
