@@ -24,8 +24,8 @@ OURS, TOOL, RUEIDIS = "pilotlight", "redis-benchmark", "rueidis 1.0.79"
 EXTRA_SECONDS = 30
 # redis-benchmark is told how many commands, not how long
 COMMANDS_PER_SECOND = {"agree": 300_000, "fill": 150_000}
-# The same for both: connections that each have one batch under way, enough of them that the server is never without work.
-AGREE_CONNECTIONS, AGREE_PIPELINE = 4, 64
+# The same for both: connections that each have a thread, and one batch under way, enough of them that the server is never without work.
+AGREE_CONNECTIONS, AGREE_PIPELINE = 2, 64
 FILL_VALUE_BYTES = 512
 # as redis-benchmark's own keys, key:000000000000
 FILL_KEY_BYTES = 16
@@ -78,7 +78,8 @@ class Tools:
     def one_node_benchmark(self):
         """As `one_node`: a SET of 64 bytes under one of 100,000 keys with that tag."""
         count = int(COMMANDS_PER_SECOND["agree"] * self.seconds)
-        return self.benchmark(self.port_of_tag(), count, "-c", AGREE_CONNECTIONS, "-P", AGREE_PIPELINE, "-r", 100_000, "SET", "{one}:__rand_int__", "x" * 64)
+        return self.benchmark(self.port_of_tag(), count, "-c", AGREE_CONNECTIONS, "--threads", AGREE_CONNECTIONS, "-P", AGREE_PIPELINE,
+                              "-r", 100_000, "SET", "{one}:__rand_int__", "x" * 64)
 
     def port_of_tag(self):
         return self.cluster.ports[node_of(b"{one}")]

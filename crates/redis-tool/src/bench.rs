@@ -43,11 +43,8 @@ Latency is that of a whole batch if --pipeline is above 1. It writes keys that b
 
 /// Measure throughput and latency
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(next_help_heading = "Load", after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// Which server.
-    #[command(flatten)]
-    pub connection: ConnectionArgs,
     /// What is done, in this order: get, set, mixed
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "get,set,mixed")]
     operation: Vec<Operation>,
@@ -108,6 +105,9 @@ pub struct BenchArgs {
     /// Draw the distribution of latencies into an SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Which server.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 }
 
 fn positive_seconds(text: &str) -> Result<Duration, String> {

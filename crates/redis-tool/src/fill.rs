@@ -43,11 +43,8 @@ GB and MB are decimal (1 GB = 1,000,000,000 bytes), of keys and values; servers 
 
 /// Fill with data
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, group(ArgGroup::new("amount").args(["data", "mb", "count"])))]
+#[command(next_help_heading = "Data", after_help = EXAMPLES, group(ArgGroup::new("amount").args(["data", "mb", "count"])))]
 pub struct FillArgs {
-    /// Which server.
-    #[command(flatten)]
-    pub connection: ConnectionArgs,
     /// How much, in GB, of keys and values together
     #[arg(short, long, value_name = "GB", value_parser = positive)]
     data: Option<f64>,
@@ -111,6 +108,9 @@ pub struct FillArgs {
     /// Print the result as JSON (schema pilotlight.redis.fill, version 1)
     #[arg(long)]
     json: bool,
+    /// Which server.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 }
 
 fn positive(text: &str) -> Result<f64, String> {
