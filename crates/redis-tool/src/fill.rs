@@ -136,7 +136,7 @@ pub fn run(args: &FillArgs, out: &mut impl Write) -> anyhow::Result<Outcome> {
     }
     let count = bytes.map(|bytes| (bytes / item_bytes as f64).ceil() as u64).or(args.count).unwrap_or(0);
     let items = Items::new(args, count, elements)?;
-    let crew = work::Crew::new(args, item_bytes);
+    let crew = work::Crew::new(args, item_bytes, elements);
     let mut config = args.connection.config()?;
     config.lanes = args.connections as usize;
     config.command_timeout = Some(args.timeout.max(Duration::from_millis(1)));

@@ -11,20 +11,22 @@ use pilotlight_redis::{Client, Config, Error, Value};
 use tokio::task::JoinSet;
 
 use super::FillArgs;
-use super::item::{Items, Start, Words};
+use super::item::{Items, Kind, Start, Words};
 use crate::load::fault::Faults;
 use crate::load::interrupt::Interrupt;
 use crate::load::{default_threads, progress, text, thread};
 
 /// Of all batches that are under way.
 const MAX_MEMORY_BYTES: u64 = 96 << 20;
-/// A batch exists as words, as a pipeline and in a connection's buffer.
-const COPIES: u64 = 3;
+/// A batch exists as words, as a pipeline and in a connection's buffer, and buffers that grow are larger than what is in them.
+const COPIES: u64 = 5;
 const MAX_BATCH_BYTES: u64 = 1 << 20;
 /// So that a connection has the next batch while one is answered.
 const WORKERS_PER_CONNECTION: u64 = 4;
-/// A command's frame and reply, beside keys and values.
-const OVERHEAD_BYTES: u64 = 128;
+/// Of a command and its reply, beside keys and values.
+const COMMAND_BYTES: u64 = 256;
+/// Of an argument.
+const ARGUMENT_BYTES: u64 = 64;
 
 /// What is done with each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,13 +89,18 @@ impl Shared {
 }
 
 impl Crew {
-    pub(crate) fn new(args: &FillArgs, item_bytes: u64) -> Self {
+    pub(crate) fn new(args: &FillArgs, item_bytes: u64, elements: u64) -> Self {
         let threads = args.threads.unwrap_or(default_threads() as u64);
-        let size = item_bytes + OVERHEAD_BYTES;
+        let commands = if args.kind == Kind::Stream { elements } else { 1 };
+        let size = memory_of(item_bytes, commands, elements);
         let workers =
             (threads * args.connections * WORKERS_PER_CONNECTION).min(MAX_MEMORY_BYTES / COPIES / size).max(1);
         let batch_bytes = MAX_BATCH_BYTES.min(MAX_MEMORY_BYTES / COPIES / workers);
-        Self { threads: threads.min(workers), workers, batch_items: (batch_bytes / size).clamp(1, args.pipeline) }
+        Self {
+            threads: threads.min(workers),
+            workers,
+            batch_items: (batch_bytes / size).min(args.pipeline / commands).max(1),
+        }
     }
 
     /// Does it, shows how far it is, and ends early at Ctrl-C or after too many errors.
@@ -158,6 +165,11 @@ impl Sum {
         self.failed += other.failed;
         self.faults.merge(other.faults);
     }
+}
+
+/// What an item takes, of each of the copies.
+fn memory_of(item_bytes: u64, commands: u64, elements: u64) -> u64 {
+    item_bytes + commands * COMMAND_BYTES + elements * ARGUMENT_BYTES
 }
 
 struct Worker {
@@ -277,16 +289,17 @@ mod tests {
             #[command(flatten)]
             args: FillArgs,
         }
-        for connections in ["1", "7", "256"] {
-            for threads in ["1", "256"] {
-                let line = ["fill", "--count", "1", "-n", connections, "-P", threads];
-                let only: Only = clap::Parser::parse_from(line);
-                for item_bytes in [2, 1024, 1 << 20, 8 << 20] {
-                    let Crew { threads, workers, batch_items } = Crew::new(&only.args, item_bytes);
-                    let all = workers * batch_items * (item_bytes + OVERHEAD_BYTES) * COPIES;
-                    assert!(all <= MAX_MEMORY_BYTES, "{all}");
-                    assert!(threads >= 1 && threads <= workers && batch_items >= 1);
-                }
+        for line in
+            ["-n 1 -P 1", "-n 256 -P 256 --pipeline 65536", "-n 7 -P 3 --type stream", "--type stream --pipeline 1"]
+        {
+            let words = ["fill", "--count", "1"].into_iter().chain(line.split(' '));
+            let args = <Only as clap::Parser>::parse_from(words).args;
+            for (item_bytes, elements) in [(2, 1), (1024, 10), (10_000, 10_000), (1 << 20, 1), (8 << 20, 10_000)] {
+                let Crew { threads, workers, batch_items } = Crew::new(&args, item_bytes, elements);
+                let commands = if args.kind == Kind::Stream { elements } else { 1 };
+                let all = workers * batch_items * memory_of(item_bytes, commands, elements) * COPIES;
+                assert!(all <= MAX_MEMORY_BYTES, "{line}, {item_bytes}, {elements}: {all}");
+                assert!(threads >= 1 && threads <= workers && batch_items >= 1);
             }
         }
     }
