@@ -3,7 +3,7 @@
 use clap::Parser;
 use pilotlight_redis_tool::fill::{FillArgs, run};
 use pilotlight_redis_tool::load::Outcome;
-use pilotlight_testkit::{ClientAuth, Cluster, Sentinels, Server};
+use pilotlight_testkit::{ClientAuth, Cluster, Failover, Sentinels, Server};
 use serde_json::Value as Json;
 
 #[derive(Parser)]
@@ -112,6 +112,24 @@ fn fill_spreads_over_a_cluster() {
     assert_eq!(json["keys_by_node"].as_array().unwrap().len(), 3);
     let (outcome, json) = fill(&url, "--count 10 --flush");
     assert_eq!((outcome, number(&json, "keys_after")), (Outcome::Done, 10));
+}
+
+#[test]
+fn fill_goes_on_while_a_replica_takes_over() {
+    let cluster = Cluster::start(3, 1).unwrap();
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[1].port());
+    let primary = &cluster.nodes()[0];
+    let replica = cluster.replica_of(primary).unwrap();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| fill(&url, "--mb 60 --key-size 20 --value-size 1000 --verify-all"));
+        while key_count(primary.server()) < 2000 {
+            std::thread::yield_now();
+        }
+        cluster.failover(replica, Failover::Graceful).unwrap();
+        let (outcome, json) = run.join().unwrap();
+        assert_eq!(outcome, Outcome::Done, "{json}");
+        assert_eq!((number(&json, "failed"), number(&json, "missing")), (0, 0), "{json}");
+    });
 }
 
 #[test]
