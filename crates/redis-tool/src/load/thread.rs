@@ -1,0 +1,75 @@
+//! Threads, each with a runtime and a client of its own: nothing that is counted on the way of a command is shared.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use pilotlight_redis::{Client, Command, Commands, Config};
+
+/// How long replies are waited for when a client is closed.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A runtime for one thread.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("the system gives no event queue")
+}
+
+/// A client that has had an answer.
+pub(crate) async fn connect(config: &Config) -> anyhow::Result<Client> {
+    let client = Client::new(config.clone())?;
+    client.run::<()>(Command::raw("ECHO").arg("")).await.with_context(|| format!("cannot use {config}"))?;
+    Ok(client)
+}
+
+/// Starts `count` threads that each do `work` with a client of their own.
+pub(crate) fn spawn<T, W, F>(
+    count: usize,
+    config: &Config,
+    work: W,
+) -> anyhow::Result<Vec<JoinHandle<anyhow::Result<T>>>>
+where
+    T: Send + 'static,
+    W: Fn(usize, Client) -> F + Send + Sync + 'static,
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let work = Arc::new(work);
+    let start = |number: usize| {
+        let (work, config) = (Arc::clone(&work), config.clone());
+        let body = move || {
+            runtime()?.block_on(async {
+                let client = connect(&config).await?;
+                let done = work(number, client.clone()).await;
+                client.close(CLOSE_PATIENCE).await;
+                done
+            })
+        };
+        std::thread::Builder::new().name(format!("load-{number}")).spawn(body).context("the system gives no thread")
+    };
+    (0..count).map(start).collect()
+}
+
+/// How often it is looked whether threads have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Waits until all have ended.
+pub(crate) async fn ended<T>(threads: &[JoinHandle<T>]) {
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Waits until one has ended.
+pub(crate) async fn any_ended<T>(threads: &[JoinHandle<T>]) {
+    while !threads.iter().any(JoinHandle::is_finished) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What the threads made, or the first error.
+pub(crate) fn join<T>(threads: Vec<JoinHandle<anyhow::Result<T>>>) -> anyhow::Result<Vec<T>> {
+    let ended =
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked"))));
+    ended.collect()
+}
