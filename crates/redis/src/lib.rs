@@ -48,6 +48,7 @@ mod pool;
 pub mod proto;
 mod pubsub;
 mod readers;
+pub mod raw;
 pub mod reply;
 mod route;
 mod scan;
