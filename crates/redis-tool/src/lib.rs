@@ -6,5 +6,6 @@
 
 pub mod connection;
 mod run;
+pub mod tunnel;
 
 pub use run::{Mode, run};
