@@ -49,11 +49,13 @@ pub(crate) struct Parser {
     words: Vec<(usize, usize)>,
     /// Bytes that it certainly lacks.
     wanted: usize,
+    /// Nothing after a mistake can be trusted.
+    failed: Option<BadRequest>,
 }
 
 impl Parser {
     pub(crate) fn new(max_command_bytes: usize) -> Self {
-        Self { max_command_bytes, at: 0, lacking: None, words: Vec::new(), wanted: 0 }
+        Self { max_command_bytes, at: 0, lacking: None, words: Vec::new(), wanted: 0, failed: None }
     }
 
     /// Bytes that the current command certainly lacks.
@@ -61,8 +63,20 @@ impl Parser {
         self.wanted
     }
 
-    /// The next command, if it is there to its end.
+    /// The next command, if it is there to its end. After an error there is none.
+    ///
+    /// # Errors
+    /// The bytes are no command, or exceed a limit; the same error comes from then on.
     pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Request>, BadRequest> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let next = self.parse(input);
+        self.failed = next.as_ref().err().cloned();
+        next
+    }
+
+    fn parse(&mut self, input: &mut BytesMut) -> Result<Option<Request>, BadRequest> {
         loop {
             self.wanted = 0;
             let Some(lacking) = self.lacking else {

@@ -83,7 +83,7 @@ impl Wire {
                 Ok(false) | Err(_) => return,
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Appends a whole reply.

@@ -220,7 +220,7 @@ async fn nodes(config: &Config, seed: &NodeAddress) -> anyhow::Result<Vec<Known>
             }
             for (question, is_sentinel) in [("REPLICAS", false), ("SENTINELS", true)] {
                 if let Value::Array(instances) = asked.value(&["SENTINEL", question, name]).await? {
-                    let addresses = instances.iter().filter_map(|instance| instance_address(instance));
+                    let addresses = instances.iter().filter_map(instance_address);
                     found.extend(addresses.map(|address| known(address, is_sentinel)));
                 }
             }

@@ -1,6 +1,7 @@
 //! One client and one connection to one node: bytes in both directions, neither of which waits for the other.
 
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -46,15 +47,17 @@ pub(crate) async fn serve(
     let (from_client, to_client) = split(socket);
     let (from_node, to_node) = split(node);
     let addresses = Addresses { ports: &target.ports, asked: &target, here, unknown: false };
+    let mut up = pin!(up(from_client, to_node, &common, &shared));
+    let mut down = pin!(down(from_node, to_client, &common, addresses));
     tokio::select! {
-        done = up(from_client, to_node, &common, &shared) => {
-            // The client sends no more; what it is owed is sent.
-            done?;
-            Ok(())
-        }
-        done = down(from_node, to_client, &common, addresses) => done,
-        _ = ending.wait_for(|ending| *ending) => Ok(()),
+        done = &mut up => return done,
+        done = &mut down => return done,
+        _ = ending.wait_for(|ending| *ending) => {}
     }
+    // No more commands; what the client is owed still comes, as long as the workers wait.
+    common.tracker().close_after();
+    common.answered.notify_one();
+    down.await
 }
 
 async fn up(

@@ -7,7 +7,7 @@ use pilotlight_resp::{Limits, Scanner};
 use super::rewrite::Query;
 use super::track::{Expect, Kind};
 use crate::tunnel::Shared;
-use crate::tunnel::request::{Parser, Request};
+use crate::tunnel::request::{BadRequest, Parser, Request};
 
 /// A first word that is longer is no name of a command that matters here.
 const MAX_WORD_BYTES: usize = 64;
@@ -26,6 +26,8 @@ pub(super) struct Upward {
     is_kept: bool,
     is_known: bool,
     is_stream: bool,
+    /// Nothing more is taken.
+    is_over: bool,
     replies: Replies,
 }
 
@@ -78,6 +80,7 @@ impl Upward {
             is_kept: false,
             is_known,
             is_stream: false,
+            is_over: false,
             replies: Replies::On,
         }
     }
@@ -85,6 +88,9 @@ impl Upward {
     /// Takes what can be taken off `input`.
     pub(super) fn feed(&mut self, input: &mut BytesMut, shared: &Shared, steps: &mut Vec<Step>) {
         while !input.is_empty() {
+            if self.is_over {
+                return input.clear();
+            }
             if self.is_stream {
                 steps.push(Step::Forward(input.split().freeze()));
                 return;
@@ -93,7 +99,7 @@ impl Upward {
                 match self.scanner.scan(input) {
                     Ok(step) => {
                         self.is_passing = !step.is_end;
-                        forward(steps, input.split_to(step.consumed).freeze());
+                        steps.push(Step::Forward(input.split_to(step.consumed).freeze()));
                     }
                     // The node will say what is wrong with it.
                     Err(_) => self.is_stream = true,
@@ -114,11 +120,11 @@ impl Upward {
                     if first.starts_with(b"post ") || first.starts_with(b"host:") {
                         // A browser was led here: what follows is not what anybody typed.
                         steps.push(Step::Close(Bytes::new()));
-                        input.clear();
-                        return;
+                        self.is_over = true;
+                        continue;
                     }
                     self.expect(steps, Expect::Replies(u64::from(is_any)));
-                    forward(steps, input.split_to(length).freeze());
+                    steps.push(Step::Forward(input.split_to(length).freeze()));
                 }
                 Head::Words { count, words } => self.begin(count, &words, steps),
             }
@@ -182,9 +188,10 @@ impl Upward {
             Ok(Some(request)) => request,
             Ok(None) => return false,
             Err(error) => {
-                steps.push(Step::Close(format!("-ERR {error}\r\n").into()));
-                input.clear();
-                return false;
+                let told = if error == BadRequest::Http { String::new() } else { format!("-ERR {error}\r\n") };
+                steps.push(Step::Close(told.into()));
+                self.is_over = true;
+                return true;
             }
         };
         self.is_kept = false;
@@ -205,6 +212,7 @@ impl Upward {
             },
             "QUIT" => {
                 steps.push(Step::Close(Bytes::from_static(b"+OK\r\n")));
+                self.is_over = true;
                 return true;
             }
             _ if !self.is_known => answer("-NOAUTH Authentication required.\r\n"),
@@ -242,11 +250,6 @@ impl Upward {
 
 const WRONG_PASSWORD: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 
-/// Appends to the piece before, if nothing is between.
-fn forward(steps: &mut Vec<Step>, piece: Bytes) {
-    steps.push(Step::Forward(piece));
-}
-
 fn head(input: &[u8]) -> Head {
     match input.first() {
         Some(b'*') => {}
@@ -265,7 +268,7 @@ fn head(input: &[u8]) -> Head {
         Number::Strange => return Head::Strange,
     };
     let mut words = [Bytes::new(), Bytes::new(), Bytes::new()];
-    for index in 0..count.min(3) {
+    for (index, place) in words.iter_mut().enumerate().take(count) {
         if input.get(at).is_some_and(|byte| *byte != b'$') {
             return Head::Strange;
         }
@@ -279,7 +282,7 @@ fn head(input: &[u8]) -> Head {
             break;
         }
         let Some(word) = input.get(begin..begin + length) else { return Head::Incomplete };
-        words[index] = Bytes::copy_from_slice(word);
+        *place = Bytes::copy_from_slice(word);
         // Only these have a second word that matters.
         let is_container = ["cluster", "sentinel", "client"].iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
         if index == 0 && !is_container {

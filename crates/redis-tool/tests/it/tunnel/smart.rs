@@ -246,10 +246,17 @@ fn limits_are_told_and_browsers_are_not_served() {
     let refused = super::bed::shown(&first.reply());
     assert_eq!(refused, "-ERR Protocol error: a command of more than 1048576 bytes (--max-command-mib)");
     assert!(first.is_closed());
-    second.write(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nFLUSHALL\r\n");
+    second.write(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSET owned yes\r\n");
     let mut said = Vec::new();
     second.stream.read_to_end(&mut said).unwrap();
     assert!(said.is_empty());
+    for mode in ["smart", "pinned"] {
+        let tunnel = Tunnel::start(&["-p", &port, "--mode", mode]);
+        let mut browser = tunnel.peer();
+        browser.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nSET owned yes\r\n\r\nSET owned yes\r\n");
+        assert!(browser.is_closed());
+        assert_eq!(tunnel.peer().say(&["EXISTS", "owned"]), "0");
+    }
     // Their places are free again.
     until("a place", || tunnel.peer().say(&["PING"]) == "PONG");
 }
