@@ -77,3 +77,17 @@ fn ioredis_smart() {
 fn ioredis_pinned() {
     check("pinned", ioredis);
 }
+
+fn go_redis(folder: &Path, _: &Path) -> Command {
+    Command::new(folder.join("goredis-client"))
+}
+
+#[test]
+fn go_redis_smart() {
+    check("smart", go_redis);
+}
+
+#[test]
+fn go_redis_pinned() {
+    check("pinned", go_redis);
+}
