@@ -163,9 +163,10 @@ impl Shared {
     fn is_password(&self, given: &[u8]) -> bool {
         let Some(password) = &self.password else { return true };
         let password = password.as_bytes();
-        let differences = password.iter().enumerate().fold(0, |differences, (at, byte)| {
-            differences | (byte ^ given.get(at).copied().unwrap_or(!*byte))
-        });
+        let differences = password
+            .iter()
+            .enumerate()
+            .fold(0, |differences, (at, byte)| differences | (byte ^ given.get(at).copied().unwrap_or(!*byte)));
         differences == 0 && given.len() == password.len()
     }
 }
@@ -247,10 +248,7 @@ async fn serve(args: &TunnelArgs, config: Config) -> anyhow::Result<ExitCode> {
 /// Tells where it listens.
 fn announce(args: &TunnelArgs, opened: &[Opened]) -> anyhow::Result<()> {
     if !args.bind.is_loopback() && args.require_password.is_none() {
-        eprintln!(
-            "tunnel: warning: {} is open to other machines, without a password (--require-password)",
-            args.bind
-        );
+        eprintln!("tunnel: warning: {} is open to other machines, without a password (--require-password)", args.bind);
     }
     let mut out = std::io::stdout().lock();
     let is_for_people = std::io::stdout().is_terminal() && !args.json;

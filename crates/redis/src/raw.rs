@@ -77,8 +77,13 @@ impl RawClient {
     #[must_use]
     #[inline]
     pub fn encoded<'p>(&self, command: &Command<'_>, bytes: &'p [u8]) -> Option<Encoded<'p>> {
-        let is_ordinary = follow::is_ordinary(self.client.core(), command);
-        is_ordinary.then(|| Encoded { spec: command.spec(), slot: command.slot(), bytes })
+        let core = self.client.core();
+        if !follow::is_ordinary(core, command) {
+            return None;
+        }
+        // With one lane there is nothing to choose.
+        let slot = if core.is_cluster() || core.config().lanes > 1 { command.slot() } else { None };
+        Some(Encoded { spec: command.spec(), slot, bytes })
     }
 
     /// Sends all commands and awaits all replies, in the order of the commands; each fails alone. As a [`Pipeline`](crate::Pipeline), it is no transaction.

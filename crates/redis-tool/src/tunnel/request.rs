@@ -8,6 +8,7 @@ use pilotlight_redis::Command;
 use pilotlight_redis::command::{CommandSpec, UNKNOWN};
 use pilotlight_redis::commands::spec;
 use pilotlight_resp::encode;
+use smallvec::SmallVec;
 
 /// Bytes of a command that is typed as a line, and of the header of a word.
 const MAX_LINE_BYTES: usize = 64 * 1024;
@@ -15,13 +16,16 @@ const MAX_LINE_BYTES: usize = 64 * 1024;
 /// The longest name that is looked up. There is no longer one.
 const MAX_NAME_BYTES: usize = 32;
 
+/// Where words begin and end; those of nearly every command need no heap.
+type Words = SmallVec<[(usize, usize); 4]>;
+
 /// One command.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     /// As it is sent to a server: what the client sent, except for one that was typed as a line.
     pub(crate) bytes: Bytes,
     /// The words, as ranges of `bytes`.
-    words: Vec<(usize, usize)>,
+    words: Words,
     /// What it is; `None`: not known.
     spec: Option<&'static CommandSpec>,
 }
@@ -46,7 +50,7 @@ pub(crate) struct Parser {
     at: usize,
     /// Words that it still lacks; `None`: its header was not read.
     lacking: Option<usize>,
-    words: Vec<(usize, usize)>,
+    words: Words,
     /// Bytes that it certainly lacks.
     wanted: usize,
     /// Nothing after a mistake can be trusted.
@@ -55,7 +59,7 @@ pub(crate) struct Parser {
 
 impl Parser {
     pub(crate) fn new(max_command_bytes: usize) -> Self {
-        Self { max_command_bytes, at: 0, lacking: None, words: Vec::new(), wanted: 0, failed: None }
+        Self { max_command_bytes, at: 0, lacking: None, words: Words::new(), wanted: 0, failed: None }
     }
 
     /// Bytes that the current command certainly lacks.
@@ -85,7 +89,7 @@ impl Parser {
                     Some(b'*') => match number(input, 0)? {
                         Some((count, end)) if count > 0 => {
                             (self.at, self.lacking) = (end, Some(count));
-                            self.words = Vec::with_capacity(count.min(8));
+                            self.words.clear();
                             continue;
                         }
                         // As servers do: nothing is said to an empty command.
@@ -132,7 +136,7 @@ impl Parser {
 }
 
 impl Request {
-    fn new(bytes: Bytes, words: Vec<(usize, usize)>) -> Self {
+    fn new(bytes: Bytes, words: Words) -> Self {
         let mut request = Self { bytes, words, spec: None };
         request.spec = lookup(request.word(0), request.word(1));
         request
@@ -147,7 +151,7 @@ impl Request {
     pub(crate) fn of_words(words: &[&[u8]]) -> Self {
         let mut bytes = Vec::new();
         encode::array_header(&mut bytes, words.len());
-        let mut places = Vec::with_capacity(words.len());
+        let mut places = Words::with_capacity(words.len());
         for word in words {
             encode::bulk(&mut bytes, word);
             let end = bytes.len() - 2;

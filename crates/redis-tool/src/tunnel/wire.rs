@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pilotlight_resp::{Protocol, Value, encode};
-use tokio::io::Interest;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 
 /// Room that is made for a read, in bytes.
@@ -53,18 +53,18 @@ impl Wire {
     /// # Cancel safety
     /// Nothing is lost.
     pub(crate) async fn read(&mut self, missing: usize) -> io::Result<bool> {
-        loop {
-            if let Some(read) = self.try_read(missing)? {
-                return Ok(read > 0);
-            }
-            self.socket.readable().await?;
-        }
+        self.make_room(missing);
+        Ok(self.socket.read_buf(&mut self.input).await? > 0)
     }
 
-    fn try_read(&mut self, missing: usize) -> io::Result<Option<usize>> {
+    fn make_room(&mut self, missing: usize) {
         if self.input.capacity() - self.input.len() < READ_BYTES / 4 {
             self.input.reserve(missing.clamp(READ_BYTES, MAX_READ_BYTES));
         }
+    }
+
+    fn try_read(&mut self) -> io::Result<Option<usize>> {
+        self.make_room(0);
         match self.socket.try_read_buf(&mut self.input) {
             Ok(read) => Ok(Some(read)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
@@ -181,7 +181,7 @@ impl Wire {
             has_room &= self.input.len() < self.max_pending_bytes;
             let interest = if has_room { Interest::WRITABLE | Interest::READABLE } else { Interest::WRITABLE };
             let ready = self.socket.ready(interest).await?;
-            if ready.is_readable() && has_room && self.try_read(0)? == Some(0) {
+            if ready.is_readable() && has_room && self.try_read()? == Some(0) {
                 // It sends no more, but may well read.
                 has_room = false;
             }

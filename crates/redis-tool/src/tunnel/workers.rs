@@ -149,11 +149,7 @@ pub(super) fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// One port for all servers.
-pub(super) async fn listen(
-    args: &TunnelArgs,
-    config: &Config,
-    workers: &Workers,
-) -> anyhow::Result<()> {
+pub(super) async fn listen(args: &TunnelArgs, config: &Config, workers: &Workers) -> anyhow::Result<()> {
     let listener = bind(SocketAddr::new(args.bind, args.listen))?;
     // It is better known now than to each client later.
     let probe = Upstream::new(Config { command_timeout: Some(config.connect_timeout), ..config.clone() });

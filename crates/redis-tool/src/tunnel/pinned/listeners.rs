@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::BytesMut;
+use pilotlight_redis::Value;
 use pilotlight_redis::config::{Config, DEFAULT_SENTINEL_PORT, NodeAddress, Topology};
 use pilotlight_redis::raw::{NodeKind, NodeStream};
-use pilotlight_redis::Value;
 use pilotlight_resp::{Decoder, Frame, Limits, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
@@ -87,8 +87,7 @@ struct Open {
 /// # Errors
 /// No node can be asked at the beginning, or there is no port.
 pub(crate) async fn listen(args: &TunnelArgs, config: &Config, workers: &Arc<Workers>) -> anyhow::Result<()> {
-    let ports =
-        Arc::new(Ports { known: Mutex::default(), wanted: Notify::new(), answers: watch::Sender::new(0) });
+    let ports = Arc::new(Ports { known: Mutex::default(), wanted: Notify::new(), answers: watch::Sender::new(0) });
     let mut listeners = Listeners {
         args,
         workers,
@@ -255,9 +254,8 @@ fn node_of(line: &str, seed: &NodeAddress) -> Option<Known> {
 
 fn instance_address(instance: &Value) -> Option<NodeAddress> {
     let Value::Array(items) = instance else { return None };
-    let find = |name: &str| {
-        items.chunks_exact(2).find_map(|pair| if text(&pair[0])? == name { text(&pair[1]) } else { None })
-    };
+    let find =
+        |name: &str| items.chunks_exact(2).find_map(|pair| if text(&pair[0])? == name { text(&pair[1]) } else { None });
     Some(NodeAddress::tcp(find("ip")?, find("port")?.parse().ok()?))
 }
 

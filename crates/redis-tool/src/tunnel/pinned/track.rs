@@ -362,18 +362,18 @@ mod tests {
                 "*0\r\n".to_owned(),
             ]
             .concat();
-            let expected = [
-                Expect::Confirmations(2),
-                Expect::AllOf(Kind::Channel),
-                Expect::Topology(Query::Nodes),
-            ];
+            let expected = [Expect::Confirmations(2), Expect::AllOf(Kind::Channel), Expect::Topology(Query::Nodes)];
             check(&expected, &stream, &stream.replace("*0\r\n", "<*0\r\n>"));
         }
     }
 
     #[test]
     fn a_stream_passes_whatever_it_is() {
-        check(&[Expect::Replies(1), Expect::Stream], "+OK\r\n+1 [0 a] \"x\"\r\nno resp", "+OK\r\n+1 [0 a] \"x\"\r\nno resp");
+        check(
+            &[Expect::Replies(1), Expect::Stream],
+            "+OK\r\n+1 [0 a] \"x\"\r\nno resp",
+            "+OK\r\n+1 [0 a] \"x\"\r\nno resp",
+        );
         check(&[Expect::Replies(5)], "+OK\r\nwhat?", "+OK\r\nwhat?");
     }
 }

@@ -284,7 +284,8 @@ fn head(input: &[u8]) -> Head {
         let Some(word) = input.get(begin..begin + length) else { return Head::Incomplete };
         *place = Bytes::copy_from_slice(word);
         // Only these have a second word that matters.
-        let is_container = ["cluster", "sentinel", "client"].iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+        let is_container =
+            ["cluster", "sentinel", "client"].iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
         if index == 0 && !is_container {
             break;
         }

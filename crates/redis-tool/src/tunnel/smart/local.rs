@@ -1,8 +1,8 @@
 //! What the tunnel answers by itself: commands about the client's own connection, which it has only to the tunnel.
 
 use bytes::Bytes;
-use pilotlight_redis::{Route, Value};
 use pilotlight_redis::raw::RawReply;
+use pilotlight_redis::{Route, Value};
 use pilotlight_resp::Protocol;
 
 use super::OK;

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::task::Poll;
 
-
 use bytes::Bytes;
 use pilotlight_redis::{Client, Error, Event, Message, Subscription};
 use pilotlight_resp::{Protocol, Value};

@@ -195,11 +195,7 @@ async fn attempt(connection: &mut RawConnection, bytes: &[u8], replies: u32, tim
 }
 
 fn lost(error: &Error) -> Attempt {
-    if error.ran() == Ran::NotSent {
-        Attempt::Again(told(error))
-    } else {
-        Attempt::Done(Answer::Error(told(error)))
-    }
+    if error.ran() == Ran::NotSent { Attempt::Again(told(error)) } else { Attempt::Done(Answer::Error(told(error))) }
 }
 
 /// `+OK`, `+QUEUED` for each command, and what `EXEC` says.

@@ -48,7 +48,10 @@ fn check(mode: &str, client: impl Fn(&Path, &Path) -> Command) {
 
 fn redis_py(folder: &Path, scripts: &Path) -> Command {
     let mut command = Command::new("python3");
-    command.arg(scripts.join("redis_py.py")).env("PYTHONPATH", folder.join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+        .arg(scripts.join("redis_py.py"))
+        .env("PYTHONPATH", folder.join("python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }
 

@@ -42,8 +42,14 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
         vec(any::<u8>(), 0..300),
         vec(any::<u8>(), 20_000..70_000),
         prop_oneof![
-            Just("127.0.0.1:6379"), Just("10.0.0.1"), Just("a.b"), Just("-MOVED 1 127.0.0.1:7000\r\n"), Just("\r\n"),
-            Just("*3\r\n$7\r\nmessage\r\n"), Just(">2\r\n"), Just("07c37d 127.0.0.1:30004@31004 slave - 0 1 4 connected"),
+            Just("127.0.0.1:6379"),
+            Just("10.0.0.1"),
+            Just("a.b"),
+            Just("-MOVED 1 127.0.0.1:7000\r\n"),
+            Just("\r\n"),
+            Just("*3\r\n$7\r\nmessage\r\n"),
+            Just(">2\r\n"),
+            Just("07c37d 127.0.0.1:30004@31004 slave - 0 1 4 connected"),
         ]
         .prop_map(|text| text.as_bytes().to_vec()),
     ]
@@ -57,13 +63,32 @@ fn commands() -> impl Strategy<Value = Vec<u8>> {
             0 => command(&[b"SET", b"k", a]),
             1 => command(&[b"GET", b"k"]),
             2 => command(&[b"ECHO", a]),
-            3 => [command(&[b"DEL", b"k"]), command(&[b"RPUSH", b"k", a, b, a]), command(&[b"LRANGE", b"k", b"0", b"-1"])].concat(),
+            3 => [
+                command(&[b"DEL", b"k"]),
+                command(&[b"RPUSH", b"k", a, b, a]),
+                command(&[b"LRANGE", b"k", b"0", b"-1"]),
+            ]
+            .concat(),
             4 => [command(&[b"DEL", b"k"]), command(&[b"HSET", b"k", a, b]), command(&[b"HGETALL", b"k"])].concat(),
             5 => command(&[b"MGET", b"k", a, b"none"]),
-            6 => [command(&[b"DEL", b"k"]), command(&[b"ZADD", b"k", b"1.5", a, b"inf", b]), command(&[b"ZRANGE", b"k", b"0", b"-1", b"WITHSCORES"])].concat(),
-            7 => command(&[b"EVAL", b"return {ARGV[1], {1, false, {ARGV[2]}}, redis.status_reply('FINE'), {err = 'ERR MOVED 1 a:1'}}", b"0", a, b]),
-            8 => command(&[b"EVAL", b"redis.setresp(3); return {{map = {a = ARGV[1]}}, {double = 1.25}, true}", b"0", a]),
-            9 => [command(&[b"MULTI"]), command(&[b"SET", b"k", a]), command(&[b"GET", b"k"]), command(&[b"EXEC"])].concat(),
+            6 => [
+                command(&[b"DEL", b"k"]),
+                command(&[b"ZADD", b"k", b"1.5", a, b"inf", b]),
+                command(&[b"ZRANGE", b"k", b"0", b"-1", b"WITHSCORES"]),
+            ]
+            .concat(),
+            7 => command(&[
+                b"EVAL",
+                b"return {ARGV[1], {1, false, {ARGV[2]}}, redis.status_reply('FINE'), {err = 'ERR MOVED 1 a:1'}}",
+                b"0",
+                a,
+                b,
+            ]),
+            8 => {
+                command(&[b"EVAL", b"redis.setresp(3); return {{map = {a = ARGV[1]}}, {double = 1.25}, true}", b"0", a])
+            }
+            9 => [command(&[b"MULTI"]), command(&[b"SET", b"k", a]), command(&[b"GET", b"k"]), command(&[b"EXEC"])]
+                .concat(),
             10 => command(&[b"BLPOP", b"nothing", b"0.01"]),
             11 => command(&[b"GEOPOS", b"none", b"x"]),
             12 => command(&[b"XADD", b"s", b"NOMKSTREAM", b"1-1", b"f", a]),

@@ -108,10 +108,7 @@ fn transactions() {
     peer.ask(&["MULTI"]);
     peer.ask(&["LPUSH", "n", "x"]);
     peer.ask(&["GET", "n"]);
-    assert_eq!(
-        peer.say(&["EXEC"]),
-        "[-WRONGTYPE Operation against a key holding the wrong kind of value 1]"
-    );
+    assert_eq!(peer.say(&["EXEC"]), "[-WRONGTYPE Operation against a key holding the wrong kind of value 1]");
     peer.ask(&["MULTI"]);
     peer.ask(&["SET", "n"]);
     let refused = peer.say(&["EXEC"]);
@@ -158,10 +155,13 @@ fn subscriptions_in_both_protocols() {
         let mut peer = tunnel.peer();
         peer.ask(&["HELLO", protocol]);
         peer.send(&["SUBSCRIBE", "news", "weather"]);
-        assert_eq!((peer.push(), peer.push()), (
-            vec!["subscribe".into(), "news".into(), "1".into()],
-            vec!["subscribe".into(), "weather".into(), "2".into()],
-        ));
+        assert_eq!(
+            (peer.push(), peer.push()),
+            (
+                vec!["subscribe".into(), "news".into(), "1".into()],
+                vec!["subscribe".into(), "weather".into(), "2".into()],
+            )
+        );
         peer.send(&["PSUBSCRIBE", "n*"]);
         assert_eq!(peer.push(), ["psubscribe", "n*", "3"]);
         assert_eq!(publisher.say(&["PUBLISH", "news", "hello"]), "2");
@@ -176,10 +176,13 @@ fn subscriptions_in_both_protocols() {
             assert_eq!(peer.say(&["GET", "k"]), "nil");
         }
         peer.send(&["UNSUBSCRIBE"]);
-        assert_eq!((peer.push(), peer.push()), (
-            vec!["unsubscribe".into(), "news".into(), "2".into()],
-            vec!["unsubscribe".into(), "weather".into(), "1".into()],
-        ));
+        assert_eq!(
+            (peer.push(), peer.push()),
+            (
+                vec!["unsubscribe".into(), "news".into(), "2".into()],
+                vec!["unsubscribe".into(), "weather".into(), "1".into()],
+            )
+        );
         peer.send(&["PUNSUBSCRIBE", "n*"]);
         assert_eq!(peer.push(), ["punsubscribe", "n*", "0"]);
         assert_eq!(peer.say(&["GET", "k"]), "nil");
@@ -197,8 +200,14 @@ fn replies_that_are_not_wanted_are_not_sent() {
     let (_server, tunnel) = tunnel();
     let mut peer = tunnel.peer();
     let words = [
-        &["CLIENT", "REPLY", "SKIP"][..], &["SET", "k", "1"], &["INCR", "k"], &["CLIENT", "REPLY", "OFF"], &["INCR", "k"],
-        &["INCR", "k"], &["CLIENT", "REPLY", "ON"], &["GET", "k"],
+        &["CLIENT", "REPLY", "SKIP"][..],
+        &["SET", "k", "1"],
+        &["INCR", "k"],
+        &["CLIENT", "REPLY", "OFF"],
+        &["INCR", "k"],
+        &["INCR", "k"],
+        &["CLIENT", "REPLY", "ON"],
+        &["GET", "k"],
     ];
     words.iter().for_each(|words| peer.send(words));
     assert_eq!(peer.reply(), Value::Integer(2));
@@ -210,10 +219,8 @@ fn replies_that_are_not_wanted_are_not_sent() {
 fn a_password_of_its_own_protects_the_port_and_goes_nowhere() {
     let server = Server::builder().requirepass("upstream").start().unwrap();
     let port = server.port().to_string();
-    let tunnel = Tunnel::with(
-        &["-p", &port],
-        &[("REDISCLI_AUTH", "upstream"), ("PILOTLIGHT_TUNNEL_PASSWORD", "local")],
-    );
+    let tunnel =
+        Tunnel::with(&["-p", &port], &[("REDISCLI_AUTH", "upstream"), ("PILOTLIGHT_TUNNEL_PASSWORD", "local")]);
     let mut peer = tunnel.peer();
     assert_eq!(peer.say(&["GET", "k"]), "-NOAUTH Authentication required.");
     assert!(peer.say(&["AUTH", "upstream"]).starts_with("-WRONGPASS"));
@@ -267,7 +274,11 @@ fn the_end_answers_what_is_in_flight_and_logs_nothing_of_it() {
     let mut idle = tunnel.peer();
     idle.ask(&["SET", "customer", "a secret"]);
     let mut busy = tunnel.peer();
-    busy.send(&["EVAL", "local t = redis.call('TIME') while redis.call('TIME')[1] - t[1] < 2 do end return 'done'", "0"]);
+    busy.send(&[
+        "EVAL",
+        "local t = redis.call('TIME') while redis.call('TIME')[1] - t[1] < 2 do end return 'done'",
+        "0",
+    ]);
     // It is in flight once the server is busy with it: it answers nobody else.
     let probe = thread::spawn(move || {
         let mut direct = Peer::connect(server.addr());
