@@ -296,6 +296,9 @@ fn word(frame: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     /// What is rewritten is shown as `<…>`.
@@ -364,6 +367,57 @@ mod tests {
             .concat();
             let expected = [Expect::Confirmations(2), Expect::AllOf(Kind::Channel), Expect::Topology(Query::Nodes)];
             check(&expected, &stream, &stream.replace("*0\r\n", "<*0\r\n>"));
+        }
+    }
+
+    /// Frames and no frames.
+    fn stream() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            vec(any::<u8>(), 0..40),
+            vec(any::<u8>(), 0..200)
+                .prop_map(|data| [format!("${}\r\n", data.len()).as_bytes(), &data, b"\r\n"].concat()),
+            (0..5_usize, prop_oneof![Just('*'), Just('>'), Just('%'), Just('|'), Just('~')])
+                .prop_map(|(count, kind)| format!("{kind}{count}\r\n").into_bytes()),
+            prop_oneof![
+                Just("-MOVED 1 a:1\r\n"),
+                Just(":5\r\n"),
+                Just("$9\r\nsubscribe\r\n"),
+                Just("$7\r\nmessage\r\n"),
+                Just("_\r\n"),
+            ]
+            .prop_map(|text| text.as_bytes().to_vec()),
+        ];
+        vec(piece, 0..30).prop_map(|pieces| pieces.concat())
+    }
+
+    fn expectation() -> impl Strategy<Value = Expect> {
+        prop_oneof![
+            (1..9_u64).prop_map(Expect::Replies),
+            (1..3_u64).prop_map(Expect::Confirmations),
+            Just(Expect::AllOf(Kind::Pattern)),
+            Just(Expect::Topology(Query::Slots)),
+        ]
+    }
+
+    proptest! {
+        /// Whatever comes, in whatever pieces, leaves as it came, in its order; only what is held may be replaced.
+        #[test]
+        fn nothing_is_lost_or_altered(stream in stream(), expected in vec(expectation(), 0..9), piece in 1..60_usize) {
+            let mut tracker = Tracker::new();
+            expected.into_iter().for_each(|expect| tracker.expect(expect));
+            let mut out = Vec::new();
+            for piece in stream.chunks(piece) {
+                let mut rest = piece;
+                while !rest.is_empty() {
+                    let (taken, held) = tracker.feed(rest, &mut out);
+                    rest = &rest[taken..];
+                    if let Some(Held::Error(frame) | Held::Topology(_, frame)) = held {
+                        out.extend_from_slice(&frame);
+                    }
+                }
+            }
+            tracker.release(&mut out);
+            prop_assert_eq!(out, stream);
         }
     }
 

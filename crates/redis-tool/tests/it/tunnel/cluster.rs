@@ -151,3 +151,34 @@ fn slots_that_move_are_not_noticed() {
     let (done, maybe, now) = counter.join().unwrap();
     assert!(maybe == 0 && now >= done && now <= done + 1, "{done} done, {maybe} in doubt, {now} counted");
 }
+
+#[test]
+fn a_node_that_dies_is_replaced() {
+    let cluster = Cluster::start(3, 1).unwrap();
+    let tunnel = tunnel(&cluster, &[]);
+    let mut peer = tunnel.peer();
+    let (primary, _) = cluster.node_for_key("x").unwrap();
+    let replica = cluster.replica_of(primary).unwrap();
+    assert_eq!(peer.say(&["SET", "x", "1"]), "OK");
+    let mut subscriber = tunnel.peer();
+    subscriber.send(&["SUBSCRIBE", "still"]);
+    subscriber.push();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let counter = count_until(&tunnel, &is_over, "x");
+    primary.server().kill().unwrap();
+    cluster.wait_for_promotion(&[replica]).unwrap();
+    // A key of the dead node, in a transaction, by a client that was there before.
+    peer.ask(&["MULTI"]);
+    peer.ask(&["SET", "{x}2", "new"]);
+    assert_eq!(peer.say(&["EXEC"]), "[OK]");
+    assert_eq!(peer.say(&["GET", "{x}2"]), "new");
+    until("a message", || {
+        peer.ask(&["PUBLISH", "still", "here"]);
+        subscriber.stream.set_read_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
+        subscriber.stream.peek(&mut [0; 1]).is_ok()
+    });
+    assert_eq!(subscriber.push(), ["message", "still", "here"]);
+    is_over.store(true, Ordering::Relaxed);
+    let (done, _, _) = counter.join().unwrap();
+    assert!(done > 0);
+}
