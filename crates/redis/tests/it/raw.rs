@@ -13,7 +13,7 @@ fn encoded(words: &[&str]) -> Vec<u8> {
     out
 }
 
-fn command(words: &[&str]) -> Command<'static> {
+fn command<'a>(words: &[&str]) -> Command<'a> {
     words[1..].iter().fold(Command::raw(words[0]), |command, word| command.arg((*word).to_owned()))
 }
 
