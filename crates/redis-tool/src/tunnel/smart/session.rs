@@ -23,8 +23,11 @@ use crate::tunnel::Shared;
 use crate::tunnel::request::{BadRequest, Parser, Request};
 use crate::tunnel::wire::Wire;
 
-/// Most commands of one batch.
+/// Most commands of one batch, whose replies are held until all of them are there.
 const MAX_BATCH: usize = 256;
+
+/// As long as nothing is known of a client's replies.
+const FIRST_BATCH: usize = 32;
 
 /// Replies of one batch should not take more, in bytes: if they do, the next batches are smaller.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
@@ -100,7 +103,7 @@ pub(crate) async fn serve(
         subscriber: Subscriber::default(),
         transaction: None,
         watch: None,
-        batch: MAX_BATCH,
+        batch: FIRST_BATCH,
         memory: None,
         shared,
         upstream,
