@@ -56,3 +56,47 @@ fn line(mut frame: BytesMut) -> Bytes {
     frame.advance(1);
     frame.freeze()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_whole_however_they_are_cut() {
+        let stream = b"+OK\r\n*2\r\n$-1\r\n*-1\r\n-ERR no\r\n>2\r\n+a\r\n:1\r\n|1\r\n+k\r\n+v\r\n,1.50\r\n!5\r\nERR x\r\n$4\r\n\r\n\r\n\r\n";
+        let raw = |text: &'static str| Frame::Reply(Value::Bulk(Bytes::from_static(text.as_bytes())));
+        let error = |text: &'static str| Frame::Reply(Value::Error(Bytes::from_static(text.as_bytes())));
+        let expected = [
+            raw("+OK\r\n"),
+            raw("*2\r\n$-1\r\n*-1\r\n"),
+            error("ERR no"),
+            Frame::Push(vec![Value::Simple("a".into()), Value::Integer(1)]),
+            raw("|1\r\n+k\r\n+v\r\n,1.50\r\n"),
+            error("ERR x"),
+            raw("$4\r\n\r\n\r\n\r\n"),
+        ];
+        for piece in 1..=stream.len() {
+            let mut decoder = Decoder::new(Limits::default());
+            decoder.pass_through();
+            let (mut input, mut found) = (BytesMut::new(), Vec::new());
+            for piece in stream.chunks(piece) {
+                input.extend_from_slice(piece);
+                while let Some(frame) = decoder.decode(&mut input).unwrap() {
+                    found.push(frame);
+                }
+            }
+            assert_eq!(found, expected, "in pieces of {piece}");
+            assert!(decoder.is_idle() && input.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_the_same_from_then_on() {
+        let mut decoder = Decoder::new(Limits { max_bulk_bytes: 10, ..Limits::default() });
+        decoder.pass_through();
+        let mut input = BytesMut::from("$11\r\n");
+        let error = decoder.decode(&mut input).unwrap_err();
+        input.extend_from_slice(b"+OK\r\n");
+        assert_eq!(decoder.decode(&mut input), Err(error));
+    }
+}
