@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::BytesMut;
-use pilotlight_redis::Value;
 use pilotlight_redis::config::{Config, DEFAULT_SENTINEL_PORT, NodeAddress, Topology};
 use pilotlight_redis::raw::{NodeKind, NodeStream};
+use pilotlight_redis::{ConnectError, Value};
 use pilotlight_resp::{Decoder, Frame, Limits, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
@@ -49,6 +49,8 @@ pub(super) struct Ports {
     wanted: Notify,
     /// Counts the answers.
     answers: watch::Sender<u64>,
+    /// Nodes that could not be connected to when it was tried last.
+    unreachable: Mutex<BTreeSet<NodeAddress>>,
 }
 
 impl Ports {
@@ -56,6 +58,23 @@ impl Ports {
     pub(super) fn local(&self, host: &str, port: u16) -> Option<SocketAddr> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&(host.to_owned(), port)).copied()
+    }
+
+    /// Tells, once, that a node cannot be connected to, and that it can again.
+    pub(super) fn note_attempt(&self, node: &NodeAddress, error: Option<&ConnectError>) {
+        let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
+        match error {
+            Some(error) => {
+                if unreachable.insert(node.clone()) {
+                    eprintln!("tunnel: cannot connect: {error}");
+                }
+            }
+            None => {
+                if unreachable.remove(node) {
+                    eprintln!("tunnel: {node} is reached again");
+                }
+            }
+        }
     }
 
     /// Asks for the nodes anew and waits for the answer. False: there is none in time.
@@ -87,7 +106,12 @@ struct Open {
 /// # Errors
 /// No node can be asked at the beginning, or there is no port.
 pub(crate) async fn listen(args: &TunnelArgs, config: &Config, workers: &Arc<Workers>) -> anyhow::Result<()> {
-    let ports = Arc::new(Ports { known: Mutex::default(), wanted: Notify::new(), answers: watch::Sender::new(0) });
+    let ports = Arc::new(Ports {
+        known: Mutex::default(),
+        wanted: Notify::new(),
+        answers: watch::Sender::new(0),
+        unreachable: Mutex::default(),
+    });
     let mut listeners = Listeners {
         args,
         workers,

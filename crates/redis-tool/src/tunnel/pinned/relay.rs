@@ -29,19 +29,16 @@ struct Common {
 
 /// Serves one client until it or the node goes, or the tunnel ends.
 pub(crate) async fn serve(
-    mut socket: TcpStream,
+    socket: TcpStream,
     shared: Arc<Shared>,
     config: Arc<Config>,
     target: Target,
     mut ending: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let node = match NodeStream::open(&config, &target.node, target.kind).await {
-        Ok(node) => node,
-        Err(error) => {
-            let text = error.to_string().replace(['\r', '\n'], " ");
-            return socket.write_all(format!("-ERR the tunnel: {text}\r\n").as_bytes()).await;
-        }
-    };
+    let opened = NodeStream::open(&config, &target.node, target.kind).await;
+    target.ports.note_attempt(&target.node, opened.as_ref().err());
+    // Clients that know clusters take a closed connection for what it is: the node cannot be reached. An error they would take for its answer.
+    let Ok(node) = opened else { return Ok(()) };
     let here = socket.local_addr()?.ip();
     let common = Common { tracker: Mutex::new(Tracker::new()), answered: Notify::new() };
     let (from_client, to_client) = split(socket);

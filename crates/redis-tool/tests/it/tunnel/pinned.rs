@@ -171,3 +171,26 @@ fn sentinels_name_the_ports_of_the_tunnel() {
         assert!(locals.iter().any(|port| said.contains(&format!("port {port}"))), "{said}");
     }
 }
+
+#[test]
+fn the_port_of_a_node_that_died_closes_connections() {
+    let cluster = Cluster::start(3, 1).unwrap();
+    let tunnel = tunnel(&cluster, &["--mode", "pinned"]);
+    let primary = &cluster.nodes()[1];
+    let replica = cluster.replica_of(primary).unwrap();
+    let local = |port: u16| tunnel.ports.iter().find(|(node, _)| node.ends_with(&format!(":{port}"))).unwrap().1;
+    let mut before = Peer::connect(local(primary.port()));
+    assert_eq!(before.say(&["PING"]), "PONG");
+    primary.server().kill().unwrap();
+    assert!(before.is_closed());
+    assert!(Peer::connect(local(primary.port())).is_closed());
+    cluster.wait_for_promotion(&[replica]).unwrap();
+    let mut peer = Peer::connect(local(replica.port()));
+    until("the new primary in CLUSTER SLOTS", || {
+        let Value::Array(ranges) = peer.ask(&["CLUSTER", "SLOTS"]) else { panic!() };
+        ranges.iter().any(|range| shown(range).contains(&format!("[127.0.0.1 {}", local(replica.port()).port())))
+    });
+    let (code, said) = tunnel.end();
+    assert_eq!(code, Some(0));
+    assert_eq!(said.matches("cannot connect").count(), 1, "{said}");
+}
