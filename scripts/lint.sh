@@ -45,6 +45,7 @@ step "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 step "cargo-deny: licences, bans, sources" cargo deny --log-level warn check licenses bans sources
 step "python: syntax, pyflakes" python_files
 step "generated sources" "$PYTHON" crates/redis/codegen/generate.py --check
+step "generated sources of redis-tool" "$PYTHON" crates/redis-tool/codegen/commands.py --check
 step "javascript: syntax" javascript_files
 step "shellcheck" shell_files
 echo "lint: nothing to complain about"

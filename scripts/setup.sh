@@ -128,6 +128,10 @@ for_test() {
     say "installing Express into sdk/node/node_modules, for its tests"
     npm --prefix sdk/node ci --silent --no-audit --no-fund
   fi
+  if [ ! target/tunnel-clients/installed -nt scripts/tunnel-clients.sh ]; then
+    say "installing redis-py and ioredis into target/tunnel-clients, for the tests of the tunnel"
+    scripts/tunnel-clients.sh target/tunnel-clients || die "they could not be installed (see above)"
+  fi
 }
 
 for_lint() {

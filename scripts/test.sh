@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 readonly PYTHON=$PWD/target/venv/bin/python
 readonly GATEWAY=target/debug/pilotlight
 export PILOTLIGHT=$PWD/$GATEWAY
+export PILOTLIGHT_TUNNEL_CLIENTS=$PWD/target/tunnel-clients
 export PYTHONDONTWRITEBYTECODE=1
 
 passed=0

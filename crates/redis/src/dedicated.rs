@@ -145,6 +145,11 @@ impl Dedicated {
         Transaction::on(self)
     }
 
+    /// It is closed after its use, not lent again.
+    pub(crate) fn spoil(&mut self) {
+        self.lease.spoil();
+    }
+
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }

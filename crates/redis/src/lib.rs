@@ -51,6 +51,7 @@ mod pool;
 mod proof;
 pub mod proto;
 mod pubsub;
+pub mod raw;
 mod readers;
 pub mod reply;
 mod route;

@@ -30,6 +30,27 @@ pub(crate) struct Outfit {
     pub(crate) watch: Arc<dyn Watch>,
     /// Runs while there are lanes.
     pub(crate) upkeep: Arc<Upkeep>,
+    /// What becomes of replies.
+    pub(crate) replies: Replies,
+}
+
+/// What a client's lanes do with replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replies {
+    /// They are read.
+    Read,
+    /// They are passed through: each is a bulk string with its bytes ([`pilotlight_resp::Decoder::pass_through`]).
+    PassThrough,
+}
+
+impl Replies {
+    /// Prepares a connection after its handshake.
+    fn prepare(self, mut connection: Connection) -> Connection {
+        if self == Self::PassThrough {
+            connection.decoder.pass_through();
+        }
+        connection
+    }
 }
 
 /// Keeps the credentials fresh: runs their provider's [`maintain`](crate::config::CredentialProvider::maintain), from the first dial to the client's end.
@@ -68,7 +89,7 @@ impl Drop for Upkeep {
 
 impl Default for Outfit {
     fn default() -> Self {
-        Self { setup: Arc::new([]), watch: Arc::new(()), upkeep: Arc::default() }
+        Self { setup: Arc::new([]), watch: Arc::new(()), upkeep: Arc::default(), replies: Replies::Read }
     }
 }
 
@@ -262,7 +283,7 @@ impl Dialler {
         if is_other && !self.config.is_cluster() {
             return Err(DialError { text: format!("{}: is no replica", self.address).into(), is_final: false });
         }
-        Ok(connection)
+        Ok(self.outfit.replies.prepare(connection))
     }
 }
 
@@ -289,7 +310,8 @@ struct PrimaryDialler {
 impl PrimaryDialler {
     async fn connect(&self) -> Result<Connection, DialError> {
         self.outfit.upkeep.begin(self.finder.config());
-        self.finder.connect(self.purpose, &self.outfit.setup).await
+        let connection = self.finder.connect(self.purpose, &self.outfit.setup).await?;
+        Ok(self.outfit.replies.prepare(connection))
     }
 }
 

@@ -15,6 +15,7 @@
 mod level;
 mod lexer;
 mod limits;
+mod raw;
 
 pub use limits::{Attributes, Limits};
 
@@ -23,6 +24,7 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 use level::{Closed, Level, STREAMED};
 use lexer::{Lexer, Token, is_scalar};
+use raw::Raw;
 
 use crate::{DecodeError, DecodeErrorKind, Frame, Value};
 
@@ -32,13 +34,14 @@ pub struct Decoder {
     lexer: Lexer,
     stack: Vec<Level>,
     attributes: Attributes,
+    raw: Option<Box<Raw>>,
 }
 
 impl Decoder {
     /// A decoder at the start of a stream, which discards attributes.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { lexer: Lexer::new(limits), stack: Vec::new(), attributes: Attributes::Discard }
+        Self { lexer: Lexer::new(limits), stack: Vec::new(), attributes: Attributes::Discard, raw: None }
     }
 
     /// Says what happens to attributes.
@@ -46,6 +49,14 @@ impl Decoder {
     pub fn with_attributes(mut self, attributes: Attributes) -> Self {
         self.attributes = attributes;
         self
+    }
+
+    /// From the next frame on, replies are not read: each is a [`Value::Bulk`] with the bytes of the whole frame, header and line ends included, as they came.
+    /// Errors ([`Value::Error`]) and pushes are read as ever. To be called between frames.
+    ///
+    /// Streamed types are not understood then; attributes stay before the value that they describe.
+    pub fn pass_through(&mut self) {
+        self.raw = Some(Box::new(Raw::new(*self.lexer.limits())));
     }
 
     /// Takes the next frame off the front of `input`, or returns `None` when more bytes are needed.
@@ -58,6 +69,9 @@ impl Decoder {
     /// The bytes are malformed or exceed a limit. The decoder returns the same error from then on.
     #[inline]
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        if let Some(raw) = &mut self.raw {
+            return raw.decode(input);
+        }
         self.lexer.check()?;
         if self.stack.is_empty() {
             self.lexer.start_frame();
@@ -73,14 +87,14 @@ impl Decoder {
     #[inline]
     #[must_use]
     pub fn wanted(&self) -> usize {
-        self.lexer.wanted()
+        self.raw.as_ref().map_or_else(|| self.lexer.wanted(), |raw| raw.wanted())
     }
 
     /// Whether no part of a frame was consumed yet. With an empty input, too, the stream may end here.
     #[inline]
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.stack.is_empty()
+        self.raw.as_ref().map_or_else(|| self.stack.is_empty(), |raw| raw.is_idle())
     }
 
     /// Goes on within a frame.

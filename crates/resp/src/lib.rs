@@ -3,6 +3,7 @@
 //!
 //! - [`Decoder`] takes frames off a read buffer. It resumes at any byte, copies no bulk data, and checks every announced
 //!   number against its [`Limits`] before anything is sized by it.
+//! - [`Scanner`] finds where frames end, for what passes them on unread.
 //! - [`encode`] writes commands, and whole values for the server's side.
 //!
 //! Both sides of a connection decode with the same [`Decoder`]: a command is an array of bulks. Inline commands, which
@@ -33,8 +34,10 @@ extern crate std;
 mod decode;
 pub mod encode;
 mod error;
+mod scan;
 mod value;
 
 pub use decode::{Attributes, Decoder, Limits};
 pub use error::{DecodeError, DecodeErrorKind};
+pub use scan::{Scanner, Step};
 pub use value::{Attributed, Frame, Protocol, Value};

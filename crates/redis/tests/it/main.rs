@@ -15,6 +15,7 @@ mod life;
 mod load;
 mod observability;
 mod pubsub;
+mod raw;
 mod renewal;
 mod replicas;
 mod resharding;

@@ -1,0 +1,397 @@
+//! From the client to the node: commands pass as they are, in pieces as they come. Only their first words are looked at, to know what kind of reply each
+//! gets, and what is about the connection's login is kept back: that is the tunnel's own.
+
+use bytes::{Bytes, BytesMut};
+use pilotlight_resp::{Limits, Scanner};
+
+use super::rewrite::Query;
+use super::track::{Expect, Kind};
+use crate::tunnel::Shared;
+use crate::tunnel::request::{BadRequest, Parser, Request};
+
+/// A first word that is longer is no name of a command that matters here.
+const MAX_WORD_BYTES: usize = 64;
+
+/// Bytes of a command that is kept back (`AUTH`, `HELLO`), and of one before the client has authenticated.
+const MAX_KEPT_BYTES: usize = 16 * 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Upward {
+    scanner: Scanner,
+    parser: Parser,
+    /// Within a command that passes.
+    is_passing: bool,
+    /// Within one that is kept back.
+    is_kept: bool,
+    is_known: bool,
+    is_stream: bool,
+    /// Nothing more is taken.
+    is_over: bool,
+    replies: Replies,
+}
+
+/// `CLIENT REPLY`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replies {
+    On,
+    Off,
+    /// Not to the next command.
+    Skip,
+}
+
+/// What is to be done with a piece.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is for the node.
+    Forward(Bytes),
+    /// The tunnel is to expect this; it belongs to what is forwarded next.
+    Expect(Expect),
+    /// The connection is to be closed after what is expected.
+    Close(Bytes),
+}
+
+/// The first words of a command.
+enum Head {
+    /// More bytes are needed to know.
+    Incomplete,
+    /// Typed as a line of so many bytes; whether there is anything in it.
+    Line(usize, bool),
+    Words {
+        count: usize,
+        words: [Bytes; 3],
+    },
+    /// No command.
+    Strange,
+}
+
+impl Upward {
+    pub(super) fn new(is_known: bool) -> Self {
+        let limits = Limits {
+            max_bulk_bytes: usize::MAX / 4,
+            max_frame_bytes: usize::MAX / 2,
+            max_elements: usize::MAX / 4,
+            ..Limits::default()
+        };
+        Self {
+            scanner: Scanner::new(limits),
+            parser: Parser::new(MAX_KEPT_BYTES),
+            is_passing: false,
+            is_kept: false,
+            is_known,
+            is_stream: false,
+            is_over: false,
+            replies: Replies::On,
+        }
+    }
+
+    /// Takes what can be taken off `input`.
+    pub(super) fn feed(&mut self, input: &mut BytesMut, shared: &Shared, steps: &mut Vec<Step>) {
+        while !input.is_empty() {
+            if self.is_over {
+                return input.clear();
+            }
+            if self.is_stream {
+                steps.push(Step::Forward(input.split().freeze()));
+                return;
+            }
+            if self.is_passing {
+                match self.scanner.scan(input) {
+                    Ok(step) => {
+                        self.is_passing = !step.is_end;
+                        steps.push(Step::Forward(input.split_to(step.consumed).freeze()));
+                    }
+                    // The node will say what is wrong with it.
+                    Err(_) => self.is_stream = true,
+                }
+                continue;
+            }
+            if self.is_kept || !self.is_known {
+                if !self.keep(input, shared, steps) {
+                    return;
+                }
+                continue;
+            }
+            match head(input) {
+                Head::Incomplete => return,
+                Head::Strange => self.is_stream = true,
+                Head::Line(length, is_any) => {
+                    let first = input.iter().take(6).map(u8::to_ascii_lowercase).collect::<Vec<_>>();
+                    if first.starts_with(b"post ") || first.starts_with(b"host:") {
+                        // A browser was led here: what follows is not what anybody typed.
+                        steps.push(Step::Close(Bytes::new()));
+                        self.is_over = true;
+                        continue;
+                    }
+                    self.expect(steps, Expect::Replies(u64::from(is_any)));
+                    steps.push(Step::Forward(input.split_to(length).freeze()));
+                }
+                Head::Words { count, words } => self.begin(count, &words, steps),
+            }
+        }
+    }
+
+    /// A command begins whose first words are these.
+    fn begin(&mut self, count: usize, words: &[Bytes; 3], steps: &mut Vec<Step>) {
+        let [name, second, third] = words;
+        let is = |word: &Bytes, text: &str| word.eq_ignore_ascii_case(text.as_bytes());
+        if ["auth", "hello", "reset"].iter().any(|word| is(name, word)) {
+            self.is_kept = true;
+            return;
+        }
+        self.is_passing = true;
+        let is_client_reply = is(name, "client") && is(second, "reply");
+        if is_client_reply && is(third, "off") {
+            self.replies = Replies::Off;
+            return;
+        }
+        if is_client_reply && is(third, "skip") && self.replies == Replies::On {
+            self.replies = Replies::Skip;
+            return;
+        }
+        if is_client_reply && is(third, "on") {
+            self.replies = Replies::On;
+        }
+        let names = (count as u64).saturating_sub(1);
+        let expect = match name.to_ascii_lowercase().as_slice() {
+            b"monitor" => {
+                self.expect(steps, Expect::Replies(1));
+                Expect::Stream
+            }
+            b"sync" | b"psync" => {
+                self.is_stream = true;
+                Expect::Stream
+            }
+            // Without a name there is an error.
+            b"subscribe" | b"psubscribe" | b"ssubscribe" => Expect::Confirmations(names.max(1)),
+            b"unsubscribe" if names == 0 => Expect::AllOf(Kind::Channel),
+            b"punsubscribe" if names == 0 => Expect::AllOf(Kind::Pattern),
+            b"sunsubscribe" if names == 0 => Expect::AllOf(Kind::Shard),
+            b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => Expect::Confirmations(names),
+            b"" if count == 0 => Expect::Replies(0),
+            _ => Query::of(name, second).map_or(Expect::Replies(1), Expect::Topology),
+        };
+        self.expect(steps, expect);
+    }
+
+    fn expect(&mut self, steps: &mut Vec<Step>, expect: Expect) {
+        match self.replies {
+            Replies::On => steps.push(Step::Expect(expect)),
+            Replies::Off => {}
+            Replies::Skip => self.replies = Replies::On,
+        }
+    }
+
+    /// A command that the node does not get as it is. False: it is not complete.
+    fn keep(&mut self, input: &mut BytesMut, shared: &Shared, steps: &mut Vec<Step>) -> bool {
+        let request = match self.parser.next(input) {
+            Ok(Some(request)) => request,
+            Ok(None) => return false,
+            Err(error) => {
+                let told = if error == BadRequest::Http { String::new() } else { format!("-ERR {error}\r\n") };
+                steps.push(Step::Close(told.into()));
+                self.is_over = true;
+                return true;
+            }
+        };
+        self.is_kept = false;
+        let answer = |text: &str| Expect::Local(Bytes::copy_from_slice(text.as_bytes()));
+        let expect = match request.name() {
+            "AUTH" if !shared.is_password(request.word(request.len() - 1)) => answer(WRONG_PASSWORD),
+            "AUTH" => {
+                self.is_known = true;
+                answer("+OK\r\n")
+            }
+            "HELLO" => match self.hello(&request, shared) {
+                Ok(hello) => {
+                    self.expect(steps, Expect::Replies(1));
+                    steps.push(Step::Forward(hello.bytes));
+                    return true;
+                }
+                Err(text) => answer(text),
+            },
+            "QUIT" => {
+                steps.push(Step::Close(Bytes::from_static(b"+OK\r\n")));
+                self.is_over = true;
+                return true;
+            }
+            _ if !self.is_known => answer("-NOAUTH Authentication required.\r\n"),
+            "RESET" => answer("-ERR the tunnel: RESET would end its login at the node; connect again instead\r\n"),
+            _ => {
+                self.expect(steps, Expect::Replies(1));
+                steps.push(Step::Forward(request.bytes));
+                return true;
+            }
+        };
+        self.expect(steps, expect);
+        true
+    }
+
+    /// `HELLO` without its login, which is checked.
+    fn hello(&mut self, request: &Request, shared: &Shared) -> Result<Request, &'static str> {
+        let auth = (2..request.len()).find(|&at| request.is(at, "AUTH"));
+        let words: Vec<&[u8]> = match auth {
+            Some(at) => {
+                if !shared.is_password(request.word(at + 2)) {
+                    return Err(WRONG_PASSWORD);
+                }
+                self.is_known = true;
+                let around = request.words_from(0).enumerate().filter(|(index, _)| !(at..at + 3).contains(index));
+                around.map(|(_, word)| word).collect()
+            }
+            None => request.words_from(0).collect(),
+        };
+        if !self.is_known {
+            return Err("-NOAUTH HELLO must be called with the client already authenticated\r\n");
+        }
+        Ok(Request::of_words(&words))
+    }
+}
+
+const WRONG_PASSWORD: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+
+fn head(input: &[u8]) -> Head {
+    match input.first() {
+        Some(b'*') => {}
+        Some(_) => {
+            return match input.iter().position(|byte| *byte == b'\n') {
+                Some(end) => Head::Line(end + 1, input[..end].iter().any(|byte| !byte.is_ascii_whitespace())),
+                None if input.len() > MAX_KEPT_BYTES => Head::Strange,
+                None => Head::Incomplete,
+            };
+        }
+        None => return Head::Incomplete,
+    }
+    let (count, mut at) = match number(input, 1) {
+        Number::Is(count, at) => (count, at),
+        Number::Incomplete => return Head::Incomplete,
+        Number::Strange => return Head::Strange,
+    };
+    let mut words = [Bytes::new(), Bytes::new(), Bytes::new()];
+    for (index, place) in words.iter_mut().enumerate().take(count) {
+        if input.get(at).is_some_and(|byte| *byte != b'$') {
+            return Head::Strange;
+        }
+        let (length, begin) = match number(input, at + 1) {
+            Number::Is(length, begin) => (length, begin),
+            Number::Incomplete => return Head::Incomplete,
+            Number::Strange => return Head::Strange,
+        };
+        // A long word is an argument.
+        if length > MAX_WORD_BYTES {
+            break;
+        }
+        let Some(word) = input.get(begin..begin + length) else { return Head::Incomplete };
+        *place = Bytes::copy_from_slice(word);
+        // Only these have a second word that matters.
+        let is_container =
+            ["cluster", "sentinel", "client"].iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+        if index == 0 && !is_container {
+            break;
+        }
+        at = begin + length + 2;
+    }
+    Head::Words { count, words }
+}
+
+enum Number {
+    Is(usize, usize),
+    Incomplete,
+    Strange,
+}
+
+/// A number and its line end.
+fn number(input: &[u8], begin: usize) -> Number {
+    let mut number = 0_usize;
+    for (at, byte) in input.iter().enumerate().skip(begin) {
+        match byte {
+            b'0'..=b'9' if at - begin < 12 => number = number * 10 + usize::from(byte - b'0'),
+            b'\r' if at > begin => {
+                return match input.get(at + 1) {
+                    Some(b'\n') => Number::Is(number, at + 2),
+                    Some(_) => Number::Strange,
+                    None => Number::Incomplete,
+                };
+            }
+            _ => return Number::Strange,
+        }
+    }
+    Number::Incomplete
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunnel::tests::shared;
+
+    /// What the node gets, and what is expected, however the stream is cut.
+    #[track_caller]
+    fn check(password: Option<&str>, stream: &[u8], forwarded: &[u8], expected: &[Expect]) {
+        let shared = shared(password);
+        for piece in 1..=stream.len() {
+            let mut upward = Upward::new(password.is_none());
+            let (mut input, mut steps) = (BytesMut::new(), Vec::new());
+            for piece in stream.chunks(piece) {
+                input.extend_from_slice(piece);
+                upward.feed(&mut input, &shared, &mut steps);
+            }
+            let (mut bytes, mut expects) = (Vec::new(), Vec::new());
+            for step in steps {
+                match step {
+                    Step::Forward(piece) => bytes.extend_from_slice(&piece),
+                    Step::Expect(expect) => expects.push(expect),
+                    Step::Close(_) => {}
+                }
+            }
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            assert_eq!(text(&bytes), text(forwarded), "in pieces of {piece}");
+            assert_eq!(expects, expected, "in pieces of {piece}");
+        }
+    }
+
+    fn command(words: &[&str]) -> Vec<u8> {
+        Request::of_words(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>()).bytes.to_vec()
+    }
+
+    fn local(text: &str) -> Expect {
+        Expect::Local(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn commands_pass_as_they_are() {
+        let long = "*".repeat(100);
+        let stream =
+            [command(&["SET", "k", &long]), command(&["cluster", "slots"]), b"PING\r\n".to_vec(), command(&[&long])];
+        let one = Expect::Replies(1);
+        let expected = [one.clone(), Expect::Topology(Query::Slots), one.clone(), one];
+        check(None, &stream.concat(), &stream.concat(), &expected);
+    }
+
+    #[test]
+    fn subscriptions_and_replies_that_were_not_wanted() {
+        let stream = [
+            command(&["SUBSCRIBE", "a", "b"]),
+            command(&["unsubscribe"]),
+            command(&["CLIENT", "REPLY", "SKIP"]),
+            command(&["GET", "k"]),
+            command(&["CLIENT", "REPLY", "OFF"]),
+            command(&["GET", "k"]),
+            command(&["CLIENT", "REPLY", "ON"]),
+        ]
+        .concat();
+        let expected = [Expect::Confirmations(2), Expect::AllOf(Kind::Channel), Expect::Replies(1)];
+        check(None, &stream, &stream, &expected);
+    }
+
+    #[test]
+    fn logins_are_kept_back() {
+        let stream = [command(&["AUTH", "secret"]), command(&["HELLO", "3", "AUTH", "u", "secret", "SETNAME", "n"])];
+        let hello = command(&["HELLO", "3", "SETNAME", "n"]);
+        check(None, &stream.concat(), &hello, &[local("+OK\r\n"), Expect::Replies(1)]);
+        let early = [command(&["GET", "k"]), stream.concat(), command(&["GET", "k"])].concat();
+        let expected =
+            [local("-NOAUTH Authentication required.\r\n"), local("+OK\r\n"), Expect::Replies(1), Expect::Replies(1)];
+        check(Some("secret"), &early, &[hello, command(&["GET", "k"])].concat(), &expected);
+        check(Some("other"), &command(&["AUTH", "secret"]), b"", &[local(WRONG_PASSWORD)]);
+    }
+}

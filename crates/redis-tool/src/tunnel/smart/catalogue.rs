@@ -1,0 +1,65 @@
+//! Which commands the tunnel answers or arranges by itself. All others go to a server as they are.
+
+use crate::tunnel::request::Request;
+
+/// What is done with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A server answers it.
+    Server,
+    Hello,
+    Auth,
+    Select,
+    Quit,
+    Reset,
+    Client,
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+    Subscribe,
+    Unsubscribe,
+    Ping,
+    Scan,
+    /// There is no connection that it could be about, or no reply that would be true.
+    Refused(&'static str),
+}
+
+/// What kind of command this is.
+pub(super) fn kind(request: &Request) -> Kind {
+    match request.name() {
+        "HELLO" => Kind::Hello,
+        "AUTH" => Kind::Auth,
+        "SELECT" => Kind::Select,
+        "QUIT" => Kind::Quit,
+        "RESET" => Kind::Reset,
+        "MULTI" => Kind::Multi,
+        "EXEC" => Kind::Exec,
+        "DISCARD" => Kind::Discard,
+        "WATCH" => Kind::Watch,
+        "UNWATCH" => Kind::Unwatch,
+        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" => Kind::Subscribe,
+        "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => Kind::Unsubscribe,
+        "PING" => Kind::Ping,
+        "SCAN" => Kind::Scan,
+        "MONITOR" | "SYNC" | "PSYNC" | "REPLCONF" => {
+            Kind::Refused("it takes a whole connection to one server; use pilotlight redis tunnel --mode pinned")
+        }
+        "WAIT" | "WAITAOF" => {
+            Kind::Refused("it counts the writes of its own connection; use pilotlight redis tunnel --mode pinned")
+        }
+        "READONLY" | "READWRITE" | "ASKING" => Kind::Refused("This instance has cluster support disabled"),
+        name if name.starts_with("CLIENT") => match name {
+            "CLIENT HELP" | "CLIENT LIST" | "CLIENT KILL" | "CLIENT PAUSE" | "CLIENT UNPAUSE" | "CLIENT UNBLOCK" => {
+                Kind::Server
+            }
+            _ => Kind::Client,
+        },
+        // A client that learnt the nodes would go past the tunnel.
+        name if name == "CLUSTER" || name.starts_with("CLUSTER ") => {
+            Kind::Refused("This instance has cluster support disabled")
+        }
+        _ => Kind::Server,
+    }
+}

@@ -1,0 +1,488 @@
+//! One client: its commands in their order, its state, its replies in the order of the commands.
+//!
+//! What has come is sent as one batch, and the next batch is made of what came meanwhile: the busier a client, the larger its batches.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pilotlight_redis::command::Flags;
+use pilotlight_redis::raw::Encoded;
+use pilotlight_redis::{Command, Commands, Route, Value};
+use pilotlight_resp::Protocol;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use super::catalogue::{self, Kind};
+use super::scan::Cursor;
+use super::subscriber::{self, News, Subscriber};
+use super::transaction::{Answer, Transaction, Watch};
+use super::{End, OK, Upstream, told};
+use crate::tunnel::Shared;
+use crate::tunnel::request::{BadRequest, Parser, Request};
+use crate::tunnel::wire::Wire;
+
+/// Most commands of one batch, whose replies are held until all of them are there.
+const MAX_BATCH: usize = 256;
+
+/// As long as nothing is known of a client's replies.
+const FIRST_BATCH: usize = 32;
+
+/// Replies of one batch should not take more, in bytes: if they do, the next batches are smaller.
+const MAX_REPLY_BYTES: usize = 1024 * 1024;
+
+/// Replies are written at the latest when they are so many bytes.
+const FLUSH_BYTES: usize = 256 * 1024;
+
+/// Words of commands up to this size are not counted against the memory that all clients share.
+const UNCOUNTED_BYTES: usize = 64 * 1024;
+
+/// How long a large command waits for memory.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// See the module.
+pub(super) struct Session {
+    pub(super) wire: Wire,
+    pub(super) shared: Arc<Shared>,
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) end: End,
+    pub(super) client: Identity,
+    pub(super) mute: Mute,
+    /// What is to be sent is sent, and then the connection is closed.
+    pub(super) is_closing: bool,
+    parser: Parser,
+    subscriber: Subscriber,
+    transaction: Option<Transaction>,
+    watch: Option<Watch>,
+    batch: usize,
+    memory: Option<OwnedSemaphorePermit>,
+}
+
+/// What a client has said of itself.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    pub(super) id: u64,
+    pub(super) name: Bytes,
+    pub(super) protocol: Protocol,
+    pub(super) database: u16,
+    pub(super) is_known: bool,
+}
+
+/// Which replies are not sent (`CLIENT REPLY`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mute {
+    No,
+    /// Of the next command.
+    Next,
+    Off,
+}
+
+/// Serves one client until it goes, or the tunnel ends.
+pub(crate) async fn serve(
+    socket: TcpStream,
+    shared: Arc<Shared>,
+    upstream: Arc<Upstream>,
+    ending: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let client = Identity {
+        id: shared.next_id(),
+        name: Bytes::new(),
+        protocol: Protocol::Resp2,
+        database: upstream.database(),
+        is_known: shared.password.is_none(),
+    };
+    let end = upstream.end(client.protocol, client.database).map_err(io::Error::other)?;
+    let session = Session {
+        wire: Wire::new(socket, shared.limits.max_pending_bytes),
+        end,
+        client,
+        mute: Mute::No,
+        is_closing: false,
+        parser: Parser::new(shared.limits.max_command_bytes),
+        subscriber: Subscriber::default(),
+        transaction: None,
+        watch: None,
+        batch: FIRST_BATCH,
+        memory: None,
+        shared,
+        upstream,
+    };
+    session.run(ending).await
+}
+
+impl Session {
+    async fn run(mut self, mut ending: watch::Receiver<bool>) -> io::Result<()> {
+        loop {
+            let requests = self.parse();
+            if requests.is_empty() {
+                self.wire.flush().await?;
+                if self.is_closing || !self.wait(&mut ending).await? {
+                    return Ok(());
+                }
+                continue;
+            }
+            self.shared.counters.add_commands(requests.len());
+            self.process(&requests).await?;
+            if self.parser.wanted() == 0 {
+                self.memory = None;
+            }
+            if self.wire.unwritten() > FLUSH_BYTES {
+                self.wire.flush().await?;
+            }
+        }
+    }
+
+    /// The commands that are there.
+    fn parse(&mut self) -> Vec<Request> {
+        let mut requests = Vec::new();
+        while requests.len() < self.batch && !self.is_closing {
+            match self.parser.next(&mut self.wire.input) {
+                Ok(Some(request)) => requests.push(request),
+                Ok(None) => break,
+                Err(error) if requests.is_empty() => {
+                    self.is_closing = true;
+                    if error != BadRequest::Http {
+                        self.wire.error(&format!("ERR {error}"));
+                    }
+                }
+                // What came before it is answered first; the same error comes again.
+                Err(_) => break,
+            }
+        }
+        requests
+    }
+
+    /// Waits for something to do. False: there is nothing any more.
+    async fn wait(&mut self, ending: &mut watch::Receiver<bool>) -> io::Result<bool> {
+        let missing = self.parser.wanted();
+        if missing > UNCOUNTED_BYTES && !self.has_memory(missing).await {
+            self.wire.error("ERR the tunnel: other clients' commands take all of its memory (--max-buffered-mib)");
+            self.wire.flush().await?;
+            return Ok(false);
+        }
+        let news = tokio::select! {
+            read = self.wire.read(missing) => return read,
+            news = self.subscriber.next() => news,
+            _ = ending.wait_for(|ending| *ending) => return Ok(false),
+        };
+        let mut next = Some(news);
+        while let Some(news) = next {
+            match news {
+                News::Message(kind, message) => {
+                    self.wire.value(&subscriber::push(kind, message), self.client.protocol);
+                }
+                News::TooSlow | News::Over => return Ok(false),
+            }
+            next = if self.wire.unwritten() < FLUSH_BYTES { self.subscriber.try_next() } else { None };
+        }
+        self.wire.flush().await?;
+        Ok(true)
+    }
+
+    /// Takes a share of the memory for a command that lacks so many bytes.
+    async fn has_memory(&mut self, missing: usize) -> bool {
+        let (budget, all) = &self.shared.memory;
+        let bytes = missing + self.wire.input.len();
+        let wanted = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(*all);
+        let more = wanted.saturating_sub(self.memory.as_ref().map_or(0, |memory| memory.num_permits() as u32));
+        let acquired = tokio::time::timeout(MEMORY_PATIENCE, Arc::clone(budget).acquire_many_owned(more)).await;
+        let Ok(Ok(permit)) = acquired else { return false };
+        match &mut self.memory {
+            Some(memory) => memory.merge(permit),
+            None => self.memory = Some(permit),
+        }
+        true
+    }
+
+    async fn process(&mut self, requests: &[Request]) -> io::Result<()> {
+        let mut rest = requests;
+        while let Some(first) = rest.first() {
+            let batch = self.ordinary(rest);
+            if batch.is_empty() {
+                self.one(first).await?;
+                rest = &rest[1..];
+            } else {
+                rest = &rest[batch.len()..];
+                self.send(&batch).await;
+            }
+            if self.is_closing {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The commands at the beginning that are for one lane each, and need nothing of this session.
+    fn ordinary<'r>(&self, requests: &'r [Request]) -> Vec<Encoded<'r>> {
+        let is_special = !self.client.is_known
+            || self.transaction.is_some()
+            || self.mute != Mute::No
+            || subscriber::blocks_others(&self.subscriber, self.client.protocol);
+        if is_special {
+            return Vec::new();
+        }
+        requests.iter().map_while(|request| self.encoded(request)).collect()
+    }
+
+    fn encoded<'r>(&self, request: &'r Request) -> Option<Encoded<'r>> {
+        match catalogue::kind(request) {
+            Kind::Server | Kind::Ping => {}
+            Kind::Scan if !self.upstream.is_cluster() => {}
+            _ => return None,
+        }
+        self.end.raw.encoded(&request.command(), &request.bytes)
+    }
+
+    async fn send(&mut self, batch: &[Encoded<'_>]) {
+        let replies = self.end.raw.batch(batch).await;
+        let mut bytes = 0;
+        for reply in replies {
+            match reply {
+                Ok(frame) => {
+                    bytes += frame.len();
+                    self.wire.frame(frame);
+                }
+                Err(error) => self.wire.error(&told(&error)),
+            }
+        }
+        self.batch = match bytes {
+            0..=MAX_REPLY_BYTES => (self.batch * 2).min(MAX_BATCH),
+            _ => (batch.len() * MAX_REPLY_BYTES / bytes).max(1),
+        };
+    }
+
+    /// A command that is not simply passed on.
+    async fn one(&mut self, request: &Request) -> io::Result<()> {
+        let was = self.mute;
+        self.wire.is_mute = was != Mute::No;
+        let done = self.execute(request).await;
+        self.wire.is_mute = false;
+        if was == Mute::Next && self.mute == Mute::Next {
+            self.mute = Mute::No;
+        }
+        done
+    }
+
+    async fn execute(&mut self, request: &Request) -> io::Result<()> {
+        let kind = catalogue::kind(request);
+        if !self.client.is_known && !matches!(kind, Kind::Hello | Kind::Auth | Kind::Quit | Kind::Reset) {
+            self.wire.error("NOAUTH Authentication required.");
+            return Ok(());
+        }
+        let listens = subscriber::blocks_others(&self.subscriber, self.client.protocol);
+        if listens && !matches!(kind, Kind::Subscribe | Kind::Unsubscribe | Kind::Ping | Kind::Quit | Kind::Reset) {
+            let name = String::from_utf8_lossy(&request.word(0)[..request.word(0).len().min(32)]).to_ascii_lowercase();
+            self.wire.error(&format!(
+                "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+            ));
+            return Ok(());
+        }
+        if self.transaction.is_some() && !matches!(kind, Kind::Exec | Kind::Discard | Kind::Quit | Kind::Reset) {
+            self.queue(request, kind);
+            return Ok(());
+        }
+        match kind {
+            Kind::Server => return self.ask(request).await,
+            Kind::Ping if listens => {
+                let items = [Bytes::from_static(b"pong"), Bytes::copy_from_slice(request.word(1))];
+                self.wire.value(&Value::Array(items.map(Value::Bulk).into()), Protocol::Resp2);
+            }
+            Kind::Ping => return self.ask(request).await,
+            Kind::Scan => return self.scan(request).await,
+            Kind::Hello => self.hello(request).await,
+            Kind::Auth => self.auth(request),
+            Kind::Select => self.select(request).await,
+            Kind::Client => self.client(request),
+            Kind::Quit => {
+                self.wire.frame(OK);
+                self.is_closing = true;
+            }
+            Kind::Reset => self.reset(),
+            Kind::Multi => {
+                self.transaction = Some(Transaction::default());
+                self.wire.frame(OK);
+            }
+            Kind::Exec => self.exec().await,
+            Kind::Discard => {
+                self.watch = None;
+                match self.transaction.take() {
+                    Some(_) => self.wire.frame(OK),
+                    None => self.wire.error("ERR DISCARD without MULTI"),
+                }
+            }
+            Kind::Watch => self.begin_watch(request).await,
+            Kind::Unwatch => {
+                self.watch = None;
+                self.wire.frame(OK);
+            }
+            Kind::Subscribe => self.subscribe(request).await,
+            Kind::Unsubscribe => self.unsubscribe(request),
+            Kind::Refused(why) => self.wire.error(&format!("ERR {why}")),
+        }
+        Ok(())
+    }
+
+    /// A command for the servers: blocking, for many nodes, split, or an ordinary one of a client that wants no replies.
+    async fn ask(&mut self, request: &Request) -> io::Result<()> {
+        if let Some(encoded) = self.encoded(request) {
+            self.send(&[encoded]).await;
+            return Ok(());
+        }
+        if request.spec().flags.has(Flags::BLOCKING) {
+            // What came before is not to wait for it.
+            self.wire.flush().await?;
+            let Self { wire, end, .. } = self;
+            let reply = tokio::select! {
+                reply = end.raw.run(request.command(), None) => reply,
+                // Nobody waits any more: no element is to be taken for nobody.
+                () = wire.gone() => {
+                    self.is_closing = true;
+                    return Ok(());
+                }
+            };
+            match reply {
+                Ok(frame) => self.wire.frame(frame),
+                Err(error) => self.wire.error(&told(&error)),
+            }
+            return Ok(());
+        }
+        match self.end.whole.run::<Value>(request.command()).await {
+            Ok(value) => self.wire.value(&value, self.client.protocol),
+            Err(error) => self.wire.error(&told(&error)),
+        }
+        Ok(())
+    }
+
+    async fn scan(&mut self, request: &Request) -> io::Result<()> {
+        if !self.upstream.is_cluster() {
+            return self.ask(request).await;
+        }
+        let Some(cursor) = Cursor::parse(request.word(1)) else {
+            self.wire.error("ERR invalid cursor");
+            return Ok(());
+        };
+        if self.end.raw.primaries().is_empty() {
+            // Nothing was asked yet: this brings the map.
+            if let Err(error) = self.end.raw.run(Command::raw("PING"), None).await {
+                self.wire.error(&told(&error));
+                return Ok(());
+            }
+        }
+        let primaries = self.end.raw.primaries();
+        let Some(node) = primaries.get(cursor.node) else {
+            self.wire.bytes(b"*2\r\n$1\r\n0\r\n*0\r\n");
+            return Ok(());
+        };
+        let command = Command::raw("SCAN").arg(cursor.within);
+        let command = request.words_from(2).fold(command, |command, word| command.arg(word));
+        match self.end.raw.run(command, Some(Route::Node(node.clone()))).await {
+            Ok(frame) => match cursor.rewrite(&frame, primaries.len()) {
+                Some((begin, keys)) => {
+                    self.wire.bytes(&begin);
+                    self.wire.frame(keys);
+                }
+                None => self.wire.frame(frame),
+            },
+            Err(error) => self.wire.error(&told(&error)),
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, request: &Request, kind: Kind) {
+        let Some(transaction) = &mut self.transaction else { return };
+        let queued = match kind {
+            Kind::Multi => return self.wire.error("ERR MULTI calls can not be nested"),
+            Kind::Watch => return self.wire.error("ERR WATCH inside MULTI is not allowed"),
+            Kind::Server | Kind::Ping | Kind::Unwatch => {
+                let max_bytes = self.shared.limits.max_command_bytes;
+                transaction.queue(request.clone(), self.upstream.is_cluster(), max_bytes)
+            }
+            Kind::Scan if !self.upstream.is_cluster() => {
+                transaction.queue(request.clone(), false, self.shared.limits.max_command_bytes)
+            }
+            _ => {
+                transaction.refuse();
+                let name = request.name().to_ascii_lowercase();
+                Err(format!("ERR the tunnel: {name} cannot be in a transaction here"))
+            }
+        };
+        match queued {
+            Ok(()) => self.wire.bytes(b"+QUEUED\r\n"),
+            Err(text) => self.wire.error(&text),
+        }
+    }
+
+    async fn exec(&mut self) {
+        let watch = self.watch.take();
+        let Some(transaction) = self.transaction.take() else {
+            self.watch = watch;
+            return self.wire.error("ERR EXEC without MULTI");
+        };
+        let answer = transaction.exec(&self.end.raw, watch, self.upstream.timeout()).await;
+        self.answer(answer);
+    }
+
+    async fn begin_watch(&mut self, request: &Request) {
+        if request.len() < 2 {
+            return self.wire.error("ERR wrong number of arguments for 'watch' command");
+        }
+        let before = self.watch.take();
+        let (cluster, timeout) = (self.upstream.is_cluster(), self.upstream.timeout());
+        let (watch, answer) = Watch::begin(before, request, &self.end.raw, cluster, timeout).await;
+        self.watch = watch;
+        self.answer(answer);
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        match (answer, self.client.protocol) {
+            (Answer::Frame(frame), _) => self.wire.frame(frame),
+            (Answer::Error(text), _) => self.wire.error(&text),
+            (Answer::Null, Protocol::Resp2) => self.wire.bytes(b"*-1\r\n"),
+            (Answer::Null, Protocol::Resp3) => self.wire.bytes(b"_\r\n"),
+        }
+    }
+
+    async fn subscribe(&mut self, request: &Request) {
+        let word = request.name().to_ascii_lowercase();
+        if request.len() < 2 {
+            return self.wire.error(&format!("ERR wrong number of arguments for '{word}' command"));
+        }
+        let kind = subscriber::Kind::of(request.name());
+        for name in request.words_from(1) {
+            let name = Bytes::copy_from_slice(name);
+            match self.subscriber.add(&self.end.whole, kind, &name).await {
+                Ok(count) => {
+                    let confirmation = subscriber::confirmation(&word, Some(&name), count);
+                    self.wire.value(&confirmation, self.client.protocol);
+                }
+                Err(error) => return self.wire.error(&told(&error)),
+            }
+        }
+    }
+
+    fn unsubscribe(&mut self, request: &Request) {
+        let word = request.name().to_ascii_lowercase();
+        let kind = subscriber::Kind::of(request.name());
+        let names = match request.len() {
+            0 | 1 => self.subscriber.names(kind),
+            _ => request.words_from(1).map(Bytes::copy_from_slice).collect(),
+        };
+        if names.is_empty() {
+            let confirmation = subscriber::confirmation(&word, None, self.subscriber.count(kind));
+            return self.wire.value(&confirmation, self.client.protocol);
+        }
+        for name in names {
+            let count = self.subscriber.remove(kind, &name);
+            self.wire.value(&subscriber::confirmation(&word, Some(&name), count), self.client.protocol);
+        }
+    }
+
+    /// Forgets what the client has switched on.
+    pub(super) fn forget(&mut self) {
+        self.transaction = None;
+        self.watch = None;
+        self.subscriber = Subscriber::default();
+        self.mute = Mute::No;
+    }
+}

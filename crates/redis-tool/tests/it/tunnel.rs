@@ -1,0 +1,8 @@
+//! `pilotlight redis tunnel`, as a process, against real servers.
+
+mod bed;
+mod clients;
+mod cluster;
+mod pinned;
+mod same_bytes;
+mod smart;

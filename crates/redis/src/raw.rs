@@ -1,0 +1,292 @@
+//! For programs that pass commands and replies on, such as a proxy: commands that are encoded already, and replies that nobody reads.
+//!
+//! A [`RawClient`] has the lanes, the map, the retries and the deadlines of a [`Client`]; it only leaves the replies as they came. A [`NodeStream`] is
+//! one connection after its handshake, and nothing more.
+
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::batch;
+use crate::call::CallOptions;
+use crate::client::Client;
+use crate::command::{Command, CommandSpec};
+use crate::commands::Commands;
+use crate::config::{Config, NodeAddress, Topology};
+use crate::core::Core;
+use crate::dedicated::Dedicated;
+use crate::error::Error;
+use crate::follow;
+use crate::net::ConnectError;
+use crate::net::connect::{Purpose, connect_with};
+use crate::net::out::Out;
+use crate::net::transport::Transport;
+use crate::node::{Outfit, Replies};
+use crate::parcel::{Errand, Parcel};
+use crate::proto::slot::Slot;
+use crate::reply::Value;
+use crate::route::Route;
+
+/// A client whose replies are the bytes of their frames, in the protocol that it was configured for: [`ProtocolChoice`](crate::config::ProtocolChoice).
+///
+/// What makes one reply of several (keys in several slots, commands for all nodes) needs a [`Client`], as do subscriptions.
+#[derive(Debug, Clone)]
+pub struct RawClient {
+    client: Client,
+}
+
+/// A command that is encoded, and known to go to one lane and back.
+#[derive(Debug, Clone, Copy)]
+pub struct Encoded<'p> {
+    spec: &'static CommandSpec,
+    slot: Option<Slot>,
+    bytes: &'p [u8],
+}
+
+/// A connection of one's own, with replies as they come ([`RawClient::dedicated`]).
+#[derive(Debug)]
+pub struct RawConnection {
+    dedicated: Dedicated,
+}
+
+/// One reply on a [`RawConnection`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RawReply {
+    /// The whole frame.
+    Frame(Bytes),
+    /// The text of an error.
+    Error(Bytes),
+}
+
+impl RawClient {
+    /// A client that connects when it is first used.
+    ///
+    /// # Errors
+    /// The configuration makes no sense.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let outfit = Outfit { replies: Replies::PassThrough, ..Outfit::default() };
+        Ok(Self { client: Client::of(Core::new(config, &outfit)) })
+    }
+
+    /// Takes `bytes` as the encoded form of `command`, if that is a command for [`batch`](Self::batch): it does not block, is not about its connection,
+    /// and all its keys are in one slot.
+    #[must_use]
+    #[inline]
+    pub fn encoded<'p>(&self, command: &Command<'_>, bytes: &'p [u8]) -> Option<Encoded<'p>> {
+        let core = self.client.core();
+        if !follow::is_ordinary(core, command) {
+            return None;
+        }
+        // With one lane there is nothing to choose.
+        let slot = if core.is_cluster() || core.config().lanes > 1 { command.slot() } else { None };
+        Some(Encoded { spec: command.spec(), slot, bytes })
+    }
+
+    /// Sends all commands and awaits all replies, in the order of the commands; each fails alone. As a [`Pipeline`](crate::Pipeline), it is no transaction.
+    ///
+    /// # Cancel safety
+    /// Dropping the future before the commands were written means that they are never sent; later, that their replies are discarded.
+    pub async fn batch(&self, commands: &[Encoded<'_>]) -> Vec<Result<Bytes, Error>> {
+        let errands: Vec<Errand<'_, '_>> = commands.iter().map(Encoded::errand).collect();
+        let replies = batch::run(self.client.core(), &errands, CallOptions::of(&self.client)).await;
+        replies.into_iter().map(|reply| reply.map(frame)).collect()
+    }
+
+    /// Runs one command, which may block. It goes to one node: that of its key, or of `route`.
+    ///
+    /// # Errors
+    /// As any command.
+    ///
+    /// # Cancel safety
+    /// As [`Call`](crate::Call): a blocked command stops waiting.
+    pub async fn run<'a>(&'a self, command: Command<'a>, route: Option<Route>) -> Result<Bytes, Error> {
+        let call = self.client.run::<Value>(command);
+        match route {
+            Some(route) => call.on(route).await,
+            None => call.await,
+        }
+        .map(frame)
+    }
+
+    /// A connection of one's own to the node of `route`.
+    ///
+    /// # Errors
+    /// As [`Client::dedicated_on`].
+    ///
+    /// # Cancel safety
+    /// As [`Client::dedicated_on`].
+    pub async fn dedicated(&self, route: Route) -> Result<RawConnection, Error> {
+        Ok(RawConnection { dedicated: self.client.dedicated_on(route).await? })
+    }
+
+    /// The primaries, in the order of their first slots; none while the map is not known.
+    #[must_use]
+    pub fn primaries(&self) -> Vec<NodeAddress> {
+        self.client.core().primaries().iter().map(|(lane, _)| lane.address()).collect()
+    }
+
+    /// Asks for the map of the cluster anew, in the background.
+    pub fn refresh(&self) {
+        self.client.core().want_refresh(crate::proto::retry::Refresh::Soon);
+    }
+
+    /// As [`Client::close`].
+    ///
+    /// # Cancel safety
+    /// As [`Client::close`].
+    pub async fn close(&self, patience: Duration) {
+        self.client.close(patience).await;
+    }
+}
+
+impl<'p> Encoded<'p> {
+    fn errand<'a>(&self) -> Errand<'p, 'a> {
+        Parcel::Encoded { spec: self.spec, slot: self.slot, bytes: self.bytes }.usual()
+    }
+}
+
+impl RawConnection {
+    /// Sends commands that are encoded and reads so many replies. Errors of the server are replies.
+    ///
+    /// # Errors
+    /// The connection was lost, or its deadline passed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub async fn exchange(
+        &mut self,
+        commands: &[u8],
+        replies: u32,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<RawReply>, Error> {
+        let mut out = Out::contiguous_only();
+        out.page().extend_from_slice(commands);
+        let values = self.dedicated.exchange_all(&out, replies, timeout, "exchange").await?;
+        let reply = |value| match value {
+            Value::Error(text) => RawReply::Error(text),
+            other => RawReply::Frame(frame(other)),
+        };
+        Ok(values.into_iter().map(reply).collect())
+    }
+
+    /// Its node, as `host:port`.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        self.dedicated.node()
+    }
+
+    /// Whether it can be used still.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.dedicated.is_open()
+    }
+
+    /// Something is switched on that the next user would notice: it is closed after its use.
+    pub fn spoil(&mut self) {
+        self.dedicated.spoil();
+    }
+}
+
+/// A pass-through lane gives nothing but bulk strings and errors, and the errors have gone another way.
+fn frame(value: Value) -> Bytes {
+    match value {
+        Value::Bulk(frame) => frame,
+        _ => Bytes::new(),
+    }
+}
+
+/// One connection to one node, encrypted and authenticated, as a stream of bytes. It speaks RESP2 until somebody says `HELLO`.
+#[derive(Debug)]
+pub struct NodeStream {
+    transport: Transport,
+    /// Read during the handshake.
+    rest: BytesMut,
+}
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// Of the data.
+    Server,
+    /// A Sentinel: its own credentials and TLS.
+    Sentinel,
+}
+
+impl NodeStream {
+    /// Connects to one node, whichever role it has.
+    ///
+    /// # Errors
+    /// As any connection.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    pub async fn open(config: &Config, node: &NodeAddress, kind: NodeKind) -> Result<Self, ConnectError> {
+        let config = Config {
+            protocol: crate::config::ProtocolChoice::Resp2,
+            client_name: None,
+            topology: match (kind, &config.topology) {
+                (NodeKind::Sentinel, topology) => topology.clone(),
+                (NodeKind::Server, _) => Topology::Standalone,
+            },
+            ..config.clone()
+        };
+        let (purpose, database) = match kind {
+            NodeKind::Server => (Purpose::Management, config.database),
+            NodeKind::Sentinel => (Purpose::Sentinel, 0),
+        };
+        let select = Command::new(&crate::commands::spec::SELECT).arg(database);
+        let extra = if database > 0 { &[select][..] } else { &[] };
+        let connection = connect_with(&config, node, purpose, extra).await?;
+        Ok(Self { transport: connection.transport, rest: connection.read_buffer })
+    }
+}
+
+impl AsyncRead for NodeStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        let this = self.get_mut();
+        if this.rest.is_empty() {
+            return Pin::new(&mut this.transport).poll_read(cx, buf);
+        }
+        let taken = this.rest.len().min(buf.remaining());
+        buf.put_slice(&this.rest[..taken]);
+        this.rest.advance(taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for NodeStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.get_mut().transport).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.get_mut().transport).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.transport.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.get_mut().transport).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.get_mut().transport).poll_shutdown(cx)
+    }
+}
+
+/// The slot of each key of a command, in their order.
+#[must_use]
+pub fn slots(command: &Command<'_>) -> Vec<Slot> {
+    let arguments = command.arguments();
+    command.key_positions().filter_map(|at| arguments.get(at)).map(|key| Slot::of(&key.to_bytes())).collect()
+}

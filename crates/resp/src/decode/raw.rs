@@ -1,0 +1,102 @@
+//! Replies that are not read but passed on: each is the bytes of its frame.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::{Decoder, Limits};
+use crate::scan::Scanner;
+use crate::{DecodeError, Frame, Value};
+
+/// Takes whole frames off a read buffer, as they are. Errors and pushes are read all the same: they are for whoever holds the connection.
+#[derive(Debug)]
+pub(super) struct Raw {
+    limits: Limits,
+    scanner: Scanner,
+    /// Bytes at the front of the input that were scanned.
+    scanned: usize,
+    failed: Option<DecodeError>,
+}
+
+impl Raw {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, scanner: Scanner::new(limits), scanned: 0, failed: None }
+    }
+
+    pub(super) fn wanted(&self) -> usize {
+        self.scanner.wanted()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.scanned == 0
+    }
+
+    pub(super) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        let frame = self.failed.map_or_else(|| self.next(input), Err);
+        self.failed = frame.as_ref().err().copied();
+        frame
+    }
+
+    fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        let step = self.scanner.scan(&input[self.scanned..])?;
+        self.scanned += step.consumed;
+        if !step.is_end {
+            return Ok(None);
+        }
+        let frame = input.split_to(std::mem::take(&mut self.scanned));
+        match frame.first() {
+            Some(b'-') => Ok(Some(Frame::Reply(Value::Error(line(frame))))),
+            Some(b'!' | b'>') => Decoder::new(self.limits).decode(&mut { frame }),
+            _ => Ok(Some(Frame::Reply(Value::Bulk(frame.freeze())))),
+        }
+    }
+}
+
+/// The text of a line.
+fn line(mut frame: BytesMut) -> Bytes {
+    frame.truncate(frame.len() - 2);
+    frame.advance(1);
+    frame.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_whole_however_they_are_cut() {
+        let stream = b"+OK\r\n*2\r\n$-1\r\n*-1\r\n-ERR no\r\n>2\r\n+a\r\n:1\r\n|1\r\n+k\r\n+v\r\n,1.50\r\n!5\r\nERR x\r\n$4\r\n\r\n\r\n\r\n";
+        let raw = |text: &'static str| Frame::Reply(Value::Bulk(Bytes::from_static(text.as_bytes())));
+        let error = |text: &'static str| Frame::Reply(Value::Error(Bytes::from_static(text.as_bytes())));
+        let expected = [
+            raw("+OK\r\n"),
+            raw("*2\r\n$-1\r\n*-1\r\n"),
+            error("ERR no"),
+            Frame::Push(vec![Value::Simple("a".into()), Value::Integer(1)]),
+            raw("|1\r\n+k\r\n+v\r\n,1.50\r\n"),
+            error("ERR x"),
+            raw("$4\r\n\r\n\r\n\r\n"),
+        ];
+        for piece in 1..=stream.len() {
+            let mut decoder = Decoder::new(Limits::default());
+            decoder.pass_through();
+            let (mut input, mut found) = (BytesMut::new(), Vec::new());
+            for piece in stream.chunks(piece) {
+                input.extend_from_slice(piece);
+                while let Some(frame) = decoder.decode(&mut input).unwrap() {
+                    found.push(frame);
+                }
+            }
+            assert_eq!(found, expected, "in pieces of {piece}");
+            assert!(decoder.is_idle() && input.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_the_same_from_then_on() {
+        let mut decoder = Decoder::new(Limits { max_bulk_bytes: 10, ..Limits::default() });
+        decoder.pass_through();
+        let mut input = BytesMut::from("$11\r\n");
+        let error = decoder.decode(&mut input).unwrap_err();
+        input.extend_from_slice(b"+OK\r\n");
+        assert_eq!(decoder.decode(&mut input), Err(error));
+    }
+}

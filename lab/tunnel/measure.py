@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""What `pilotlight redis tunnel` costs: redis-benchmark through it beside redis-benchmark at the servers, alternating within each round.
+
+    cargo build --release -p pilotlight
+    lab/tunnel/measure.py [--binary target/release/pilotlight] [--rounds 7] [--requests 1000000]
+
+Two setups: one server behind `smart`, against the server; three primaries behind `smart`, against `redis-benchmark --cluster`. For each: 50 clients that
+pipeline 16 (throughput), and one client without pipelining (what is added to the median, in microseconds). Figures are medians of the rounds' ratios and
+differences, with the least and the greatest. Needs redis-server, redis-benchmark and redis-cli; everything listens on the loopback interface and ends with it.
+"""
+
+import argparse
+import csv
+import io
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def free_port():
+    # With a bus port 10,000 above.
+    while True:
+        with socket.socket() as probe, socket.socket() as bus:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+            if port > 55_000:
+                continue
+            try:
+                bus.bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                continue
+            return port
+
+
+def cli(port, *words):
+    return subprocess.run(["redis-cli", "-p", str(port), *words], check=True, capture_output=True, text=True).stdout
+
+
+class Bed:
+    def __init__(self, binary):
+        self.binary, self.processes, self.folder = binary, [], tempfile.TemporaryDirectory()
+
+    def server(self, *options):
+        port = free_port()
+        folder = os.path.join(self.folder.name, str(port))
+        os.mkdir(folder)
+        command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder, *options]
+        self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        until(lambda: socket.create_connection(("127.0.0.1", port), 1).close() is None)
+        return port
+
+    def cluster(self, size):
+        ports = [self.server("--cluster-enabled", "yes") for _ in range(size)]
+        nodes = [f"127.0.0.1:{port}" for port in ports]
+        subprocess.run(["redis-cli", "--cluster", "create", *nodes, "--cluster-yes"], check=True, capture_output=True)
+        until(lambda: all("cluster_state:ok" in cli(port, "cluster", "info") for port in ports))
+        return ports
+
+    def tunnel(self, *options):
+        command = [self.binary, *(["redis"] if not self.binary.endswith("-tool") else []), "tunnel", "--listen", "0", "--json", *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        return int(json.loads(process.stdout.readline())["listening"][0]["local"].rsplit(":", 1)[1])
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            process.wait(10)
+        self.folder.cleanup()
+
+
+def until(is_so, patience=30):
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            if is_so():
+                return
+        except OSError:
+            pass
+        if time.monotonic() > deadline:
+            sys.exit("the servers do not come up")
+        time.sleep(0.05)
+
+
+def bench(port, clients, pipeline, requests, *options):
+    """Requests per second, and the median latency in microseconds, for GET and SET."""
+    command = ["redis-benchmark", "-p", str(port), "-c", str(clients), "-P", str(pipeline), "-n", str(requests), "-d", "64", "-r", "100000", "-t", "set,get", "--csv", *options]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rows = csv.DictReader(io.StringIO(out[out.index('"test"'):]))
+    return {row["test"]: (float(row["rps"]), float(row["p50_latency_ms"]) * 1000) for row in rows}
+
+
+def spread(numbers):
+    return f"{statistics.median(numbers):8.2f}   ({min(numbers):.2f} … {max(numbers):.2f})"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--binary", default="target/release/pilotlight")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    bed = Bed(arguments.binary)
+    try:
+        single = bed.server()
+        cluster = bed.cluster(3)
+        setups = [
+            ("one server", single, (), bed.tunnel("-p", str(single))),
+            ("three primaries", cluster[0], ("--cluster",), bed.tunnel("-c", "-p", str(cluster[0]))),
+        ]
+        for name, direct, options, tunnel in setups:
+            ratios, added = {"GET": [], "SET": []}, {"GET": [], "SET": []}
+            for _ in range(arguments.rounds):
+                beside = bench(direct, 50, 16, arguments.requests, *options), bench(tunnel, 50, 16, arguments.requests)
+                alone = bench(direct, 1, 1, arguments.requests // 50, *options), bench(tunnel, 1, 1, arguments.requests // 50)
+                for test in ratios:
+                    ratios[test].append(beside[1][test][0] / beside[0][test][0])
+                    added[test].append(alone[1][test][1] - alone[0][test][1])
+            for test in ratios:
+                print(f"{name:16} {test}  throughput through the tunnel / direct: {spread(ratios[test])}")
+                print(f"{name:16} {test}  added to the median, microseconds:      {spread(added[test])}")
+    finally:
+        bed.close()
+
+
+main()
