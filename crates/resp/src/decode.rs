@@ -19,6 +19,7 @@ mod raw;
 
 pub use limits::{Attributes, Limits};
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bytes::BytesMut;

@@ -3,6 +3,8 @@
 //! What passes frames on unread needs no values, only where one frame ends and the next begins. The scanner is fed pieces as they come, and holds a few
 //! bytes: the number in a header that was cut in its middle, and how many elements the open aggregates are still owed.
 
+use alloc::vec::Vec;
+
 use crate::{DecodeError, DecodeErrorKind, Limits};
 
 /// Decimal digits of a length.
@@ -224,6 +226,8 @@ impl Scanner {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::String;
+
     use super::*;
 
     /// The ends of all frames, however the stream is cut.

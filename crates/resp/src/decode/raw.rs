@@ -41,7 +41,7 @@ impl Raw {
         if !step.is_end {
             return Ok(None);
         }
-        let frame = input.split_to(std::mem::take(&mut self.scanned));
+        let frame = input.split_to(core::mem::take(&mut self.scanned));
         match frame.first() {
             Some(b'-') => Ok(Some(Frame::Reply(Value::Error(line(frame))))),
             Some(b'!' | b'>') => Decoder::new(self.limits).decode(&mut { frame }),
@@ -59,6 +59,9 @@ fn line(mut frame: BytesMut) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
     use super::*;
 
     #[test]
