@@ -108,6 +108,68 @@ class Connections(HitsCase):
             self.assertTrue(client.ended())
 
 
+class Quiet(TestCase):
+    """A client that is quiet for a second is served with less memory from then on; nothing else changes."""
+
+    REST_SECONDS = 1.6  # REST_AFTER and two ticks, and some more
+    MISS = b"GET /never/show HTTP/1.1\r\nHost: demo.test\r\n\r\n"
+
+    def begin(self, **settings):
+        origin = Origin()
+        origin.__enter__()
+        self.addCleanup(origin.__exit__)
+        blocks = service("web", url=origin.url), route(service="web", cache=True), route("/never", "web", cache=False)
+        gateway = self.start(Gateway(BINARY, config(*blocks, limits(**settings))))
+        gateway.get(TARGET)
+        return gateway
+
+    def answered(self, gateway, first):
+        client = gateway.client(timeout=5)
+        self.addCleanup(client.close)
+        client.send(first)
+        self.assert_status(client.answer(), 200)
+        return client
+
+    def rested(self, gateway, first=MISS):
+        client = self.answered(gateway, first)
+        time.sleep(self.REST_SECONDS)
+        return client
+
+    def test_whatever_comes_next(self):
+        gateway = self.begin()
+        body = b"x" * 100_000
+        post = b"POST /never/show HTTP/1.1\r\nHost: demo.test\r\nContent-Length: 100000\r\n\r\n" + body
+        pairs = [(first, following) for first in (self.MISS, HIT, post) for following in (self.MISS, HIT, post, self.MISS + HIT + self.MISS)]
+        clients = [(self.answered(gateway, first), following) for first, following in pairs]
+        time.sleep(self.REST_SECONDS)
+        for client, following in clients:
+            client.send(following[:10])
+            client.send(following[10:])
+            for _ in range(following.count(b"GET ") or 1):
+                self.assert_status(client.answer(), 200)
+
+    def test_keepalive_timeout_is_the_whole_time(self):
+        gateway = self.begin(keepalive_timeout="3s")
+        for first in (self.MISS, HIT):
+            client = self.rested(gateway, first)
+            begin = time.monotonic()
+            self.assertTrue(client.ended(), "keepalive_timeout is 3 s")
+            self.assertGreater(time.monotonic() - begin, 3 - self.REST_SECONDS - 0.5, "closed early")
+
+    def test_a_head_that_is_not_finished(self):
+        client = self.rested(self.begin(header_timeout="1s"))
+        client.send(self.MISS[:20])
+        self.assert_status(client.answer(), 408)
+
+    def test_stop_closes_it(self):
+        gateway = self.begin()
+        client = self.rested(gateway)
+        begin = time.monotonic()
+        gateway.stop()
+        self.assertLess(time.monotonic() - begin, 3)
+        self.assertTrue(client.ended())
+
+
 class Heads(HitsCase):
     """What is stored does not make a request valid."""
 

@@ -5,6 +5,7 @@ use pilotlight_testkit::{Certificates, ClientAuth, Error, Reply, Server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -236,4 +237,5 @@ fn a_server_does_not_outlive_a_killed_test_process() {
     }
     // The folder goes with the reaper, unless that was quicker than this.
     let _ = std::fs::remove_dir_all(dir);
+    assert!(!Path::new(dir).exists(), "{dir} is still there");
 }
