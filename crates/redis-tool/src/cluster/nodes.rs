@@ -195,7 +195,7 @@ async fn first_view(config: &Config) -> anyhow::Result<(NodeAddress, View)> {
     let servers: Vec<_> = config.servers.iter().map(NodeAddress::to_string).collect();
     Err(last).with_context(|| {
         format!(
-            "no node of a cluster answers at {} (`pilotlight redis cluster start` makes one to try)",
+            "no node of a cluster answers at {} (-p PORT names another; `pilotlight redis cluster start` makes one to try)",
             servers.join(", ")
         )
     })
