@@ -193,6 +193,19 @@ impl Cache {
     /// If the answer is 2xx or 3xx, the request's target goes, and what `Location` and `Content-Location` name if it has
     /// the same origin. Answers that are on their way at this moment will not be stored. Safe methods change nothing.
     pub fn invalidate(&self, key: &Key<'_>, method: &Method, status: StatusCode, response: &HeaderMap) -> usize {
+        self.invalidate_as(key, method, status, response, str::to_owned)
+    }
+
+    /// The same where keys do not have targets as they were received: `canonical` says what the target of a reference is in
+    /// its key.
+    pub fn invalidate_as(
+        &self,
+        key: &Key<'_>,
+        method: &Method,
+        status: StatusCode,
+        response: &HeaderMap,
+        canonical: impl Fn(&str) -> String,
+    ) -> usize {
         // RFC 9111 §4.4: a non-error status code.
         if is_safe(method) || !(status.is_success() || status.is_redirection()) {
             return 0;
@@ -200,7 +213,7 @@ impl Cache {
         let references = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.get(name));
         let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
         let own = usize::from(self.remove(key));
-        own + named.filter(|target| self.remove(&Key { target, ..*key })).count()
+        own + named.filter(|target| self.remove(&Key { target: &canonical(target), ..*key })).count()
     }
 
     /// Removes every response stored for a target and says whether there was one. Answers on their way are not stored.

@@ -68,12 +68,19 @@ impl Fill {
             self.describe(request, status, headers, timing, rules);
         }
         let candidate = Candidate { method: &self.method, request, status, response: headers, timing, rules };
-        let max_object_bytes = self.landing.cache().options().max_object_bytes;
+        let allowed = self.landing.cache().options().max_object_bytes;
+        let max_object_bytes = rules.max_object_bytes.map_or(allowed, |bytes| bytes.min(allowed));
         match candidate.plan() {
             Ok(plan) if plan.length.is_some_and(|length| length > max_object_bytes) => {
                 Decision::Pass(self.pass_on(Unstored::TooLarge, status, timing.received))
             }
-            Ok(plan) => Decision::Store(Box::new(Recorder::new(self.landing, status, headers, plan, timing))),
+            Ok(plan) => Decision::Store(Box::new(Recorder::new(
+                self.landing,
+                status,
+                headers,
+                plan,
+                (timing, max_object_bytes),
+            ))),
             Err(why) => Decision::Pass(self.pass_on(why, status, timing.received)),
         }
     }
@@ -109,6 +116,11 @@ impl Fill {
             None => land(self.landing, &updated, timing.received),
         }
         Validated::Answer { stored: updated, unstored }
+    }
+
+    /// Lets an answer pass because the route does not want it stored ([`crate::StoreRules::refuses`]).
+    pub fn refuse(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
+        self.pass_on(why, status, now)
     }
 
     /// Lets the answer pass, for reasons of the caller's. Those who wait go on, each alone.
@@ -212,7 +224,9 @@ fn is_lasting(why: Unstored) -> bool {
         | Unstored::Malformed
         | Unstored::NoFreshness
         | Unstored::Stale
-        | Unstored::TooLarge => true,
+        | Unstored::TooLarge
+        | Unstored::RouteStatus
+        | Unstored::RouteType => true,
         Unstored::Method
         | Unstored::RequestBody
         | Unstored::Status
@@ -249,6 +263,7 @@ pub struct Recorder {
     headers: HeaderMap,
     plan: Plan,
     timing: Timing,
+    max_object_bytes: u64,
     body: Vec<u8>,
     /// Bytes taken from the budget that all recordings share.
     reserved_bytes: u64,
@@ -256,13 +271,20 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    fn new(landing: Landing, status: StatusCode, headers: &HeaderMap, plan: Plan, timing: Timing) -> Self {
+    fn new(
+        landing: Landing,
+        status: StatusCode,
+        headers: &HeaderMap,
+        plan: Plan,
+        (timing, max_object_bytes): (Timing, u64),
+    ) -> Self {
         Self {
             landing: Some(landing),
             status,
             headers: fields::to_store(headers),
             plan,
             timing,
+            max_object_bytes,
             body: Vec::new(),
             reserved_bytes: 0,
             failure: Unstored::Incomplete,
@@ -284,15 +306,14 @@ impl Recorder {
         let Some(landing) = &self.landing else {
             return Err(self.failure);
         };
-        let options = landing.cache().options();
         let needed = self.body.len() as u64 + chunk.len() as u64;
         // An answer longer than announced is broken; it ends as incomplete.
-        if needed > self.plan.length.unwrap_or(options.max_object_bytes) {
+        if needed > self.plan.length.unwrap_or(self.max_object_bytes) {
             let why = if self.plan.length.is_some() { Unstored::Incomplete } else { Unstored::TooLarge };
             return self.give_up(why);
         }
         if needed > self.reserved_bytes {
-            let doubled = (self.reserved_bytes * 2).max(FIRST_BUFFER_BYTES).min(options.max_object_bytes).max(needed);
+            let doubled = (self.reserved_bytes * 2).max(FIRST_BUFFER_BYTES).min(self.max_object_bytes).max(needed);
             let wanted = self.plan.length.unwrap_or(doubled);
             let more = wanted - self.reserved_bytes;
             if !landing.cache().recording().take(more) {

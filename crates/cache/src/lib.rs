@@ -23,6 +23,7 @@
 
 mod cache;
 mod collapse;
+mod control;
 mod fill;
 mod key;
 mod policy;
@@ -32,11 +33,15 @@ mod tier;
 
 pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};
+pub use control::{
+    BypassRules, Control, ExtraTooLong, KeyRules, MAX_EXTRA_BYTES, NamePattern, NamePatterns, Parameters, PatternError,
+    QueryRules, StatusSet, StoreRules,
+};
 pub use fill::{Decision, Fill, Recorder, Validated};
 pub use key::Key;
 pub use policy::{
-    Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
-    Unstored,
+    ERROR_STATUSES, ErrorLifetimes, Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives,
+    RouteRules, Seconds, Timestamp, Timing, Unstored,
 };
 pub use status::CacheStatus;
 pub use stored::Stored;

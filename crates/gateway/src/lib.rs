@@ -9,6 +9,7 @@
 mod access_log;
 mod admin;
 mod body;
+mod cache_key;
 mod client;
 mod connection;
 mod deadline;

@@ -154,7 +154,7 @@ async fn purge(shared: &Shared, request: Request<Incoming>) -> Answer {
     let Some(cache) = &shared.common.cache else {
         return Err(refused(StatusCode::CONFLICT, "nothing is cached: the configuration says cache = false"));
     };
-    let purged = target.with_key(|key| cache.remove(key));
+    let purged = target.with_key(shared, |key| cache.remove(key));
     Ok(json(StatusCode::OK, &json!({ "key": target.text(), "purged": purged })))
 }
 

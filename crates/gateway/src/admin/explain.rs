@@ -8,6 +8,7 @@ use pilotlight_supervisor::{CircuitState, InstanceState, Service, ServiceSpec, S
 use serde_json::{Map, Value, json};
 
 use super::Shared;
+use crate::cache_key::{self, CacheKey};
 use crate::exchange;
 use crate::metrics::sums::Sums;
 use crate::options::{ListenAddr, RouteCache, ServiceTarget};
@@ -51,11 +52,15 @@ impl Target {
         if !target.starts_with('/') {
             return Err(format!("{target:?} does not begin with /; {EXAMPLE}"));
         }
-        Ok(Self { authority: exchange::key_authority(&authority).into_owned(), target })
+        Ok(Self { authority: cache_key::key_authority(&authority).into_owned(), target })
     }
 
-    pub(super) fn with_key<T>(&self, then: impl FnOnce(&Key<'_>) -> T) -> T {
-        then(&exchange::key(&self.authority, &self.target))
+    /// The key of the target by the rules of its route; of its request's fields nothing is in it.
+    pub(super) fn with_key<T>(&self, shared: &Shared, then: impl FnOnce(&Key<'_>) -> T) -> T {
+        let table = shared.common.table.load();
+        let route = table.find(&self.authority, self.path());
+        let control = route.and_then(|route| cache_key::control(route));
+        then(&CacheKey::of_url(control, &self.authority, &self.target).as_key())
     }
 
     pub(super) fn text(&self) -> String {
@@ -204,9 +209,9 @@ fn cache(shared: &Shared, route: &Route, target: &Target, method: &Method, heade
             ("nothing usable is stored, and the request wants nothing else: 504", "RFC 9111 §5.2.1.7"),
         ),
     };
-    let ttl = match route.cache {
-        RouteCache::On { default_ttl: Some(ttl) } => Some(ttl.as_secs_f64()),
-        _ => None,
+    let ttl = match &route.cache {
+        RouteCache::On { rules, .. } => rules.default_ttl.map(|ttl| ttl.as_secs_f64()),
+        RouteCache::Off => None,
     };
     json!({
         "key": key,
@@ -249,6 +254,8 @@ fn rule(why: Forward) -> (&'static str, &'static str) {
             "stricter than RFC 9111 §3.5",
         ),
         Forward::Disabled => ("the cache is switched off", ""),
+        Forward::Rule => ("a rule of the route sends the request past the cache", "bypass of the route"),
+        Forward::KeyTooLong => ("its cookies and fields are too long for the key", "key of the route"),
     }
 }
 
