@@ -43,4 +43,7 @@ pub use options::{
     AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Inherited,
     Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
-pub use pilotlight_cache::CacheOptions;
+pub use pilotlight_cache::{
+    BypassRules, CacheOptions, Control, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns,
+    Parameters, QueryRules, RouteRules, StatusSet, StoreRules,
+};

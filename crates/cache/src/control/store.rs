@@ -17,7 +17,9 @@ pub struct StoreRules {
 impl StoreRules {
     /// Why an answer must not be stored, if the route says so.
     pub fn refuses(&self, status: StatusCode, response: &HeaderMap) -> Option<Unstored> {
-        if self.statuses.as_ref().is_some_and(|statuses| !statuses.contains(status)) {
+        // A part is a part of what has 200.
+        let whole = if status == StatusCode::PARTIAL_CONTENT { StatusCode::OK } else { status };
+        if self.statuses.as_ref().is_some_and(|statuses| !statuses.contains(whole)) {
             return Some(Unstored::RouteStatus);
         }
         if !(self.types.is_empty() || self.allows_type(response)) {

@@ -22,13 +22,13 @@ pub struct ErrorLifetimes {
 }
 
 impl ErrorLifetimes {
-    /// Gives a status a lifetime, and says whether it is one that may have one.
-    pub fn insert(&mut self, status: u16, lifetime: Duration) -> bool {
-        let place = ERROR_STATUSES.iter().position(|one| *one == status);
-        if let Some(place) = place {
-            self.by_status[place] = Some(lifetime);
+    /// Gives statuses a lifetime. Those that are not among [`ERROR_STATUSES`] cannot have one.
+    pub fn insert_all(&mut self, statuses: &[u16], lifetime: Duration) {
+        for (status, place) in ERROR_STATUSES.iter().zip(&mut self.by_status) {
+            if statuses.contains(status) {
+                *place = Some(lifetime);
+            }
         }
-        place.is_some()
     }
 
     /// The lifetime of a status.
@@ -62,9 +62,8 @@ mod tests {
     #[test]
     fn errors_before_the_default() {
         let mut errors = ErrorLifetimes::default();
-        assert!(errors.insert(404, Duration::from_secs(1)));
-        assert!(errors.insert(503, Duration::from_secs(2)));
-        assert!(!errors.insert(401, Duration::from_secs(3)));
+        errors.insert_all(&[404, 401], Duration::from_secs(1));
+        errors.insert_all(&[503], Duration::from_secs(2));
         let rules = RouteRules { default_ttl: Some(Duration::from_secs(60)), errors, ..RouteRules::default() };
         let lifetime = |status| rules.lifetime(StatusCode::from_u16(status).unwrap()).map(|time| time.as_secs());
         assert_eq!(lifetime(200), Some(60));
