@@ -1,5 +1,6 @@
 """What a route says about the cache beyond the RFC: [routes.cache] (issue 6, part 7)."""
 
+import json
 import subprocess
 import unittest
 from urllib.parse import quote as escape
@@ -238,6 +239,70 @@ class BypassAndStore(RuledCase):
         answers = [self.gateway.request("GET", target, long) for _ in range(2)]
         self.assertNotEqual(answers[0].body, answers[1].body)
         self.assertTrue(answers[1].get("cache-status").endswith("detail=too-large"))
+
+
+class Explained(RuledCase):
+    RULES = {
+        "/shop": {
+            "default_ttl": "60s", "max_ttl": "10m", "errors": {"404": "30s"},
+            "key": {"sort_query": True, "ignore_query": ["utm_*"], "cookies": ["theme"]},
+            "bypass": {"cookies": ["session"]}, "store": {"statuses": ["2xx", "4xx"]},
+        },
+    }  # fmt: skip
+
+    def explain(self, target, *fields):
+        asked = [argument for field in fields for argument in ("-H", field)]
+        return json.loads(self.cli("explain", f"http://demo.test{target}", *asked, "--json"))["cache"]
+
+    def test_key_and_its_parts(self):
+        told = self.explain("/shop/make?b=1&utm_source=x&a=2", "Cookie: theme=dark")
+        self.assertEqual(told["key"], "http://demo.test/shop/make?a=2&b=1 cookie:theme=dark")
+        self.assertEqual(told["key_parts"]["left_out"], ["utm_source=x"])
+        self.assertEqual((told["verdict"], told["stored"], told["variants"]), ("miss", None, []))
+        self.assertEqual(told["route"]["key.ignore_query"], ["utm_*"])
+        self.assertEqual(told["route"]["store.statuses"], ["200-299", "400-499"])
+
+    def test_what_is_stored_and_by_which_field(self):
+        for field, seconds, by in (
+            ("Cache-Control: max-age=50", 50, "max-age"),
+            ("Cache-Control: max-age=50, s-maxage=40", 40, "s-maxage"),
+            ("Cache-Control: max-age=5000", 600, "max_ttl of the route"),
+            ("X-Nothing: said", 60, "default_ttl of the route"),
+        ):
+            target = make(field, "Vary: Accept-Language", "ETag: \"v\"", path="/shop/make")
+            self.body(target, ("Accept-Language", "de"))
+            told = self.explain(target, "Accept-Language: de")
+            self.assertEqual(told["verdict"], "hit", told)
+            stored = told["stored"]
+            self.assertEqual((stored["lifetime_seconds"], stored["lifetime_by"]), (seconds, by))
+            self.assertEqual((stored["tier"], stored["vary"]), ("memory", {"accept-language": "de"}))
+            other = self.explain(target, "Accept-Language: en")
+            self.assertEqual((other["verdict"], [one["chosen"] for one in other["variants"]]), ("miss", [False]))
+
+    def test_errors_and_why_nothing_is_stored(self):
+        target = make(path="/shop/make", status=404)
+        self.body(target)
+        self.assertEqual(self.explain(target)["stored"]["lifetime_by"], "errors of the route")
+        for field, why in (("Set-Cookie: a=1", "set-cookie"), ("Cache-Control: private", "private")):
+            target = make(field, path="/shop/make")
+            self.body(target)
+            self.assertEqual(self.explain(target)["last_not_stored"]["why"], why)
+        self.body(make(LONG, path="/shop/make", status=301))
+        told = self.explain(make(LONG, path="/shop/make", status=301))
+        self.assertEqual(told["last_not_stored"]["why"], "route-status")
+
+    def test_the_rule_that_sends_a_request_past_the_cache(self):
+        told = self.explain("/shop/make", "Cookie: a=1; session=2")
+        self.assertEqual((told["verdict"], told["bypassed_by"]), ("bypass", "bypass.cookies"))
+
+    def test_text_for_people(self):
+        target = make(LONG, path="/shop/make")
+        self.body(target)
+        text = self.cli("explain", f"http://demo.test{target}&utm_source=x")
+        for line in ("cache     hit: a stored answer is fresh (RFC 9111 §4.2)\n", "key       http://demo.test/shop/make?h=",
+                     "          left out: utm_source=x\n", "stored    200, ", "s of 60 s (max-age), fresh for",
+                     "rules     bypass.cookies: session\n"):  # fmt: skip
+            self.assertIn(line, text)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::policy::storing::has_body;
-use crate::policy::{Forward, RequestDirectives, Timestamp, reference};
+use crate::policy::{Forward, RequestDirectives, Timestamp, Unstored, reference};
+use crate::reasons::Reasons;
 use crate::stored::{Refusal, Stored};
 use crate::tier::memory::{Found, Memory};
 
@@ -123,6 +124,7 @@ struct Inner {
     memory: Memory,
     flights: Flights,
     recording: Budget,
+    reasons: Reasons,
     hasher: RandomState,
 }
 
@@ -141,7 +143,14 @@ impl Cache {
         }
         let memory = Memory::new(max_bytes, max_object_bytes)?;
         let recording = Budget { used: AtomicU64::new(0), max: (max_bytes / 4).max(max_object_bytes) };
-        let inner = Inner { options, memory, flights: Flights::new(), recording, hasher: RandomState::new() };
+        let inner = Inner {
+            options,
+            memory,
+            flights: Flights::new(),
+            recording,
+            reasons: Reasons::new(),
+            hasher: RandomState::new(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -223,6 +232,16 @@ impl Cache {
         self.inner.memory.remove(key)
     }
 
+    /// Every response that is stored under a key, newest first, whatever a request would get of them.
+    pub fn variants(&self, key: &Key<'_>) -> Vec<Arc<Stored>> {
+        self.inner.memory.variants(key)
+    }
+
+    /// Why the last answer for a key that was not stored was not, as far as it is remembered, and how many seconds ago.
+    pub fn last_unstored(&self, key: &Key<'_>, now: Timestamp) -> Option<(Unstored, u64)> {
+        self.inner.reasons.of(self.hash(key), now)
+    }
+
     /// How full it is.
     pub fn usage(&self) -> Usage {
         Usage { bytes: self.inner.memory.weight(), resources: self.inner.memory.len() }
@@ -239,6 +258,10 @@ impl Cache {
 
     pub(crate) fn flights(&self) -> &Flights {
         &self.inner.flights
+    }
+
+    pub(crate) fn reasons(&self) -> &Reasons {
+        &self.inner.reasons
     }
 
     pub(crate) fn recording(&self) -> &Budget {

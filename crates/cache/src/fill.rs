@@ -179,6 +179,7 @@ impl Fill {
     }
 
     fn pass_on(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
+        self.landing.cache().reasons().note(self.landing.hash(), why, now);
         // A failing service says nothing about its answers when it works.
         if is_lasting(why) && !status.is_server_error() {
             self.landing.cache().flights().remember_solo(self.landing.hash(), now);
@@ -362,6 +363,7 @@ impl Recorder {
         self.body = Vec::new();
         if let Some(landing) = self.landing.take() {
             self.release(&landing);
+            landing.cache().reasons().note(landing.hash(), why, self.timing.received);
             if is_lasting(why) {
                 landing.cache().flights().remember_solo(landing.hash(), self.timing.received);
             }

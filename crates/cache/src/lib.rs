@@ -23,25 +23,28 @@
 
 mod cache;
 mod collapse;
-mod control;
 mod fill;
 mod key;
 mod policy;
+mod reasons;
+mod report;
+mod route;
 mod status;
 mod stored;
 mod tier;
 
 pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};
-pub use control::{
-    BypassRules, Control, ExtraTooLong, KeyRules, MAX_EXTRA_BYTES, NamePattern, NamePatterns, Parameters, PatternError,
-    QueryRules, StatusSet, StoreRules,
-};
 pub use fill::{Decision, Fill, Recorder, Validated};
 pub use key::Key;
 pub use policy::{
     ERROR_STATUSES, ErrorLifetimes, Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives,
     RouteRules, Seconds, Timestamp, Timing, Unstored,
+};
+pub use report::Report;
+pub use route::{
+    BypassRules, ExtraTooLong, KeyRules, MAX_EXTRA_BYTES, NamePattern, NamePatterns, Parameters, PatternError,
+    QueryRules, RouteControl, StatusSet, StoreRules,
 };
 pub use status::CacheStatus;
 pub use stored::Stored;

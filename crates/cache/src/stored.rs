@@ -156,6 +156,10 @@ impl Stored {
         self.weight
     }
 
+    pub(crate) fn freshness(&self) -> &Freshness {
+        &self.freshness
+    }
+
     pub(crate) fn vary(&self) -> &Vary {
         &self.vary
     }

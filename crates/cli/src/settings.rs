@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    CacheOptions, Control, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache,
+    CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache, RouteControl,
     RouteRules, RouteSpec, ServiceTarget, Serving, Settings,
 };
 use pilotlight_supervisor::{
@@ -187,7 +187,7 @@ fn cache(cache: &config::RouteCache) -> RouteCache {
         config::RouteCache::Lifetime(ttl) => plain(Some(*ttl)),
         config::RouteCache::Rules(route) => {
             // A route that only gives lifetimes costs a request nothing.
-            let control = (route.control != Control::default()).then(|| Arc::new(route.control.clone()));
+            let control = (route.control != RouteControl::default()).then(|| Arc::new(route.control.clone()));
             RouteCache::On { rules: route.rules, control }
         }
     }

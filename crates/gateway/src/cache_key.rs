@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, Method, StatusCode};
-use pilotlight_cache::{Cache, Control, Forward, Key, RouteRules, Unstored};
+use pilotlight_cache::{Cache, Forward, Key, RouteControl, RouteRules, Unstored};
 
 use crate::options::{RouteCache, RouteSpec};
 use crate::routes::Table;
@@ -18,7 +18,7 @@ pub(crate) struct CacheKey<'a> {
 impl<'a> CacheKey<'a> {
     /// The key of a request; `authority` as it was received.
     pub(crate) fn of(
-        control: Option<&Control>,
+        control: Option<&RouteControl>,
         authority: &'a str,
         target: &'a str,
         headers: &HeaderMap,
@@ -29,7 +29,7 @@ impl<'a> CacheKey<'a> {
     }
 
     /// The key of a URL whose route puts nothing else into keys.
-    pub(crate) fn of_url(control: Option<&Control>, authority: &'a str, target: &'a str) -> Self {
+    pub(crate) fn of_url(control: Option<&RouteControl>, authority: &'a str, target: &'a str) -> Self {
         let target = control.map_or(Cow::Borrowed(target), |control| control.key.target(target));
         Self { authority: key_authority(authority), target, extra: String::new() }
     }
@@ -40,7 +40,7 @@ impl<'a> CacheKey<'a> {
 }
 
 /// The route's rules, if it has any.
-pub(crate) fn control(route: &RouteSpec) -> Option<&Control> {
+pub(crate) fn control(route: &RouteSpec) -> Option<&RouteControl> {
     match &route.cache {
         RouteCache::On { control, .. } => control.as_deref(),
         RouteCache::Off => None,

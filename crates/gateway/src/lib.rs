@@ -44,6 +44,6 @@ pub use options::{
     Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::{
-    BypassRules, CacheOptions, Control, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns,
-    Parameters, QueryRules, RouteRules, StatusSet, StoreRules,
+    BypassRules, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters,
+    QueryRules, RouteControl, RouteRules, StatusSet, StoreRules,
 };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_cache::{CacheOptions, Control, RouteRules};
+use pilotlight_cache::{CacheOptions, RouteControl, RouteRules};
 use pilotlight_supervisor::{Service, Transport};
 
 /// Everything a gateway needs to run.
@@ -214,7 +214,7 @@ pub enum RouteCache {
         /// How long, and how much.
         rules: RouteRules,
         /// What belongs to the key, what goes past the cache, what may be stored; `None` where the route says nothing of it.
-        control: Option<Arc<Control>>,
+        control: Option<Arc<RouteControl>>,
     },
 }
 

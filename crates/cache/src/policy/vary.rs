@@ -93,6 +93,11 @@ impl Vary {
         }
     }
 
+    /// Each field with the normalised value that it selects by, `None` where it must be absent.
+    pub(crate) fn selected(&self) -> impl Iterator<Item = (&HeaderName, Option<&[u8]>)> {
+        self.fields.iter().map(|field| (&field.name, field.value.as_deref()))
+    }
+
     /// Bytes held, for the store's budget.
     pub(crate) fn weight(&self) -> usize {
         let one = |field: &Selecting| field.name.as_str().len() + field.value.as_deref().map_or(0, <[u8]>::len);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    BypassRules, Control, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters, QueryRules,
-    RouteRules, StatusSet, StoreRules,
+    BypassRules, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters, QueryRules,
+    RouteControl, RouteRules, StatusSet, StoreRules,
 };
 use toml::de::{DeTable, DeValue};
 
@@ -63,7 +63,7 @@ pub(super) fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnos
         .unwrap_or_default();
     CacheRules {
         rules: RouteRules { default_ttl, max_ttl, errors, max_object_bytes, ..RouteRules::default() },
-        control: Control { key, bypass, store },
+        control: RouteControl { key, bypass, store },
     }
 }
 

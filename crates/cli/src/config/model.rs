@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pilotlight_gateway::{Control, RouteRules};
+use pilotlight_gateway::{RouteControl, RouteRules};
 use pilotlight_supervisor::Isolation;
 
 use super::diagnostic::Span;
@@ -335,7 +335,7 @@ pub struct CacheRules {
     /// How long, and how much.
     pub rules: RouteRules,
     /// What belongs to the key, what goes past the cache, what may be stored.
-    pub control: Control,
+    pub control: RouteControl,
 }
 
 /// `path` as seen from `folder`.

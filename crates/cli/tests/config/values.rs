@@ -7,7 +7,7 @@ use pilotlight_cli::config::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, ListenerAddress, Managed, PathMatch, RouteCache, ServiceKind,
     Transport, Upstream, Workers, commands, parse,
 };
-use pilotlight_gateway::Control;
+use pilotlight_gateway::RouteControl;
 use pilotlight_supervisor::Sandbox;
 
 #[track_caller]
@@ -183,7 +183,7 @@ fn the_cache_rules_of_a_route() {
     // A status before its class.
     let errors: Vec<_> = rules.errors.iter().map(|(status, time)| (status, time.as_secs())).collect();
     assert_eq!(errors, [(404, 60), (500, 2), (501, 2), (502, 2), (503, 1), (504, 2)]);
-    let Control { key, bypass, store } = &ruled.control;
+    let RouteControl { key, bypass, store } = &ruled.control;
     assert_eq!(key.target("/x?utm_a=1&b=2&a=1&fbclid=3"), "/x?a=1&b=2");
     assert_eq!((key.cookies.join(" "), key.headers[0].as_str()), ("theme".to_owned(), "accept-language"));
     assert_eq!(

@@ -28,7 +28,7 @@ use http::{HeaderMap, HeaderName};
 
 /// A route's rules. The default has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Control {
+pub struct RouteControl {
     /// What the key is made of.
     pub key: KeyRules,
     /// What goes to the service, whatever is stored.

@@ -61,6 +61,18 @@ impl StatusSet {
         (0..100).filter_map(|one| class.checked_mul(100)?.checked_add(one)).for_each(|status| self.insert(status));
     }
 
+    /// Its statuses as text, neighbours together: `200-299`, `404`.
+    pub fn ranges(&self) -> Vec<String> {
+        let has = |status: u16| place(status).is_some_and(|(word, bit)| self.bits[word] & bit != 0);
+        let starts = (200..600).filter(|status| has(*status) && !has(status - 1));
+        starts
+            .map(|start| match (start..600).take_while(|status| has(*status)).last().unwrap_or(start) {
+                end if end == start => start.to_string(),
+                end => format!("{start}-{end}"),
+            })
+            .collect()
+    }
+
     /// Whether it has the status.
     pub fn contains(&self, status: StatusCode) -> bool {
         place(status.as_u16()).is_some_and(|(word, bit)| self.bits[word] & bit != 0)
@@ -89,6 +101,7 @@ mod tests {
         let has = |status| set.contains(StatusCode::from_u16(status).unwrap());
         assert_eq!((200..=299).filter(|status| has(*status)).count(), 100);
         assert_eq!((100..=999).filter(|status| has(*status)).count(), 101);
+        assert_eq!(set.ranges(), ["200-299", "404"]);
         assert!(has(404) && !has(599) && !has(300) && !has(100));
     }
 
