@@ -10,6 +10,7 @@
 mod collapse;
 mod invalidation;
 mod memory;
+mod ruled_users;
 mod serving;
 mod support;
 mod two_users;
