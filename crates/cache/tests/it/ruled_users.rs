@@ -244,20 +244,27 @@ fn parameter() -> impl Strategy<Value = String> {
         "utm_c=1;page",
         "",
     ]);
-    (name, select(vec!["=1", "=2", "=", "", "=1;page=2", "=\"1\""])).prop_map(|(name, value)| format!("{name}{value}"))
+    let odd = (name, select(vec!["=1", "=2", "=", "", "=1;page=2", "=\"1\""]));
+    let plain = (select(vec!["page", "page", "y", "utm_a"]), select(vec!["=1", "=2"]));
+    prop_oneof![1 => odd, 3 => plain].prop_map(|(name, value)| format!("{name}{value}"))
 }
 
 fn cookie() -> impl Strategy<Value = String> {
     let name = select(vec!["theme", "theme", "Theme", "th%65me", "session", "a", "theme[x]", "them.e"]);
     let value = select(vec!["=dark", "=light", "=", "", "=\"dark\"", "=1 theme=dark", "=1,theme=light"]);
-    let pair = (name, value).prop_map(|(name, value)| format!("{name}{value}"));
-    let separator = select(vec!["; ", "; ", "; ", ";", ",", " "]);
-    (proptest::collection::vec(pair, 1..3), separator).prop_map(|(pairs, separator)| pairs.join(separator))
+    let odd = (name, value, select(vec!["; ", ";", ",", " "]));
+    let plain = (select(vec!["theme", "theme", "a"]), select(vec!["=dark", "=light"]), Just("; "));
+    let pair = prop_oneof![1 => odd, 3 => plain].prop_map(|(name, value, after)| (format!("{name}{value}"), after));
+    proptest::collection::vec(pair, 1..3).prop_map(|pairs| {
+        let joined: String = pairs.iter().map(|(pair, after)| format!("{pair}{after}")).collect();
+        let end = pairs.last().map_or(0, |(_, after)| after.len());
+        joined[..joined.len() - end].to_owned()
+    })
 }
 
 fn asked() -> impl Strategy<Value = Asked> {
     (
-        proptest::collection::vec(parameter(), 0..3),
+        prop_oneof![Just(Vec::new()), proptest::collection::vec(parameter(), 1..4)],
         proptest::option::weighted(0.6, cookie()),
         proptest::option::weighted(0.2, select(vec!["ann", "bob"])),
         select(vec![None, Some("de"), Some("en"), Some("")]),
