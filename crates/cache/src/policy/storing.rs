@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, COOKIE, LAST_MODIFIED, SET_COOKIE, TRANSFER_ENCODING};
+use http::header::{AUTHORIZATION, COOKIE, EXPIRES, LAST_MODIFIED, SET_COOKIE, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, StatusCode};
 
 use super::RequestDirectives;
@@ -226,7 +226,15 @@ impl Candidate<'_> {
         if self.request.contains_key(AUTHORIZATION) && !shareable {
             return Err(Unstored::Authorization);
         }
-        Ok(())
+        // RFC 9111 §3: at least one of public, Expires, max-age, s-maxage or a heuristically cacheable status; no-cache is not
+        // among them. Or the route says so.
+        let is_marked = directives.public
+            || directives.max_age != Seconds::Absent
+            || directives.s_maxage != Seconds::Absent
+            || self.response.contains_key(EXPIRES)
+            || is_heuristically_cacheable(self.status)
+            || self.rules.lifetime(self.status).is_some();
+        if is_marked { Ok(()) } else { Err(Unstored::NoFreshness) }
     }
 
     fn freshness(&self, directives: &ResponseDirectives) -> Result<Freshness, Unstored> {
@@ -262,6 +270,11 @@ pub(crate) fn has_body(request: &HeaderMap) -> bool {
 fn is_understood(status: StatusCode) -> bool {
     matches!(status.as_u16(),
         200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
+}
+
+/// RFC 9110 §15.1; 206 is not stored.
+fn is_heuristically_cacheable(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
 #[cfg(test)]

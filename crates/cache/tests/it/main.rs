@@ -10,6 +10,7 @@
 mod collapse;
 mod invalidation;
 mod memory;
+mod rfc9111;
 mod ruled_users;
 mod serving;
 mod support;
