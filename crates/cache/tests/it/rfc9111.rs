@@ -286,7 +286,9 @@ fn response() -> impl Strategy<Value = Response> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let passes_ms = prop_oneof![3 => 0u64..1500, 2 => 1500u64..8000, 1 => 8000u64..60_000];
+    // Whole seconds often: where a lifetime ends is where mistakes are.
+    let whole = (0u64..8).prop_map(|seconds| seconds * 1000);
+    let passes_ms = prop_oneof![4 => whole, 2 => 0u64..1500, 1 => 1500u64..8000, 1 => 8000u64..60_000];
     let delay_ms = prop_oneof![3 => Just(0u64), 1 => 0u64..4000];
     let spelling = select(vec![Spelling::Plain, Spelling::Shouted, Spelling::Quoted, Spelling::Lines]);
     let flags = (any::<bool>(), prop::bool::weighted(0.05), prop::bool::weighted(0.1));
