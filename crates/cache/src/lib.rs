@@ -26,18 +26,20 @@ mod collapse;
 mod fill;
 mod key;
 mod policy;
+mod recorder;
 mod status;
 mod stored;
 mod tier;
 
 pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};
-pub use fill::{Decision, Fill, Recorder, Validated};
+pub use fill::{Decision, Fill, Validated};
 pub use key::Key;
 pub use policy::{
     Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
     Unstored,
 };
+pub use recorder::Recorder;
 pub use status::CacheStatus;
 pub use stored::Stored;
 pub use tier::MAX_VARIANTS;
