@@ -30,6 +30,7 @@ mod recorder;
 mod status;
 mod stored;
 mod tier;
+mod weight;
 
 pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};

@@ -92,10 +92,9 @@ impl Recorder {
         let Some(landing) = self.landing.take() else {
             return Err(self.failure);
         };
-        let mut body = std::mem::take(&mut self.body);
-        body.shrink_to_fit();
+        let body = exact(std::mem::take(&mut self.body));
         let headers = std::mem::take(&mut self.headers);
-        let stored = Stored::new(self.status, headers, Bytes::from(body), self.plan.clone(), self.timing);
+        let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing);
         self.release(&landing);
         let stored = Arc::new(stored);
         match landing.write(|cache| cache.memory().put(landing.key().clone(), &stored)) {
@@ -135,4 +134,10 @@ impl Drop for Recorder {
             self.release(&landing);
         }
     }
+}
+
+/// The bytes in an allocation of their size. Not by `shrink_to_fit`: an allocator may leave a block in place of which up to
+/// a half is not used any more, and nobody would count it.
+fn exact(body: Vec<u8>) -> Bytes {
+    if body.len() == body.capacity() { Bytes::from(body) } else { Bytes::copy_from_slice(&body) }
 }

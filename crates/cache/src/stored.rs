@@ -13,13 +13,7 @@ use crate::policy::validate::Validators;
 use crate::policy::vary::Vary;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
 use crate::status::CacheStatus;
-
-/// Fixed memory of one stored response: this structure, its allocations' headers, and the prepared map.
-const OVERHEAD_BYTES: usize = 768;
-/// Memory of one field besides its name and value: entries in two maps (the stored and the prepared one).
-const FIELD_OVERHEAD_BYTES: usize = 256;
-/// How often a name and a value are held: in the stored map, and in the prepared head.
-const FIELD_COPIES: usize = 2;
+use crate::weight;
 
 /// A stored response. Immutable: validation makes a new one that replaces it.
 #[derive(Debug)]
@@ -39,27 +33,26 @@ pub struct Stored {
 #[derive(Debug)]
 struct Prepared {
     age_s: u64,
-    headers: HeaderMap,
-    /// The same as bytes, with the status line and the empty line.
+    /// Status line, fields, empty line.
     head: Box<[u8]>,
 }
 
 impl Prepared {
-    fn new(age_s: u64, status: StatusCode, headers: HeaderMap) -> Self {
+    fn new(age_s: u64, status: StatusCode, headers: &HeaderMap) -> Self {
         let mut head =
             Vec::with_capacity(64 + headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>());
         head.extend_from_slice(b"HTTP/1.1 ");
         head.extend_from_slice(status.as_str().as_bytes());
         head.push(b' ');
         head.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-        for (name, value) in &headers {
+        for (name, value) in headers {
             head.extend_from_slice(b"\r\n");
             head.extend_from_slice(name.as_str().as_bytes());
             head.extend_from_slice(b": ");
             head.extend_from_slice(value.as_bytes());
         }
         head.extend_from_slice(b"\r\n\r\n");
-        Self { age_s, headers, head: head.into() }
+        Self { age_s, head: head.into() }
     }
 }
 
@@ -88,10 +81,7 @@ impl Stored {
     }
 
     fn assemble(status: StatusCode, headers: HeaderMap, body: Bytes, freshness: Freshness, vary: Vary) -> Self {
-        let one = |(name, value): (&HeaderName, &HeaderValue)| {
-            (name.as_str().len() + value.len()) * FIELD_COPIES + FIELD_OVERHEAD_BYTES
-        };
-        let weight = OVERHEAD_BYTES + body.len() + vary.weight() + headers.iter().map(one).sum::<usize>();
+        let weight = weight::of_response(&headers, body.len()) + vary.weight();
         let validators = Validators::of(&headers);
         Self { status, headers, body, freshness, vary, validators, weight, prepared: ArcSwapOption::empty() }
     }
@@ -100,8 +90,8 @@ impl Stored {
     ///
     /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), and has no body for HEAD.
     pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<Bytes> {
-        let headers = self.with_prepared(now, |prepared| prepared.headers.clone());
-        self.finish(headers, method, request)
+        let age_s = self.freshness.age_s(now);
+        self.finish(self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s))), method, request)
     }
 
     /// Writes [`Stored::answer`] to a GET without conditions as HTTP/1.1 sends it, head and body, behind what is in `out`.
@@ -223,7 +213,7 @@ impl Stored {
     #[cold]
     fn prepare(&self, age_s: u64) -> Arc<Prepared> {
         let headers = self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s)));
-        let prepared = Arc::new(Prepared::new(age_s, self.status, headers));
+        let prepared = Arc::new(Prepared::new(age_s, self.status, &headers));
         self.prepared.store(Some(Arc::clone(&prepared)));
         prepared
     }
