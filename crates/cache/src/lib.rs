@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod body;
 mod cache;
 mod collapse;
 mod fill;
@@ -32,6 +33,7 @@ mod stored;
 mod tier;
 mod weight;
 
+pub use body::StoredBody;
 pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};
 pub use fill::{Decision, Fill, Validated};

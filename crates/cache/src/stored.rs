@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
+use crate::body::StoredBody;
 use crate::policy::freshness::{Freshness, Source};
 use crate::policy::storing::{Plan, has_credentials};
 use crate::policy::validate::Validators;
@@ -21,7 +22,7 @@ pub struct Stored {
     status: StatusCode,
     /// Without `Age`; with `Date`, and with `Content-Length` where the status allows one.
     headers: HeaderMap,
-    body: Bytes,
+    body: StoredBody,
     freshness: Freshness,
     vary: Vary,
     validators: Validators,
@@ -68,8 +69,8 @@ pub(crate) enum Refusal {
 }
 
 impl Stored {
-    /// Keeps a response whose body is complete. `kept` comes from [`fields::to_store`], `body` has its exact size.
-    pub(crate) fn new(status: StatusCode, mut kept: HeaderMap, body: Bytes, plan: Plan, timing: Timing) -> Self {
+    /// Keeps a response whose body is complete. `kept` comes from [`fields::to_store`].
+    pub(crate) fn new(status: StatusCode, mut kept: HeaderMap, body: StoredBody, plan: Plan, timing: Timing) -> Self {
         ensure_date(&mut kept, timing.received);
         // RFC 9110 §8.6: no Content-Length with 204. Elsewhere it replaces the framing that was not stored.
         if status == StatusCode::NO_CONTENT {
@@ -80,8 +81,8 @@ impl Stored {
         Self::assemble(status, kept, body, plan.freshness, plan.vary)
     }
 
-    fn assemble(status: StatusCode, headers: HeaderMap, body: Bytes, freshness: Freshness, vary: Vary) -> Self {
-        let weight = weight::of_response(&headers, body.len()) + vary.weight();
+    fn assemble(status: StatusCode, headers: HeaderMap, body: StoredBody, freshness: Freshness, vary: Vary) -> Self {
+        let weight = weight::of_response(&headers, &body) + vary.weight();
         let validators = Validators::of(&headers);
         Self { status, headers, body, freshness, vary, validators, weight, prepared: ArcSwapOption::empty() }
     }
@@ -89,7 +90,7 @@ impl Stored {
     /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
     ///
     /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), and has no body for HEAD.
-    pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<Bytes> {
+    pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<StoredBody> {
         let age_s = self.freshness.age_s(now);
         self.finish(self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s))), method, request)
     }
@@ -99,7 +100,7 @@ impl Stored {
         self.with_prepared(now, |prepared| {
             out.reserve(prepared.head.len() + self.body.len());
             out.extend_from_slice(&prepared.head);
-            out.extend_from_slice(&self.body);
+            self.body.pieces().iter().for_each(|piece| out.extend_from_slice(piece));
         });
     }
 
@@ -110,7 +111,7 @@ impl Stored {
         method: &Method,
         request: &HeaderMap,
         now: Timestamp,
-    ) -> Response<Bytes> {
+    ) -> Response<StoredBody> {
         let headers = self.headers_at(self.freshness.age_s(now), status);
         self.finish(headers, method, request)
     }
@@ -137,7 +138,7 @@ impl Stored {
     }
 
     /// The stored body.
-    pub fn body(&self) -> &Bytes {
+    pub fn body(&self) -> &StoredBody {
         &self.body
     }
 
@@ -218,18 +219,18 @@ impl Stored {
         prepared
     }
 
-    fn finish(&self, headers: HeaderMap, method: &Method, request: &HeaderMap) -> Response<Bytes> {
+    fn finish(&self, headers: HeaderMap, method: &Method, request: &HeaderMap) -> Response<StoredBody> {
         // RFC 9110 §13.2.1: conditions are ignored where the answer without them would not be 2xx.
         if self.status.is_success() && self.validators.not_modified(request) {
-            return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), Bytes::new());
+            return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), StoredBody::default());
         }
         // RFC 9110 §9.3.2: HEAD has the fields of GET, Content-Length included, and no content.
-        let body = if method == Method::HEAD { Bytes::new() } else { self.body.clone() };
+        let body = if method == Method::HEAD { StoredBody::default() } else { self.body.clone() };
         respond(self.status, headers, body)
     }
 }
 
-fn respond(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Bytes> {
+fn respond(status: StatusCode, headers: HeaderMap, body: StoredBody) -> Response<StoredBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

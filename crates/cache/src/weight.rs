@@ -6,8 +6,10 @@
 
 use std::mem::size_of;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::body::StoredBody;
 use crate::stored::Stored;
 
 /// One entry of a map: a hash, a name, a value and its links to further values of the name.
@@ -18,10 +20,13 @@ const SHARED_BYTES: usize = 32;
 const NAME_BYTES: usize = 16;
 /// What a head that is ready to be sent has besides its fields: status line, `Age`, `Cache-Status`, separators.
 const HEAD_BYTES: usize = 128;
-/// Blocks up to this size share a page with others of nearly the same size, and their places are used again.
-const MAX_SMALL_BYTES: usize = 16 * 1024;
-/// A response with these fields and a body of so many bytes, and its head ready to be sent.
-pub(crate) fn of_response(headers: &HeaderMap, body_bytes: usize) -> usize {
+/// A piece of a body besides its bytes: its place in the list, and the counts of references.
+const PIECE_OVERHEAD_BYTES: usize = size_of::<Bytes>() + SHARED_BYTES;
+/// Blocks up to this size leave next to nothing of their pages empty.
+const MAX_SMALL_BYTES: usize = 4 * 1024;
+
+/// A response with these fields and this body, and its head ready to be sent.
+pub(crate) fn of_response(headers: &HeaderMap, body: &StoredBody) -> usize {
     let texts: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let names: usize = headers.keys().map(|name| name.as_str().len() + NAME_BYTES).sum();
     let values: usize = headers.values().map(HeaderValue::len).sum();
@@ -33,7 +38,7 @@ pub(crate) fn of_response(headers: &HeaderMap, body_bytes: usize) -> usize {
         + SHARED_BYTES
         + allocated(head)
         + 2 * SHARED_BYTES
-        + allocated(body_bytes)
+        + body.pieces().iter().map(|piece| allocated(piece.len()) + PIECE_OVERHEAD_BYTES).sum::<usize>()
 }
 
 /// The tables of a map: as many entries as it has room for, and four bytes for each place of its index.
@@ -49,8 +54,8 @@ pub(crate) fn allocated(bytes: usize) -> usize {
     }
     let step = (bytes.next_power_of_two() / 8).max(16);
     let block = bytes.next_multiple_of(step);
-    // Larger ones leave room between them that fits no other: measured, an eighth to a half.
-    if block <= MAX_SMALL_BYTES { block } else { block + block / 4 }
+    // Of larger blocks fewer share a page, so more of it is empty.
+    if block <= MAX_SMALL_BYTES { block } else { block + block / 16 }
 }
 
 #[cfg(test)]
@@ -69,19 +74,20 @@ mod tests {
         check_allocated(129, 160);
         check_allocated(1024, 1024);
         check_allocated(1025, 1280);
-        check_allocated(16_000, 16_384);
-        check_allocated(100_000, 114_688 + 28_672);
+        check_allocated(16_000, 16_384 + 1024);
+        check_allocated(32_768, 32_768 + 2048);
     }
 
     #[test]
     fn fields_count_with_names_values_and_tables() {
         let mut headers = HeaderMap::new();
-        let empty = of_response(&headers, 0);
+        let none = StoredBody::default();
+        let empty = of_response(&headers, &none);
         headers.insert("x-a", HeaderValue::from_static("value"));
-        let one = of_response(&headers, 0);
+        let one = of_response(&headers, &none);
         assert!(one > empty + ENTRY_BYTES, "{empty} {one}");
         headers.append("x-a", HeaderValue::from_str(&"v".repeat(1000)).unwrap());
-        assert!(of_response(&headers, 0) > one + 2000, "in the map and in the head");
-        assert_eq!(of_response(&headers, 4096), of_response(&headers, 0) + 4096);
+        assert!(of_response(&headers, &none) > one + 2000, "in the map and in the head");
+        assert_eq!(of_response(&headers, &StoredBody::copy_of(&[0; 4096])), of_response(&headers, &none) + 4096);
     }
 }
