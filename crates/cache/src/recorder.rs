@@ -95,7 +95,8 @@ impl Recorder {
         let mut body = std::mem::take(&mut self.body);
         body.shrink_to_fit();
         let headers = std::mem::take(&mut self.headers);
-        let stored = Stored::new(self.status, headers, Bytes::from(body), self.plan.clone(), self.timing);
+        let mark = landing.mark(&headers);
+        let stored = Stored::new(self.status, headers, Bytes::from(body), self.plan.clone(), self.timing, mark);
         self.release(&landing);
         let stored = Arc::new(stored);
         match landing.write(|cache| cache.memory().put(landing.key().clone(), &stored)) {
