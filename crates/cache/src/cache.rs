@@ -14,7 +14,9 @@ use crate::fill::Fill;
 use crate::key::Key;
 use crate::policy::storing::has_body;
 use crate::policy::{Forward, RequestDirectives, Timestamp, reference};
-use crate::purge::{Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups};
+use crate::purge::{
+    Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
+};
 use crate::stored::{Refusal, Stored};
 use crate::tier::memory::{Found, Memory};
 
@@ -269,6 +271,13 @@ impl Cache {
             Mode::Soft => self.inner.memory.newest(&address.key()).is_some(),
         });
         had.count()
+    }
+
+    /// Removes from an answer of the service, on its way to a client, what is between the service and this cache ([`TagFields`]).
+    pub fn finish(&self, headers: &mut HeaderMap) {
+        if self.inner.options.tag_fields == TagFields::Removed {
+            remove_tag_fields(headers);
+        }
     }
 
     /// The order of purges, for what shares it between caches.
