@@ -93,7 +93,8 @@ impl Recorder {
         };
         let body = std::mem::take(&mut self.body).finish();
         let headers = std::mem::take(&mut self.headers);
-        let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing);
+        let mark = landing.mark(&headers);
+        let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing, mark);
         self.release(&landing);
         let stored = Arc::new(stored);
         match landing.write(|cache| cache.memory().put(landing.key().clone(), &stored)) {
