@@ -93,6 +93,8 @@ pub(crate) enum Verdict {
     Alone(Trouble),
     /// It is sent again, with the others that are, after a pause.
     Again {
+        /// Why: if there is no time left, this is what became of it.
+        error: Error,
         after: Duration,
         refresh: Refresh,
         to_primary: bool,
@@ -131,20 +133,26 @@ pub(crate) fn verdict(
         return Verdict::Done(Err(error));
     }
     let may_have_run = error.ran() != Ran::NotSent;
-    let again = |after, refresh, to_primary| Verdict::Again { after, refresh, to_primary, may_have_run };
-    match (journey.next(lane.as_ref(), &error), lane) {
+    let again = |error, after, refresh, to_primary| Verdict::Again { error, after, refresh, to_primary, may_have_run };
+    let next = journey.next(lane.as_ref(), &error);
+    if !matches!(next, Next::Redirect { .. }) {
+        core.note(errand.parcel.name(), &error, &next);
+    }
+    match (next, lane) {
         (Next::Redirect { .. }, Some(lane)) => Verdict::Alone(Trouble::Failed(lane, error)),
-        (Next::Primary { refresh }, _) if matches!(errand.way, Way::Usual) => again(Duration::ZERO, refresh, true),
+        (Next::Primary { refresh }, _) if matches!(errand.way, Way::Usual) => {
+            again(error, Duration::ZERO, refresh, true)
+        }
         (Next::Fail(_) | Next::Redirect { .. } | Next::Primary { .. }, _) => Verdict::Done(Err(error)),
-        (Next::Resubmit { after }, _) => again(after, Refresh::No, false),
-        (Next::Refresh { after, refresh }, _) => again(after, refresh, false),
+        (Next::Resubmit { after }, _) => again(error, after, Refresh::No, false),
+        (Next::Refresh { after, refresh }, _) => again(error, after, refresh, false),
         (Next::Reconnect { after, refresh }, lane) => {
             if let Some(lane) = lane
                 && error.server().is_some()
             {
                 lane.reconnect(REPLACED, asked);
             }
-            again(after, refresh, false)
+            again(error, after, refresh, false)
         }
     }
 }

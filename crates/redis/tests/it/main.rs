@@ -6,6 +6,7 @@ mod bed;
 mod blocking;
 mod chaos;
 mod cluster;
+mod deadline;
 mod desync;
 mod examples;
 mod failover;
