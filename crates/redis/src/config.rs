@@ -139,6 +139,9 @@ pub enum Overload {
     Wait,
     /// It fails at once.
     Reject,
+    /// It is taken, and the commands that have waited longest without being sent fail in its stead, so many that a sixteenth of the limit is free; if none
+    /// waits to be sent, it fails at once. For callers to whom a late answer is worth nothing.
+    Shed,
 }
 
 /// What happens to a command while there is no connection to its node.

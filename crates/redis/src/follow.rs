@@ -310,7 +310,7 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         let config = self.core.config();
         let node = lane.node();
         // Without a runtime on the caller's thread there is no waiting with a deadline.
-        if config.overload == Overload::Reject || Handle::try_current().is_err() {
+        if config.overload != Overload::Wait || Handle::try_current().is_err() {
             let full = ErrorKind::Overloaded {
                 limit: "max_queued_bytes",
                 in_flight_bytes: used,

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::command::Command;
-use crate::config::{Config, Credentials, DEFAULT_PORT, NodeAddress, ReadFrom, WhenDown};
+use crate::config::{Config, Credentials, DEFAULT_PORT, NodeAddress, Overload, ReadFrom, WhenDown};
 use crate::finder::Finder;
 use crate::net::connect::{Connection, Purpose, connect, connect_with};
-use crate::net::lane::{self, Dial, DialError, Lane, Settings, Watch};
+use crate::net::lane::{self, Dial, DialError, Lane, Settings, Watch, WhenFull};
 use crate::proto::handshake::{self, ServerInfo};
 use crate::proto::slot::Slot;
 use crate::proto::topology::Role;
@@ -249,6 +249,10 @@ pub(crate) fn settings(config: &Config, when_down: lane::WhenDown, role: Role) -
     Settings {
         role,
         max_queued_bytes: config.max_queued_bytes,
+        when_full: match config.overload {
+            Overload::Wait | Overload::Reject => WhenFull::Refuse,
+            Overload::Shed => WhenFull::Shed,
+        },
         when_down,
         backoff: config.reconnect,
         idle_ping: config.probe.idle_ping,

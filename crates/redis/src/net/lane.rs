@@ -84,12 +84,22 @@ pub(crate) enum WhenDown {
     Fail,
 }
 
+/// What happens when the byte budget is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// A command is refused; its caller may wait for room.
+    Refuse,
+    /// The commands that wait longest to be written give way.
+    Shed,
+}
+
 /// How a lane behaves.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// What the node is taken for.
     pub(crate) role: Role,
     pub(crate) max_queued_bytes: usize,
+    pub(crate) when_full: WhenFull,
     pub(crate) when_down: WhenDown,
     pub(crate) backoff: Backoff,
     /// An idle lane is pinged this often; `None`: never.
@@ -287,11 +297,14 @@ impl Lane {
         encode: impl FnOnce(&mut Out),
     ) -> Result<Ticket, Refused> {
         let mut runtime = None;
-        if !matches!(shared.phase, Phase::Up) {
-            runtime = self.check_phase(&shared)?;
-        }
-        if shared.state.budget_used() >= limit_bytes {
-            return Err(Refused::Full(shared.state.budget_used()));
+        loop {
+            if !matches!(shared.phase, Phase::Up) {
+                runtime = self.check_phase(&shared)?;
+            }
+            if shared.state.budget_used() < limit_bytes {
+                break;
+            }
+            shared = self.make_room(shared)?;
         }
         let was_idle = shared.state.is_idle();
         shared.state.advance_for(carriage.timeout, was_idle);
@@ -308,6 +321,23 @@ impl Lane {
             driver.wake();
         }
         Ok(ticket)
+    }
+
+    /// The byte budget is used up: those who wait longest give way, if they are to and there are any.
+    #[cold]
+    fn make_room<'g>(&self, mut shared: MutexGuard<'g, Shared>) -> Result<MutexGuard<'g, Shared>, Refused> {
+        let mut wakers = Vec::new();
+        if self.settings.when_full == WhenFull::Shed {
+            shared.state.shed(self.settings.max_queued_bytes, &mut wakers);
+        }
+        let used = shared.state.budget_used();
+        if used >= self.settings.max_queued_bytes || self.settings.when_full == WhenFull::Refuse {
+            drop(shared);
+            wakers.into_iter().for_each(Waker::wake);
+            return Err(Refused::Full(used));
+        }
+        MutexGuard::unlocked(&mut shared, || wakers.into_iter().for_each(Waker::wake));
+        Ok(shared)
     }
 
     /// The runtime to run the driver on, if there is no driver yet.

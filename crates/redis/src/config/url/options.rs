@@ -87,7 +87,7 @@ const KNOBS: &[Knob] = &[
     Knob::any("subscription_max_bytes", SIZE, |draft, text| {
         put(&mut draft.config.subscription_limits.max_bytes, size(text))
     }),
-    Knob::any("overload", "wait or reject", |draft, text| put(&mut draft.config.overload, overload(text))),
+    Knob::any("overload", "wait, reject or shed", |draft, text| put(&mut draft.config.overload, overload(text))),
     Knob::any("when_down", "queue or fail_fast", |draft, text| put(&mut draft.config.when_down, when_down(text))),
     Knob::any("verify_replies", FLAG, |draft, text| put(&mut draft.config.verify_replies, flag(text))),
     Knob::any("max_bulk_bytes", SIZE, |draft, text| put(&mut draft.config.reply_limits.max_bulk_bytes, size(text))),
@@ -257,6 +257,7 @@ fn overload(text: &str) -> Option<Overload> {
     match text {
         "wait" => Some(Overload::Wait),
         "reject" => Some(Overload::Reject),
+        "shed" => Some(Overload::Shed),
         _ => None,
     }
 }

@@ -151,6 +151,7 @@ fn options() {
         |c| (c.overload, c.when_down),
         (Overload::Reject, WhenDown::FailFast),
     );
+    check_option("overload=shed", |c| c.overload, Overload::Shed);
     check_option(
         "max_bulk_bytes=1000&max_depth=9",
         |c| (c.reply_limits.max_bulk_bytes, c.reply_limits.max_depth),

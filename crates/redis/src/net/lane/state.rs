@@ -179,6 +179,8 @@ pub struct Counters {
     pub abandoned: u64,
     /// Deadlines that passed.
     pub timeouts: u64,
+    /// Commands that gave way to later ones ([`Overload::Shed`](crate::config::Overload::Shed)).
+    pub shed: u64,
     /// Connections made.
     pub connects: u64,
     /// Attempts to connect that failed.
