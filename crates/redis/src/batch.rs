@@ -196,6 +196,11 @@ impl Batch<'_, '_, '_> {
                 Err(error) => troubled.push((index, Trouble::NoRoute(error))),
             }
         }
+        // All that goes to one node stays together: the order of one key's commands is that of the pipeline.
+        for group in &mut groups {
+            let bytes = group.errands.iter().map(|&index| self.errands[index].parcel.size()).sum();
+            group.lane = Arc::clone(group.lane.fitting(bytes));
+        }
         (groups, troubled)
     }
 

@@ -106,6 +106,12 @@ pub(crate) struct Settings {
     pub(crate) idle_ping: Option<Duration>,
     /// A reply overdue for this long has the node probed; `None`: never.
     pub(crate) stall: Option<Duration>,
+    /// A busy lane is pinged this often, to measure how long the node takes to answer; `None`: only an idle one is.
+    pub(crate) busy_ping: Option<Duration>,
+    /// Waves are put off for so long.
+    pub(crate) flush_delay: Option<Duration>,
+    /// Commands from so many bytes on go another way, if there is one.
+    pub(crate) large_bytes: usize,
 }
 
 /// See the module.
@@ -114,6 +120,10 @@ pub(crate) struct Lane {
     settings: Settings,
     dial: Box<dyn Dial>,
     watch: Arc<dyn Watch>,
+    /// Another lane to the same node, for large commands.
+    large: Option<Arc<Self>>,
+    /// Of the node, in microseconds and at least one; 0: not known.
+    latency: Arc<AtomicU64>,
     /// Ends the pause between two attempts to connect.
     hurry: Notify,
     /// Counts connections made and lost: odd while there is one.
@@ -189,11 +199,13 @@ impl Lane {
         settings: Settings,
         dial: Box<dyn Dial>,
         watch: Arc<dyn Watch>,
+        large: Option<Arc<Self>>,
     ) -> Arc<Self> {
         let now = Instant::now();
+        let state = State::new(now);
         let node = address.to_string().into();
         let shared = Shared {
-            state: State::new(now),
+            state,
             phase: Phase::New,
             driver: None,
             ticking: false,
@@ -208,10 +220,12 @@ impl Lane {
             inline: None,
         };
         Arc::new(Self {
+            latency: Arc::clone(&shared.state.latency),
             shared: Mutex::new(shared),
             settings,
             dial,
             watch,
+            large,
             hurry: Notify::new(),
             epoch: AtomicU64::new(0),
             room: Notify::new(),
@@ -237,6 +251,20 @@ impl Lane {
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
         self.connection().is_some()
+    }
+
+    /// The lane to the same node for a command of so many bytes.
+    #[inline]
+    pub(crate) fn fitting(self: &Arc<Self>, bytes: usize) -> &Arc<Self> {
+        match &self.large {
+            Some(large) if bytes >= self.settings.large_bytes => large,
+            _ => self,
+        }
+    }
+
+    /// How long the node took to answer lately, from the writing to the reading; `None`: it was not measured on this connection. It takes no lock.
+    pub(crate) fn latency(&self) -> Option<Duration> {
+        Some(self.latency.load(Ordering::Relaxed)).filter(|&micros| micros > 0).map(Duration::from_micros)
     }
 
     /// A connection to the same node that nobody shares.
@@ -473,6 +501,7 @@ impl Lane {
             budget_used_bytes: shared.state.budget_used(),
             cells_in_use: shared.state.cells_in_use(),
             is_connected: matches!(shared.phase, Phase::Up),
+            latency: self.latency(),
         }
     }
 }
@@ -492,6 +521,9 @@ pub struct Snapshot {
     pub cells_in_use: usize,
     /// Whether there is a connection.
     pub is_connected: bool,
+    /// How long the node took to answer a `PING` lately, on average: on an idle connection, or with
+    /// [`ReadFrom::LowestLatency`](crate::config::ReadFrom::LowestLatency) on any. `None`: it was not measured on this connection.
+    pub latency: Option<Duration>,
 }
 
 impl Shared {

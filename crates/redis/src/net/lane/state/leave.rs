@@ -201,6 +201,7 @@ impl State {
         }
         self.written = self.appended - self.out.len() as u64;
         self.last_batch = 0;
+        self.forget_latency();
     }
 
     /// Nothing that waits to be written will be: it fails, certainly not run. Nothing is in flight.
