@@ -1,5 +1,7 @@
 //! [`State`] against a model: a peer that reads what is written, byte by byte, and answers every whole command with its name.
 
+mod interleavings;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
