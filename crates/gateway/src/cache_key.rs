@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, Method, StatusCode};
-use pilotlight_cache::{Cache, Forward, Key, RouteControl, RouteRules, Unstored};
+use pilotlight_cache::{Cache, Forward, Invalidated, Key, Place, RouteControl, RouteRules, Timestamp, Unstored};
 
 use crate::options::{RouteCache, RouteSpec};
 use crate::routes::Table;
@@ -64,25 +64,27 @@ pub(crate) fn refuses(route: &RouteSpec, status: StatusCode, response: &HeaderMa
     control(route).filter(|_| status != StatusCode::NOT_MODIFIED)?.store.refuses(status, response)
 }
 
-/// Takes note of an answer to an unsafe request (RFC 9111 §4.4). What it names is looked for under the key that the route of
-/// that target gives it.
+/// Takes note of an answer to an unsafe request (RFC 9111 §4.4). What it names is looked for where the route of that target
+/// has it stored.
 pub(crate) fn invalidate(
     cache: &Cache,
     table: &Table,
-    (route, authority, target): (&RouteSpec, &str, &str),
-    (method, status): (&Method, StatusCode),
+    (authority, target): (&str, &str),
+    answered: (&Method, StatusCode),
     response: &HeaderMap,
-) {
-    let key = CacheKey::of_url(control(route), authority, target);
-    let canonical = |target: &str| {
+    now: Timestamp,
+) -> Invalidated {
+    let place = |target: &str| {
         let path = target.split('?').next().unwrap_or_default();
-        let route = table.find(authority, path);
-        route
-            .and_then(|route| control(route))
-            .map_or(Cow::Borrowed(target), |control| control.key.target(target))
-            .into_owned()
+        match table.find(authority, path).and_then(|route| control(route)) {
+            None => Place::of(target),
+            Some(control) => {
+                Place { target: control.key.target(target).into_owned(), has_extra: control.key.has_extra() }
+            }
+        }
     };
-    cache.invalidate_as(&key.as_key(), method, status, response, canonical);
+    let key = CacheKey::of_url(None, authority, target);
+    cache.invalidate_as(&key.as_key(), answered, response, now, place)
 }
 
 /// Lower case, without the default port (RFC 9110 §4.2.3).

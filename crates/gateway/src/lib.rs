@@ -45,5 +45,5 @@ pub use options::{
 };
 pub use pilotlight_cache::{
     BypassRules, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters,
-    QueryRules, RouteControl, RouteRules, StatusSet, StoreRules,
+    QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
 };

@@ -10,6 +10,8 @@
 mod collapse;
 mod invalidation;
 mod memory;
+mod purge;
+mod purge_model;
 mod rfc9111;
 mod ruled_users;
 mod serving;

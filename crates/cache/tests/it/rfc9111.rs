@@ -54,7 +54,7 @@ impl World {
         let asks = write_request(&step.request, step.spelling);
         if step.is_unsafe {
             let status = StatusCode::from_u16(step.response.status).unwrap();
-            self.cache.invalidate(&KEY, &Method::POST, status, &HeaderMap::new());
+            self.cache.invalidate(&KEY, &Method::POST, status, &HeaderMap::new(), self.now);
             if status.is_success() || status.is_redirection() {
                 self.model.invalidate();
             }
@@ -139,7 +139,7 @@ fn arc_of(cache: &Cache, stored: &Stored) -> std::sync::Arc<Stored> {
 }
 
 fn body(stored: &Stored) -> usize {
-    std::str::from_utf8(stored.body()).unwrap().parse().unwrap()
+    std::str::from_utf8(&stored.body().to_bytes()).unwrap().parse().unwrap()
 }
 
 fn has_etag(stored: &Stored, now: Timestamp) -> bool {

@@ -200,7 +200,8 @@ fn ask(cache: &Cache, rules: &Rules, made: &mut Vec<Made>, step: &(Asked, Made),
     }
     let (target, extra) = (control.key.target(&asked.target), control.key.extra(&request).unwrap());
     let key = Key { target: &target, extra: &extra, ..KEY };
-    let served = |stored: &pilotlight_cache::Stored| std::str::from_utf8(stored.body()).unwrap().parse().unwrap();
+    let served =
+        |stored: &pilotlight_cache::Stored| std::str::from_utf8(&stored.body().to_bytes()).unwrap().parse().unwrap();
     if let Lookup::Hit(stored) = cache.lookup(&key, &Method::GET, &request, now) {
         return Some(served(&stored));
     }

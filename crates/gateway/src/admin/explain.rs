@@ -64,6 +64,11 @@ impl Target {
         then(&CacheKey::of_url(control, &self.authority, &self.target).as_key())
     }
 
+    /// The key of the target as it was written.
+    pub(super) fn with_plain_key<T>(&self, then: impl FnOnce(&Key<'_>) -> T) -> T {
+        then(&CacheKey::of_url(None, &self.authority, &self.target).as_key())
+    }
+
     pub(super) fn text(&self) -> String {
         format!("http://{}{}", self.authority, self.target)
     }
