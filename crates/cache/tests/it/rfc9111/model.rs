@@ -208,6 +208,11 @@ impl Entry {
     }
 }
 
+/// Stricter, too: `max-age=0` is how browsers ask for validation, so what is not a moment old is validated as well.
+fn is_reload(request: &Request) -> bool {
+    request.directives.get("max-age") == Some(&Argument::Seconds(0))
+}
+
 /// The status codes that RFC 9110 §15 defines, without those that need more than a cache can know (206, 304).
 fn is_defined(status: u16) -> bool {
     let classes = [200..=205, 300..=303, 305..=305, 307..=308, 400..=417, 421..=422, 426..=426, 500..=505];
@@ -228,7 +233,7 @@ impl Model {
         let (place, newest) =
             self.entries.iter().enumerate().rfind(|(_, entry)| is_kept(entry) && entry.is_selected_by(request))?;
         // One that our cache may have or not hides those before it, or does not.
-        let is_certain = !newest.is_unsure && newest.exceptions().is_empty();
+        let is_certain = !newest.is_unsure && newest.exceptions().is_empty() && !is_reload(request);
         (is_certain && newest.may_be_reused(request, now)).then_some(place)
     }
 
