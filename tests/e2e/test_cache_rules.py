@@ -219,6 +219,8 @@ class BypassAndStore(RuledCase):
             self.assert_apart(past, past)
         status = self.gateway.request("GET", target, [("X-Preview", "1")]).get("cache-status")
         self.assertEqual(status, "pilotlight; fwd=bypass; fwd-status=200; detail=rule")
+        wants = [("X-Preview", "1"), ("Cache-Control", "only-if-cached")]
+        self.assert_status(self.gateway.request("GET", target, wants), 504)
         before = self.asked()
         self.gateway.request("HEAD", target)
         self.assertEqual(self.asked(), before + 1)
