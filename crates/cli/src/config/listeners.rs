@@ -86,7 +86,12 @@ fn tcp(address: SocketAddr) -> Option<Problem> {
 /// Binds as a listener would, and does not listen: who connects meanwhile is refused, and tries again. In the queue of a socket that
 /// closes at once he would be accepted and then reset, in the middle of his request.
 fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
-    let socket = net::socket_with(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = net::socket_with(
+        if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 },
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     net::sockopt::set_socket_reuseaddr(&socket, true)?; // what is left of an earlier gateway's connections is no other program
     net::bind(&socket, &address)?;
     Ok(socket)
