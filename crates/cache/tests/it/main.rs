@@ -10,6 +10,10 @@
 mod collapse;
 mod invalidation;
 mod memory;
+mod purge;
+mod purge_model;
+mod rfc9111;
+mod ruled_users;
 mod serving;
 mod support;
 mod two_users;
