@@ -126,16 +126,17 @@ The new process gets the listening sockets; the old one goes on if the new one d
     #[command(after_help = "Example:
   pilotlight start users          before it is needed, or at once after its failures")]
     Start(Acted),
-    /// Remove what is stored for a URL
+    /// Remove what is stored: by URL, prefix, tag, or everything
     #[command(after_help = "Examples:
   pilotlight purge http://example.org/users/7
-  pilotlight purge /users/7       at the first address that is listened on")]
-    Purge {
-        /// The URL as clients write it
-        url: String,
-        #[command(flatten)]
-        gateway: Running,
-    },
+  pilotlight purge /users/7                     at the first address that is listened on
+  pilotlight purge --prefix http://example.org/users/
+  pilotlight purge --tag product-7 --tag prices
+  pilotlight purge --group scripts@http://example.org
+  pilotlight purge --all --soft                 stale from now on: validated before it is used
+
+Gateways that share a Redis are told, and the answer says which have done it.")]
+    Purge(Box<Purging>),
     /// Say what would become of a request: route, service, cache, limits
     #[command(after_help = "Examples:
   pilotlight explain /users/7
@@ -209,6 +210,32 @@ struct ConfigFile {
     file: PathBuf,
 }
 
+/// What is purged.
+#[derive(Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
+struct Purging {
+    /// URLs as clients write them, with all their variants
+    #[arg(value_name = "URL", group = "what")]
+    urls: Vec<String>,
+    /// Every URL that begins like this
+    #[arg(long = "prefix", value_name = "URL", group = "what")]
+    prefixes: Vec<String>,
+    /// Every response with this tag (Cache-Tag, Surrogate-Key)
+    #[arg(long = "tag", short = 't', value_name = "TAG", group = "what")]
+    tags: Vec<String>,
+    /// Every response of this group (Cache-Groups) of an origin
+    #[arg(long = "group", value_name = "NAME[@ORIGIN]", group = "what")]
+    groups: Vec<String>,
+    /// Everything
+    #[arg(long = "all", group = "what")]
+    everything: bool,
+    /// It becomes stale instead of being gone: it is validated before it is used
+    #[arg(long, short)]
+    soft: bool,
+    #[command(flatten)]
+    gateway: Running,
+}
+
 /// Which running gateway.
 #[derive(Args)]
 struct Running {
@@ -245,6 +272,14 @@ impl Running {
         let report = if self.json { admin::Report::Json } else { admin::Report::Text };
         let connection = admin::Connection { socket: self.socket, config: self.config.file };
         admin::run(&connection, |client| command(client, report, &mut io::stdout()))
+    }
+}
+
+impl Purging {
+    fn run(self) -> io::Result<Outcome> {
+        let Self { urls, prefixes, tags, groups, everything, soft, gateway } = self;
+        let purged = admin::Purged { urls, prefixes, tags, groups, everything, soft };
+        gateway.run(|client, report, out| admin::purge(client, &purged, report, out))
     }
 }
 
@@ -293,7 +328,7 @@ fn main() -> ExitCode {
         Command::Restart(acted) => acted.run(admin::Action::Restart),
         Command::Stop(acted) => acted.run(admin::Action::Stop),
         Command::Start(acted) => acted.run(admin::Action::Start),
-        Command::Purge { url, gateway } => gateway.run(|client, report, out| admin::purge(client, &url, report, out)),
+        Command::Purge(purging) => purging.run(),
         Command::Explain { url, method, fields, gateway } => {
             gateway.run(|client, report, out| admin::explain(client, (&url, &method, &fields), report, out))
         }
