@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
 use crate::fill::Fill;
 use crate::key::Key;
+use crate::live::Live;
 use crate::policy::storing::has_body;
 use crate::policy::{Forward, RequestDirectives, Timestamp, reference};
 use crate::stored::{Refusal, Stored};
@@ -94,6 +95,8 @@ pub enum Turn {
     Leader(Fill),
     /// Another request is asking: wait for it, then take [`crate::Landed::turn`].
     Follower(Wait),
+    /// Another request is getting the answer, and a part of it is here: read it as it comes.
+    Live(Live),
 }
 
 impl Turn {

@@ -12,7 +12,7 @@
 //! was counted up is not stored, and requests that come later do not follow its flight.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::{HeaderMap, Method};
@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use crate::cache::{Cache, MAX_WAITS, Turn};
 use crate::key::{Key, StoredKey};
+use crate::live::{Live, LiveAnswer};
 use crate::policy::{RequestDirectives, Timestamp};
 use crate::stored::{Refusal, Stored};
 
@@ -46,6 +47,8 @@ impl KeyHash {
 enum Outcome {
     /// With a response that was stored, or could not be kept for lack of room but is as good.
     Stored(Arc<Stored>),
+    /// Not yet, but a part of an answer is here that will be stored if it becomes whole.
+    Live(LiveAnswer),
     /// With an answer that is not to be shared: everybody asks alone, at the same time.
     Passed,
     /// The leader went away: someone else leads.
@@ -56,7 +59,56 @@ enum Outcome {
 struct Flight {
     epoch: u32,
     outcome: OnceLock<Outcome>,
+    /// An answer that is under way, of which a part has come.
+    live: OnceLock<LiveAnswer>,
+    /// Told of both.
     landed: Notify,
+    /// Who waits for it, or reads what there is of it.
+    followers: AtomicUsize,
+}
+
+impl Flight {
+    fn new(epoch: u32) -> Self {
+        let (outcome, live) = (OnceLock::new(), OnceLock::new());
+        Self { epoch, outcome, live, landed: Notify::new(), followers: AtomicUsize::new(0) }
+    }
+}
+
+/// A follower's place in a flight, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Seat(Arc<Flight>);
+
+impl Seat {
+    fn take(flight: &Arc<Flight>) -> Self {
+        flight.followers.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(flight))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.followers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Tells whether others wait for what a leader is doing.
+#[derive(Debug, Clone)]
+pub struct Watch(Option<Arc<Flight>>);
+
+impl Watch {
+    pub(crate) fn nobody() -> Self {
+        Self(None)
+    }
+
+    /// Whether anybody could wait: what is asked for is one answer for all.
+    pub fn is_shared(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether anybody waits for the answer, or reads what has come of it.
+    pub fn is_awaited(&self) -> bool {
+        self.0.as_ref().is_some_and(|flight| flight.followers.load(Ordering::Relaxed) > 0)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -157,10 +209,10 @@ impl Locked<'_> {
         let epoch = self.epoch();
         let flight_key = FlightKey { key, selection };
         if let Some(flight) = self.stripe.flights.get(&flight_key).filter(|flight| flight.epoch == epoch) {
-            return Joined::Follower(Arc::clone(flight));
+            return Joined::Follower(Seat::take(flight));
         }
         // A flight from before an invalidation leaves the table here; it still lands for those who follow it.
-        let flight = Arc::new(Flight { epoch, outcome: OnceLock::new(), landed: Notify::new() });
+        let flight = Arc::new(Flight::new(epoch));
         self.stripe.flights.insert(flight_key.clone(), Arc::clone(&flight));
         Joined::Leader(flight_key, flight)
     }
@@ -174,7 +226,7 @@ impl Locked<'_> {
 
 enum Joined {
     Leader(FlightKey, Arc<Flight>),
-    Follower(Arc<Flight>),
+    Follower(Seat),
 }
 
 /// The leader's side of a flight, or of a request that goes alone. Lands as abandoned when dropped.
@@ -204,6 +256,24 @@ impl Landing {
     pub(crate) fn write<T>(&self, write: impl FnOnce(&Cache) -> T) -> Option<T> {
         let locked = self.cache.flights().lock(self.hash);
         (locked.epoch() == self.epoch).then(|| write(&self.cache))
+    }
+
+    /// Whether others may wait for this.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    /// Tells whether others do.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch(self.flight.as_ref().map(|(_, flight)| Arc::clone(flight)))
+    }
+
+    /// Lets followers read an answer of which a part is here, unless the key was invalidated since the request began.
+    pub(crate) fn publish(&self, answer: LiveAnswer) {
+        let Some((_, flight)) = &self.flight else { return };
+        if self.cache.flights().lock(self.hash).epoch() == self.epoch && flight.live.set(answer).is_ok() {
+            flight.landed.notify_waiters();
+        }
     }
 
     /// Gives followers this response.
@@ -240,25 +310,29 @@ impl Drop for Landing {
 pub struct Wait {
     cache: Cache,
     method: Method,
-    flight: Arc<Flight>,
+    seat: Seat,
     waits: u32,
 }
 
 impl Wait {
-    /// Waits until the other request has an answer, or has none to share.
+    /// Waits until the other request has an answer, or a part of one that may be read, or has none to share.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the flight; the leader and other followers do not notice.
     pub async fn landed(self) -> Landed {
+        let flight = &self.seat.0;
         let outcome = loop {
             // Made before the look at the outcome: it is then told of any landing after it.
-            let notified = self.flight.landed.notified();
-            if let Some(outcome) = self.flight.outcome.get() {
+            let notified = flight.landed.notified();
+            if let Some(outcome) = flight.outcome.get() {
                 break outcome.clone();
+            }
+            if let Some(live) = flight.live.get() {
+                break Outcome::Live(live.clone());
             }
             notified.await;
         };
-        Landed { cache: self.cache, method: self.method, outcome, waits: self.waits }
+        Landed { cache: self.cache, method: self.method, outcome, seat: self.seat, waits: self.waits }
     }
 }
 
@@ -268,18 +342,26 @@ pub struct Landed {
     cache: Cache,
     method: Method,
     outcome: Outcome,
+    seat: Seat,
     waits: u32,
 }
 
 impl Landed {
     /// What to do now. Takes what `begin` was given, at the present time.
     pub fn turn(self, key: &Key<'_>, request: &HeaderMap, now: Timestamp) -> Turn {
+        let head = match &self.outcome {
+            Outcome::Stored(stored) => Some(stored),
+            Outcome::Live(live) => Some(&live.head),
+            Outcome::Passed | Outcome::Abandoned => None,
+        };
+        let refusal = head.and_then(|head| head.refusal(request, &RequestDirectives::parse(request), now));
         let company = match self.outcome {
-            Outcome::Stored(stored) => match stored.refusal(request, &RequestDirectives::parse(request), now) {
-                None => return Turn::Hit(stored),
+            Outcome::Stored(stored) if refusal.is_none() => return Turn::Hit(stored),
+            Outcome::Live(live) if refusal.is_none() => return Turn::Live(Live::new(live, self.seat)),
+            Outcome::Stored(_) | Outcome::Live(_) => match refusal {
                 // Its variant has a flight of its own, now that it is known what the resource varies on.
                 Some(Refusal::OtherVariant) => Company::Any { waits: self.waits + 1 },
-                Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
+                Some(Refusal::Validate(_) | Refusal::NotFor(_)) | None => Company::None,
             },
             Outcome::Abandoned => Company::Any { waits: self.waits + 1 },
             // All at the same time, not one behind the other.
@@ -321,9 +403,7 @@ pub(crate) fn start(
         Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),
     };
     match locked.join(key.to_stored(), selection) {
-        Joined::Follower(flight) => {
-            Turn::Follower(Wait { cache: cache.clone(), method: method.clone(), flight, waits })
-        }
+        Joined::Follower(seat) => Turn::Follower(Wait { cache: cache.clone(), method: method.clone(), seat, waits }),
         Joined::Leader(flight_key, flight) => Turn::lead(landing(flight.epoch, Some((flight_key, flight))), method),
     }
 }

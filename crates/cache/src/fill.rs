@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::{AGE, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::collapse::Landing;
+use crate::collapse::{Landing, Watch};
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::Candidate;
 use crate::policy::{ResponseDirectives, RouteRules, Timestamp, Timing, Unstored};
@@ -47,6 +47,11 @@ pub enum Validated {
 impl Fill {
     pub(crate) fn new(landing: Landing, method: Method) -> Self {
         Self { landing, method }
+    }
+
+    /// Tells, now and later, whether others wait for this.
+    pub fn watch(&self) -> Watch {
+        self.landing.watch()
     }
 
     /// Decides about an answer other than 304 to our own condition. Those who wait for one that is not stored go on at once.

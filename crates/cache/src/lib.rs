@@ -8,7 +8,7 @@
 //!  lookup ──▶ Hit ───────────────────────────────▶ Stored::answer
 //!    │  └───▶ Bypass, OnlyIfCached                    ▲
 //!    ▼                                                │ Landed::turn
-//!  Miss, Stale ──▶ begin ──▶ Follower(Wait) ── landed ┤
+//!  Miss, Stale ──▶ begin ──▶ Follower(Wait) ── landed ┼───────────▶ Live::answer_as (read while it is recorded)
 //!                    │                                ▼
 //!                    └─────▶ Leader(Fill) ── response ──▶ Store(Recorder) ── push… finish
 //!                                        └── not_modified (304)          └▶ Pass(why)
@@ -26,6 +26,7 @@ mod cache;
 mod collapse;
 mod fill;
 mod key;
+mod live;
 mod policy;
 mod recorder;
 mod status;
@@ -35,9 +36,10 @@ mod weight;
 
 pub use body::StoredBody;
 pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
-pub use collapse::{Landed, Wait};
+pub use collapse::{Landed, Wait, Watch};
 pub use fill::{Decision, Fill, Validated};
 pub use key::Key;
+pub use live::{BrokenOff, Live, LiveBody};
 pub use policy::{
     Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
     Unstored,

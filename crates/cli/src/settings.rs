@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache, RouteSpec,
-    ServiceTarget, Serving, Settings,
+    Abandoned, CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache,
+    RouteSpec, ServiceTarget, Serving, Settings,
 };
 use pilotlight_supervisor::{
     HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
@@ -144,6 +144,10 @@ pub(crate) fn gateway(
             .cache
             .as_ref()
             .map(|cache| CacheOptions { max_bytes: cache.memory, max_object_bytes: cache.max_object }),
+        abandoned: match &config.cache {
+            Some(cache) if !cache.finish_abandoned => Abandoned::Drop,
+            _ => Abandoned::Finish,
+        },
         access_log: config.operate.access_log.clone(),
     }
 }

@@ -74,7 +74,7 @@ async fn check_abandoned(drop_leader: impl FnOnce(Fill, &HeaderMap)) {
         match turn(wait, &request).await {
             Turn::Leader(fill) => leaders.push(fill),
             Turn::Follower(wait) => followers.push(wait),
-            Turn::Hit(stored) => panic!("{stored:?}"),
+            other => panic!("{other:?}"),
         }
     }
     assert_eq!((leaders.len(), followers.len()), (1, 9));
@@ -244,7 +244,7 @@ async fn variants_collapse_apart_once_vary_is_known() {
         match turn_of {
             Turn::Leader(fill) => drop(recorder(fill, request, vary).finish(START).unwrap()),
             Turn::Follower(wait) => assert_eq!(body(turn(wait, request).await), ""),
-            Turn::Hit(stored) => panic!("{stored:?}"),
+            other => panic!("{other:?}"),
         }
     }
     assert_eq!(cache.usage().resources, 1);
@@ -314,6 +314,7 @@ async fn get(cache: Cache, asked: Arc<Vec<AtomicUsize>>, n: usize) -> String {
         turn = match turn {
             Turn::Hit(stored) => return String::from_utf8(stored.body().to_bytes().to_vec()).unwrap(),
             Turn::Follower(wait) => wait.landed().await.turn(&key, &request, START),
+            Turn::Live(live) => panic!("of unknown length: {live:?}"),
             Turn::Leader(fill) => {
                 tokio::task::yield_now().await;
                 let mut recorder = recorder(fill, &request, &[FOR_A_MINUTE]);
