@@ -12,7 +12,7 @@
 //! was counted up is not stored, and requests that come later do not follow its flight.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::{HeaderMap, Method};
@@ -21,7 +21,8 @@ use tokio::sync::Notify;
 use crate::cache::{Cache, MAX_WAITS, Turn};
 use crate::key::{Key, StoredKey};
 use crate::live::{Live, LiveAnswer};
-use crate::policy::{RequestDirectives, Timestamp};
+use crate::policy::Timestamp;
+use crate::purge::{Mark, Position};
 use crate::stored::{Refusal, Stored};
 
 const STRIPES: usize = 64;
@@ -65,12 +66,25 @@ struct Flight {
     landed: Notify,
     /// Who waits for it, or reads what there is of it.
     followers: AtomicUsize,
+    /// It began before a purge that forbids its answer: nobody follows it any more.
+    is_outdated: AtomicBool,
 }
 
 impl Flight {
     fn new(epoch: u32) -> Self {
         let (outcome, live) = (OnceLock::new(), OnceLock::new());
-        Self { epoch, outcome, live, landed: Notify::new(), followers: AtomicUsize::new(0) }
+        Self {
+            epoch,
+            outcome,
+            live,
+            landed: Notify::new(),
+            followers: AtomicUsize::new(0),
+            is_outdated: AtomicBool::new(false),
+        }
+    }
+
+    fn may_be_followed(&self, epoch: u32) -> bool {
+        self.epoch == epoch && !self.is_outdated.load(Ordering::Relaxed)
     }
 }
 
@@ -208,10 +222,10 @@ impl Locked<'_> {
     fn join(&mut self, key: StoredKey, selection: u64) -> Joined {
         let epoch = self.epoch();
         let flight_key = FlightKey { key, selection };
-        if let Some(flight) = self.stripe.flights.get(&flight_key).filter(|flight| flight.epoch == epoch) {
+        if let Some(flight) = self.stripe.flights.get(&flight_key).filter(|flight| flight.may_be_followed(epoch)) {
             return Joined::Follower(Seat::take(flight));
         }
-        // A flight from before an invalidation leaves the table here; it still lands for those who follow it.
+        // A flight from before an invalidation or a purge leaves the table here; it still lands for those who follow it.
         let flight = Arc::new(Flight::new(epoch));
         self.stripe.flights.insert(flight_key.clone(), Arc::clone(&flight));
         Joined::Leader(flight_key, flight)
@@ -236,6 +250,8 @@ pub(crate) struct Landing {
     hash: KeyHash,
     key: StoredKey,
     epoch: u32,
+    /// Where the order of purges was when the fetch began.
+    position: Position,
     flight: Option<(FlightKey, Arc<Flight>)>,
 }
 
@@ -250,6 +266,11 @@ impl Landing {
 
     pub(crate) fn hash(&self) -> KeyHash {
         self.hash
+    }
+
+    /// What a response with these fields is to carry that was fetched on this flight.
+    pub(crate) fn mark(&self, headers: &HeaderMap) -> Mark {
+        self.cache.purges().mark(&self.key.as_key(), headers, self.position)
     }
 
     /// Runs `write` under the key's lock unless the key was invalidated since the request began.
@@ -349,25 +370,36 @@ pub struct Landed {
 impl Landed {
     /// What to do now. Takes what `begin` was given, at the present time.
     pub fn turn(self, key: &Key<'_>, request: &HeaderMap, now: Timestamp) -> Turn {
-        let head = match &self.outcome {
-            Outcome::Stored(stored) => Some(stored),
-            Outcome::Live(live) => Some(&live.head),
-            Outcome::Passed | Outcome::Abandoned => None,
-        };
-        let refusal = head.and_then(|head| head.refusal(request, &RequestDirectives::parse(request), now));
+        let next = Company::Any { waits: self.waits + 1 };
+        let mut selection = None;
         let company = match self.outcome {
-            Outcome::Stored(stored) if refusal.is_none() => return Turn::Hit(stored),
-            Outcome::Live(live) if refusal.is_none() => return Turn::Live(Live::new(live, self.seat)),
-            Outcome::Stored(_) | Outcome::Live(_) => match refusal {
+            Outcome::Stored(stored) => match self.cache.landed_refusal(key, &stored, request, now) {
+                None => return Turn::Hit(stored),
+                // The flight began before a purge, this request may have come after it. One of those that waited asks again.
+                Some(Refusal::Gone) => next,
                 // Its variant has a flight of its own, now that it is known what the resource varies on.
-                Some(Refusal::OtherVariant) => Company::Any { waits: self.waits + 1 },
-                Some(Refusal::Validate(_) | Refusal::NotFor(_)) | None => Company::None,
+                Some(Refusal::OtherVariant) => next,
+                Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
             },
-            Outcome::Abandoned => Company::Any { waits: self.waits + 1 },
+            Outcome::Live(live) => match self.cache.landed_refusal(key, &live.head, request, now) {
+                None => return Turn::Live(Live::new(live, self.seat)),
+                // As above, but that flight is still in the table.
+                Some(Refusal::Gone) => {
+                    self.seat.0.is_outdated.store(true, Ordering::Relaxed);
+                    next
+                }
+                Some(Refusal::OtherVariant) => {
+                    selection = Some(self.cache.selection_by(live.head.vary(), request));
+                    next
+                }
+                Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
+            },
+            Outcome::Abandoned => next,
             // All at the same time, not one behind the other.
             Outcome::Passed => Company::None,
         };
-        start(&self.cache, key, &self.method, request, now, company)
+        let selection = selection.unwrap_or_else(|| self.cache.selection(key, request));
+        start(&self.cache, key, &self.method, (request, selection), now, company)
     }
 }
 
@@ -386,18 +418,19 @@ pub(crate) fn start(
     cache: &Cache,
     key: &Key<'_>,
     method: &Method,
-    request: &HeaderMap,
+    (request, selection): (&HeaderMap, u64),
     now: Timestamp,
     company: Company,
 ) -> Turn {
+    // Before anything is asked for: what is purged from here on is found out, whenever the answer is stored.
+    let position = cache.purges().position();
     let hash = cache.hash(key);
-    let selection = cache.selection(key, request);
     let mut locked = cache.flights().lock(hash);
     // Between the caller's lookup and this lock a leader may have stored an answer and left.
     if let Some(stored) = cache.usable(key, method, request, now) {
         return Turn::Hit(stored);
     }
-    let landing = |epoch, flight| Landing { cache: cache.clone(), hash, key: key.to_stored(), epoch, flight };
+    let landing = |epoch, flight| Landing { cache: cache.clone(), hash, key: key.to_stored(), epoch, position, flight };
     let waits = match company {
         Company::Any { waits } if waits < MAX_WAITS => waits,
         Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),

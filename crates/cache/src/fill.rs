@@ -9,6 +9,7 @@ use crate::collapse::{Landing, Watch};
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::Candidate;
 use crate::policy::{ResponseDirectives, RouteRules, Timestamp, Timing, Unstored};
+use crate::purge::Mark;
 use crate::recorder::Recorder;
 use crate::stored::Stored;
 
@@ -102,7 +103,8 @@ impl Fill {
                 judged.append(name.clone(), value.clone());
             }
         }
-        let (updated, verdict) = update(stored, request, headers, &judged, timing, rules);
+        let mark = |merged: &HeaderMap| self.landing.mark(merged);
+        let (updated, verdict) = update(stored, request, headers, &judged, (timing, rules), mark);
         let unstored = self.replace(stored, &updated, verdict).err();
         match unstored {
             Some(why) => {
@@ -137,7 +139,10 @@ impl Fill {
         if stored.validators().described_by(headers, stored.headers()) {
             // Stricter than the RFC: other than 304, HEAD has all fields of GET (RFC 9110 §9.3.2), so what it does not say
             // about caching is not taken over from the stored response.
-            let (updated, verdict) = update(&stored, request, headers, headers, timing, rules);
+            // It says nothing about the body, so what has been purged since that was fetched remains purged.
+            let purges = self.landing.cache().purges();
+            let mark = |merged: &HeaderMap| purges.mark(&key.as_key(), merged, stored.position());
+            let (updated, verdict) = update(&stored, request, headers, headers, (timing, rules), mark);
             if verdict.is_ok() {
                 // Not replaced: it was invalidated or outgrew the store. HEAD itself is answered by the service.
                 let _ = self.replace(&stored, &updated, verdict);
@@ -185,8 +190,8 @@ fn update(
     request: &HeaderMap,
     fresh: &HeaderMap,
     judged: &HeaderMap,
-    timing: Timing,
-    rules: RouteRules,
+    (timing, rules): (Timing, RouteRules),
+    mark: impl FnOnce(&HeaderMap) -> Mark,
 ) -> (Arc<Stored>, Result<(), Unstored>) {
     let merged = stored.merged_headers(fresh, timing);
     let candidate =
@@ -199,7 +204,8 @@ fn update(
             (freshness.unwrap_or_else(|| Freshness::stale(timing)), stored.vary().clone(), Err(why))
         }
     };
-    (Arc::new(stored.with_headers(merged, freshness, vary)), verdict)
+    let mark = mark(&merged);
+    (Arc::new(stored.with_headers(merged, freshness, vary, mark)), verdict)
 }
 
 /// Whether the reason lies in the resource, so that the next answer will be no different.

@@ -28,6 +28,7 @@ mod fill;
 mod key;
 mod live;
 mod policy;
+mod purge;
 mod recorder;
 mod status;
 mod stored;
@@ -35,7 +36,7 @@ mod tier;
 mod weight;
 
 pub use body::StoredBody;
-pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
+pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait, Watch};
 pub use fill::{Decision, Fill, Validated};
 pub use key::Key;
@@ -43,6 +44,10 @@ pub use live::{BrokenOff, Live, LiveBody};
 pub use policy::{
     Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
     Unstored,
+};
+pub use purge::{
+    Address, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, MAX_TAG_BYTES, MAX_TAGS, Mode, Position, Purge,
+    PurgeCounts, Purges, RecordName, Scope, Standing, TagFields,
 };
 pub use recorder::Recorder;
 pub use status::CacheStatus;

@@ -97,7 +97,8 @@ impl Recorder {
         };
         let body = self.recording.finish();
         let headers = std::mem::take(&mut self.headers);
-        let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing);
+        let mark = landing.mark(&headers);
+        let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing, mark);
         self.release(&landing);
         let stored = Arc::new(stored);
         match landing.write(|cache| cache.memory().put(landing.key().clone(), &stored)) {
@@ -121,8 +122,8 @@ impl Recorder {
         // What is whole with the first bytes is stored in a moment.
         let Some(length) = self.plan.length.filter(|length| recorded_bytes < *length) else { return };
         self.is_published = true;
-        let head =
-            Stored::new(self.status, self.headers.clone(), StoredBody::default(), self.plan.clone(), self.timing);
+        let (headers, mark) = (self.headers.clone(), landing.mark(&self.headers));
+        let head = Stored::new(self.status, headers, StoredBody::default(), self.plan.clone(), self.timing, mark);
         // Everybody has to validate: they are told when it is whole.
         if head.is_reusable(self.timing.received) {
             let len = usize::try_from(length).unwrap_or(usize::MAX);

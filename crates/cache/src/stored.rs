@@ -13,6 +13,7 @@ use crate::policy::storing::{Plan, has_credentials};
 use crate::policy::validate::Validators;
 use crate::policy::vary::Vary;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
+use crate::purge::{Mark, Position, Standing, TagFields, remove_tag_fields};
 use crate::status::CacheStatus;
 use crate::weight;
 
@@ -26,6 +27,8 @@ pub struct Stored {
     freshness: Freshness,
     vary: Vary,
     validators: Validators,
+    /// What purges have to know of it.
+    mark: Mark,
     weight: usize,
     /// The answer's head as it is sent, for one second of age: nearly every hit is then one copy of it.
     prepared: ArcSwapOption<Prepared>,
@@ -62,6 +65,8 @@ impl Prepared {
 pub(crate) enum Refusal {
     /// Made for other values of the fields in `Vary`.
     OtherVariant,
+    /// Purged.
+    Gone,
     /// Must be validated first.
     Validate(Forward),
     /// Not for this request at all.
@@ -70,7 +75,14 @@ pub(crate) enum Refusal {
 
 impl Stored {
     /// Keeps a response whose body is complete. `kept` comes from [`fields::to_store`].
-    pub(crate) fn new(status: StatusCode, mut kept: HeaderMap, body: StoredBody, plan: Plan, timing: Timing) -> Self {
+    pub(crate) fn new(
+        status: StatusCode,
+        mut kept: HeaderMap,
+        body: StoredBody,
+        plan: Plan,
+        timing: Timing,
+        mark: Mark,
+    ) -> Self {
         ensure_date(&mut kept, timing.received);
         // RFC 9110 §8.6: no Content-Length with 204. Elsewhere it replaces the framing that was not stored.
         if status == StatusCode::NO_CONTENT {
@@ -78,13 +90,20 @@ impl Stored {
         } else if !kept.contains_key(CONTENT_LENGTH) {
             kept.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         }
-        Self::assemble(status, kept, body, plan.freshness, plan.vary)
+        Self::assemble(status, kept, body, plan.freshness, plan.vary, mark)
     }
 
-    fn assemble(status: StatusCode, headers: HeaderMap, body: StoredBody, freshness: Freshness, vary: Vary) -> Self {
-        let weight = weight::of_response(&headers, &body) + vary.weight();
+    fn assemble(
+        status: StatusCode,
+        headers: HeaderMap,
+        body: StoredBody,
+        freshness: Freshness,
+        vary: Vary,
+        mark: Mark,
+    ) -> Self {
+        let weight = weight::of_response(&headers, &body) + vary.weight() + mark.weight();
         let validators = Validators::of(&headers);
-        Self { status, headers, body, freshness, vary, validators, weight, prepared: ArcSwapOption::empty() }
+        Self { status, headers, body, freshness, vary, validators, mark, weight, prepared: ArcSwapOption::empty() }
     }
 
     /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
@@ -116,11 +135,6 @@ impl Stored {
         self.finish(headers, method, request)
     }
 
-    /// Whether this response may answer the request without validation.
-    pub fn serves(&self, request: &HeaderMap, now: Timestamp) -> bool {
-        self.refusal(request, &RequestDirectives::parse(request), now).is_none()
-    }
-
     /// Makes an upstream request conditional on this response (RFC 9111 §4.3.1): the client's `If-None-Match` and
     /// `If-Modified-Since` give way to the stored validators.
     pub fn make_conditional(&self, request: &mut HeaderMap) {
@@ -147,6 +161,15 @@ impl Stored {
         self.weight
     }
 
+    /// Where the order of purges was when its fetch began.
+    pub fn position(&self) -> Position {
+        self.mark.position()
+    }
+
+    pub(crate) fn mark(&self) -> &Mark {
+        &self.mark
+    }
+
     pub(crate) fn vary(&self) -> &Vary {
         &self.vary
     }
@@ -169,12 +192,19 @@ impl Stored {
         request: &HeaderMap,
         directives: &RequestDirectives,
         now: Timestamp,
+        standing: Standing,
     ) -> Option<Refusal> {
         if !self.vary.matches(request) {
             return Some(Refusal::OtherVariant);
         }
+        if standing == Standing::Gone {
+            return Some(Refusal::Gone);
+        }
         if self.freshness.source == Source::Route && has_credentials(request) {
             return Some(Refusal::NotFor(Forward::Credentials));
+        }
+        if standing != Standing::Good {
+            return Some(Refusal::Validate(Forward::Stale));
         }
         reuse::refusal(&self.freshness, directives, now).map(Refusal::Validate)
     }
@@ -191,12 +221,15 @@ impl Stored {
     }
 
     /// This response with updated fields; the body and what it was selected by stay.
-    pub(crate) fn with_headers(&self, headers: HeaderMap, freshness: Freshness, vary: Vary) -> Self {
-        Self::assemble(self.status, headers, self.body.clone(), freshness, vary)
+    pub(crate) fn with_headers(&self, headers: HeaderMap, freshness: Freshness, vary: Vary, mark: Mark) -> Self {
+        Self::assemble(self.status, headers, self.body.clone(), freshness, vary, mark)
     }
 
     fn headers_at(&self, age_s: u64, status: CacheStatus) -> HeaderMap {
         let mut headers = self.headers.clone();
+        if self.mark.tag_fields() == TagFields::Removed {
+            remove_tag_fields(&mut headers);
+        }
         // RFC 9111 §5.1: a response from a store has an Age.
         headers.insert(AGE, HeaderValue::from(age_s));
         status.append_to(&mut headers);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    Abandoned, CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache,
-    RouteSpec, ServiceTarget, Serving, Settings,
+    Abandoned, CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache, RouteSpec,
+    ServiceTarget, Serving, Settings, TagFields,
 };
 use pilotlight_supervisor::{
     HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
@@ -140,10 +140,11 @@ pub(crate) fn gateway(
         workers,
         serving: serving(config, services),
         inherited,
-        cache: config
-            .cache
-            .as_ref()
-            .map(|cache| CacheOptions { max_bytes: cache.memory, max_object_bytes: cache.max_object }),
+        cache: config.cache.as_ref().map(|cache| CacheOptions {
+            max_bytes: cache.memory,
+            max_object_bytes: cache.max_object,
+            tag_fields: if cache.keep_tags { TagFields::Kept } else { TagFields::Removed },
+        }),
         abandoned: match &config.cache {
             Some(cache) if !cache.finish_abandoned => Abandoned::Drop,
             _ => Abandoned::Finish,

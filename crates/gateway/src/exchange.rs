@@ -414,7 +414,7 @@ impl<'a> Inbound<'a> {
         if let Some(cache) = cache {
             let authority = key_authority(&self.outbound.authority);
             let key = key(&authority, target(&self.parts().uri));
-            cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers);
+            cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers, now());
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
         Ok(self.deliver(answer, status))
@@ -526,6 +526,11 @@ impl<'a> Inbound<'a> {
     fn deliver(&self, answer: Answer, status: CacheStatus) -> Parted {
         let Answer { status: code, mut headers, body, upgraded } = answer;
         headers.append(CACHE_STATUS, status.value());
+        if self.route.cache != RouteCache::Off
+            && let Some(cache) = &self.worker.common.cache
+        {
+            cache.finish(&mut headers);
+        }
         if let Some(upgraded) = upgraded {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade")); // `Upgrade` itself came with the answer
             self.client.upgrade_to(upgraded);

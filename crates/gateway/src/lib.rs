@@ -42,4 +42,4 @@ pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions,
     Inherited, Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
-pub use pilotlight_cache::CacheOptions;
+pub use pilotlight_cache::{CacheOptions, TagFields};

@@ -14,6 +14,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 use crate::cache::OptionsError;
 use crate::key::{Key, StoredKey};
 use crate::policy::{RequestDirectives, Timestamp};
+use crate::purge::Purges;
 use crate::stored::{Refusal, Stored};
 
 /// How many variants (RFC 9111 §4.1) of one resource are kept; the oldest goes first.
@@ -129,19 +130,23 @@ impl Memory {
         request: &HeaderMap,
         directives: &RequestDirectives,
         now: Timestamp,
+        purges: &Purges,
     ) -> Found {
         let Some(resource) = self.store.get(key) else {
             return Found::Nothing;
         };
+        let mut found = Found::Nothing;
         // RFC 9111 §4.1: the most recent of those that match. Newest first, so it is the first one.
         for stored in resource.variants() {
-            match stored.refusal(request, directives, now) {
-                Some(Refusal::OtherVariant) => {}
+            match stored.refusal(request, directives, now, purges.standing(key, stored.mark())) {
+                // It stays until it is replaced or evicted.
+                Some(Refusal::Gone) => {}
+                Some(Refusal::OtherVariant) => found = Found::OtherVariants,
                 Some(refusal) => return Found::Refused(Arc::clone(stored), refusal),
                 None => return Found::Usable(Arc::clone(stored)),
             }
         }
-        Found::OtherVariants
+        found
     }
 
     /// The response selected for a request, fresh or not.

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use http::{HeaderMap, Method, StatusCode};
-use pilotlight_cache::{BrokenOff, Cache, CacheOptions, CacheStatus, Decision, Fill, Forward, Live, RouteRules, Turn};
+use pilotlight_cache::{
+    BrokenOff, Cache, CacheOptions, CacheStatus, Decision, Fill, Forward, Live, RouteRules, TagFields, Turn,
+};
 
 use crate::support::*;
 
@@ -21,7 +23,8 @@ const MAX_POLLS: usize = 12;
 const PIECES: usize = 4;
 const PIECE: [u8; 4 * 1024] = [b'x'; 4 * 1024];
 /// All recordings together may take one answer.
-const SMALLEST: CacheOptions = CacheOptions { max_bytes: 64 << 10, max_object_bytes: 16 << 10 };
+const SMALLEST: CacheOptions =
+    CacheOptions { max_bytes: 64 << 10, max_object_bytes: 16 << 10, tag_fields: TagFields::Removed };
 
 /// What the service answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

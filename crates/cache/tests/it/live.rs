@@ -5,7 +5,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use pilotlight_cache::{
-    BrokenOff, Cache, CacheStatus, Decision, Forward, Live, LiveBody, Recorder, RouteRules, Turn, Wait,
+    BrokenOff, Cache, CacheStatus, Decision, Forward, Live, LiveBody, Mode, Purge, Recorder, RouteRules, Scope, Turn,
+    Wait,
 };
 
 use crate::support::*;
@@ -121,8 +122,33 @@ fn who_may_not_have_it_does_not_read_it() {
     let (same, other) = (follow(&cache, &[]), follow(&cache, &[("accept", "text/html")]));
     recorder.push(b"one ").unwrap();
     live(now(same, &[]));
-    let turn = now(other, &[("accept", "text/html")]);
-    assert!(matches!(turn, Some(Turn::Follower(_) | Turn::Leader(_))), "{turn:?}");
+    let html: Fields<'_> = &[("accept", "text/html")];
+    // It is known now what the resource varies on: those of the other variant have a flight of their own.
+    let turn = now(other, html);
+    assert!(matches!(turn, Some(Turn::Leader(_))), "{turn:?}");
+    let third = match now(follow(&cache, html), html) {
+        Some(Turn::Follower(wait)) => wait,
+        other => panic!("it follows the leader of its variant: {other:?}"),
+    };
+    drop(turn);
+    // By way of the flight that is there, which tells it again what the resource varies on.
+    let again = match now(third, html) {
+        Some(Turn::Follower(wait)) => now(wait, html),
+        other => other,
+    };
+    assert!(matches!(again, Some(Turn::Leader(_))), "{again:?}");
+}
+
+#[test]
+fn nobody_reads_an_answer_from_before_a_purge() {
+    let cache = cache();
+    let mut recorder = record(&cache, &[FOR_A_MINUTE, ("content-length", "9")]);
+    let (one, other) = (follow(&cache, &[]), follow(&cache, &[]));
+    recorder.push(b"one ").unwrap();
+    cache.purge(&[Purge { scope: Scope::Everything, mode: Mode::Hard }], START);
+    let leader = now(one, &[]);
+    assert!(matches!(leader, Some(Turn::Leader(_))), "{leader:?}");
+    assert!(matches!(now(other, &[]), Some(Turn::Follower(_))), "one asks again for all");
 }
 
 /// They may turn out too large to be kept, or are of no use to others.

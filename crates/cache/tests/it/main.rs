@@ -12,6 +12,8 @@ mod collapse;
 mod invalidation;
 mod live;
 mod memory;
+mod purge;
+mod purge_model;
 mod serving;
 mod support;
 mod two_users;

@@ -109,6 +109,8 @@ pub struct CacheLimits {
     pub memory: u64,
     /// Most bytes of one stored answer; at most `memory`.
     pub max_object: u64,
+    /// Clients get `Cache-Tag` and `Surrogate-Key`.
+    pub keep_tags: bool,
     /// An answer whose client has gone is fetched to its end, for the cache, even if nobody waits for it.
     pub finish_abandoned: bool,
 }
