@@ -212,17 +212,19 @@ impl Cache {
     /// another request that does.
     ///
     /// Requests whose answers are unlikely to be shared never wait: with `Authorization`, with a wish for validation or
-    /// for no storing, HEAD, and those for a target whose last answer could not be shared.
+    /// for no storing, HEAD, and those for a target, or a variant of it, whose last answer could not be shared (for ten
+    /// seconds; hit-for-miss).
     pub fn begin(&self, key: &Key<'_>, method: &Method, request: &HeaderMap, now: Timestamp) -> Turn {
         let directives = RequestDirectives::parse(request);
+        let selection = self.selection(key, request);
         let alone = method != Method::GET
             || directives.no_store
             || directives.wants_validation()
             || request.contains_key(AUTHORIZATION)
             || unkeyed(request).is_some()
-            || self.inner.flights.is_solo(self.hash(key), now);
+            || self.inner.flights.is_solo(self.hash(key).of_variant(selection), now);
         let company = if alone { Company::None } else { Company::Any { waits: 0 } };
-        collapse::start(self, key, method, (request, self.selection(key, request)), now, company)
+        collapse::start(self, key, method, (request, selection), now, company)
     }
 
     /// Takes note of an answer to an unsafe request (RFC 9111 §4.4, RFC 9875 §3).

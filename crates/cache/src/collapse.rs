@@ -27,7 +27,7 @@ use crate::stored::{Refusal, Stored};
 
 const STRIPES: usize = 64;
 const EPOCHS_PER_STRIPE: usize = 64;
-/// Keys known not to be worth waiting for; an older one gives its place to a newer one of the same hash bits.
+/// Keys, or variants of them, known not to be worth waiting for (32 KiB); an older one gives its place to a newer one of the same hash bits.
 const SOLO_SLOTS: usize = 4096;
 /// How long such a key is remembered.
 const SOLO_MS: u64 = 10_000;
@@ -37,6 +37,11 @@ const SOLO_MS: u64 = 10_000;
 pub(crate) struct KeyHash(pub(crate) u64);
 
 impl KeyHash {
+    /// The same for one of the key's variants, which have hashes of their own (0 while it is not known what the resource varies on).
+    pub(crate) fn of_variant(self, selection: u64) -> Self {
+        Self(self.0 ^ selection)
+    }
+
     fn bits(self, from: u32, count: usize) -> usize {
         // The mask leaves fewer than 16 bits.
         (self.0 >> from) as usize & (count - 1)
@@ -249,6 +254,7 @@ pub(crate) struct Landing {
     cache: Cache,
     hash: KeyHash,
     key: StoredKey,
+    selection: u64,
     epoch: u32,
     /// Where the order of purges was when the fetch began.
     position: Position,
@@ -264,8 +270,9 @@ impl Landing {
         &self.key
     }
 
-    pub(crate) fn hash(&self) -> KeyHash {
-        self.hash
+    /// What answers that are not worth waiting for are remembered by: the key, and the variant as far as it is known.
+    pub(crate) fn solo(&self) -> KeyHash {
+        self.hash.of_variant(self.selection)
     }
 
     /// What a response with these fields is to carry that was fetched on this flight.
@@ -430,7 +437,10 @@ pub(crate) fn start(
     if let Some(stored) = cache.usable(key, method, request, now) {
         return Turn::Hit(stored);
     }
-    let landing = |epoch, flight| Landing { cache: cache.clone(), hash, key: key.to_stored(), epoch, position, flight };
+    let landing = |epoch, flight| {
+        let (cache, key) = (cache.clone(), key.to_stored());
+        Landing { cache, hash, key, selection, epoch, position, flight }
+    };
     let waits = match company {
         Company::Any { waits } if waits < MAX_WAITS => waits,
         Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),

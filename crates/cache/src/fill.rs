@@ -176,7 +176,7 @@ impl Fill {
     fn pass_on(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
         // A failing service says nothing about its answers when it works.
         if is_lasting(why) && !status.is_server_error() {
-            self.landing.cache().flights().remember_solo(self.landing.hash(), now);
+            self.landing.cache().flights().remember_solo(self.landing.solo(), now);
         }
         self.landing.passed();
         why
@@ -238,11 +238,11 @@ pub(crate) fn is_lasting(why: Unstored) -> bool {
 pub(crate) fn land(landing: Landing, stored: &Arc<Stored>, now: Timestamp) {
     let flights = landing.cache().flights();
     if stored.is_reusable(now) {
-        flights.forget_solo(landing.hash());
+        flights.forget_solo(landing.solo());
         landing.stored(Arc::clone(stored));
     } else {
         // Everybody has to validate: nobody gains by waiting.
-        flights.remember_solo(landing.hash(), now);
+        flights.remember_solo(landing.solo(), now);
         landing.passed();
     }
 }

@@ -141,7 +141,7 @@ impl Recorder {
         if let Some(landing) = self.landing.take() {
             self.release(&landing);
             if is_lasting(why) {
-                landing.cache().flights().remember_solo(landing.hash(), self.timing.received);
+                landing.cache().flights().remember_solo(landing.solo(), self.timing.received);
             }
             landing.passed();
         }

@@ -203,6 +203,21 @@ fn what_is_remembered_as_unshareable_is_forgotten() {
 }
 
 #[test]
+fn what_is_unshareable_of_one_variant_is_shared_of_another() {
+    let cache = cache();
+    let english: Fields<'_> = &[("accept-language", "en")];
+    let german: Fields<'_> = &[("accept-language", "de")];
+    let french = fields(&[("accept-language", "fr")]);
+    fetch(&cache, &KEY, english, (200, &[FOR_A_MINUTE, ("vary", "accept-language")], ""), START).unwrap();
+    let private: Fields<'_> = &[("cache-control", "private"), ("vary", "accept-language")];
+    fetch(&cache, &KEY, german, (200, private, ""), START).unwrap_err();
+    let both = (begin(&cache, &fields(german)), begin(&cache, &fields(german)));
+    assert!(matches!(both, (Turn::Leader(_), Turn::Leader(_))), "{both:?}");
+    let _leader = lead(&cache, &KEY, &french, START);
+    follow(&cache, &french);
+}
+
+#[test]
 fn who_never_waits() {
     for own in [
         ("authorization", "x"),
