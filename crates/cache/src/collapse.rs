@@ -270,6 +270,10 @@ impl Landing {
         &self.key
     }
 
+    pub(crate) fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
     /// What answers that are not worth waiting for are remembered by: the key, and the variant as far as it is known.
     pub(crate) fn solo(&self) -> KeyHash {
         self.hash.of_variant(self.selection)
