@@ -12,7 +12,9 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
 use crate::fill::Fill;
 use crate::key::Key;
+use crate::live::Live;
 use crate::policy::storing::has_body;
+use crate::policy::vary::Vary;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Unstored, reference};
 use crate::purge::{
     Address, Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
@@ -104,6 +106,8 @@ pub enum Turn {
     Leader(Fill),
     /// Another request is asking: wait for it, then take [`crate::Landed::turn`].
     Follower(Wait),
+    /// Another request is getting the answer, and a part of it is here: read it as it comes.
+    Live(Live),
 }
 
 impl Turn {
@@ -234,17 +238,19 @@ impl Cache {
     /// another request that does.
     ///
     /// Requests whose answers are unlikely to be shared never wait: with `Authorization`, with a wish for validation or
-    /// for no storing, HEAD, and those for a target whose last answer could not be shared.
+    /// for no storing, HEAD, and those for a target, or a variant of it, whose last answer could not be shared (for ten
+    /// seconds; hit-for-miss).
     pub fn begin(&self, key: &Key<'_>, method: &Method, request: &HeaderMap, now: Timestamp) -> Turn {
         let directives = RequestDirectives::parse(request);
+        let selection = self.selection(key, request);
         let alone = method != Method::GET
             || directives.no_store
             || directives.wants_validation()
             || request.contains_key(AUTHORIZATION)
             || unkeyed(request).is_some()
-            || self.inner.flights.is_solo(self.hash(key), now);
+            || self.inner.flights.is_solo(self.hash(key).of_variant(selection), now);
         let company = if alone { Company::None } else { Company::Any { waits: 0 } };
-        collapse::start(self, key, method, request, now, company)
+        collapse::start(self, key, method, (request, selection), now, company)
     }
 
     /// Takes note of an answer to an unsafe request (RFC 9111 §4.4, RFC 9875 §3).
@@ -387,11 +393,14 @@ impl Cache {
 
     /// A hash of what the request selects, as far as it is known what the resource varies on.
     pub(crate) fn selection(&self, key: &Key<'_>, request: &HeaderMap) -> u64 {
-        self.inner.memory.newest(key).filter(|stored| !stored.vary().is_empty()).map_or(0, |stored| {
-            let mut state = self.inner.hasher.build_hasher();
-            stored.vary().hash_selection(request, &mut state);
-            state.finish()
-        })
+        self.inner.memory.newest(key).map_or(0, |stored| self.selection_by(stored.vary(), request))
+    }
+
+    /// A hash of what the request selects by these fields, 0 without any.
+    pub(crate) fn selection_by(&self, vary: &Vary, request: &HeaderMap) -> u64 {
+        let mut state = self.inner.hasher.build_hasher();
+        vary.hash_selection(request, &mut state);
+        if vary.is_empty() { 0 } else { state.finish() }
     }
 
     /// The response that answers the request right now.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::{AGE, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::collapse::Landing;
+use crate::collapse::{Landing, Watch};
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::Candidate;
 use crate::policy::{ResponseDirectives, RouteRules, Timestamp, Timing, Unstored};
@@ -48,6 +48,11 @@ pub enum Validated {
 impl Fill {
     pub(crate) fn new(landing: Landing, method: Method) -> Self {
         Self { landing, method }
+    }
+
+    /// Tells, now and later, whether others wait for this.
+    pub fn watch(&self) -> Watch {
+        self.landing.watch()
     }
 
     /// Decides about an answer other than 304 to our own condition. Those who wait for one that is not stored go on at once.
@@ -184,7 +189,7 @@ impl Fill {
         self.landing.cache().reasons().note(self.landing.hash(), why, now);
         // A failing service says nothing about its answers when it works.
         if is_lasting(why) && !status.is_server_error() {
-            self.landing.cache().flights().remember_solo(self.landing.hash(), now);
+            self.landing.cache().flights().remember_solo(self.landing.solo(), now);
         }
         self.landing.passed();
         why
@@ -248,11 +253,11 @@ pub(crate) fn is_lasting(why: Unstored) -> bool {
 pub(crate) fn land(landing: Landing, stored: &Arc<Stored>, now: Timestamp) {
     let flights = landing.cache().flights();
     if stored.is_reusable(now) {
-        flights.forget_solo(landing.hash());
+        flights.forget_solo(landing.solo());
         landing.stored(Arc::clone(stored));
     } else {
         // Everybody has to validate: nobody gains by waiting.
-        flights.remember_solo(landing.hash(), now);
+        flights.remember_solo(landing.solo(), now);
         landing.passed();
     }
 }

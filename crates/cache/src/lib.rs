@@ -8,7 +8,7 @@
 //!  lookup ──▶ Hit ───────────────────────────────▶ Stored::answer
 //!    │  └───▶ Bypass, OnlyIfCached                    ▲
 //!    ▼                                                │ Landed::turn
-//!  Miss, Stale ──▶ begin ──▶ Follower(Wait) ── landed ┤
+//!  Miss, Stale ──▶ begin ──▶ Follower(Wait) ── landed ┼───────────▶ Live::answer_as (read while it is recorded)
 //!                    │                                ▼
 //!                    └─────▶ Leader(Fill) ── response ──▶ Store(Recorder) ── push… finish
 //!                                        └── not_modified (304)          └▶ Pass(why)
@@ -27,6 +27,7 @@ mod cache;
 mod collapse;
 mod fill;
 mod key;
+mod live;
 mod policy;
 mod purge;
 mod reasons;
@@ -40,9 +41,10 @@ mod weight;
 
 pub use body::StoredBody;
 pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Place, Turn, Usage};
-pub use collapse::{Landed, Wait};
+pub use collapse::{Landed, Wait, Watch};
 pub use fill::{Decision, Fill, Validated};
 pub use key::Key;
+pub use live::{BrokenOff, Live, LiveBody};
 pub use policy::{
     ERROR_STATUSES, ErrorLifetimes, Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives,
     RouteRules, Seconds, Timestamp, Timing, Unstored,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache, RouteControl,
-    RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
+    Abandoned, CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache,
+    RouteControl, RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
 };
 use pilotlight_supervisor::{
     HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
@@ -145,6 +145,10 @@ pub(crate) fn gateway(
             max_object_bytes: cache.max_object,
             tag_fields: if cache.keep_tags { TagFields::Kept } else { TagFields::Removed },
         }),
+        abandoned: match &config.cache {
+            Some(cache) if !cache.finish_abandoned => Abandoned::Drop,
+            _ => Abandoned::Finish,
+        },
         access_log: config.operate.access_log.clone(),
     }
 }

@@ -15,7 +15,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
-use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Lookup, Stored, StoredBody};
+use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Live, Lookup, Stored, StoredBody};
 use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
@@ -36,7 +36,10 @@ use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
 
+mod errand;
 mod fetch;
+
+use errand::{Errand, Later};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -50,7 +53,7 @@ pub(crate) struct Handler {
 /// An answer, now or later.
 pub(crate) enum Reply {
     Now(Option<Response<Outgoing>>),
-    Later(Pin<Box<dyn Future<Output = Response<Outgoing>>>>),
+    Later(Later),
 }
 
 impl Future for Reply {
@@ -59,7 +62,7 @@ impl Future for Reply {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Now(response) => response.take().map_or(Poll::Pending, |r| Poll::Ready(Ok(r))),
-            Self::Later(future) => future.as_mut().poll(cx).map(Ok),
+            Self::Later(later) => Pin::new(later).poll(cx).map(Ok),
         }
     }
 }
@@ -87,7 +90,10 @@ impl Service<Request<Incoming>> for Handler {
             Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, lookup)),
             Err(failure) => Err(failure),
         };
-        Reply::Later(Box::pin(forward(Rc::clone(worker), Rc::clone(&self.client), request, asked, record)))
+        let errand = Errand::new(worker);
+        let client = Rc::clone(&self.client);
+        let future = forward(Rc::clone(worker), client, request, asked, (record, errand.clone()));
+        Reply::Later(Later::new(Box::pin(future), errand))
     }
 }
 
@@ -242,7 +248,7 @@ async fn forward(
     client: Rc<Client>,
     request: Request<Incoming>,
     found: Result<(Arc<Route>, String, Option<Lookup>), Failure>,
-    record: Rc<Record>,
+    (record, errand): (Rc<Record>, Errand),
 ) -> Response<Outgoing> {
     let guard = RequestGuard::new(&client, Rc::clone(&record));
     client.set_lingers(!request.body().is_end_stream());
@@ -257,7 +263,9 @@ async fn forward(
     });
     let result = match found {
         Ok((route, authority, lookup)) => {
-            Inbound::new(&worker, (&client, &record), route, request, (authority, id.clone())).respond(lookup).await
+            Inbound::new(&worker, (&client, &record, &errand), route, request, (authority, id.clone()))
+                .respond(lookup)
+                .await
         }
         Err(failure) => Err(failure),
     };
@@ -293,6 +301,8 @@ enum Asks {
     Nobody(Arc<Stored>),
     /// This request, for all that wait.
     First(Fill),
+    /// Another one does, and a part of its answer is here.
+    Another(Live),
     /// This request, for itself: it has waited for another long enough.
     Alone,
 }
@@ -302,6 +312,7 @@ struct Inbound<'a> {
     worker: &'a Worker,
     client: &'a Rc<Client>,
     record: &'a Record,
+    errand: &'a Errand,
     route: Arc<Route>,
     upstream: Rc<Upstream>,
     outbound: Outbound,
@@ -313,7 +324,7 @@ struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     fn new(
         worker: &'a Worker,
-        (client, record): (&'a Rc<Client>, &'a Record),
+        (client, record, errand): (&'a Rc<Client>, &'a Record, &'a Errand),
         route: Arc<Route>,
         request: Request<Incoming>,
         (authority, id): (String, RequestId),
@@ -338,7 +349,7 @@ impl<'a> Inbound<'a> {
             connection,
         };
         let ends = route.timeout.map(|after| (after, Instant::now() + after));
-        Self { worker, client, record, route, upstream, outbound, incoming: Some(incoming), ends }
+        Self { worker, client, record, errand, route, upstream, outbound, incoming: Some(incoming), ends }
     }
 
     fn parts(&self) -> &Parts {
@@ -367,6 +378,13 @@ impl<'a> Inbound<'a> {
                 self.record.verdict(Verdict::Collapsed);
                 Ok(self.answer_from(&stored, Some(CacheStatus::forwarded(why).collapsed())))
             }
+            Asks::Another(live) => {
+                self.record.verdict(Verdict::Collapsed);
+                let status = CacheStatus::forwarded(why).collapsed();
+                let answer = live.answer_as(status, &self.parts().method, &self.parts().headers, now());
+                let (parts, body) = answer.into_parts();
+                Ok((Response::from_parts(parts, ()), ResponseBody::Live(Box::new(body))))
+            }
             Asks::First(fill) => self.fill(fill, why, stale).await,
             Asks::Alone => self.pass(None, why).await,
         }
@@ -384,6 +402,7 @@ impl<'a> Inbound<'a> {
             turn = match turn {
                 Turn::Hit(stored) => return Asks::Nobody(stored),
                 Turn::Leader(fill) => return Asks::First(fill),
+                Turn::Live(live) => return Asks::Another(live),
                 Turn::Follower(wait) => match patience.within(wait.landed()).await {
                     Some(landed) => landed.turn(&key, headers, now()),
                     None => return Asks::Alone,
@@ -415,6 +434,7 @@ impl<'a> Inbound<'a> {
             stored.make_conditional(&mut validators);
             self.outbound.validators = Some(validators).filter(|v| !v.is_empty());
         }
+        self.errand.begin(fill.watch());
         let (mut answer, mut timing) = self.fetch(&mut body).await?;
         let rules = cache_key::rules(&self.route, &self.parts().headers);
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) =
@@ -438,6 +458,7 @@ impl<'a> Inbound<'a> {
                 }
             }
         }
+        self.errand.end();
         let status = CacheStatus::forwarded(why).answered(answer.status);
         if let Some(why) = cache_key::refuses(&self.route, answer.status, &answer.headers) {
             let why = fill.refuse(why, answer.status, timing.received);
@@ -466,10 +487,16 @@ impl<'a> Inbound<'a> {
                     keep(recorder);
                 }
             }
-            ResponseBody::Stored(_) | ResponseBody::Http(_) | ResponseBody::Pipe(_) | ResponseBody::Relayed(_) => {
+            ResponseBody::Stored(_)
+            | ResponseBody::Live(_)
+            | ResponseBody::Http(_)
+            | ResponseBody::Pipe(_)
+            | ResponseBody::Relayed(_) => {
                 let patience = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
                 let deadline = self.worker.deadlines.deadline();
-                return ResponseBody::Relayed(Relay::start(&self.worker.spawner, body, recorder, deadline, patience));
+                let abandoned = self.worker.common.abandoned;
+                let reading = (deadline, patience, abandoned);
+                return ResponseBody::Relayed(Relay::start(&self.worker.spawner, body, recorder, reading));
             }
         }
         body

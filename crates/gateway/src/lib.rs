@@ -40,8 +40,8 @@ pub use admin::{
 pub use gateway::{Gateway, GatewayError, NewListeners};
 pub use listen::ListenError;
 pub use options::{
-    AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Inherited,
-    Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
+    Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions,
+    Inherited, Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::{
     BypassRules, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters,

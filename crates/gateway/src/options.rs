@@ -21,8 +21,19 @@ pub struct GatewayOptions {
     pub inherited: Vec<Inherited>,
     /// The memory tier, or `None` for no caching at all.
     pub cache: Option<CacheOptions>,
+    /// What becomes of a request to a service whose answer may be stored and whose client has gone.
+    pub abandoned: Abandoned,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
+}
+
+/// What becomes of a request to a service whose answer may be stored, once its client has gone and nobody else waits for the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Abandoned {
+    /// It goes on, for the cache.
+    Finish,
+    /// It is given up.
+    Drop,
 }
 
 /// What requests are answered by.

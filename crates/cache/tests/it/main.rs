@@ -7,8 +7,10 @@
     reason = "clippy.toml allows them in test functions; here they are in what test functions share"
 )]
 
+mod cancellation;
 mod collapse;
 mod invalidation;
+mod live;
 mod memory;
 mod purge;
 mod purge_model;

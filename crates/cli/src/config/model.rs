@@ -112,6 +112,8 @@ pub struct CacheLimits {
     pub max_object: u64,
     /// Clients get `Cache-Tag` and `Surrogate-Key`.
     pub keep_tags: bool,
+    /// An answer whose client has gone is fetched to its end, for the cache, even if nobody waits for it.
+    pub finish_abandoned: bool,
 }
 
 /// A service.

@@ -238,6 +238,7 @@ pub const CACHE: &[Key] = &[
     key("memory", A_SIZE, "\"64MiB\"", &["size", "max_size", "max_memory", "max_bytes"]),
     key("max_object", A_SIZE, "\"1MiB\"", &["max_object_size", "object_size", "max_entry"]),
     key("keep_tags", TRUE_OR_FALSE, "false", &["pass_tags", "expose_tags", "tags"]),
+    key("finish_abandoned", TRUE_OR_FALSE, "true", &["complete_abandoned", "ignore_client_abort", "background_fetch"]),
 ];
 
 /// The keys of `[services.NAME]`.
