@@ -25,19 +25,23 @@ mod cache;
 mod collapse;
 mod fill;
 mod key;
+mod parts;
 mod policy;
+mod second;
 mod status;
 mod stored;
 mod tier;
 
 pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};
-pub use fill::{Decision, Fill, Recorder, Validated};
+pub use fill::{Adopted, Decision, Fill, Recorder, Validated};
 pub use key::Key;
+pub use parts::{Freshness, Parts, Selection};
 pub use policy::{
     Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
     Unstored,
 };
+pub use second::{Invalidations, WriteBehind};
 pub use status::CacheStatus;
 pub use stored::Stored;
 pub use tier::MAX_VARIANTS;

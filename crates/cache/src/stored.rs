@@ -87,7 +87,13 @@ impl Stored {
         Self::assemble(status, kept, body, plan.freshness, plan.vary)
     }
 
-    fn assemble(status: StatusCode, headers: HeaderMap, body: Bytes, freshness: Freshness, vary: Vary) -> Self {
+    pub(crate) fn assemble(
+        status: StatusCode,
+        headers: HeaderMap,
+        body: Bytes,
+        freshness: Freshness,
+        vary: Vary,
+    ) -> Self {
         let one = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.as_str().len() + value.len()) * FIELD_COPIES + FIELD_OVERHEAD_BYTES
         };
@@ -154,6 +160,10 @@ impl Stored {
     /// Bytes of memory this response counts for.
     pub fn weight(&self) -> usize {
         self.weight
+    }
+
+    pub(crate) fn freshness(&self) -> &Freshness {
+        &self.freshness
     }
 
     pub(crate) fn vary(&self) -> &Vary {

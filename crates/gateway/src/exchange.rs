@@ -36,8 +36,10 @@ use crate::server_timing;
 use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
+use second_tier::Second;
 
 mod fetch;
+mod second_tier;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -344,7 +346,7 @@ impl<'a> Inbound<'a> {
         let cache = self.worker.common.cache.clone();
         let (why, stale) = match lookup {
             None => return self.pass(None, Forward::Disabled).await,
-            Some(Lookup::OnlyIfCached) => return Err(Failure::OnlyIfCached),
+            Some(Lookup::OnlyIfCached) => return self.only_if_cached().await,
             Some(Lookup::Bypass(why)) => {
                 self.record.verdict(Verdict::Bypass);
                 return self.pass(cache.as_ref(), why).await;
@@ -362,7 +364,10 @@ impl<'a> Inbound<'a> {
                 self.record.verdict(Verdict::Collapsed);
                 Ok(self.answer_from(&stored, Some(CacheStatus::forwarded(why).collapsed())))
             }
-            Asks::First(fill) => self.fill(fill, why, stale).await,
+            Asks::First(fill) => match self.second_tier(fill, stale).await {
+                Second::Answer(parted) => Ok(parted),
+                Second::Ask(fill, stale) => self.fill(fill, why, stale).await,
+            },
             Asks::Alone => self.pass(None, why).await,
         }
     }

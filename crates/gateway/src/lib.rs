@@ -43,3 +43,4 @@ pub use options::{
     Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::CacheOptions;
+pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};

@@ -1,0 +1,173 @@
+//! Names in Redis.
+//!
+//! ```text
+//! pilotlight:1:{HASH}           the response of a target, or what its responses vary on, or a tombstone
+//! pilotlight:1:{HASH}:v:HASH    the response for one selection of those fields
+//! pilotlight:1:{HASH}:b:ID      a body that is too long for its record
+//! pilotlight:1:{HASH}:l         who fetches it at this moment
+//! ```
+//!
+//! All of a target is in one slot, and targets are spread over all slots. The hash is SHA-256, cut to 128 bits: all gateways must agree on it without a
+//! secret to be handed around, and with a weaker one a client could make a URL whose records displace another's. It is no proof: the record has the
+//! whole key, which is compared.
+
+use pilotlight_cache::{Key, Selection};
+use ring::digest::{Context, SHA256};
+
+/// The longest prefix.
+pub const MAX_PREFIX_BYTES: usize = 64;
+/// The prefix if none is given.
+pub const DEFAULT_PREFIX: &str = "pilotlight";
+/// Of the names; a record's version is in the record.
+const VERSION: &str = ":1:{";
+
+/// The first half of a SHA-256.
+pub(crate) type Hash = [u8; 16];
+
+/// Makes names.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    prefix: Box<str>,
+}
+
+/// The names of one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) hash: Hash,
+    pub(crate) base: String,
+}
+
+/// Whether a prefix can be used: printable ASCII without blanks and braces, which would change the slot.
+#[must_use]
+pub fn is_prefix(prefix: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
+    !prefix.is_empty() && prefix.len() <= MAX_PREFIX_BYTES && prefix.bytes().all(is_fine)
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: format!("{prefix}{VERSION}").into() }
+    }
+
+    pub(crate) fn name(&self, key: &Key<'_>) -> Name {
+        let hash = hash([key.scheme, key.authority, key.target].map(str::as_bytes));
+        let mut base = String::with_capacity(self.prefix.len() + 23);
+        base.push_str(&self.prefix);
+        push_base64(&mut base, &hash);
+        base.push('}');
+        Name { hash, base }
+    }
+}
+
+impl Name {
+    pub(crate) fn variant(&self, selection: &Selection) -> String {
+        let parts = selection.fields().flat_map(|(name, value)| {
+            let presence: &[u8] = if value.is_some() { b"+" } else { b"-" };
+            [name.as_str().as_bytes(), presence, value.unwrap_or_default()]
+        });
+        let mut name = self.with(":v:", 22);
+        push_base64(&mut name, &hash(parts));
+        name
+    }
+
+    pub(crate) fn body(&self, id: u64) -> String {
+        let mut name = self.with(":b:", 11);
+        push_base64(&mut name, &id.to_le_bytes());
+        name
+    }
+
+    pub(crate) fn lease(&self) -> String {
+        self.with(":l", 0)
+    }
+
+    fn with(&self, suffix: &str, more: usize) -> String {
+        let mut name = String::with_capacity(self.base.len() + suffix.len() + more);
+        name.push_str(&self.base);
+        name.push_str(suffix);
+        name
+    }
+}
+
+/// A hash of parts, each with its length before it.
+fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Hash {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_le_bytes());
+        context.update(part);
+    }
+    let mut hash = Hash::default();
+    hash.copy_from_slice(&context.finish().as_ref()[..16]);
+    hash
+}
+
+/// RFC 4648 §5, without padding.
+fn push_base64(to: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    for chunk in bytes.chunks(3) {
+        let three = [chunk[0], chunk.get(1).copied().unwrap_or(0), chunk.get(2).copied().unwrap_or(0)];
+        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
+        for digit in 0..=chunk.len() {
+            to.push(char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::*;
+
+    const KEY: Key<'_> = Key { scheme: "http", authority: "example.org", target: "/a?b" };
+
+    #[test]
+    fn names_are_stable() {
+        let name = Keys::new("shop").name(&KEY);
+        // Whoever changes this changes what all running gateways find: raise the version instead.
+        assert_eq!(name.base, "shop:1:{OSmUd6mxNGp3Oqz8RzV9bg}");
+        assert_eq!(name.body(1), format!("{}:b:AQAAAAAAAAA", name.base));
+        assert_eq!(name.lease(), format!("{}:l", name.base));
+    }
+
+    #[test]
+    fn parts_of_a_key_stay_apart() {
+        let keys = Keys::new("p");
+        let moved = Key { authority: "example.org/", target: "a?b", ..KEY };
+        assert_ne!(keys.name(&KEY), keys.name(&moved));
+    }
+
+    #[test]
+    fn a_variant_is_named_by_what_is_selected() {
+        let name = Keys::new("p").name(&KEY);
+        let accept = HeaderName::from_static("accept");
+        let select = |value: Option<&'static str>| {
+            let request: HeaderMap =
+                value.map(|value| (accept.clone(), HeaderValue::from_static(value))).into_iter().collect();
+            name.variant(&Selection::of([&accept], &request))
+        };
+        assert_eq!(select(Some("a, b")), select(Some("a,b")), "normalised");
+        assert_ne!(select(Some("a")), select(Some("b")));
+        assert_ne!(select(None), select(Some("")));
+    }
+
+    #[test]
+    fn base64_as_the_rfc_has_it() {
+        let text = |bytes: &[u8]| {
+            let mut text = String::new();
+            push_base64(&mut text, bytes);
+            text
+        };
+        assert_eq!([text(b"f"), text(b"fo"), text(b"foo"), text(b"foob")], ["Zg", "Zm8", "Zm9v", "Zm9vYg"]);
+        assert_eq!(text(&[0xfb, 0xff]), "-_8");
+    }
+
+    #[test]
+    fn prefixes() {
+        for fine in ["pilotlight", "a:b", "x"] {
+            assert!(is_prefix(fine), "{fine}");
+        }
+        for wrong in ["", "a b", "{a}", "ä", &"x".repeat(65)] {
+            assert!(!is_prefix(wrong), "{wrong}");
+        }
+    }
+}
