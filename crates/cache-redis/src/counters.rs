@@ -53,6 +53,34 @@ counters! {
     invalidations,
 }
 
+/// Counters that add up to something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Reads, by what they found.
+    Reads,
+    /// Responses to be written, by what became of them.
+    Writes,
+}
+
+impl Totals {
+    /// Reads and writes by the names of their results.
+    pub fn counted(&self) -> impl Iterator<Item = (Family, &'static str, u64)> {
+        [
+            (Family::Reads, "hit", self.hits),
+            (Family::Reads, "stale", self.stale),
+            (Family::Reads, "miss", self.misses),
+            (Family::Reads, "timeout", self.timeouts),
+            (Family::Reads, "error", self.errors),
+            (Family::Reads, "skipped", self.skipped),
+            (Family::Writes, "written", self.writes),
+            (Family::Writes, "outdated", self.outdated_writes),
+            (Family::Writes, "dropped", self.dropped_writes),
+            (Family::Writes, "failed", self.failed_writes),
+        ]
+        .into_iter()
+    }
+}
+
 /// One number.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);

@@ -33,7 +33,7 @@ mod script;
 mod tier;
 
 pub use breaker::{MAX_FAILURES, PAUSE};
-pub use counters::Totals;
+pub use counters::{Family, Totals};
 pub use keys::{DEFAULT_PREFIX, MAX_PREFIX_BYTES, is_prefix};
 pub use pilotlight_redis::Config;
 

@@ -1,5 +1,7 @@
 //! The tier with real servers.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod cluster;
 mod coherent;
 mod lease;
