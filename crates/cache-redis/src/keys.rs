@@ -44,13 +44,47 @@ pub fn is_prefix(prefix: &str) -> bool {
     !prefix.is_empty() && prefix.len() <= MAX_PREFIX_BYTES && prefix.bytes().all(is_fine)
 }
 
+/// The beginning of a target's hash, by which memory knows its record ([`pilotlight_cache::RecordName`]).
+#[must_use]
+pub fn record_name(key: &Key<'_>) -> u64 {
+    number(&hash_of(key))
+}
+
+/// The same of a name in Redis: of a target's record, and of a variant of it, which stands for the target. `None` for names that are not responses'.
+#[must_use]
+pub fn record_name_of(prefix: &str, name: &str) -> Option<u64> {
+    let rest = name.strip_prefix(prefix)?.strip_prefix(VERSION)?;
+    let (digits, rest) = rest.split_once('}')?;
+    let is_response = rest.is_empty() || rest.starts_with(":v:");
+    if !is_response {
+        return None;
+    }
+    // 11 digits are 66 bits.
+    let mut bits = 0u128;
+    for digit in digits.bytes().take(11) {
+        let value = DIGITS.iter().position(|known| *known == digit)?;
+        bits = bits << 6 | value as u128;
+    }
+    (digits.len() == 22).then_some(((bits >> 2) as u64).swap_bytes())
+}
+
+fn number(hash: &Hash) -> u64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    u64::from_le_bytes(first)
+}
+
+fn hash_of(key: &Key<'_>) -> Hash {
+    hash([key.scheme, key.authority, key.target].map(str::as_bytes))
+}
+
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
         Self { prefix: format!("{prefix}{VERSION}").into() }
     }
 
     pub(crate) fn name(&self, key: &Key<'_>) -> Name {
-        let hash = hash([key.scheme, key.authority, key.target].map(str::as_bytes));
+        let hash = hash_of(key);
         let mut base = String::with_capacity(self.prefix.len() + 23);
         base.push_str(&self.prefix);
         push_base64(&mut base, &hash);
@@ -100,9 +134,10 @@ fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Hash {
     hash
 }
 
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
 /// RFC 4648 §5, without padding.
 fn push_base64(to: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     for chunk in bytes.chunks(3) {
         let three = [chunk[0], chunk.get(1).copied().unwrap_or(0), chunk.get(2).copied().unwrap_or(0)];
         let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
@@ -159,6 +194,21 @@ mod tests {
         };
         assert_eq!([text(b"f"), text(b"fo"), text(b"foo"), text(b"foob")], ["Zg", "Zm8", "Zm9v", "Zm9vYg"]);
         assert_eq!(text(&[0xfb, 0xff]), "-_8");
+    }
+
+    #[test]
+    fn memory_and_redis_know_a_record_by_the_same_number() {
+        let selection = Selection::of([&HeaderName::from_static("accept")], &HeaderMap::new());
+        for target in ["/", "/a", "/b?c", "/ä"] {
+            let key = Key { target, ..KEY };
+            let name = Keys::new("p").name(&key);
+            assert_eq!(record_name_of("p", &name.base), Some(record_name(&key)));
+            assert_eq!(record_name_of("p", &name.variant(&selection)), Some(record_name(&key)));
+            for other in [name.lease(), name.body(1), name.base.replace('}', ""), "p:log".to_owned()] {
+                assert_eq!(record_name_of("p", &other), None, "{other}");
+            }
+            assert_eq!(record_name_of("other", &name.base), None);
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod tier;
 
 pub use breaker::{MAX_FAILURES, PAUSE};
 pub use counters::{Family, Totals};
-pub use keys::{DEFAULT_PREFIX, MAX_PREFIX_BYTES, is_prefix};
+pub use keys::{DEFAULT_PREFIX, MAX_PREFIX_BYTES, is_prefix, record_name, record_name_of};
 pub use pilotlight_redis::Config;
 
 pub use options::{

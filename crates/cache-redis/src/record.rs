@@ -2,7 +2,7 @@
 //! The bytes are specified in docs/spec/cache-record.md; the numbers (R-…) are those of its rules.
 //!
 //! ```text
-//! "PLR" version kind generation(8) crc32(4) │ key status freshness position tags selection fields body
+//! "PLR" version kind generation(8) crc32(4) │ key status freshness position selection fields body
 //!                                           └ of all other bytes
 //! ```
 //!
@@ -25,8 +25,6 @@ const PAYLOAD_AT: usize = 17;
 
 /// R-7: fields of a response; a record with more is refused.
 const MAX_FIELDS: usize = 1024;
-/// R-8: tags of a response.
-const MAX_TAGS: usize = 4096;
 
 /// Names one life of what is stored for a target. An invalidation begins another one; what was made in an earlier one is neither
 /// read nor written any more.
@@ -72,8 +70,6 @@ pub struct Response {
     pub parts: Parts,
     /// Where the body is, unless it is in `parts`.
     pub apart: Option<Apart>,
-    /// What purges know it by.
-    pub tags: Vec<Box<str>>,
     /// The number in the log of purges that was current when its fetch began.
     pub position: u64,
 }
@@ -129,7 +125,7 @@ enum Kind {
 /// Writes a response. With `apart`, its body is not in it.
 #[must_use]
 pub fn encode_response(generation: Generation, key: &Key<'_>, response: &Response) -> Vec<u8> {
-    let Response { parts, apart, tags, position } = response;
+    let Response { parts, apart, position } = response;
     let kind = if apart.is_some() { Kind::Apart } else { Kind::Whole };
     let fields: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let mut to = begin(kind, generation, 96 + key.target.len() + key.authority.len() + fields + parts.body.len());
@@ -139,8 +135,6 @@ pub fn encode_response(generation: Generation, key: &Key<'_>, response: &Respons
     to.number(u64::from(parts.status.as_u16()));
     freshness(&mut to, &parts.freshness);
     to.number(*position);
-    to.number(tags.len() as u64);
-    tags.iter().for_each(|tag| to.bytes(tag.as_bytes()));
     to.number(parts.selection.fields().len() as u64);
     for (name, value) in parts.selection.fields() {
         to.bytes(name.as_str().as_bytes());
@@ -278,10 +272,6 @@ fn response(kind: Kind, payload: &[u8], key: &Key<'_>) -> Result<Content, Record
     let status = status.ok_or(RecordError::Damaged)?;
     let freshness = read_freshness(&mut from)?;
     let position = from.number()?;
-    let mut tags = Vec::new();
-    for _ in 0..from.count(MAX_TAGS)? {
-        tags.push(std::str::from_utf8(from.bytes()?).map_err(|_| RecordError::Damaged)?.into());
-    }
     let mut selection = Vec::new();
     for _ in 0..from.count(MAX_FIELDS)? {
         let name = name(from.bytes()?)?;
@@ -308,7 +298,7 @@ fn response(kind: Kind, payload: &[u8], key: &Key<'_>) -> Result<Content, Record
         _ => (None, rest.slice_ref(from.rest())),
     };
     let parts = Parts { status, headers, body, selection: Selection::from_fields(selection), freshness };
-    Ok(Content::Response(Box::new(Response { parts, apart, tags, position })))
+    Ok(Content::Response(Box::new(Response { parts, apart, position })))
 }
 
 fn headers(from: &mut Reader<'_>, shared: &Bytes) -> Result<HeaderMap, RecordError> {

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pilotlight_cache::Cache;
 use pilotlight_redis::config::{Overload, ReadFrom, Topology, WhenDown};
 use pilotlight_redis::{Client, Commands, Config, Error, Route};
 
@@ -30,6 +31,7 @@ use shared::Worker;
 #[derive(Debug)]
 pub struct Tier {
     shared: SharedTier,
+    cache: Cache,
     client: Client,
     breakers: RefCell<Breakers>,
     hints: RefCell<Hints>,
@@ -50,17 +52,17 @@ pub fn client_config(config: &Config) -> Config {
 }
 
 impl Tier {
-    /// The end of one worker. It connects when it is first used, or [run](Self::run), on the runtime of its caller.
+    /// The end of one worker, behind `cache`, which was made by [`Cache::shared`] with [`record_name`](crate::record_name). It connects when it is first used, or [run](Self::run), on the runtime of its caller.
     ///
     /// # Errors
     /// The client's configuration makes no sense.
-    pub fn new(shared: &SharedTier) -> Result<Rc<Self>, Error> {
+    pub fn new(shared: &SharedTier, cache: &Cache) -> Result<Rc<Self>, Error> {
         let options = shared.options();
         let client = Client::new(client_config(&options.redis))?;
         let is_cluster = matches!(options.redis.topology, Topology::Cluster);
         let own = shared.register();
         let (breakers, hints) = (RefCell::new(Breakers::new(is_cluster)), RefCell::default());
-        Ok(Rc::new(Self { shared: shared.clone(), client, breakers, hints, own }))
+        Ok(Rc::new(Self { shared: shared.clone(), cache: cache.clone(), client, breakers, hints, own }))
     }
 
     /// Connects, and writes until it is dropped.

@@ -20,7 +20,8 @@ use tokio::sync::Notify;
 
 use crate::cache::{Cache, MAX_WAITS, Turn};
 use crate::key::{Key, StoredKey};
-use crate::policy::{RequestDirectives, Timestamp};
+use crate::policy::Timestamp;
+use crate::purge::{Mark, Position};
 use crate::second::WriteBehind;
 use crate::stored::{Refusal, Stored};
 
@@ -185,6 +186,8 @@ pub(crate) struct Landing {
     hash: KeyHash,
     key: StoredKey,
     epoch: u32,
+    /// Where the order of purges was when the fetch began.
+    position: Position,
     flight: Option<(FlightKey, Arc<Flight>)>,
     behind: Option<Box<dyn WriteBehind>>,
 }
@@ -220,6 +223,11 @@ impl Landing {
 
     pub(crate) fn hash(&self) -> KeyHash {
         self.hash
+    }
+
+    /// What a response with these fields is to carry that was fetched on this flight.
+    pub(crate) fn mark(&self, headers: &HeaderMap) -> Mark {
+        self.cache.purges().mark(&self.key.as_key(), headers, self.position)
     }
 
     /// Runs `write` under the key's lock unless the key was invalidated since the request began.
@@ -297,8 +305,10 @@ impl Landed {
     /// What to do now. Takes what `begin` was given, at the present time.
     pub fn turn(self, key: &Key<'_>, request: &HeaderMap, now: Timestamp) -> Turn {
         let company = match self.outcome {
-            Outcome::Stored(stored) => match stored.refusal(request, &RequestDirectives::parse(request), now) {
+            Outcome::Stored(stored) => match self.cache.landed_refusal(key, &stored, request, now) {
                 None => return Turn::Hit(stored),
+                // The flight began before a purge, this request may have come after it. One of those that waited asks again.
+                Some(Refusal::Gone) => Company::Any { waits: self.waits + 1 },
                 // Its variant has a flight of its own, now that it is known what the resource varies on.
                 Some(Refusal::OtherVariant) => Company::Any { waits: self.waits + 1 },
                 Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
@@ -330,6 +340,8 @@ pub(crate) fn start(
     now: Timestamp,
     company: Company,
 ) -> Turn {
+    // Before anything is asked for: what is purged from here on is found out, whenever the answer is stored.
+    let position = cache.purges().position();
     let hash = cache.hash(key);
     let selection = cache.selection(key, request);
     let mut locked = cache.flights().lock(hash);
@@ -337,8 +349,15 @@ pub(crate) fn start(
     if let Some(stored) = cache.usable(key, method, request, now) {
         return Turn::Hit(stored);
     }
-    let landing =
-        |epoch, flight| Landing { cache: cache.clone(), hash, key: key.to_stored(), epoch, flight, behind: None };
+    let landing = |epoch, flight| Landing {
+        cache: cache.clone(),
+        hash,
+        key: key.to_stored(),
+        epoch,
+        position,
+        flight,
+        behind: None,
+    };
     let waits = match company {
         Company::Any { waits } if waits < MAX_WAITS => waits,
         Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),

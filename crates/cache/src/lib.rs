@@ -21,26 +21,36 @@
 
 #![forbid(unsafe_code)]
 
+mod body;
 mod cache;
 mod collapse;
 mod fill;
 mod key;
 mod parts;
 mod policy;
+mod purge;
+mod recorder;
 mod second;
 mod status;
 mod stored;
 mod tier;
+mod weight;
 
-pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
+pub use body::StoredBody;
+pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};
-pub use fill::{Adopted, Decision, Fill, Recorder, Validated};
+pub use fill::{Adopted, Decision, Fill, Validated};
 pub use key::Key;
 pub use parts::{Freshness, Parts, Selection};
 pub use policy::{
     Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
     Unstored,
 };
+pub use purge::{
+    Address, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, MAX_TAG_BYTES, MAX_TAGS, Mode, Position, Purge,
+    PurgeCounts, Purges, RecordName, Scope, Standing, TagFields,
+};
+pub use recorder::Recorder;
 pub use second::{Invalidations, WriteBehind};
 pub use status::CacheStatus;
 pub use stored::Stored;

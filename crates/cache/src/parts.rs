@@ -5,9 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
 
-use crate::policy::Timestamp;
+use crate::body::StoredBody;
+use crate::cache::Cache;
+use crate::key::Key;
 use crate::policy::freshness;
 use crate::policy::vary::Vary;
+use crate::policy::{RequestDirectives, Timestamp};
+use crate::purge::Position;
 use crate::stored::Stored;
 
 /// All that a stored response consists of.
@@ -76,23 +80,33 @@ impl Selection {
     }
 }
 
+impl Cache {
+    /// Puts a response together that was taken apart. `position` is that of [`Cache::purges`] from before it was asked for: what was purged since
+    /// then counts for it.
+    pub fn restored(&self, key: &Key<'_>, parts: Parts, position: Position) -> Arc<Stored> {
+        let Parts { status, headers, body, selection, freshness } = parts;
+        let freshness = freshness::Freshness::from_parts(freshness);
+        let mark = self.purges().mark(key, &headers, position);
+        Arc::new(Stored::assemble(status, headers, StoredBody::of(body), freshness, selection.vary, mark))
+    }
+
+    /// Whether a response, stored in memory or not, may answer a request without validation.
+    pub fn serves(&self, key: &Key<'_>, stored: &Stored, request: &HeaderMap, now: Timestamp) -> bool {
+        let standing = self.purges().standing(key, stored.mark());
+        stored.refusal(request, &RequestDirectives::parse(request), now, standing).is_none()
+    }
+}
+
 impl Stored {
-    /// Takes it apart. Body and values are shared, not copied.
+    /// Takes it apart. Values are shared, not copied; so is a body that is in one piece.
     pub fn to_parts(&self) -> Parts {
         Parts {
             status: self.status(),
             headers: self.headers().clone(),
-            body: self.body().clone(),
+            body: self.body().to_bytes(),
             selection: Selection { vary: self.vary().clone() },
             freshness: self.freshness().to_parts(),
         }
-    }
-
-    /// Puts one together that was taken apart.
-    pub fn from_parts(parts: Parts) -> Arc<Self> {
-        let Parts { status, headers, body, selection, freshness } = parts;
-        let freshness = freshness::Freshness::from_parts(freshness);
-        Arc::new(Self::assemble(status, headers, body, freshness, selection.vary))
     }
 
     /// How old it is and how long it may be used.

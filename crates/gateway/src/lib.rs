@@ -42,5 +42,5 @@ pub use options::{
     AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Inherited,
     Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
-pub use pilotlight_cache::CacheOptions;
+pub use pilotlight_cache::{CacheOptions, TagFields};
 pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};

@@ -222,7 +222,7 @@ impl Worker {
             desk: RefCell::default(),
             clock: Clock::new(),
             access_log: sink.map(AccessLog::new),
-            second: common.second.as_ref().and_then(|second| second_tier(index, second)),
+            second: second_tier(index, &common),
             stopping: Cell::new(Stop::No),
             clients: Cell::new(0),
             max_clients: Cell::new(max_clients),
@@ -399,8 +399,9 @@ impl Worker {
 }
 
 /// A worker's end of the tier in Redis. What its configuration cannot be was found out when it was read, or here: the gateway runs without it, then.
-fn second_tier(index: usize, shared: &SharedTier) -> Option<Rc<Tier>> {
-    Tier::new(shared).inspect_err(|e| tracing::error!(worker = index, "cache.redis cannot be used: {e}")).ok()
+fn second_tier(index: usize, common: &Common) -> Option<Rc<Tier>> {
+    let (shared, cache) = (common.second.as_ref()?, common.cache.as_ref()?);
+    Tier::new(shared, cache).inspect_err(|e| tracing::error!(worker = index, "cache.redis cannot be used: {e}")).ok()
 }
 
 /// One worker's part of `limits.connections`.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
-use pilotlight_cache::{Key, Parts, Selection, Stored, Timestamp};
+use pilotlight_cache::{Key, Parts, Selection, Standing, Stored, Timestamp};
 use pilotlight_redis::{Commands, Error};
 
 use super::{Ticket, Tier};
@@ -53,7 +53,7 @@ impl Tier {
         };
         let counters = &self.own.counters;
         match &stored {
-            Some(stored) if stored.serves(request, now) => counters.hits.add_one(),
+            Some(stored) if self.cache.serves(key, stored, request, now) => counters.hits.add_one(),
             Some(_) => counters.stale.add_one(),
             None => counters.misses.add_one(),
         }
@@ -71,6 +71,8 @@ impl Tier {
         now: Timestamp,
     ) -> Option<(Target, Option<Arc<Stored>>)> {
         let budget = self.shared.options().budget;
+        // Before the read, so that a purge during it counts.
+        let position = self.cache.purges().position();
         let mut found = self.heard(name, within(budget, self.read(name, key, request)).await)?;
         if found.is_refused {
             self.own.counters.refused.add_one();
@@ -82,10 +84,15 @@ impl Tier {
             found = Target { seen: Some(expected), ..Target::default() };
         }
         let response = found.response.take().filter(|response| self.is_trusted(response, now));
-        let stored = match response {
-            Some(response) => self.whole(name, *response).await,
-            None => None,
-        };
+        let Some(mut response) = response else { return Some((found, None)) };
+        match self.cache.purges().admits(key, &response.parts.headers, response.position) {
+            Standing::Good => {}
+            // It may be used once it was validated.
+            Standing::Stale(_) | Standing::Unknown => response.parts.freshness.no_cache = true,
+            Standing::Gone => return Some((found, None)),
+        }
+        let parts = self.whole(name, *response).await;
+        let stored = parts.map(|parts| self.cache.restored(key, parts, position));
         Some((found, stored))
     }
 
@@ -168,11 +175,11 @@ impl Tier {
     }
 
     /// The response with its body, wherever that is.
-    async fn whole(&self, name: &Name, response: Response) -> Option<Arc<Stored>> {
+    async fn whole(&self, name: &Name, response: Response) -> Option<Parts> {
         let Response { parts, apart, .. } = response;
-        let Some(apart) = apart else { return Some(Stored::from_parts(parts)) };
+        let Some(apart) = apart else { return Some(parts) };
         let body = self.body(name, apart).await?;
-        Some(Stored::from_parts(Parts { body, ..parts }))
+        Some(Parts { body, ..parts })
     }
 
     async fn body(&self, name: &Name, apart: Apart) -> Option<Bytes> {
@@ -184,8 +191,7 @@ impl Tier {
             self.own.counters.refused.add_one();
             return None;
         }
-        // A copy, as the reply may be a part of a larger buffer.
-        Some(Bytes::copy_from_slice(&body))
+        Some(body) // it is longer than a piece of what memory keeps, so it is copied there
     }
 
     /// Counts what became of a read and tells the breaker.

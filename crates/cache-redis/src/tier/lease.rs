@@ -37,7 +37,7 @@ impl Tier {
             );
             ticket.lease = taken?;
             let stored = stored?;
-            if let Some(stored) = stored.filter(|stored| stored.serves(request, now())) {
+            if let Some(stored) = stored.filter(|stored| self.cache.serves(key, stored, request, now())) {
                 return Some(stored);
             }
             if ticket.lease.is_some() || begun.elapsed() >= patience {

@@ -90,7 +90,7 @@ impl Tier {
         if apart.is_some() {
             body = std::mem::take(&mut parts.body);
         }
-        let response = Response { parts, apart, tags: Vec::new(), position: 0 };
+        let response = Response { parts, apart, position: stored.position().logged() };
         let record = record::encode_response(generation, &key, &response);
         let name = &ticket.name;
         let body_name = apart.map_or_else(|| name.base.clone(), |apart| name.body(apart.id));

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pilotlight_cache::{
     Adopted, Cache, CacheOptions, Decision, Fill, Key, RouteRules, Stored, Timestamp, Timing, Turn,
 };
-use pilotlight_cache_redis::{Asked, Config, Options, SharedTier, Status, Ticket, Tier};
+use pilotlight_cache_redis::{Asked, Config, Options, SharedTier, Status, Ticket, Tier, record_name};
 
 /// Longer than anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -70,9 +70,9 @@ impl Node {
 
     pub(crate) fn with(options: Options) -> Self {
         let shared = SharedTier::new(options);
-        let cache = Cache::new(CacheOptions::default()).unwrap();
+        let cache = Cache::shared(CacheOptions::default(), record_name).unwrap();
         cache.tell_invalidations(shared.invalidations());
-        let tier = Tier::new(&shared).unwrap();
+        let tier = Tier::new(&shared, &cache).unwrap();
         let task = tokio::task::spawn_local(Rc::clone(&tier).run());
         Self { cache, shared, tier, task, fetched: Cell::new(0) }
     }
@@ -83,8 +83,9 @@ impl Node {
 
     /// What Redis has, if it can be used.
     pub(crate) async fn found(&self, target: &str, request: &HeaderMap) -> Option<Bytes> {
-        let stored = self.ask(target, request).await.stored.filter(|stored| stored.serves(request, now()))?;
-        Some(stored.body().clone())
+        let serves = |stored: &Arc<Stored>| self.cache.serves(&key(target), stored, request, now());
+        let stored = self.ask(target, request).await.stored.filter(serves)?;
+        Some(stored.body().to_bytes())
     }
 
     pub(crate) fn begin(&self, target: &str, request: &HeaderMap) -> Fill {
@@ -113,7 +114,7 @@ impl Node {
         }
         if let Some(stored) = stored {
             let Adopted::Landed(stored) = fill.adopt(stored, now()) else { panic!("it was not invalidated") };
-            return stored.body().clone();
+            return stored.body().to_bytes();
         }
         fill.write_behind(Box::new(ticket));
         self.fetched.set(self.fetched.get() + 1);
@@ -141,7 +142,7 @@ impl Node {
     }
 
     pub(crate) fn post(&self, target: &str) {
-        self.cache.invalidate(&key(target), &Method::POST, StatusCode::OK, &HeaderMap::new());
+        self.cache.invalidate(&key(target), &Method::POST, StatusCode::OK, &HeaderMap::new(), now());
     }
 
     pub(crate) fn status(&self) -> Status {

@@ -100,7 +100,11 @@ pub(super) fn gateway(told: &Value, style: Style) -> String {
             let state = if redis["answers"] == true { "answers" } else { "does not answer" };
             let (hits, asked) = (&redis["reads"]["hit"], redis["reads"].as_object().into_iter().flatten());
             let asked: u64 = asked.filter_map(|(_, count)| count.as_u64()).sum();
-            let _ = writeln!(text, "cache.redis {state}, {hits} hits of {asked} requests, {} to be written", redis["queued"]);
+            let _ = writeln!(
+                text,
+                "cache.redis {state}, {hits} hits of {asked} requests, {} to be written",
+                redis["queued"]
+            );
         }
     }
     text.push('\n');

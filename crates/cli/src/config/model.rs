@@ -112,6 +112,8 @@ pub struct CacheLimits {
     pub memory: u64,
     /// Most bytes of one stored answer; at most `memory`.
     pub max_object: u64,
+    /// Clients get `Cache-Tag` and `Surrogate-Key`.
+    pub keep_tags: bool,
 }
 
 /// A service.

@@ -249,6 +249,7 @@ pub const LIMITS: &[Key] = &[
 pub const CACHE: &[Key] = &[
     key("memory", A_SIZE, "\"64MiB\"", &["size", "max_size", "max_memory", "max_bytes"]),
     key("max_object", A_SIZE, "\"1MiB\"", &["max_object_size", "object_size", "max_entry"]),
+    key("keep_tags", TRUE_OR_FALSE, "false", &["pass_tags", "expose_tags", "tags"]),
     key(
         "redis",
         A_SECTION,

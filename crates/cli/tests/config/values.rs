@@ -31,7 +31,7 @@ fn an_empty_file_is_all_defaults() {
     assert_eq!(config.listen[0].address, ListenerAddress::Tcp("127.0.0.1:8080".parse().unwrap()));
     assert_eq!(config.workers, Workers::PerCore);
     assert!(!config.dev);
-    assert_eq!(config.cache, Some(CacheLimits { memory: 64 << 20, max_object: 1 << 20 }));
+    assert_eq!(config.cache, Some(CacheLimits { memory: 64 << 20, max_object: 1 << 20, keep_tags: false }));
     assert_eq!(
         config.limits,
         Limits {
@@ -57,7 +57,7 @@ fn every_key_of_a_full_file_arrives() {
     assert_eq!(addresses, ["127.0.0.1:8081", "[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]);
     assert_eq!(config.workers, Workers::Exactly(3));
     assert!(config.dev && config.trust_forwarded);
-    assert_eq!(config.cache, Some(CacheLimits { memory: 8 << 20, max_object: 64 << 10 }));
+    assert_eq!(config.cache, Some(CacheLimits { memory: 8 << 20, max_object: 64 << 10, keep_tags: true }));
     assert_eq!(
         config.limits,
         Limits {

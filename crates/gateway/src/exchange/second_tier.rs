@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pilotlight_cache::{Adopted, CacheStatus, Fill, Stored};
+use pilotlight_cache::{Adopted, Cache, CacheStatus, Fill, Stored};
 use pilotlight_cache_redis::{Asked, Tier};
 
 use super::{Inbound, Parted, key, key_authority, now, target};
@@ -25,21 +25,25 @@ pub(super) enum Second {
 impl Inbound<'_> {
     /// Asks Redis before the service is asked. `stale` is what memory has.
     pub(super) async fn second_tier(&self, fill: Fill, stale: Option<Arc<Stored>>) -> Second {
-        let Some(tier) = self.worker.second.as_ref().filter(|_| fill.is_worth_sharing(now())) else {
+        let Some((tier, cache)) = self.tiers().filter(|_| fill.is_worth_sharing(now())) else {
             return Second::Ask(fill, stale);
         };
-        let asked = self.answer_of(tier, fill, stale).await;
+        let asked = self.ask_redis((tier, cache), fill, stale).await;
         self.record.lap(Layer::Cache);
         asked
     }
 
-    async fn answer_of(&self, tier: &Rc<Tier>, mut fill: Fill, stale: Option<Arc<Stored>>) -> Second {
+    async fn ask_redis(
+        &self,
+        (tier, cache): (&Rc<Tier>, &Cache),
+        mut fill: Fill,
+        stale: Option<Arc<Stored>>,
+    ) -> Second {
         let headers = &self.parts().headers;
-        let serves = |stored: &Arc<Stored>| stored.serves(headers, now());
         let Asked { mut stored, ticket } = tier.ask(&fill.key(), headers, now()).await;
         // No answer: nothing is known about what may be written, either.
         let Some(mut ticket) = ticket else { return Second::Ask(fill, stale) };
-        if fill.is_shared() && !stored.as_ref().is_some_and(serves) {
+        if fill.is_shared() && !stored.as_ref().is_some_and(|found| cache.serves(&fill.key(), found, headers, now())) {
             let patience = self.first_byte();
             patience.service_turn(); // another gateway's service takes as long as this one's may
             let key = fill.key();
@@ -48,7 +52,7 @@ impl Inbound<'_> {
                 stored = Some(theirs);
             }
         }
-        if let Some(found) = stored.take_if(|stored| serves(stored)) {
+        if let Some(found) = stored.take_if(|found| cache.serves(&fill.key(), found, headers, now())) {
             match fill.adopt(found, now()) {
                 Adopted::Landed(stored) => return Second::Answer(self.hit_in_redis(&stored)),
                 Adopted::Invalidated(again) => fill = again,
@@ -68,16 +72,20 @@ impl Inbound<'_> {
 
     /// RFC 9111 §5.2.1.7: what Redis has is stored as well; the service is not asked.
     pub(super) async fn only_if_cached(&self) -> Result<Parted, Failure> {
-        let Some(tier) = &self.worker.second else { return Err(Failure::OnlyIfCached) };
+        let Some((tier, cache)) = self.tiers() else { return Err(Failure::OnlyIfCached) };
         let authority = key_authority(&self.outbound.authority);
         let key = key(&authority, target(&self.parts().uri));
         let headers = &self.parts().headers;
         let asked = tier.ask(&key, headers, now()).await;
         self.record.lap(Layer::Cache);
-        match asked.stored.filter(|stored| stored.serves(headers, now())) {
+        match asked.stored.filter(|stored| cache.serves(&key, stored, headers, now())) {
             Some(stored) => Ok(self.hit_in_redis(&stored)),
             None => Err(Failure::OnlyIfCached),
         }
+    }
+
+    fn tiers(&self) -> Option<(&Rc<Tier>, &Cache)> {
+        self.worker.second.as_ref().zip(self.worker.common.cache.as_ref())
     }
 
     fn hit_in_redis(&self, stored: &Stored) -> Parted {
