@@ -1,8 +1,8 @@
 //! The cache as the gateway sees it: one handle, shared by all its workers.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, LOCATION, PRAGMA, RANGE, TRANSFER_ENCODING,
@@ -20,6 +20,7 @@ use crate::purge::{
     Address, Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
 };
 use crate::reasons::Reasons;
+use crate::second::Invalidations;
 use crate::stored::{Refusal, Stored};
 use crate::tier::memory::{Found, Memory};
 
@@ -165,6 +166,7 @@ struct Inner {
     reasons: Reasons,
     purges: Purges,
     hasher: RandomState,
+    invalidations: OnceLock<Arc<dyn Invalidations>>,
 }
 
 impl Cache {
@@ -204,6 +206,7 @@ impl Cache {
             reasons: Reasons::new(),
             purges,
             hasher: RandomState::new(),
+            invalidations: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -305,7 +308,20 @@ impl Cache {
     pub fn remove(&self, key: &Key<'_>) -> bool {
         let mut locked = self.inner.flights.lock(self.hash(key));
         locked.next_epoch();
-        self.inner.memory.remove(key)
+        let was_there = self.inner.memory.remove(key);
+        self.tell_invalidated(key);
+        was_there
+    }
+
+    /// Tells another tier from now on what is invalid. The first call counts.
+    pub fn tell_invalidations(&self, to: Arc<dyn Invalidations>) {
+        let _ = self.inner.invalidations.set(to);
+    }
+
+    pub(crate) fn tell_invalidated(&self, key: &Key<'_>) {
+        if let Some(invalidations) = self.inner.invalidations.get() {
+            invalidations.invalidated(key);
+        }
     }
 
     /// Every response that is stored under a key, newest first, whatever a request would get of them.

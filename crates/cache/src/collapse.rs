@@ -23,6 +23,7 @@ use crate::key::{Key, StoredKey};
 use crate::live::{Live, LiveAnswer};
 use crate::policy::Timestamp;
 use crate::purge::{Mark, Position};
+use crate::second::WriteBehind;
 use crate::stored::{Refusal, Stored};
 
 const STRIPES: usize = 64;
@@ -259,9 +260,25 @@ pub(crate) struct Landing {
     /// Where the order of purges was when the fetch began.
     position: Position,
     flight: Option<(FlightKey, Arc<Flight>)>,
+    behind: Option<Box<dyn WriteBehind>>,
 }
 
 impl Landing {
+    pub(crate) fn set_behind(&mut self, behind: Box<dyn WriteBehind>) {
+        self.behind = Some(behind);
+    }
+
+    pub(crate) fn forget_behind(&mut self) {
+        self.behind = None;
+    }
+
+    /// Passes what was stored on to another tier.
+    pub(crate) fn write_behind(&mut self, stored: &Arc<Stored>) {
+        if let Some(behind) = self.behind.take() {
+            behind.stored(&self.key.as_key(), stored);
+        }
+    }
+
     pub(crate) fn cache(&self) -> &Cache {
         &self.cache
     }
@@ -443,7 +460,7 @@ pub(crate) fn start(
     }
     let landing = |epoch, flight| {
         let (cache, key) = (cache.clone(), key.to_stored());
-        Landing { cache, hash, key, selection, epoch, position, flight }
+        Landing { cache, hash, key, selection, epoch, position, flight, behind: None }
     };
     let waits = match company {
         Company::Any { waits } if waits < MAX_WAITS => waits,

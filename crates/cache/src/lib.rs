@@ -28,12 +28,14 @@ mod collapse;
 mod fill;
 mod key;
 mod live;
+mod parts;
 mod policy;
 mod purge;
 mod reasons;
 mod recorder;
 mod report;
 mod route;
+mod second;
 mod status;
 mod stored;
 mod tier;
@@ -42,9 +44,10 @@ mod weight;
 pub use body::StoredBody;
 pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Place, Turn, Usage};
 pub use collapse::{Landed, Wait, Watch};
-pub use fill::{Decision, Fill, Validated};
+pub use fill::{Adopted, Decision, Fill, Validated};
 pub use key::Key;
 pub use live::{BrokenOff, Live, LiveBody};
+pub use parts::{Freshness, Parts, Selection};
 pub use policy::{
     ERROR_STATUSES, ErrorLifetimes, Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives,
     RouteRules, Seconds, Timestamp, Timing, Unstored,
@@ -59,6 +62,7 @@ pub use route::{
     BypassRules, ExtraTooLong, KeyRules, MAX_EXTRA_BYTES, NamePattern, NamePatterns, Parameters, PatternError,
     QueryRules, RouteControl, StatusSet, StoreRules,
 };
+pub use second::{Invalidations, WriteBehind};
 pub use status::CacheStatus;
 pub use stored::Stored;
 pub use tier::MAX_VARIANTS;

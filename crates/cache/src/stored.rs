@@ -93,7 +93,7 @@ impl Stored {
         Self::assemble(status, kept, body, plan.freshness, plan.vary, mark)
     }
 
-    fn assemble(
+    pub(crate) fn assemble(
         status: StatusCode,
         headers: HeaderMap,
         body: StoredBody,

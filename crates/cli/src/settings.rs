@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    Abandoned, CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache,
-    RouteControl, RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
+    Abandoned, CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RedisOptions,
+    RouteCache, RouteControl, RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
 };
 use pilotlight_supervisor::{
     HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
@@ -149,7 +149,20 @@ pub(crate) fn gateway(
             Some(cache) if !cache.finish_abandoned => Abandoned::Drop,
             _ => Abandoned::Finish,
         },
+        redis: config.cache_redis.as_ref().map(redis),
         access_log: config.operate.access_log.clone(),
+    }
+}
+
+fn redis(redis: &config::CacheRedis) -> RedisOptions {
+    RedisOptions {
+        prefix: redis.prefix.as_str().into(),
+        budget: redis.budget,
+        lease: redis.lease,
+        max_queue: redis.queue,
+        max_queue_bytes: redis.queue_memory,
+        keep_stale: redis.keep_stale,
+        ..RedisOptions::new(redis.url.config())
     }
 }
 

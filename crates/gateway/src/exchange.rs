@@ -35,9 +35,11 @@ use crate::server_timing;
 use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
+use second_tier::Second;
 
 mod errand;
 mod fetch;
+mod second_tier;
 
 use errand::{Errand, Later};
 
@@ -360,7 +362,7 @@ impl<'a> Inbound<'a> {
         let cache = self.worker.common.cache.clone();
         let (why, stale) = match lookup {
             None => return self.pass(None, Forward::Disabled).await,
-            Some(Lookup::OnlyIfCached) => return Err(Failure::OnlyIfCached),
+            Some(Lookup::OnlyIfCached) => return self.only_if_cached().await,
             Some(Lookup::Bypass(why)) => {
                 self.record.verdict(Verdict::Bypass);
                 return self.pass(cache.as_ref(), why).await;
@@ -385,7 +387,10 @@ impl<'a> Inbound<'a> {
                 let (parts, body) = answer.into_parts();
                 Ok((Response::from_parts(parts, ()), ResponseBody::Live(Box::new(body))))
             }
-            Asks::First(fill) => self.fill(fill, why, stale).await,
+            Asks::First(fill) => match self.second_tier(fill, stale).await {
+                Second::Answer(parted) => Ok(parted),
+                Second::Ask(fill, stale) => self.fill(fill, why, stale).await,
+            },
             Asks::Alone => self.pass(None, why).await,
         }
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use pilotlight_cache::{Cache, OptionsError};
+use pilotlight_cache_redis::{SharedTier, record_name};
 use pilotlight_supervisor::WorkerEvents;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -101,7 +102,15 @@ impl Gateway {
             options.listen.iter().map(|addr| listen::bind(addr, workers, &mut legacy)).collect();
         let new = NewListeners::of(bound?, options.listen)?;
         drop(legacy);
-        let cache = options.cache.map(Cache::new).transpose()?;
+        let cache = match (&options.redis, options.cache) {
+            (Some(_), Some(limits)) => Some(Cache::shared(limits, record_name)?),
+            (None, Some(limits)) => Some(Cache::new(limits)?),
+            (_, None) => None,
+        };
+        let second = options.redis.filter(|_| cache.is_some()).map(SharedTier::new);
+        if let (Some(cache), Some(second)) = (&cache, &second) {
+            cache.tell_invalidations(second.invalidations());
+        }
         let metrics = Registry::new(workers);
         let table = table(options.serving, &metrics);
         let access_log = match &options.access_log {
@@ -109,7 +118,8 @@ impl Gateway {
             None => None,
         };
         let (table, addresses) = (ArcSwap::from_pointee(table), ArcSwap::default());
-        let common = Arc::new(Common { table, cache, abandoned: options.abandoned, metrics, workers, addresses });
+        let abandoned = options.abandoned;
+        let common = Arc::new(Common { table, cache, second, abandoned, metrics, workers, addresses });
         let (stop, stopped) = watch::channel(Stop::No);
         let (draining, drained) = mpsc::channel();
         let mut gateway = Self {

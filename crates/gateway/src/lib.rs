@@ -47,3 +47,4 @@ pub use pilotlight_cache::{
     BypassRules, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters,
     QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
 };
+pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_cache::{CacheOptions, RouteControl, RouteRules};
+use pilotlight_cache_redis::Options as RedisOptions;
 use pilotlight_supervisor::{Service, Transport};
 
 /// Everything a gateway needs to run.
@@ -23,6 +24,8 @@ pub struct GatewayOptions {
     pub cache: Option<CacheOptions>,
     /// What becomes of a request to a service whose answer may be stored and whose client has gone.
     pub abandoned: Abandoned,
+    /// The tier in Redis behind it, if there is one.
+    pub redis: Option<RedisOptions>,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
 }

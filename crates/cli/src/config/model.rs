@@ -8,6 +8,7 @@ use std::time::Duration;
 use pilotlight_gateway::{RouteControl, RouteRules};
 use pilotlight_supervisor::Isolation;
 
+use super::cache_redis::CacheRedis;
 use super::diagnostic::Span;
 use super::isolation;
 use super::operate::Operate;
@@ -27,6 +28,8 @@ pub struct Config {
     pub limits: Limits,
     /// The response cache; none: nothing is cached.
     pub cache: Option<CacheLimits>,
+    /// The cache's tier in Redis, if there is one.
+    pub cache_redis: Option<CacheRedis>,
     /// What the operator sees.
     pub operate: Operate,
     /// The services, in the order of the file.

@@ -1,0 +1,10 @@
+//! The tier with real servers.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod cluster;
+mod coherent;
+mod lease;
+mod lost;
+mod node;
+mod sharing;
