@@ -1,6 +1,7 @@
 """What a route says about the cache beyond the RFC: [routes.cache] (issue 6, part 7)."""
 
 import json
+import random
 import subprocess
 import unittest
 from urllib.parse import quote as escape
@@ -128,6 +129,17 @@ class Fields(RuledCase):
         )  # fmt: skip
         self.assert_shared((target,), (target, ("Cookie", "a=1")))
 
+    def test_an_unsafe_request_and_a_purge_reach_all_keys_of_a_url(self):
+        target = make(LONG, path="/theme/make")
+        users = [(target,), (target, ("Cookie", "theme=dark")), (target, ("Cookie", "theme=light; a=1"))]
+        for take_back in (lambda: self.body(target, method="POST"),
+                          lambda: self.cli("purge", f"http://demo.test{target}")):  # fmt: skip
+            self.assert_apart(*users)
+            for user in users:
+                self.assert_shared(user, user)
+            self.assertNotIn("nothing was stored", take_back())
+        self.assert_apart(*users)
+
     def test_a_field_of_the_key(self):
         target = make(LONG, path="/lang/make")
         self.assert_apart((target,), (target, ("Accept-Language", "de")), (target, ("Accept-Language", "en")),
@@ -207,6 +219,8 @@ class BypassAndStore(RuledCase):
             self.assert_apart(past, past)
         status = self.gateway.request("GET", target, [("X-Preview", "1")]).get("cache-status")
         self.assertEqual(status, "pilotlight; fwd=bypass; fwd-status=200; detail=rule")
+        wants = [("X-Preview", "1"), ("Cache-Control", "only-if-cached")]
+        self.assert_status(self.gateway.request("GET", target, wants), 504)
         before = self.asked()
         self.gateway.request("HEAD", target)
         self.assertEqual(self.asked(), before + 1)
@@ -239,6 +253,44 @@ class BypassAndStore(RuledCase):
         answers = [self.gateway.request("GET", target, long) for _ in range(2)]
         self.assertNotEqual(answers[0].body, answers[1].body)
         self.assertTrue(answers[1].get("cache-status").endswith("detail=too-large"))
+
+
+class Users(RuledCase):
+    """A sample with the real binary of what crates/cache/tests/it/ruled_users.rs plays in memory."""
+
+    RULES = {
+        "/a": True, "/b": "60s", "/c": {"default_ttl": "60s", "errors": "60s", "key": {"cookies": ["theme"]}},
+        "/d": {"default_ttl": "60s", "key": {"cookies": ["user"], "only_query": ["h", "status"]}, "bypass": {"cookies": ["admin"]}},
+    }  # fmt: skip
+
+    def test_nobody_is_given_anothers_answer(self):
+        chance = random.Random(7)
+        cookies = ["", "user=ann", "user=bob", "user=ann; theme=dark", "theme=dark", "user=bob; admin=1", "user=ann user=bob"]
+        said = ["", "Cache-Control: public", LONG, f"{LONG}, public", f"{LONG}, private", "Cache-Control: s-maxage=60"]
+        shared = 0
+        for step in range(900):
+            words = chance.choice(said)
+            fields = [words, chance.choice(["", "", "Vary: Cookie", "Vary: Authorization", "Set-Cookie: id=1"])]
+            # Few targets, so that they meet.
+            path, code = chance.choice("abcd"), chance.choice([200, 200, 200, 404])
+            target = make(*filter(None, fields), path=f"/{path}/make", status=code, query=f"n={step // 300}")
+            cookie, basic = chance.choice(cookies), chance.choice(["", "", "ann", "bob"])
+            asks = [(name, value) for name, value in (("Cookie", cookie), ("Authorization", basic)) if value]
+            text = self.body(target, *asks)
+            me, made_for = basic or cookie or "nobody", text.split(" for ")[1].rsplit("  ", 1)[0]
+            if made_for == me:
+                continue
+            shared += 1
+            explicit = "max-age" in words or "s-maxage" in words
+            context = (target, asks, text)
+            self.assertNotIn("Set-Cookie", fields[1], context)
+            self.assertNotIn("private", words, context)
+            self.assertTrue(explicit or (made_for == "nobody" and not asks), context)
+            self.assertFalse(path == "d" and ("admin" in made_for or "admin" in me), context)
+            self.assertFalse("Vary" in fields[1] and "public" not in words and "Cookie" in fields[1], context)
+            if made_for in ("ann", "bob"):
+                self.assertTrue("public" in words or "s-maxage" in words, context)
+        self.assertGreater(shared, 20, "the sample has too few answers that were shared")
 
 
 class Explained(RuledCase):

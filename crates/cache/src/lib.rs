@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Where this cache is stricter than the RFC allows (each is cited at its line):
-//! a response with `Set-Cookie` or `Vary: Cookie` is never stored; `private` and `no-cache` with a list of fields count for
+//! a response with `Set-Cookie` is never stored, one with `Vary: Cookie` only under a key that has all cookies;
+//! `private` and `no-cache` with a list of fields count for
 //! the whole response; there is no heuristic freshness, only a route's default lifetime, which never applies between
 //! requests with `Cookie` or `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
 

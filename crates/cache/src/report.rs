@@ -8,6 +8,9 @@ use crate::policy::freshness::Source;
 use crate::policy::{RouteRules, Timestamp};
 use crate::stored::Stored;
 
+/// The fields that hold tags and groups.
+const TAG_FIELDS: [&str; 3] = ["cache-tag", "surrogate-key", "cache-groups"];
+
 /// A stored response at a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -29,6 +32,8 @@ pub struct Report {
     pub must_revalidate: bool,
     /// The request fields that it was selected by, with the values it was made for, `None` for an absent one.
     pub vary: Vec<(String, Option<String>)>,
+    /// The values of its fields with tags and groups, by which it can be purged.
+    pub tags: Vec<String>,
     /// `ETag` and `Last-Modified`, as far as it has them.
     pub validators: Vec<(&'static str, String)>,
 }
@@ -55,6 +60,11 @@ impl Stored {
             no_cache: freshness.no_cache,
             must_revalidate: freshness.must_revalidate,
             vary: self.vary().selected().map(|(name, value)| (name.to_string(), value.map(text))).collect(),
+            tags: TAG_FIELDS
+                .iter()
+                .flat_map(|name| self.headers().get_all(*name))
+                .map(|line| text(line.as_bytes()))
+                .collect(),
             validators: [("ETag", validator(ETAG)), ("Last-Modified", validator(LAST_MODIFIED))]
                 .into_iter()
                 .filter_map(|(name, value)| Some((name, value?)))

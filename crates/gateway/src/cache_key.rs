@@ -74,17 +74,17 @@ pub(crate) fn invalidate(
     response: &HeaderMap,
     now: Timestamp,
 ) -> Invalidated {
-    let place = |target: &str| {
-        let path = target.split('?').next().unwrap_or_default();
-        match table.find(authority, path).and_then(|route| control(route)) {
-            None => Place::of(target),
-            Some(control) => {
-                Place { target: control.key.target(target).into_owned(), has_extra: control.key.has_extra() }
-            }
-        }
-    };
     let key = CacheKey::of_url(None, authority, target);
-    cache.invalidate_as(&key.as_key(), answered, response, now, place)
+    cache.invalidate_as(&key.as_key(), answered, response, now, |target| place(table, authority, target))
+}
+
+/// Where the route of a target has stored what answers it.
+pub(crate) fn place(table: &Table, authority: &str, target: &str) -> Place {
+    let path = target.split('?').next().unwrap_or_default();
+    match table.find(authority, path).and_then(|route| control(route)) {
+        None => Place::of(target),
+        Some(control) => Place { target: control.key.target(target).into_owned(), has_extra: control.key.has_extra() },
+    }
 }
 
 /// Lower case, without the default port (RFC 9110 §4.2.3).

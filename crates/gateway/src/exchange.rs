@@ -16,7 +16,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
 use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Lookup, Stored, StoredBody};
-use pilotlight_cache::{Recorder, Timestamp, Turn, Validated};
+use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::cache_key::{self, CacheKey};
@@ -164,15 +164,25 @@ pub(crate) fn look_up(
     let RouteCache::On { control, .. } = &route.cache else { return None };
     let cache = common.cache.as_ref()?;
     let control = control.as_deref();
+    // RFC 9111 §5.2.1.7: whoever wants nothing but a stored response is not sent to the service by a rule either.
+    let past = |why| match is_stored_method(method) && RequestDirectives::parse(headers).only_if_cached {
+        true => Lookup::OnlyIfCached,
+        false => Lookup::Bypass(why),
+    };
     if let Some(control) = control
         && control.bypass.applies(method, target, headers).is_some()
     {
-        return Some(Lookup::Bypass(Forward::Rule));
+        return Some(past(Forward::Rule));
     }
     Some(match CacheKey::of(control, authority, target, headers) {
         Ok(key) => cache.lookup(&key.as_key(), method, headers, now),
-        Err(why) => Lookup::Bypass(why),
+        Err(why) => past(why),
     })
+}
+
+/// RFC 9111 §2: methods whose answers may come from the cache.
+fn is_stored_method(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
 }
 
 fn target(uri: &http::Uri) -> &str {

@@ -58,10 +58,8 @@ impl Target {
 
     /// The key of the target by the rules of its route; of its request's fields nothing is in it.
     pub(super) fn with_key<T>(&self, shared: &Shared, then: impl FnOnce(&Key<'_>) -> T) -> T {
-        let table = shared.common.table.load();
-        let route = table.find(&self.authority, self.path());
-        let control = route.and_then(|route| cache_key::control(route));
-        then(&CacheKey::of_url(control, &self.authority, &self.target).as_key())
+        let place = cache_key::place(&shared.common.table.load(), &self.authority, &self.target);
+        then(&CacheKey::of_url(None, &self.authority, &place.target).as_key())
     }
 
     /// The key of the target as it was written.

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::explain::Target;
 use super::{Refused, Shared, refused};
+use crate::cache_key;
 use crate::exchange;
 
 /// Things that one request may purge.
@@ -24,10 +25,11 @@ pub(super) fn purge(shared: &Shared, body: &[u8]) -> Result<Value, Refused> {
         return Err(refused(StatusCode::CONFLICT, "nothing is cached: the configuration says cache = false"));
     };
     let stored = cache.purge(&purges, exchange::now());
-    Ok(told(&purges, stored))
+    let table = shared.common.table.load();
+    Ok(told(&purges, stored, |url| cache_key::place(&table, &url.authority, &url.target).has_extra))
 }
 
-fn told(purges: &[Purge], stored: usize) -> Value {
+fn told(purges: &[Purge], stored: usize, has_extra: impl Fn(&Address) -> bool) -> Value {
     let is_soft = purges.iter().any(|purge| purge.mode == Mode::Soft);
     let mut told = json!({
         "soft": is_soft,
@@ -37,7 +39,9 @@ fn told(purges: &[Purge], stored: usize) -> Value {
     // A single URL is told about as it always was.
     if let ([Purge { scope: Scope::Url(url), .. }], Value::Object(map)) = (purges, &mut told) {
         map.insert("key".into(), url.to_string().into());
-        map.insert("purged".into(), (stored > 0).into());
+        // What is stored under keys that hold more than the URL is found out when it is asked for.
+        let purged = if stored == 0 && has_extra(url) { Value::Null } else { (stored > 0).into() };
+        map.insert("purged".into(), purged);
     }
     told
 }

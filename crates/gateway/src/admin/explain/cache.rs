@@ -1,9 +1,7 @@
 //! What the cache would do with a request: key, lookup, what is stored, and by which rule of the route or the RFC.
 
 use http::{HeaderMap, Method};
-use pilotlight_cache::{
-    Cache, Forward, Lookup, Parameters, QueryRules, Report, RouteRules, Stored, Timestamp, Unstored,
-};
+use pilotlight_cache::{Cache, Forward, Lookup, Parameters, QueryRules, RouteRules, Stored, Timestamp, Unstored};
 use serde_json::{Map, Value, json};
 
 use super::Target;
@@ -120,31 +118,21 @@ fn verdict(lookup: &Lookup, now: Timestamp) -> (&'static str, Option<&Stored>, (
 }
 
 fn stored(stored: &Stored, rules: &RouteRules, now: Timestamp) -> Value {
-    let Report {
-        status,
-        body_bytes,
-        weight_bytes,
-        age_s,
-        lifetime_s,
-        lifetime_by,
-        no_cache,
-        must_revalidate,
-        vary,
-        validators,
-    } = stored.report(rules, now);
+    let report = stored.report(rules, now);
     json!({
-        "status": status.as_u16(),
-        "body_bytes": body_bytes,
-        "weight_bytes": weight_bytes,
+        "status": report.status.as_u16(),
+        "body_bytes": report.body_bytes,
+        "weight_bytes": report.weight_bytes,
         "tier": "memory",
-        "age_seconds": age_s,
-        "lifetime_seconds": lifetime_s,
-        "lifetime_by": lifetime_by,
+        "age_seconds": report.age_s,
+        "lifetime_seconds": report.lifetime_s,
+        "lifetime_by": report.lifetime_by,
         "ttl_seconds": stored.ttl_s(now),
-        "no_cache": no_cache,
-        "must_revalidate": must_revalidate,
-        "vary": vary.into_iter().map(|(name, value)| (name, value.into())).collect::<Map<_, _>>(),
-        "validators": validators.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<Map<_, _>>(),
+        "no_cache": report.no_cache,
+        "must_revalidate": report.must_revalidate,
+        "vary": report.vary.into_iter().map(|(name, value)| (name, value.into())).collect::<Map<_, _>>(),
+        "tags": report.tags,
+        "validators": report.validators.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<Map<_, _>>(),
     })
 }
 
