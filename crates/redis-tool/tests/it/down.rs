@@ -1,7 +1,5 @@
 //! What each mode says where nobody listens.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
