@@ -13,7 +13,7 @@ use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::policy::storing::has_body;
-use crate::policy::{Forward, RequestDirectives, Timestamp, reference};
+use crate::policy::{Forward, PolicyOptions, RequestDirectives, Timestamp, reference};
 use crate::stored::{Refusal, Stored};
 use crate::tier::memory::{Found, Memory};
 
@@ -22,7 +22,7 @@ pub const MAX_WAITS: u32 = 3;
 
 /// Fields whose presence makes a request another than a plain one. One look at each name of a request costs less than a
 /// search for each of these.
-const WISHES: [HeaderName; 5] = [CACHE_CONTROL, PRAGMA, RANGE, CONTENT_LENGTH, TRANSFER_ENCODING];
+const WISHES: [HeaderName; 4] = [CACHE_CONTROL, PRAGMA, CONTENT_LENGTH, TRANSFER_ENCODING];
 
 /// The smallest useful cache.
 const MIN_BYTES: u64 = 64 * 1024;
@@ -77,6 +77,9 @@ pub enum Lookup {
     Hit(Arc<Stored>),
     /// Nothing usable: [`Cache::begin`], then ask the service.
     Miss(Forward),
+    /// Stale, and usable now if it is validated soon (RFC 5861 §3): answer from this response, then [`Cache::begin`] and ask
+    /// the service conditionally, beside the client.
+    StaleWhileRevalidate(Arc<Stored>),
     /// Usable after validation: [`Cache::begin`], then ask the service conditionally ([`Stored::make_conditional`]).
     Stale(Arc<Stored>, Forward),
     /// Ask the service; the answer will not be stored.
@@ -120,6 +123,7 @@ pub struct Cache {
 #[derive(Debug)]
 struct Inner {
     options: CacheOptions,
+    policy: PolicyOptions,
     memory: Memory,
     flights: Flights,
     recording: Budget,
@@ -132,6 +136,14 @@ impl Cache {
     /// # Errors
     /// The limits contradict each other.
     pub fn new(options: CacheOptions) -> Result<Self, OptionsError> {
+        Self::with_policy(options, PolicyOptions::default())
+    }
+
+    /// The same with other choices where the RFCs leave them.
+    ///
+    /// # Errors
+    /// The limits contradict each other.
+    pub fn with_policy(options: CacheOptions, policy: PolicyOptions) -> Result<Self, OptionsError> {
         let CacheOptions { max_bytes, max_object_bytes } = options;
         if max_bytes < MIN_BYTES {
             return Err(OptionsError::TooSmall { max_bytes });
@@ -141,7 +153,7 @@ impl Cache {
         }
         let memory = Memory::new(max_bytes, max_object_bytes)?;
         let recording = Budget { used: AtomicU64::new(0), max: (max_bytes / 4).max(max_object_bytes) };
-        let inner = Inner { options, memory, flights: Flights::new(), recording, hasher: RandomState::new() };
+        let inner = Inner { options, policy, memory, flights: Flights::new(), recording, hasher: RandomState::new() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -167,6 +179,11 @@ impl Cache {
             Ok(Found::Nothing) => Lookup::Miss(Forward::UriMiss),
             Ok(Found::OtherVariants | Found::Refused(_, Refusal::OtherVariant)) => Lookup::Miss(Forward::VaryMiss),
             Ok(Found::Refused(_, Refusal::NotFor(why))) => Lookup::Miss(why),
+            Ok(Found::Refused(stored, Refusal::Validate(Forward::Stale)))
+                if stored.serves_while_revalidated(&directives, now) =>
+            {
+                Lookup::StaleWhileRevalidate(stored)
+            }
             Ok(Found::Refused(stored, Refusal::Validate(why))) => Lookup::Stale(stored, why),
         }
     }
@@ -175,13 +192,15 @@ impl Cache {
     /// another request that does.
     ///
     /// Requests whose answers are unlikely to be shared never wait: with `Authorization`, with a wish for validation or
-    /// for no storing, HEAD, and those for a target whose last answer could not be shared.
+    /// for no storing, with a range, HEAD, and those for a target whose last answer could not be shared.
     pub fn begin(&self, key: &Key<'_>, method: &Method, request: &HeaderMap, now: Timestamp) -> Turn {
         let directives = RequestDirectives::parse(request);
         let alone = method != Method::GET
             || directives.no_store
             || directives.wants_validation()
             || request.contains_key(AUTHORIZATION)
+            // RFC 9111 §3.3: an answer to it may be a part only.
+            || request.contains_key(RANGE)
             || unkeyed(request).is_some()
             || self.inner.flights.is_solo(self.hash(key), now);
         let company = if alone { Company::None } else { Company::Any { waits: 0 } };
@@ -220,6 +239,10 @@ impl Cache {
         &self.inner.options
     }
 
+    pub(crate) fn policy(&self) -> &PolicyOptions {
+        &self.inner.policy
+    }
+
     pub(crate) fn memory(&self) -> &Memory {
         &self.inner.memory
     }
@@ -255,7 +278,11 @@ impl Cache {
     ) -> Option<Arc<Stored>> {
         match self.lookup(key, method, request, now) {
             Lookup::Hit(stored) => Some(stored),
-            Lookup::Miss(_) | Lookup::Stale(..) | Lookup::Bypass(_) | Lookup::OnlyIfCached => None,
+            Lookup::Miss(_)
+            | Lookup::Stale(..)
+            | Lookup::StaleWhileRevalidate(_)
+            | Lookup::Bypass(_)
+            | Lookup::OnlyIfCached => None,
         }
     }
 }
@@ -263,10 +290,7 @@ impl Cache {
 /// Something in the request that changes its answer and is not in the key.
 fn unkeyed(request: &HeaderMap) -> Option<Forward> {
     // A GET with a body could otherwise put its own answer under everybody's key.
-    if has_body(request) {
-        return Some(Forward::RequestBody);
-    }
-    request.contains_key(RANGE).then_some(Forward::Range)
+    has_body(request).then_some(Forward::RequestBody)
 }
 
 /// The safe methods of the IANA registry; any other, and any unknown one, may change its target (RFC 9111 §4.4).

@@ -9,7 +9,8 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::collapse::Landing;
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::{Candidate, Plan};
-use crate::policy::{ResponseDirectives, RouteRules, Timestamp, Timing, Unstored, fields};
+use crate::policy::control::Control;
+use crate::policy::{PolicyOptions, RouteRules, Timestamp, Timing, Unstored, fields};
 use crate::stored::Stored;
 
 /// The smallest buffer of a recording whose length is not known.
@@ -20,6 +21,8 @@ const FIRST_BUFFER_BYTES: u64 = 4096;
 pub struct Fill {
     landing: Landing,
     method: Method,
+    /// What is being validated.
+    stale: Option<Arc<Stored>>,
 }
 
 /// Whether an answer is stored, known with its head.
@@ -49,7 +52,13 @@ pub enum Validated {
 
 impl Fill {
     pub(crate) fn new(landing: Landing, method: Method) -> Self {
-        Self { landing, method }
+        Self { landing, method, stale: None }
+    }
+
+    /// The answer is to validate this response: it goes if the answer shows that it is outdated and is not stored itself.
+    #[must_use]
+    pub fn validating(self, stored: &Arc<Stored>) -> Self {
+        Self { stale: Some(Arc::clone(stored)), ..self }
     }
 
     /// Decides about an answer other than 304 to our own condition. Those who wait for one that is not stored go on at once.
@@ -67,7 +76,8 @@ impl Fill {
         if self.method == Method::HEAD {
             self.describe(request, status, headers, timing, rules);
         }
-        let candidate = Candidate { method: &self.method, request, status, response: headers, timing, rules };
+        let policy = self.landing.cache().policy();
+        let candidate = Candidate { method: &self.method, request, status, response: headers, timing, rules, policy };
         let max_object_bytes = self.landing.cache().options().max_object_bytes;
         match candidate.plan() {
             Ok(plan) if plan.length.is_some_and(|length| length > max_object_bytes) => {
@@ -100,7 +110,8 @@ impl Fill {
                 judged.append(name.clone(), value.clone());
             }
         }
-        let (updated, verdict) = update(stored, request, headers, &judged, timing, rules);
+        let policy = self.landing.cache().policy();
+        let (updated, verdict) = update(stored, request, (headers, &judged), timing, (rules, policy));
         let unstored = self.replace(stored, &updated, verdict).err();
         match unstored {
             Some(why) => {
@@ -135,7 +146,8 @@ impl Fill {
         if stored.validators().described_by(headers, stored.headers()) {
             // Stricter than the RFC: other than 304, HEAD has all fields of GET (RFC 9110 §9.3.2), so what it does not say
             // about caching is not taken over from the stored response.
-            let (updated, verdict) = update(&stored, request, headers, headers, timing, rules);
+            let policy = self.landing.cache().policy();
+            let (updated, verdict) = update(&stored, request, (headers, headers), timing, (rules, policy));
             if verdict.is_ok() {
                 // Not replaced: it was invalidated or outgrew the store. HEAD itself is answered by the service.
                 let _ = self.replace(&stored, &updated, verdict);
@@ -170,6 +182,10 @@ impl Fill {
         // A failing service says nothing about its answers when it works.
         if is_lasting(why) && !status.is_server_error() {
             self.landing.cache().flights().remember_solo(self.landing.hash(), now);
+            if let Some(stale) = &self.stale {
+                // RFC 9111 §4.3.3: another answer came in its place, and that is not to be kept.
+                self.landing.write(|cache| cache.memory().remove_variant(self.landing.key(), stale));
+            }
         }
         self.landing.passed();
         why
@@ -181,19 +197,18 @@ impl Fill {
 fn update(
     stored: &Arc<Stored>,
     request: &HeaderMap,
-    fresh: &HeaderMap,
-    judged: &HeaderMap,
+    (fresh, judged): (&HeaderMap, &HeaderMap),
     timing: Timing,
-    rules: RouteRules,
+    (rules, policy): (RouteRules, &PolicyOptions),
 ) -> (Arc<Stored>, Result<(), Unstored>) {
     let merged = stored.merged_headers(fresh, timing);
     let candidate =
-        Candidate { method: &Method::GET, request, status: stored.status(), response: judged, timing, rules };
+        Candidate { method: &Method::GET, request, status: stored.status(), response: judged, timing, rules, policy };
     let (freshness, vary, verdict) = match candidate.plan() {
         Ok(plan) => (plan.freshness, stored.vary().and(&plan.vary), Ok(())),
         Err(why) => {
-            let directives = ResponseDirectives::parse(judged);
-            let freshness = Freshness::of(judged, &directives, timing, rules.default_ttl);
+            let control = Control::of(judged, policy);
+            let freshness = Freshness::of(judged, &control, timing, candidate.assumed(&control.directives));
             (freshness.unwrap_or_else(|| Freshness::stale(timing)), stored.vary().clone(), Err(why))
         }
     };

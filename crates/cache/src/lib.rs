@@ -16,8 +16,8 @@
 //!
 //! Where this cache is stricter than the RFC allows (each is cited at its line):
 //! a response with `Set-Cookie` or `Vary: Cookie` is never stored; `private` and `no-cache` with a list of fields count for
-//! the whole response; there is no heuristic freshness, only a route's default lifetime, which never applies between
-//! requests with `Cookie` or `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
+//! the whole response; a lifetime that the response does not give itself (a route's default, or inferred from
+//! `Last-Modified` where the operator asks for that) never applies between requests with `Cookie` or `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ pub use collapse::{Landed, Wait};
 pub use fill::{Decision, Fill, Recorder, Validated};
 pub use key::Key;
 pub use policy::{
-    Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
+    CDN_CACHE_CONTROL, Forward, LanguageOrder, MAX_VARY_FIELDS, MaxStale, PolicyOptions, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
     Unstored,
 };
 pub use status::CacheStatus;

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bytes::{Bytes, BytesMut};
-use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY};
+use http::header::{
+    AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
-use crate::policy::freshness::{Freshness, Source};
+use crate::policy::freshness::Freshness;
+use crate::policy::range::Selection;
 use crate::policy::storing::{Plan, has_credentials};
 use crate::policy::validate::Validators;
 use crate::policy::vary::Vary;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
-use crate::status::CacheStatus;
+use crate::status::{CACHE_STATUS, CacheStatus};
 
 /// Fixed memory of one stored response: this structure, its allocations' headers, and the prepared map.
 const OVERHEAD_BYTES: usize = 768;
@@ -98,7 +101,8 @@ impl Stored {
 
     /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
     ///
-    /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), and has no body for HEAD.
+    /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), 206 or 416 where the client asks for a range
+    /// (RFC 9110 §14.2), and has no body for HEAD.
     pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<Bytes> {
         let headers = self.with_prepared(now, |prepared| prepared.headers.clone());
         self.finish(headers, method, request)
@@ -128,6 +132,20 @@ impl Stored {
     /// Whether this response may answer the request without validation.
     pub fn serves(&self, request: &HeaderMap, now: Timestamp) -> bool {
         self.refusal(request, &RequestDirectives::parse(request), now).is_none()
+    }
+
+    /// Whether this response may be used in place of an error that asking the service for a newer one came to (RFC 5861 §4).
+    pub fn serves_if_error(&self, request: &HeaderMap, now: Timestamp) -> bool {
+        let is_for_request = !matches!(
+            self.refusal(request, &RequestDirectives::default(), now),
+            Some(Refusal::OtherVariant | Refusal::NotFor(_))
+        );
+        is_for_request && self.freshness.serves_if_error(RequestDirectives::parse(request).stale_if_error, now)
+    }
+
+    /// Whether this response, which is stale, may be used while it is revalidated (RFC 5861 §3).
+    pub(crate) fn serves_while_revalidated(&self, directives: &RequestDirectives, now: Timestamp) -> bool {
+        reuse::serves_while_revalidated(&self.freshness, directives, now)
     }
 
     /// Makes an upstream request conditional on this response (RFC 9111 §4.3.1): the client's `If-None-Match` and
@@ -182,7 +200,7 @@ impl Stored {
         if !self.vary.matches(request) {
             return Some(Refusal::OtherVariant);
         }
-        if self.freshness.source == Source::Route && has_credentials(request) {
+        if self.freshness.is_assumed() && has_credentials(request) {
             return Some(Refusal::NotFor(Forward::Credentials));
         }
         reuse::refusal(&self.freshness, directives, now).map(Refusal::Validate)
@@ -233,6 +251,30 @@ impl Stored {
         if self.status.is_success() && self.validators.not_modified(request) {
             return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), Bytes::new());
         }
+        // RFC 9110 §14.2: a range is a part of what would be answered with 200.
+        if self.status == StatusCode::OK {
+            let length = self.body.len();
+            match Selection::of(method, request, &self.validators, length as u64) {
+                Selection::Whole => {}
+                Selection::Part(range) => {
+                    let mut headers = headers;
+                    // RFC 9110 §14.4
+                    let content_range = format!("bytes {}-{}/{length}", range.start, range.end - 1);
+                    set(&mut headers, CONTENT_RANGE, &content_range);
+                    headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+                    // Within the body, whose length is a usize.
+                    let body = self.body.slice(range.start as usize..range.end as usize);
+                    return respond(StatusCode::PARTIAL_CONTENT, headers, body);
+                }
+                Selection::Unsatisfiable => {
+                    let mut headers = only(&headers, &[&DATE, &AGE, &CACHE_STATUS]);
+                    // RFC 9110 §15.5.17
+                    set(&mut headers, CONTENT_RANGE, &format!("bytes */{length}"));
+                    headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+                    return respond(StatusCode::RANGE_NOT_SATISFIABLE, headers, Bytes::new());
+                }
+            }
+        }
         // RFC 9110 §9.3.2: HEAD has the fields of GET, Content-Length included, and no content.
         let body = if method == Method::HEAD { Bytes::new() } else { self.body.clone() };
         respond(self.status, headers, body)
@@ -248,15 +290,25 @@ fn respond(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Byte
 
 /// RFC 9110 §15.4.5: the fields a 304 must have, and those that tell how caching went.
 fn for_not_modified(headers: &HeaderMap) -> HeaderMap {
-    const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
     let kept = [&CACHE_CONTROL, &CONTENT_LOCATION, &DATE, &ETAG, &EXPIRES, &VARY, &LAST_MODIFIED, &AGE, &CACHE_STATUS];
+    only(headers, &kept)
+}
+
+fn only(headers: &HeaderMap, kept: &[&HeaderName]) -> HeaderMap {
     let mut answer = HeaderMap::with_capacity(kept.len());
     for name in kept {
-        for value in headers.get_all(name) {
-            answer.append(name.clone(), value.clone());
+        for value in headers.get_all(*name) {
+            answer.append((*name).clone(), value.clone());
         }
     }
     answer
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    // Digits and ASCII of this file, so there is always a value.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
 }
 
 /// RFC 9110 §6.6.1: a recipient with a clock gives a response without a valid Date one before it caches it.

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use http::HeaderMap;
-use http::header::{AGE, DATE, EXPIRES};
+use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
 
-use super::directives::{ResponseDirectives, Seconds};
+use super::control::{Control, Field};
+use super::directives::Seconds;
 use super::fields;
 use super::time::{Timestamp, Timing, millis};
 
@@ -20,6 +21,21 @@ pub(crate) struct Freshness {
     pub(crate) must_revalidate: bool,
     /// §5.2.2.4: it must not be used without validation, even fresh.
     pub(crate) no_cache: bool,
+    /// RFC 5861 §3: how long after its lifetime it may be used while it is being revalidated.
+    while_revalidate_ms: u64,
+    /// RFC 5861 §4: how long after its lifetime it may be used when the service fails.
+    if_error_ms: u64,
+}
+
+/// What is assumed of a response that does not say it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Assumed {
+    /// The lifetime.
+    pub(crate) ttl: Option<Duration>,
+    /// The longest lifetime inferred from `Last-Modified`.
+    pub(crate) max_heuristic: Option<Duration>,
+    /// How long it may be used when the service fails.
+    pub(crate) stale_if_error: Option<Duration>,
 }
 
 /// Where a freshness lifetime comes from.
@@ -29,32 +45,39 @@ pub(crate) enum Source {
     Response,
     /// The route's default: the service said nothing.
     Route,
+    /// Inferred from `Last-Modified` (§4.2.2): likewise.
+    Heuristic,
 }
 
 impl Freshness {
-    /// The freshness of a response, or `None` if it says nothing and the route has no default.
-    pub(crate) fn of(
-        headers: &HeaderMap,
-        directives: &ResponseDirectives,
-        timing: Timing,
-        default_ttl: Option<Duration>,
-    ) -> Option<Self> {
+    /// The freshness of a response, or `None` if it says nothing and nothing is assumed.
+    pub(crate) fn of(headers: &HeaderMap, control: &Control, timing: Timing, assumed: Assumed) -> Option<Self> {
+        let directives = &control.directives;
         let date = date(headers, timing.received);
-        let (lifetime_ms, source) = match explicit_lifetime_ms(headers, directives, date) {
+        let (lifetime_ms, source) = match explicit_lifetime_ms(headers, control, date) {
             Some(lifetime) => (lifetime, Source::Response),
             None if directives.no_cache => (0, Source::Response),
-            None => (default_ttl.map(millis)?, Source::Route),
+            None => match assumed.ttl {
+                Some(ttl) => (millis(ttl), Source::Route),
+                None => (heuristic_lifetime_ms(headers, date, assumed.max_heuristic?)?, Source::Heuristic),
+            },
         };
+        // RFC 9111 §5.2.2.10: s-maxage has the semantics of proxy-revalidate for a shared cache.
+        let must_revalidate =
+            directives.must_revalidate || directives.proxy_revalidate || directives.s_maxage != Seconds::Absent;
+        let window_ms = |seconds: Option<u64>| seconds.map_or(0, |seconds| seconds * 1000);
         Some(Self {
             received: timing.received,
             initial_age_ms: initial_age_ms(headers, date, timing),
             lifetime_ms,
             source,
-            // RFC 9111 §5.2.2.10: s-maxage has the semantics of proxy-revalidate for a shared cache.
-            must_revalidate: directives.must_revalidate
-                || directives.proxy_revalidate
-                || directives.s_maxage != Seconds::Absent,
+            must_revalidate,
             no_cache: directives.no_cache,
+            while_revalidate_ms: window_ms(directives.stale_while_revalidate.valid()),
+            if_error_ms: match directives.stale_if_error {
+                Seconds::Absent => assumed.stale_if_error.map_or(0, millis),
+                said => window_ms(said.valid()),
+            },
         })
     }
 
@@ -67,6 +90,8 @@ impl Freshness {
             source: Source::Response,
             must_revalidate: true,
             no_cache: true,
+            while_revalidate_ms: 0,
+            if_error_ms: 0,
         }
     }
 
@@ -89,6 +114,36 @@ impl Freshness {
         !self.no_cache && self.is_fresh(now)
     }
 
+    /// Whether the service has not said how long it is fresh, and so not either that it is for everybody.
+    pub(crate) fn is_assumed(&self) -> bool {
+        matches!(self.source, Source::Route | Source::Heuristic)
+    }
+
+    /// Whether it may be used while it is being revalidated (RFC 5861 §3), fresh or not.
+    pub(crate) fn serves_while_revalidated(&self, now: Timestamp) -> bool {
+        self.allows_stale() && self.staleness_ms(now) < self.while_revalidate_ms
+    }
+
+    /// Whether it may be used in place of an error (RFC 5861 §4): for as long as it allows itself, or `asked_s` seconds.
+    pub(crate) fn serves_if_error(&self, asked_s: Option<u64>, now: Timestamp) -> bool {
+        let window_ms = self.if_error_ms.max(asked_s.map_or(0, |seconds| seconds.saturating_mul(1000)));
+        self.allows_stale() && (self.is_fresh(now) || self.staleness_ms(now) < window_ms)
+    }
+
+    /// Whether it is of any use once it is stale and cannot be validated.
+    pub(crate) fn has_stale_use(&self) -> bool {
+        self.allows_stale() && (self.while_revalidate_ms > 0 || self.if_error_ms > 0)
+    }
+
+    /// RFC 9111 §4.2.4: not against no-cache, must-revalidate, proxy-revalidate or s-maxage.
+    fn allows_stale(&self) -> bool {
+        !self.no_cache && !self.must_revalidate
+    }
+
+    fn staleness_ms(&self, now: Timestamp) -> u64 {
+        self.age_ms(now).saturating_sub(self.lifetime_ms)
+    }
+
     /// The `Age` field's value.
     pub(crate) fn age_s(&self, now: Timestamp) -> u64 {
         self.age_ms(now) / 1000
@@ -102,17 +157,28 @@ impl Freshness {
 }
 
 /// RFC 9111 §4.2.1, the first that applies: s-maxage, max-age, Expires minus Date. Invalid values mean stale.
-fn explicit_lifetime_ms(headers: &HeaderMap, directives: &ResponseDirectives, date: Timestamp) -> Option<u64> {
+fn explicit_lifetime_ms(headers: &HeaderMap, control: &Control, date: Timestamp) -> Option<u64> {
+    let directives = &control.directives;
     match (directives.s_maxage, directives.max_age) {
         (Seconds::Valid(seconds), _) | (Seconds::Absent, Seconds::Valid(seconds)) => return Some(seconds * 1000),
         (Seconds::Invalid, _) | (Seconds::Absent, Seconds::Invalid) => return Some(0),
         (Seconds::Absent, Seconds::Absent) => {}
+    }
+    // RFC 9213 §2.2: beside a targeted field, Expires is ignored.
+    if control.field == Field::Targeted {
+        return None;
     }
     let mut lines = headers.get_all(EXPIRES).iter();
     let first = lines.next()?;
     // RFC 9111 §5.3: an invalid date, especially "0", is in the past. Lines that differ are invalid (§4.2.1).
     let expires = Timestamp::from_http_date(first).filter(|_| lines.all(|line| line == first));
     Some(expires.map_or(0, |expires| expires.millis_since(date)))
+}
+
+/// RFC 9111 §4.2.2: a tenth of the time since the last modification, at most `max`.
+fn heuristic_lifetime_ms(headers: &HeaderMap, date: Timestamp, max: Duration) -> Option<u64> {
+    let modified = Timestamp::from_http_date(headers.get(LAST_MODIFIED)?)?;
+    Some((date.millis_since(modified) / 10).min(millis(max)))
 }
 
 /// `date_value`. RFC 9110 §6.6.1: a recipient with a clock replaces a missing or invalid one by the time of receipt.
@@ -146,6 +212,7 @@ fn age_value_s(headers: &HeaderMap) -> u64 {
 mod tests {
     use http::{HeaderName, HeaderValue};
 
+    use super::super::options::PolicyOptions;
     use super::*;
 
     /// Sun, 06 Nov 1994 08:49:37 GMT
@@ -156,7 +223,8 @@ mod tests {
 
     fn freshness(fields: &[(&'static str, &'static str)], timing: Timing, default_s: Option<u64>) -> Option<Freshness> {
         let headers = fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect();
-        Freshness::of(&headers, &ResponseDirectives::parse(&headers), timing, default_s.map(Duration::from_secs))
+        let assumed = Assumed { ttl: default_s.map(Duration::from_secs), ..Assumed::default() };
+        Freshness::of(&headers, &Control::of(&headers, &PolicyOptions::default()), timing, assumed)
     }
 
     #[track_caller]
@@ -235,5 +303,64 @@ mod tests {
             assert!(of(value).must_revalidate, "{value}");
         }
         assert!(of("max-age=1, no-cache").no_cache);
+    }
+
+    #[test]
+    fn heuristics() {
+        const TEN_DAYS_BEFORE_T: &str = "Thu, 27 Oct 1994 08:49:37 GMT";
+        const DAY: u64 = 24 * 3600;
+        let timing = Timing { sent: Timestamp(T), received: Timestamp(T) };
+        let check = |fields: &[(&'static str, &'static str)], max_s: Option<u64>, expected_s: Option<u64>| {
+            let headers =
+                fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect();
+            let control = Control::of(&headers, &PolicyOptions::default());
+            let assumed = Assumed { max_heuristic: max_s.map(Duration::from_secs), ..Assumed::default() };
+            let found = Freshness::of(&headers, &control, timing, assumed);
+            assert_eq!(found.map(|f| f.lifetime_ms() / 1000), expected_s, "{fields:?}");
+            assert!(found.is_none_or(|f| f.is_assumed() == (f.source == Source::Heuristic)));
+        };
+        let modified = ("last-modified", TEN_DAYS_BEFORE_T);
+        check(&[modified, ("date", DATE_T)], Some(7 * DAY), Some(DAY));
+        check(&[modified], Some(7 * DAY), Some(DAY));
+        check(&[modified], Some(60), Some(60));
+        check(&[modified], None, None);
+        check(&[], Some(60), None);
+        check(&[("last-modified", "x")], Some(60), None);
+        check(&[("last-modified", T_PLUS_10), ("date", DATE_T)], Some(60), Some(0));
+        check(&[modified, ("cache-control", "max-age=5")], Some(7 * DAY), Some(5));
+        check(&[modified, ("expires", "0")], Some(7 * DAY), Some(0));
+        check(&[modified, ("expires", "0"), ("cdn-cache-control", "public")], Some(7 * DAY), Some(DAY));
+        check(&[modified, ("cdn-cache-control", "max-age=3"), ("cache-control", "max-age=5")], None, Some(3));
+    }
+
+    #[track_caller]
+    fn check_stale(value: &'static str, assumed_s: u64, asked_s: Option<u64>, at_s: u64, expected: (bool, bool)) {
+        let timing = Timing { sent: Timestamp(T), received: Timestamp(T) };
+        let headers = std::iter::once((http::header::CACHE_CONTROL, HeaderValue::from_static(value))).collect();
+        let assumed = Assumed { stale_if_error: Some(Duration::from_secs(assumed_s)), ..Assumed::default() };
+        let control = Control::of(&headers, &PolicyOptions::default());
+        let freshness = Freshness::of(&headers, &control, timing, assumed).unwrap();
+        let now = Timestamp(T + at_s * 1000);
+        let found = (freshness.serves_while_revalidated(now), freshness.serves_if_error(asked_s, now));
+        assert_eq!(found, expected, "{value} at {at_s} s");
+    }
+
+    #[test]
+    fn stale_use() {
+        check_stale("max-age=10", 0, None, 11, (false, false));
+        check_stale("max-age=10, stale-while-revalidate=5", 0, None, 14, (true, false));
+        check_stale("max-age=10, stale-while-revalidate=5", 0, None, 15, (false, false));
+        check_stale("max-age=10, stale-if-error=5", 0, None, 14, (false, true));
+        check_stale("max-age=10, stale-if-error=5", 60, None, 15, (false, false));
+        check_stale("max-age=10, stale-if-error=x", 60, None, 11, (false, false));
+        check_stale("max-age=10", 60, None, 69, (false, true));
+        check_stale("max-age=10", 0, Some(5), 14, (false, true));
+        check_stale("max-age=10, stale-if-error=1", 0, Some(5), 14, (false, true));
+        check_stale("max-age=10", 0, None, 9, (false, true));
+        for forbidding in ["must-revalidate", "proxy-revalidate", "s-maxage=10", "no-cache"] {
+            let value: &'static str =
+                format!("max-age=10, stale-while-revalidate=60, stale-if-error=60, {forbidding}").leak();
+            check_stale(value, 60, Some(60), 11, (false, false));
+        }
     }
 }

@@ -6,9 +6,11 @@ use http::header::{AUTHORIZATION, COOKIE, LAST_MODIFIED, SET_COOKIE, TRANSFER_EN
 use http::{HeaderMap, Method, StatusCode};
 
 use super::RequestDirectives;
+use super::control::Control;
 use super::directives::{ResponseDirectives, Seconds};
 use super::fields::{self, Length};
-use super::freshness::{Freshness, Source};
+use super::freshness::{Assumed, Freshness};
+use super::options::PolicyOptions;
 use super::time::Timing;
 use super::validate::ENTITY_TAG;
 use super::vary::Vary;
@@ -141,21 +143,22 @@ pub(crate) struct Candidate<'a> {
     pub(crate) response: &'a HeaderMap,
     pub(crate) timing: Timing,
     pub(crate) rules: RouteRules,
+    pub(crate) policy: &'a PolicyOptions,
 }
 
 impl Candidate<'_> {
     /// Whether the response may be stored, before its body is known.
     pub(crate) fn plan(&self) -> Result<Plan, Unstored> {
         self.request_allows()?;
-        let directives = ResponseDirectives::parse(self.response);
-        self.response_allows(&directives)?;
-        let vary = Vary::capture(self.response, self.request)?;
+        let control = Control::of(self.response, self.policy);
+        self.response_allows(&control.directives)?;
+        let vary = Vary::capture(self.response, self.request, self.policy.language_order)?;
         let length = match fields::content_length(self.response) {
             Length::Unknown => None,
             Length::Known(length) => Some(length),
             Length::Invalid => return Err(Unstored::Malformed),
         };
-        let freshness = self.freshness(&directives)?;
+        let freshness = self.freshness(&control)?;
         Ok(Plan { freshness, vary, length })
     }
 
@@ -209,19 +212,30 @@ impl Candidate<'_> {
         Ok(())
     }
 
-    fn freshness(&self, directives: &ResponseDirectives) -> Result<Freshness, Unstored> {
-        let default_ttl = self.rules.default_ttl.filter(|_| takes_default(self.status));
-        let freshness =
-            Freshness::of(self.response, directives, self.timing, default_ttl).ok_or(Unstored::NoFreshness)?;
-        if freshness.source == Source::Route && has_credentials(self.request) {
+    fn freshness(&self, control: &Control) -> Result<Freshness, Unstored> {
+        let assumed = self.assumed(&control.directives);
+        let freshness = Freshness::of(self.response, control, self.timing, assumed).ok_or(Unstored::NoFreshness)?;
+        if freshness.is_assumed() && has_credentials(self.request) {
             return Err(Unstored::Credentials);
         }
-        // Stored but never reusable is worth it only if validation can spare the body.
+        // Stored but never reusable is worth it only if validation can spare the body, or if it may be used stale.
         let validator = self.response.contains_key(ENTITY_TAG) || self.response.contains_key(LAST_MODIFIED);
-        if !freshness.is_reusable(self.timing.received) && !validator {
+        let is_of_use = freshness.is_reusable(self.timing.received) || freshness.has_stale_use();
+        if !is_of_use && !validator {
             return Err(Unstored::Stale);
         }
         Ok(freshness)
+    }
+
+    /// What route and operator let this cache assume of a response that is silent.
+    pub(crate) fn assumed(&self, directives: &ResponseDirectives) -> Assumed {
+        // RFC 9111 §4.2.2: statuses that are heuristically cacheable, or a response that is marked as cacheable.
+        let infers = directives.public || is_heuristically_cacheable(self.status);
+        Assumed {
+            ttl: self.rules.default_ttl.filter(|_| takes_default(self.status)),
+            max_heuristic: self.policy.max_heuristic.filter(|_| infers),
+            stale_if_error: self.policy.stale_if_error,
+        }
     }
 }
 
@@ -241,6 +255,11 @@ pub(crate) fn has_body(request: &HeaderMap) -> bool {
 fn is_understood(status: StatusCode) -> bool {
     matches!(status.as_u16(),
         200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
+}
+
+/// RFC 9110 §15.1; 206 is not stored.
+fn is_heuristically_cacheable(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
 /// The heuristically cacheable statuses of RFC 9110 §15.1 without those that report a failing request or service.

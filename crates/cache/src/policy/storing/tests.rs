@@ -26,6 +26,7 @@ fn plan(
         response: &map(response),
         timing: Timing { sent: at, received: at },
         rules: RouteRules { default_ttl: default_s.map(Duration::from_secs) },
+        policy: &PolicyOptions::default(),
     }
     .plan()
 }
