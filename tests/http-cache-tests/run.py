@@ -40,7 +40,10 @@ ORIGIN_LIMIT_S = 15
 
 SETTINGS = {
     "default": {"top": "", "route": "cache = true\n"},
-    "conformance": {"top": "", "route": "cache = true\n"},
+    "conformance": {
+        "top": '[cache]\nmax_heuristic = "7d"\nstale_if_error = "1d"\nlanguage_order = "ignored"\n',
+        "route": "cache = true\n",
+    },
 }
 NAMES = {"default": "Pilotlight, default settings", "conformance": "Pilotlight, conformance settings"}
 PASSED = ("pass", "yes")

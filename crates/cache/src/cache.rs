@@ -207,6 +207,19 @@ impl Cache {
         collapse::start(self, key, method, request, now, company)
     }
 
+    /// The right to revalidate what [`Lookup::StaleWhileRevalidate`] gave out; `None` if another request does, or just has.
+    pub fn refresh(&self, key: &Key<'_>, request: &HeaderMap, now: Timestamp) -> Option<Fill> {
+        match collapse::start(self, key, &Method::GET, request, now, Company::Any { waits: 0 }) {
+            Turn::Leader(fill) => Some(fill),
+            Turn::Hit(_) | Turn::Follower(_) => None,
+        }
+    }
+
+    /// What a POST that is about to be sent may put into the cache (RFC 9110 §9.3.3): see [`Fill::posted`].
+    pub fn begin_post(&self, key: &Key<'_>) -> Fill {
+        Fill::new(Landing::alone(self, key), Method::POST)
+    }
+
     /// Takes note of an answer to an unsafe request (RFC 9111 §4.4) and returns how many targets lost stored responses.
     ///
     /// If the answer is 2xx or 3xx, the request's target goes, and what `Location` and `Content-Location` name if it has
@@ -219,6 +232,7 @@ impl Cache {
         let references = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.get(name));
         let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
         let own = usize::from(self.remove(key));
+        let named = named.filter(|target| target != key.target);
         own + named.filter(|target| self.remove(&Key { target, ..*key })).count()
     }
 

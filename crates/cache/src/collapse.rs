@@ -188,6 +188,18 @@ pub(crate) struct Landing {
 }
 
 impl Landing {
+    /// For a request that goes alone.
+    pub(crate) fn alone(cache: &Cache, key: &Key<'_>) -> Self {
+        let hash = cache.hash(key);
+        let epoch = cache.flights().lock(hash).epoch();
+        Self { cache: cache.clone(), hash, key: key.to_stored(), epoch, flight: None }
+    }
+
+    /// The request itself has invalidated its key once since it began. Whatever else has, counts as ever.
+    pub(crate) fn discount_own_invalidation(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+
     pub(crate) fn cache(&self) -> &Cache {
         &self.cache
     }

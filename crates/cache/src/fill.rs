@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{AGE, SET_COOKIE};
+use http::header::{AGE, CONTENT_LOCATION, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::collapse::Landing;
+use crate::policy::control::Control;
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::{Candidate, Plan};
-use crate::policy::control::Control;
-use crate::policy::{PolicyOptions, RouteRules, Timestamp, Timing, Unstored, fields};
+use crate::policy::{PolicyOptions, RouteRules, Timestamp, Timing, Unstored, fields, reference};
 use crate::stored::Stored;
 
 /// The smallest buffer of a recording whose length is not known.
@@ -86,6 +86,28 @@ impl Fill {
             Ok(plan) => Decision::Store(Box::new(Recorder::new(self.landing, status, headers, plan, timing))),
             Err(why) => Decision::Pass(self.pass_on(why, status, timing.received)),
         }
+    }
+
+    /// Decides about the answer to a POST, after [`Cache::invalidate`] was told of it: it is stored as what a GET gets if the
+    /// service says that it is that, and for how long (RFC 9110 §9.3.3).
+    ///
+    /// [`Cache::invalidate`]: crate::Cache::invalidate
+    pub fn posted(
+        mut self,
+        request: &HeaderMap,
+        status: StatusCode,
+        headers: &HeaderMap,
+        timing: Timing,
+        rules: RouteRules,
+    ) -> Decision {
+        let key = self.landing.key().as_key();
+        let location = headers.get(CONTENT_LOCATION).and_then(|at| reference::resolve_same_origin(&key, at.as_bytes()));
+        // RFC 9110 §8.7: with 200 and its own URI in Content-Location it is a representation of the target.
+        if status != StatusCode::OK || location.as_deref() != Some(key.target) {
+            return Decision::Pass(Unstored::Method);
+        }
+        self.landing.discount_own_invalidation();
+        self.response(request, status, headers, timing, rules)
     }
 
     /// Takes a 304 to the condition made by [`Stored::make_conditional`] (RFC 9111 §4.3.4).

@@ -35,8 +35,8 @@ pub use collapse::{Landed, Wait};
 pub use fill::{Decision, Fill, Recorder, Validated};
 pub use key::Key;
 pub use policy::{
-    CDN_CACHE_CONTROL, Forward, LanguageOrder, MAX_VARY_FIELDS, MaxStale, PolicyOptions, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
-    Unstored,
+    CDN_CACHE_CONTROL, Forward, LanguageOrder, MAX_VARY_FIELDS, MaxStale, PolicyOptions, RequestDirectives,
+    ResponseDirectives, RouteRules, Seconds, Timestamp, Timing, Unstored,
 };
 pub use status::CacheStatus;
 pub use stored::Stored;

@@ -150,10 +150,7 @@ mod tests {
         check(CacheStatus::hit(-4), "pilotlight; hit; ttl=-4");
         check(CacheStatus::forwarded(Forward::UriMiss).collapsed(), "pilotlight; fwd=uri-miss; collapsed");
         check(CacheStatus::forwarded(Forward::VaryMiss), "pilotlight; fwd=vary-miss");
-        check(
-            CacheStatus::stale_while_revalidated(-2),
-            "pilotlight; hit; ttl=-2; detail=stale-while-revalidate",
-        );
+        check(CacheStatus::stale_while_revalidated(-2), "pilotlight; hit; ttl=-2; detail=stale-while-revalidate");
         let failed = CacheStatus::forwarded(Forward::Stale).answered(StatusCode::SERVICE_UNAVAILABLE);
         check(failed.stale_if_error(-9), "pilotlight; fwd=stale; fwd-status=503; ttl=-9; detail=stale-if-error");
         check(CacheStatus::forwarded(Forward::Request), "pilotlight; fwd=request");

@@ -16,6 +16,7 @@
 //! limits of [`schema`], every path in it is joined to the folder of the file.
 
 mod address;
+mod cache_policy;
 mod cold_start;
 pub mod commands;
 mod diagnostic;

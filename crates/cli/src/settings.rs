@@ -144,6 +144,7 @@ pub(crate) fn gateway(
             .cache
             .as_ref()
             .map(|cache| CacheOptions { max_bytes: cache.memory, max_object_bytes: cache.max_object }),
+        cache_policy: config.cache.as_ref().map(|cache| cache.policy.clone()).unwrap_or_default(),
         access_log: config.operate.access_log.clone(),
     }
 }

@@ -18,7 +18,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
 use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored};
-use pilotlight_cache::{Recorder, Timestamp, Turn, Validated};
+use pilotlight_cache::{Recorder, Timestamp, Timing, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::client::{Client, RequestGuard};
@@ -38,6 +38,7 @@ use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
 
 mod fetch;
+mod refresh;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -77,12 +78,13 @@ impl Service<Request<Incoming>> for Handler {
         timeline.lap(Layer::Parse, read);
         let found = self.find(&request, &timeline);
         let series = match &found {
-            Ok(Found::Stored(route, _) | Found::Route(route, ..)) => &route.series,
+            Ok(Found::Stored(route, ..) | Found::Route(route, ..)) => &route.series,
             Err(_) => &worker.common.metrics.none,
         };
         let record = Record::new(worker, series, timeline);
         let asked = match found {
-            Ok(Found::Stored(_, answer)) => {
+            Ok(Found::Stored(_, verdict, answer)) => {
+                record.verdict(verdict);
                 return Reply::Now(Some(self.answer_now(&request, answer, record)));
             }
             Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, lookup)),
@@ -113,7 +115,14 @@ impl Handler {
         };
         let found = match lookup {
             Some(Lookup::Hit(stored)) => {
-                Found::Stored(Arc::clone(route), stored.answer(request.method(), request.headers(), now))
+                let answer = stored.answer(request.method(), request.headers(), now);
+                Found::Stored(Arc::clone(route), Verdict::Hit, answer)
+            }
+            Some(Lookup::StaleWhileRevalidate(stored)) => {
+                refresh::begin((worker, &self.client), route, request, authority, &stored);
+                let status = CacheStatus::stale_while_revalidated(stored.ttl_s(now));
+                let answer = stored.answer_as(status, request.method(), request.headers(), now);
+                Found::Stored(Arc::clone(route), Verdict::Stale, answer)
             }
             lookup => Found::Route(Arc::clone(route), authority.to_owned(), lookup),
         };
@@ -132,7 +141,6 @@ impl Handler {
             let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
             record.keep_head(request, &id, &self.client.peer);
         }
-        record.verdict(Verdict::Hit);
         record.answered(answer.status());
         let mut answer = answer;
         if server_timing::is_wanted(self.client.settings.server_timing, request.headers()) {
@@ -146,7 +154,7 @@ impl Handler {
 
 /// What is known of a request when its head has been read.
 enum Found {
-    Stored(Arc<Route>, Response<Bytes>),
+    Stored(Arc<Route>, Verdict, Response<Bytes>),
     Route(Arc<Route>, String, Option<Lookup>),
 }
 
@@ -252,7 +260,10 @@ async fn forward(
     });
     let result = match found {
         Ok((route, authority, lookup)) => {
-            Inbound::new(&worker, (&client, &record), route, request, (authority, id.clone())).respond(lookup).await
+            let (parts, incoming) = request.into_parts();
+            let inbound =
+                Inbound::new(&worker, (&client, &record), route, (parts, Some(incoming)), (authority, id.clone()));
+            inbound.respond(lookup).await
         }
         Err(failure) => Err(failure),
     };
@@ -310,16 +321,18 @@ impl<'a> Inbound<'a> {
         worker: &'a Worker,
         (client, record): (&'a Rc<Client>, &'a Record),
         route: Arc<Route>,
-        request: Request<Incoming>,
+        (parts, incoming): (Parts, Option<Incoming>),
         (authority, id): (String, RequestId),
     ) -> Self {
-        let (parts, incoming) = request.into_parts();
         let connection = FieldList::connection(&parts.headers);
         let upstream = worker.upstream(&route.target, &client.settings.limits);
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
         let may_switch = speaks_http && parts.version == Version::HTTP_11;
         let upgrade = parts.headers.get(UPGRADE).filter(|_| may_switch && connection.contains("upgrade")).cloned();
+        // RFC 9110 §15.2: never to an HTTP/1.0 client.
+        let interim =
+            (incoming.is_some() && speaks_http && parts.version == Version::HTTP_11).then(|| Rc::clone(client));
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
         let outbound = Outbound {
             parts,
@@ -331,9 +344,10 @@ impl<'a> Inbound<'a> {
             validators: None,
             upgrade,
             connection,
+            interim,
         };
         let ends = route.timeout.map(|after| (after, Instant::now() + after));
-        Self { worker, client, record, route, upstream, outbound, incoming: Some(incoming), ends }
+        Self { worker, client, record, route, upstream, outbound, incoming, ends }
     }
 
     fn parts(&self) -> &Parts {
@@ -351,7 +365,10 @@ impl<'a> Inbound<'a> {
             }
             Some(Lookup::Miss(why)) => (why, None),
             Some(Lookup::Stale(stored, why)) => (why, Some(stored)),
-            Some(Lookup::Hit(stored)) => return Ok(self.answer_from(&stored, None)),
+            // Answered when it was found.
+            Some(Lookup::Hit(stored) | Lookup::StaleWhileRevalidate(stored)) => {
+                return Ok(self.answer_from(&stored, None));
+            }
         };
         let Some(cache) = cache else { return self.pass(None, Forward::Disabled).await };
         self.record.verdict(Verdict::Miss);
@@ -387,17 +404,21 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// To the service and back, past the cache, which only learns what has become invalid.
+    /// To the service and back, past the cache, which only learns what has become invalid, and what a POST has made.
     async fn pass(&mut self, cache: Option<&Cache>, why: Forward) -> Result<Parted, Failure> {
         let mut body = self.body()?;
-        let (answer, _) = self.fetch(&mut body).await?;
+        let authority = key_authority(&self.outbound.authority).into_owned();
+        let target = target(&self.parts().uri).to_owned();
+        let key = key(&authority, &target);
+        let post = cache.filter(|_| self.parts().method == Method::POST).map(|cache| cache.begin_post(&key));
+        let (answer, timing) = self.fetch(&mut body).await?;
         if let Some(cache) = cache {
-            let authority = key_authority(&self.outbound.authority);
-            let key = key(&authority, target(&self.parts().uri));
             cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers);
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
-        Ok(self.deliver(answer, status))
+        let Some(fill) = post else { return Ok(self.deliver(answer, status)) };
+        let decision = fill.posted(&self.parts().headers, answer.status, &answer.headers, timing, self.rules());
+        Ok(self.keep_or_pass(decision, answer, status, timing))
     }
 
     /// To the service, and its answer into the cache if it may be stored.
@@ -406,11 +427,17 @@ impl<'a> Inbound<'a> {
         let rules = self.rules();
         let mut fill = fill;
         if let Some(stored) = &stale {
+            fill = fill.validating(stored);
             let mut validators = HeaderMap::new();
             stored.make_conditional(&mut validators);
             self.outbound.validators = Some(validators).filter(|v| !v.is_empty());
         }
-        let (mut answer, mut timing) = self.fetch(&mut body).await?;
+        let fetched = self.fetch(&mut body).await;
+        if let Some(parted) = stale.as_ref().and_then(|stored| self.instead_of_error(stored, &fetched, why)) {
+            fill.pass();
+            return Ok(parted);
+        }
+        let (mut answer, mut timing) = fetched?;
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) =
             (&stale, self.outbound.validators.is_some(), answer.status)
         {
@@ -433,7 +460,36 @@ impl<'a> Inbound<'a> {
             }
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
-        Ok(match fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules) {
+        let decision = fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules);
+        Ok(self.keep_or_pass(decision, answer, status, timing))
+    }
+
+    /// RFC 5861 §4: the stored response in place of an error, if it may be used so.
+    fn instead_of_error(
+        &self,
+        stored: &Stored,
+        fetched: &Result<(Answer, Timing), Failure>,
+        why: Forward,
+    ) -> Option<Parted> {
+        let (code, status) = match fetched {
+            Ok((answer, _)) => (answer.status, CacheStatus::forwarded(why).answered(answer.status)),
+            Err(failure) => (failure.status(), CacheStatus::forwarded(why)),
+        };
+        let now = now();
+        let is_error = matches!(code.as_u16(), 500 | 502 | 503 | 504);
+        if !is_error || !stored.serves_if_error(&self.parts().headers, now) {
+            return None;
+        }
+        if let Err(failure) = fetched {
+            let id = self.outbound.id.as_str();
+            tracing::warn!(request_id = id, "answered with a stale response instead of {code}: {}", failure.log_text());
+        }
+        self.record.verdict(Verdict::Stale);
+        Some(self.answer_from(stored, Some(status.stale_if_error(stored.ttl_s(now)))))
+    }
+
+    fn keep_or_pass(&self, decision: Decision, answer: Answer, status: CacheStatus, timing: Timing) -> Parted {
+        match decision {
             Decision::Store(recorder) => {
                 let status = status.stored().ttl(recorder.ttl_s(timing.received));
                 let body = self.record(answer.body, recorder);
@@ -443,7 +499,7 @@ impl<'a> Inbound<'a> {
                 self.record.unstored(why);
                 self.deliver(answer, status.unstored(why))
             }
-        })
+        }
     }
 
     /// Stores an answer at once if it is here, while it is read otherwise.

@@ -101,7 +101,8 @@ impl Gateway {
             options.listen.iter().map(|addr| listen::bind(addr, workers, &mut legacy)).collect();
         let new = NewListeners::of(bound?, options.listen)?;
         drop(legacy);
-        let cache = options.cache.map(Cache::new).transpose()?;
+        let policy = options.cache_policy;
+        let cache = options.cache.map(|limits| Cache::with_policy(limits, policy)).transpose()?;
         let metrics = Registry::new(workers);
         let table = table(options.serving, &metrics);
         let access_log = match &options.access_log {

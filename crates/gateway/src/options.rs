@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_cache::CacheOptions;
+use pilotlight_cache::{CacheOptions, PolicyOptions};
 use pilotlight_supervisor::{Service, Transport};
 
 /// Everything a gateway needs to run.
@@ -21,6 +21,8 @@ pub struct GatewayOptions {
     pub inherited: Vec<Inherited>,
     /// The memory tier, or `None` for no caching at all.
     pub cache: Option<CacheOptions>,
+    /// What the RFCs leave to whoever runs a cache.
+    pub cache_policy: PolicyOptions,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
 }
@@ -305,7 +307,7 @@ access_fields! {
     BytesReceived = "bytes_received",
     /// From the request's first byte to the answer's last one written, milliseconds.
     DurationMs = "duration_ms",
-    /// `hit`, `miss`, `revalidated`, `collapsed`, `bypass` or `off`.
+    /// `hit`, `stale`, `miss`, `revalidated`, `collapsed`, `bypass` or `off`.
     Cache = "cache",
     /// The route's host and path.
     Route = "route",

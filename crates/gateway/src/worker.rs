@@ -101,6 +101,8 @@ pub(crate) struct Worker {
     pub(crate) desk: RefCell<Desk>,
     pub(crate) clock: Clock,
     pub(crate) access_log: Option<Rc<AccessLog>>,
+    /// Stale responses that are being revalidated beside their clients.
+    pub(crate) refreshes: Cell<usize>,
     stopping: Cell<Stop>,
     clients: Cell<usize>,
     max_clients: Cell<usize>,
@@ -208,6 +210,7 @@ impl Worker {
             desk: RefCell::default(),
             clock: Clock::new(),
             access_log: sink.map(AccessLog::new),
+            refreshes: Cell::new(0),
             stopping: Cell::new(Stop::No),
             clients: Cell::new(0),
             max_clients: Cell::new(max_clients),

@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn the_first_valid_target_governs_alone() {
         let general = (http::header::CACHE_CONTROL, "no-store");
-        check(&[general.clone()], "no-store", Field::CacheControl);
+        check(std::slice::from_ref(&general), "no-store", Field::CacheControl);
         check(&[general.clone(), (CDN_CACHE_CONTROL, "max-age=5")], "max-age=5", Field::Targeted);
         let both = [general.clone(), (CDN_CACHE_CONTROL, "max-age=5"), (OWN, "max-age=6, private")];
         check(&both, "private, max-age=6", Field::Targeted);

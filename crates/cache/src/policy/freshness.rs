@@ -127,7 +127,7 @@ impl Freshness {
     /// Whether it may be used in place of an error (RFC 5861 §4): for as long as it allows itself, or `asked_s` seconds.
     pub(crate) fn serves_if_error(&self, asked_s: Option<u64>, now: Timestamp) -> bool {
         let window_ms = self.if_error_ms.max(asked_s.map_or(0, |seconds| seconds.saturating_mul(1000)));
-        self.allows_stale() && (self.is_fresh(now) || self.staleness_ms(now) < window_ms)
+        self.allows_stale() && self.staleness_ms(now) < window_ms
     }
 
     /// Whether it is of any use once it is stale and cannot be validated.
@@ -356,7 +356,8 @@ mod tests {
         check_stale("max-age=10", 60, None, 69, (false, true));
         check_stale("max-age=10", 0, Some(5), 14, (false, true));
         check_stale("max-age=10, stale-if-error=1", 0, Some(5), 14, (false, true));
-        check_stale("max-age=10", 0, None, 9, (false, true));
+        check_stale("max-age=10", 0, None, 9, (false, false));
+        check_stale("max-age=10, stale-if-error=1", 0, None, 9, (false, true));
         for forbidding in ["must-revalidate", "proxy-revalidate", "s-maxage=10", "no-cache"] {
             let value: &'static str =
                 format!("max-age=10, stale-while-revalidate=60, stale-if-error=60, {forbidding}").leak();

@@ -163,11 +163,11 @@ impl Candidate<'_> {
     }
 
     fn request_allows(&self) -> Result<(), Unstored> {
-        // RFC 9111 §3: the request method is understood by the cache; only GET is.
-        if self.method != Method::GET {
+        // RFC 9111 §3: the request method is understood by the cache: GET, and POST whose answer is what a GET gets.
+        if self.method != Method::GET && self.method != Method::POST {
             return Err(Unstored::Method);
         }
-        if has_body(self.request) {
+        if self.method == Method::GET && has_body(self.request) {
             return Err(Unstored::RequestBody);
         }
         // RFC 9111 §5.2.1.5: no part of this request or of any response to it.
@@ -213,7 +213,11 @@ impl Candidate<'_> {
     }
 
     fn freshness(&self, control: &Control) -> Result<Freshness, Unstored> {
-        let assumed = self.assumed(&control.directives);
+        // RFC 9110 §9.3.3: an answer to POST only with explicit freshness.
+        let assumed = match *self.method {
+            Method::POST => Assumed::default(),
+            _ => self.assumed(&control.directives),
+        };
         let freshness = Freshness::of(self.response, control, self.timing, assumed).ok_or(Unstored::NoFreshness)?;
         if freshness.is_assumed() && has_credentials(self.request) {
             return Err(Unstored::Credentials);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
 use pilotlight_cache::{
-    Cache, CacheOptions, Decision, Fill, Key, LanguageOrder, Lookup, PolicyOptions, RouteRules, Stored, Timestamp, Turn,
-    Validated,
+    Cache, CacheOptions, Decision, Fill, Key, LanguageOrder, Lookup, PolicyOptions, RouteRules, Stored, Timestamp,
+    Turn, Validated,
 };
 use proptest::prelude::*;
 use proptest::sample::select;

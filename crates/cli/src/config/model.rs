@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pilotlight_gateway::PolicyOptions;
 use pilotlight_supervisor::Isolation;
 
 use super::diagnostic::Span;
@@ -109,6 +110,8 @@ pub struct CacheLimits {
     pub memory: u64,
     /// Most bytes of one stored answer; at most `memory`.
     pub max_object: u64,
+    /// What the RFCs leave open.
+    pub policy: PolicyOptions,
 }
 
 /// A service.

@@ -5,6 +5,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::address;
+use super::cache_policy;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{CacheLimits, Config, Limits, Listener, ListenerAddress, Workers};
 use super::operate;
@@ -119,8 +120,9 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
     let section = Section::read(Part::Cache, "in [cache]", at, table.unwrap_or(&empty), found);
     let memory = section.size("memory", &schema::CACHE_MEMORY, found);
     let max_object = section.size("max_object", &schema::CACHE_MAX_OBJECT, found);
+    let policy = cache_policy::read(&section, found);
     let Some(field) = section.field("max_object") else {
-        return Some(CacheLimits { memory, max_object: max_object.min(memory / 2) });
+        return Some(CacheLimits { memory, max_object: max_object.min(memory / 2), policy });
     };
     if max_object > memory / 2 {
         let message =
@@ -130,7 +132,7 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
                 .help("one answer may take half of the cache at most: lower `max_object` or raise `memory`"),
         );
     }
-    Some(CacheLimits { memory, max_object })
+    Some(CacheLimits { memory, max_object, policy })
 }
 
 /// Whether only this machine can connect to the address.

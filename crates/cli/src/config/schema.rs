@@ -78,6 +78,12 @@ pub const QUEUE: Bounds<u64> = Bounds { default: 1024, min: 1, max: 1_000_000 };
 pub const CACHE_MEMORY: Bounds<u64> = Bounds { default: 64 * MIB, min: MIB, max: 1024 * GIB };
 /// `cache.max_object`, bytes.
 pub const CACHE_MAX_OBJECT: Bounds<u64> = Bounds { default: MIB, min: KIB, max: GIB };
+/// `cache.max_heuristic`; none unless the file says so.
+pub const MAX_HEURISTIC: Bounds<Duration> = seconds(0, 1, 365 * DAY);
+/// `cache.stale_if_error`; none unless the file says so.
+pub const STALE_IF_ERROR: Bounds<Duration> = seconds(0, 1, 365 * DAY);
+/// Fields in `cache.targets`.
+pub const MAX_TARGETS: usize = 8;
 /// `access_log.max_size`, bytes; none unless the file says so.
 pub const ACCESS_LOG_SIZE: Bounds<u64> = Bounds { default: 100 * MIB, min: 64 * KIB, max: 1024 * GIB };
 /// A service's `start_timeout`.
@@ -234,6 +240,10 @@ pub const LIMITS: &[Key] = &[
 pub const CACHE: &[Key] = &[
     key("memory", A_SIZE, "\"64MiB\"", &["size", "max_size", "max_memory", "max_bytes"]),
     key("max_object", A_SIZE, "\"1MiB\"", &["max_object_size", "object_size", "max_entry"]),
+    key("targets", "a list of strings", "[\"CDN-Cache-Control\"]", &["target_list", "targeted", "target"]),
+    key("max_heuristic", A_TIME_OR_NONE, "\"1d\"", &["heuristic", "heuristics", "heuristic_freshness"]),
+    key("stale_if_error", A_TIME_OR_NONE, "\"1h\"", &["use_stale", "proxy_cache_use_stale", "grace", "keep_stale"]),
+    key("language_order", "\"counts\" or \"ignored\"", "\"ignored\"", &["accept_language"]),
 ];
 
 /// The keys of `[services.NAME]`.

@@ -77,7 +77,7 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
         ),
         (Part::AccessLog, "[access_log]\npath=\"stdout\"\nmax_size = \"1B\""),
-        (Part::Cache, "[cache]\nmemory = \"1B\"\nmax_object = \"1B\""),
+        (Part::Cache, "[cache]\nmemory = \"1B\"\nmax_object = \"1B\"\nmax_heuristic = \"0s\"\nstale_if_error = \"0s\""),
         (
             Part::Service,
             "[services.a]\ncommand=\"a\"\nstart_timeout = \"0s\"\nidle_timeout = \"0s\"\ndrain_timeout = \"900d\"\nstop_grace = \"900d\"\nmin_instances = 9",

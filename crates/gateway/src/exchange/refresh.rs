@@ -1,0 +1,105 @@
+//! Revalidation beside the client, who has been answered with what is stale (RFC 5861 §3).
+//!
+//! A refresh belongs to its worker: it ends when the worker does, and there are at most [`MAX_REFRESHES`] at a time. For each
+//! stored response there is one, however many ask (the cache's flights see to that).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::header::{EXPECT, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
+use http::{Method, Request};
+use hyper::body::Incoming;
+use pilotlight_cache::{Fill, Forward, Stored};
+
+use super::{Inbound, key, key_authority, now, target};
+use crate::client::Client;
+use crate::record::Record;
+use crate::routes::Route;
+use crate::timing::{Moment, Timeline};
+use crate::worker::Worker;
+
+/// Refreshes of one worker at the same time. A stale response beyond them is given out all the same; the next request for it
+/// tries again.
+pub(crate) const MAX_REFRESHES: usize = 64;
+
+/// Begins to revalidate `stored` with the head of the request that it answers, unless that is under way.
+pub(super) fn begin(
+    (worker, client): (&Rc<Worker>, &Rc<Client>),
+    route: &Arc<Route>,
+    request: &Request<Incoming>,
+    authority: &str,
+    stored: &Arc<Stored>,
+) {
+    let Some(cache) = &worker.common.cache else { return };
+    let Some(place) = Place::take(worker) else {
+        tracing::debug!(worker = worker.index, "a stale response is not refreshed now: {MAX_REFRESHES} others are");
+        return;
+    };
+    let mut headers = request.headers().clone();
+    // They are about the client's copy, or about a part of the answer.
+    for name in [RANGE, IF_RANGE, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, EXPECT] {
+        headers.remove(name);
+    }
+    let Some(fill) = cache.refresh(&key(&key_authority(authority), target(request.uri())), &headers, now()) else {
+        return;
+    };
+    let mut head = Request::new(());
+    *head.method_mut() = Method::GET;
+    *head.uri_mut() = request.uri().clone();
+    *head.version_mut() = request.version();
+    *head.headers_mut() = headers;
+    let refresh = Refresh {
+        place,
+        client: Rc::clone(client),
+        route: Arc::clone(route),
+        head: head.into_parts().0,
+        authority: authority.to_owned(),
+        fill,
+        stored: Arc::clone(stored),
+    };
+    worker.spawner.spawn(refresh.run());
+}
+
+struct Refresh {
+    place: Place,
+    client: Rc<Client>,
+    route: Arc<Route>,
+    head: http::request::Parts,
+    authority: String,
+    fill: Fill,
+    stored: Arc<Stored>,
+}
+
+impl Refresh {
+    async fn run(self) {
+        let Self { place, client, route, head, authority, fill, stored } = self;
+        let worker = &place.0;
+        let id = worker.ids.id(None);
+        let record = Record::uncounted(worker, &route.series, Timeline::new(Moment::now()));
+        let mut inbound = Inbound::new(worker, (&client, &record), route, (head, None), (authority, id.clone()));
+        // What is stored is read to its end by its relay, which needs no client; the rest nobody wants.
+        if let Err(failure) = inbound.fill(fill, Forward::Stale, Some(stored)).await {
+            let failure = failure.log_text();
+            tracing::warn!(request_id = id.as_str(), "a stale response could not be refreshed: {failure}");
+        }
+    }
+}
+
+/// One of a worker's [`MAX_REFRESHES`].
+struct Place(Rc<Worker>);
+
+impl Place {
+    fn take(worker: &Rc<Worker>) -> Option<Self> {
+        let taken = worker.refreshes.get();
+        (taken < MAX_REFRESHES && !worker.is_stopping()).then(|| {
+            worker.refreshes.set(taken + 1);
+            Self(Rc::clone(worker))
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.refreshes.set(self.0.refreshes.get() - 1);
+    }
+}
