@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, LOCATION, PRAGMA, RANGE, TRANSFER_ENCODING,
 };
@@ -14,6 +15,9 @@ use crate::fill::Fill;
 use crate::key::Key;
 use crate::policy::storing::has_body;
 use crate::policy::{Forward, PolicyOptions, RequestDirectives, Timestamp, reference};
+use crate::purge::{
+    Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
+};
 use crate::stored::{Refusal, Stored};
 use crate::tier::memory::{Found, Memory};
 
@@ -24,6 +28,10 @@ pub const MAX_WAITS: u32 = 3;
 /// search for each of these.
 const WISHES: [HeaderName; 4] = [CACHE_CONTROL, PRAGMA, CONTENT_LENGTH, TRANSFER_ENCODING];
 
+/// In front of a shared tier: so many bytes of the cache for each number of purges. Responses that share one share the fate of a replaced record.
+const BYTES_PER_STRIPE: u64 = 1024;
+/// 512 KiB of numbers.
+const MAX_STRIPES: u64 = 1 << 16;
 /// The smallest useful cache.
 const MIN_BYTES: u64 = 64 * 1024;
 
@@ -35,11 +43,13 @@ pub struct CacheOptions {
     pub max_bytes: u64,
     /// The longest body that is stored, 1 MiB by default, at most half of `max_bytes`.
     pub max_object_bytes: u64,
+    /// What becomes of fields with tags on the way to clients; removed by default.
+    pub tag_fields: TagFields,
 }
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        Self { max_bytes: 64 << 20, max_object_bytes: 1 << 20 }
+        Self { max_bytes: 64 << 20, max_object_bytes: 1 << 20, tag_fields: TagFields::default() }
     }
 }
 
@@ -105,6 +115,15 @@ impl Turn {
     }
 }
 
+/// What became invalid by an unsafe request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Invalidated {
+    /// Targets that lost stored responses.
+    pub targets: usize,
+    /// Groups that were purged, for whoever tells other nodes.
+    pub groups: Vec<Purge>,
+}
+
 /// How full a cache is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
@@ -123,10 +142,11 @@ pub struct Cache {
 #[derive(Debug)]
 struct Inner {
     options: CacheOptions,
-    policy: PolicyOptions,
+    policy: ArcSwap<PolicyOptions>,
     memory: Memory,
     flights: Flights,
     recording: Budget,
+    purges: Purges,
     hasher: RandomState,
 }
 
@@ -136,15 +156,21 @@ impl Cache {
     /// # Errors
     /// The limits contradict each other.
     pub fn new(options: CacheOptions) -> Result<Self, OptionsError> {
-        Self::with_policy(options, PolicyOptions::default())
+        Self::with_purges(options, Purges::new(1, |_| 0, options.tag_fields))
     }
 
-    /// The same with other choices where the RFCs leave them.
+    /// Makes an empty cache in front of a tier that other caches share, which names its records by `record_name`.
     ///
     /// # Errors
     /// The limits contradict each other.
-    pub fn with_policy(options: CacheOptions, policy: PolicyOptions) -> Result<Self, OptionsError> {
-        let CacheOptions { max_bytes, max_object_bytes } = options;
+    pub fn shared(options: CacheOptions, record_name: RecordName) -> Result<Self, OptionsError> {
+        let stripes = (options.max_bytes / BYTES_PER_STRIPE).clamp(1, MAX_STRIPES);
+        let stripes = usize::try_from(stripes).unwrap_or(1);
+        Self::with_purges(options, Purges::new(stripes, record_name, options.tag_fields))
+    }
+
+    fn with_purges(options: CacheOptions, purges: Purges) -> Result<Self, OptionsError> {
+        let CacheOptions { max_bytes, max_object_bytes, .. } = options;
         if max_bytes < MIN_BYTES {
             return Err(OptionsError::TooSmall { max_bytes });
         }
@@ -153,8 +179,15 @@ impl Cache {
         }
         let memory = Memory::new(max_bytes, max_object_bytes)?;
         let recording = Budget { used: AtomicU64::new(0), max: (max_bytes / 4).max(max_object_bytes) };
-        let inner = Inner { options, policy, memory, flights: Flights::new(), recording, hasher: RandomState::new() };
+        let policy = ArcSwap::from_pointee(PolicyOptions::default());
+        let (flights, hasher) = (Flights::new(), RandomState::new());
+        let inner = Inner { options, policy, memory, flights, recording, purges, hasher };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Makes other choices than [`PolicyOptions::default`] where the RFCs leave them, for answers that come from now on.
+    pub fn set_policy(&self, policy: PolicyOptions) {
+        self.inner.policy.store(Arc::new(policy));
     }
 
     /// Looks for a stored response that may answer the request.
@@ -167,7 +200,7 @@ impl Cache {
         let unkeyed = if plain { None } else { unkeyed(request) };
         let found = match unkeyed {
             Some(why) => Err(why),
-            None => Ok(self.inner.memory.find(key, request, &directives, now)),
+            None => Ok(self.inner.memory.find(key, request, &directives, now, self.purges())),
         };
         match found {
             Ok(Found::Usable(stored)) => Lookup::Hit(stored),
@@ -176,14 +209,10 @@ impl Cache {
             Err(why) => Lookup::Bypass(why),
             // RFC 9111 §5.2.1.5: a stored response may answer it, but nothing of it may be stored.
             _ if directives.no_store => Lookup::Bypass(Forward::Request),
-            Ok(Found::Nothing) => Lookup::Miss(Forward::UriMiss),
+            Ok(Found::Nothing | Found::Refused(_, Refusal::Gone)) => Lookup::Miss(Forward::UriMiss),
             Ok(Found::OtherVariants | Found::Refused(_, Refusal::OtherVariant)) => Lookup::Miss(Forward::VaryMiss),
             Ok(Found::Refused(_, Refusal::NotFor(why))) => Lookup::Miss(why),
-            Ok(Found::Refused(stored, Refusal::Validate(Forward::Stale)))
-                if stored.serves_while_revalidated(&directives, now) =>
-            {
-                Lookup::StaleWhileRevalidate(stored)
-            }
+            Ok(Found::Refused(stored, Refusal::Revalidate)) => Lookup::StaleWhileRevalidate(stored),
             Ok(Found::Refused(stored, Refusal::Validate(why))) => Lookup::Stale(stored, why),
         }
     }
@@ -220,20 +249,41 @@ impl Cache {
         Fill::new(Landing::alone(self, key), Method::POST)
     }
 
-    /// Takes note of an answer to an unsafe request (RFC 9111 §4.4) and returns how many targets lost stored responses.
+    /// Whether a stored response may be used in place of an error that asking the service for a newer one came to
+    /// (RFC 5861 §4).
+    pub fn serves_if_error(&self, key: &Key<'_>, stored: &Stored, request: &HeaderMap, now: Timestamp) -> bool {
+        // It may have been purged since it was found.
+        stored.serves_if_error(request, now, self.purges().standing(key, stored.mark()))
+    }
+
+    /// Takes note of an answer to an unsafe request (RFC 9111 §4.4, RFC 9875 §3).
     ///
     /// If the answer is 2xx or 3xx, the request's target goes, and what `Location` and `Content-Location` name if it has
-    /// the same origin. Answers that are on their way at this moment will not be stored. Safe methods change nothing.
-    pub fn invalidate(&self, key: &Key<'_>, method: &Method, status: StatusCode, response: &HeaderMap) -> usize {
-        // RFC 9111 §4.4: a non-error status code.
+    /// the same origin, and the groups in `Cache-Group-Invalidation`. Answers that are on their way at this moment will not
+    /// be stored. Safe methods change nothing.
+    pub fn invalidate(
+        &self,
+        key: &Key<'_>,
+        method: &Method,
+        status: StatusCode,
+        response: &HeaderMap,
+        now: Timestamp,
+    ) -> Invalidated {
+        // RFC 9111 §4.4: a non-error status code. RFC 9875 §3: the field is ignored in answers to safe methods; that it is in
+        // those that report an error is our own reading.
         if is_safe(method) || !(status.is_success() || status.is_redirection()) {
-            return 0;
+            return Invalidated::default();
+        }
+        let groups = invalidated_groups(key, response);
+        if !groups.is_empty() {
+            self.inner.purges.apply(&groups, now);
         }
         let references = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.get(name));
         let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
         let own = usize::from(self.remove(key));
         let named = named.filter(|target| target != key.target);
-        own + named.filter(|target| self.remove(&Key { target, ..*key })).count()
+        let targets = own + named.filter(|target| self.remove(&Key { target, ..*key })).count();
+        Invalidated { targets, groups }
     }
 
     /// Removes every response stored for a target and says whether there was one. Answers on their way are not stored.
@@ -241,6 +291,34 @@ impl Cache {
         let mut locked = self.inner.flights.lock(self.hash(key));
         locked.next_epoch();
         self.inner.memory.remove(key)
+    }
+
+    /// Applies purges and returns how many URLs among them had something stored under their plain key. When it returns, no lookup gives an answer that
+    /// they forbid, and none that is on its way will be given later.
+    pub fn purge(&self, purges: &[Purge], now: Timestamp) -> usize {
+        self.inner.purges.apply(purges, now);
+        let urls = purges.iter().filter_map(|purge| match &purge.scope {
+            Scope::Url(address) => Some((address, purge.mode)),
+            Scope::Prefix(_) | Scope::Tag(_) | Scope::Group { .. } | Scope::Everything => None,
+        });
+        let had = urls.filter(|(address, mode)| match mode {
+            // Its memory is freed at once.
+            Mode::Hard => self.remove(&address.key()),
+            Mode::Soft => self.inner.memory.newest(&address.key()).is_some(),
+        });
+        had.count()
+    }
+
+    /// Removes from an answer of the service, on its way to a client, what is between the service and this cache ([`TagFields`]).
+    pub fn finish(&self, headers: &mut HeaderMap) {
+        if self.inner.options.tag_fields == TagFields::Removed {
+            remove_tag_fields(headers);
+        }
+    }
+
+    /// The order of purges, for what shares it between caches.
+    pub fn purges(&self) -> &Purges {
+        &self.inner.purges
     }
 
     /// How full it is.
@@ -253,8 +331,23 @@ impl Cache {
         &self.inner.options
     }
 
-    pub(crate) fn policy(&self) -> &PolicyOptions {
-        &self.inner.policy
+    pub(crate) fn policy(&self) -> Arc<PolicyOptions> {
+        self.inner.policy.load_full()
+    }
+
+    /// Why the response that a flight has landed with does not answer the request.
+    pub(crate) fn landed_refusal(
+        &self,
+        key: &Key<'_>,
+        stored: &Stored,
+        request: &HeaderMap,
+        now: Timestamp,
+    ) -> Option<Refusal> {
+        let standing = match self.purges().standing(key, stored.mark()) {
+            Standing::Good => Standing::Good,
+            Standing::Stale(_) | Standing::Unknown | Standing::Gone => Standing::Gone,
+        };
+        stored.refusal(request, &RequestDirectives::parse(request), now, standing)
     }
 
     pub(crate) fn memory(&self) -> &Memory {

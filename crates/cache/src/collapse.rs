@@ -20,7 +20,8 @@ use tokio::sync::Notify;
 
 use crate::cache::{Cache, MAX_WAITS, Turn};
 use crate::key::{Key, StoredKey};
-use crate::policy::{RequestDirectives, Timestamp};
+use crate::policy::Timestamp;
+use crate::purge::{Mark, Position};
 use crate::stored::{Refusal, Stored};
 
 const STRIPES: usize = 64;
@@ -184,15 +185,18 @@ pub(crate) struct Landing {
     hash: KeyHash,
     key: StoredKey,
     epoch: u32,
+    /// Where the order of purges was when the fetch began.
+    position: Position,
     flight: Option<(FlightKey, Arc<Flight>)>,
 }
 
 impl Landing {
     /// For a request that goes alone.
     pub(crate) fn alone(cache: &Cache, key: &Key<'_>) -> Self {
+        let position = cache.purges().position();
         let hash = cache.hash(key);
         let epoch = cache.flights().lock(hash).epoch();
-        Self { cache: cache.clone(), hash, key: key.to_stored(), epoch, flight: None }
+        Self { cache: cache.clone(), hash, key: key.to_stored(), epoch, position, flight: None }
     }
 
     /// The request itself has invalidated its key once since it began. Whatever else has, counts as ever.
@@ -210,6 +214,11 @@ impl Landing {
 
     pub(crate) fn hash(&self) -> KeyHash {
         self.hash
+    }
+
+    /// What a response with these fields is to carry that was fetched on this flight.
+    pub(crate) fn mark(&self, headers: &HeaderMap) -> Mark {
+        self.cache.purges().mark(&self.key.as_key(), headers, self.position)
     }
 
     /// Runs `write` under the key's lock unless the key was invalidated since the request began.
@@ -287,11 +296,13 @@ impl Landed {
     /// What to do now. Takes what `begin` was given, at the present time.
     pub fn turn(self, key: &Key<'_>, request: &HeaderMap, now: Timestamp) -> Turn {
         let company = match self.outcome {
-            Outcome::Stored(stored) => match stored.refusal(request, &RequestDirectives::parse(request), now) {
+            Outcome::Stored(stored) => match self.cache.landed_refusal(key, &stored, request, now) {
                 None => return Turn::Hit(stored),
+                // The flight began before a purge, this request may have come after it. One of those that waited asks again.
+                Some(Refusal::Gone) => Company::Any { waits: self.waits + 1 },
                 // Its variant has a flight of its own, now that it is known what the resource varies on.
                 Some(Refusal::OtherVariant) => Company::Any { waits: self.waits + 1 },
-                Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
+                Some(Refusal::Revalidate | Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
             },
             Outcome::Abandoned => Company::Any { waits: self.waits + 1 },
             // All at the same time, not one behind the other.
@@ -320,6 +331,8 @@ pub(crate) fn start(
     now: Timestamp,
     company: Company,
 ) -> Turn {
+    // Before anything is asked for: what is purged from here on is found out, whenever the answer is stored.
+    let position = cache.purges().position();
     let hash = cache.hash(key);
     let selection = cache.selection(key, request);
     let mut locked = cache.flights().lock(hash);
@@ -327,7 +340,7 @@ pub(crate) fn start(
     if let Some(stored) = cache.usable(key, method, request, now) {
         return Turn::Hit(stored);
     }
-    let landing = |epoch, flight| Landing { cache: cache.clone(), hash, key: key.to_stored(), epoch, flight };
+    let landing = |epoch, flight| Landing { cache: cache.clone(), hash, key: key.to_stored(), epoch, position, flight };
     let waits = match company {
         Company::Any { waits } if waits < MAX_WAITS => waits,
         Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),

@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::header::{AGE, CONTENT_LOCATION, SET_COOKIE};
+use http::header::{AGE, CACHE_CONTROL, CONTENT_LOCATION, EXPIRES, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::collapse::Landing;
 use crate::policy::control::Control;
 use crate::policy::freshness::Freshness;
-use crate::policy::storing::{Candidate, Plan};
-use crate::policy::{PolicyOptions, RouteRules, Timestamp, Timing, Unstored, fields, reference};
+use crate::policy::storing::Candidate;
+use crate::policy::{PolicyOptions, RouteRules, Timestamp, Timing, Unstored, reference};
+use crate::purge::Mark;
+use crate::recorder::Recorder;
 use crate::stored::Stored;
-
-/// The smallest buffer of a recording whose length is not known.
-const FIRST_BUFFER_BYTES: u64 = 4096;
 
 /// The right and the duty to fetch an answer. Dropping it hands both to the next request that waits.
 #[derive(Debug)]
@@ -77,7 +75,8 @@ impl Fill {
             self.describe(request, status, headers, timing, rules);
         }
         let policy = self.landing.cache().policy();
-        let candidate = Candidate { method: &self.method, request, status, response: headers, timing, rules, policy };
+        let candidate =
+            Candidate { method: &self.method, request, status, response: headers, timing, rules, policy: &policy };
         let max_object_bytes = self.landing.cache().options().max_object_bytes;
         match candidate.plan() {
             Ok(plan) if plan.length.is_some_and(|length| length > max_object_bytes) => {
@@ -126,14 +125,16 @@ impl Fill {
             return Validated::Mismatch(self);
         }
         // What a 304 leaves out is as it was stored; Age and Set-Cookie are never stored, but theirs count.
-        let mut judged = stored.merged_headers(headers, timing);
+        let merged = stored.merged_headers(headers, timing);
+        let mut judged = merged.clone();
         for name in [AGE, SET_COOKIE] {
             for value in headers.get_all(&name) {
                 judged.append(name.clone(), value.clone());
             }
         }
+        let mark = |merged: &HeaderMap| self.landing.mark(merged);
         let policy = self.landing.cache().policy();
-        let (updated, verdict) = update(stored, request, (headers, &judged), timing, (rules, policy));
+        let (updated, verdict) = update(stored, request, (merged, &judged), (timing, rules, &policy), mark);
         let unstored = self.replace(stored, &updated, verdict).err();
         match unstored {
             Some(why) => {
@@ -169,7 +170,16 @@ impl Fill {
             // Stricter than the RFC: other than 304, HEAD has all fields of GET (RFC 9110 §9.3.2), so what it does not say
             // about caching is not taken over from the stored response.
             let policy = self.landing.cache().policy();
-            let (updated, verdict) = update(&stored, request, (headers, headers), timing, (rules, policy));
+            let mut merged = stored.merged_headers(headers, timing);
+            for name in [&CACHE_CONTROL, &EXPIRES].into_iter().chain(&policy.targets) {
+                if !headers.contains_key(name) {
+                    merged.remove(name);
+                }
+            }
+            // It says nothing about the body, so what has been purged since that was fetched remains purged.
+            let purges = self.landing.cache().purges();
+            let mark = |merged: &HeaderMap| purges.mark(&key.as_key(), merged, stored.position());
+            let (updated, verdict) = update(&stored, request, (merged, headers), (timing, rules, &policy), mark);
             if verdict.is_ok() {
                 // Not replaced: it was invalidated or outgrew the store. HEAD itself is answered by the service.
                 let _ = self.replace(&stored, &updated, verdict);
@@ -214,16 +224,15 @@ impl Fill {
     }
 }
 
-/// The stored response with the fields of `fresh`, and whether it may be stored as an answer to `request` that had the
+/// The stored response with the fields `merged`, and whether it may be stored as an answer to `request` that had the
 /// fields `judged`.
 fn update(
     stored: &Arc<Stored>,
     request: &HeaderMap,
-    (fresh, judged): (&HeaderMap, &HeaderMap),
-    timing: Timing,
-    (rules, policy): (RouteRules, &PolicyOptions),
+    (merged, judged): (HeaderMap, &HeaderMap),
+    (timing, rules, policy): (Timing, RouteRules, &PolicyOptions),
+    mark: impl FnOnce(&HeaderMap) -> Mark,
 ) -> (Arc<Stored>, Result<(), Unstored>) {
-    let merged = stored.merged_headers(fresh, timing);
     let candidate =
         Candidate { method: &Method::GET, request, status: stored.status(), response: judged, timing, rules, policy };
     let (freshness, vary, verdict) = match candidate.plan() {
@@ -234,11 +243,12 @@ fn update(
             (freshness.unwrap_or_else(|| Freshness::stale(timing)), stored.vary().clone(), Err(why))
         }
     };
-    (Arc::new(stored.with_headers(merged, freshness, vary)), verdict)
+    let mark = mark(&merged);
+    (Arc::new(stored.with_headers(merged, freshness, vary, mark)), verdict)
 }
 
 /// Whether the reason lies in the resource, so that the next answer will be no different.
-fn is_lasting(why: Unstored) -> bool {
+pub(crate) fn is_lasting(why: Unstored) -> bool {
     match why {
         Unstored::NoStore
         | Unstored::Private
@@ -264,7 +274,7 @@ fn is_lasting(why: Unstored) -> bool {
 }
 
 /// Lands a flight with a response that was just stored.
-fn land(landing: Landing, stored: &Arc<Stored>, now: Timestamp) {
+pub(crate) fn land(landing: Landing, stored: &Arc<Stored>, now: Timestamp) {
     let flights = landing.cache().flights();
     if stored.is_reusable(now) {
         flights.forget_solo(landing.hash());
@@ -273,128 +283,5 @@ fn land(landing: Landing, stored: &Arc<Stored>, now: Timestamp) {
         // Everybody has to validate: nobody gains by waiting.
         flights.remember_solo(landing.hash(), now);
         landing.passed();
-    }
-}
-
-/// Takes the body of an answer on its way to the client. Dropping it unfinished stores nothing, and the next request that
-/// waits leads.
-#[derive(Debug)]
-pub struct Recorder {
-    /// `None` once the recording was given up.
-    landing: Option<Landing>,
-    status: StatusCode,
-    headers: HeaderMap,
-    plan: Plan,
-    timing: Timing,
-    body: Vec<u8>,
-    /// Bytes taken from the budget that all recordings share.
-    reserved_bytes: u64,
-    failure: Unstored,
-}
-
-impl Recorder {
-    fn new(landing: Landing, status: StatusCode, headers: &HeaderMap, plan: Plan, timing: Timing) -> Self {
-        Self {
-            landing: Some(landing),
-            status,
-            headers: fields::to_store(headers),
-            plan,
-            timing,
-            body: Vec::new(),
-            reserved_bytes: 0,
-            failure: Unstored::Incomplete,
-        }
-    }
-
-    /// The remaining freshness lifetime that the response will have, for `Cache-Status`.
-    pub fn ttl_s(&self, now: Timestamp) -> i64 {
-        self.plan.freshness.ttl_s(self.plan.freshness.age_s(now))
-    }
-
-    /// Records the next bytes of the body. They are copied: a chunk may be a small slice of a large read buffer, which
-    /// keeping it would keep.
-    ///
-    /// # Errors
-    /// Why the recording is over: the body is too large or longer than announced, or too many are recorded at once. Further
-    /// calls say the same; the answer itself goes on to the client.
-    pub fn push(&mut self, chunk: &[u8]) -> Result<(), Unstored> {
-        let Some(landing) = &self.landing else {
-            return Err(self.failure);
-        };
-        let options = landing.cache().options();
-        let needed = self.body.len() as u64 + chunk.len() as u64;
-        // An answer longer than announced is broken; it ends as incomplete.
-        if needed > self.plan.length.unwrap_or(options.max_object_bytes) {
-            let why = if self.plan.length.is_some() { Unstored::Incomplete } else { Unstored::TooLarge };
-            return self.give_up(why);
-        }
-        if needed > self.reserved_bytes {
-            let doubled = (self.reserved_bytes * 2).max(FIRST_BUFFER_BYTES).min(options.max_object_bytes).max(needed);
-            let wanted = self.plan.length.unwrap_or(doubled);
-            let more = wanted - self.reserved_bytes;
-            if !landing.cache().recording().take(more) {
-                return self.give_up(Unstored::Busy);
-            }
-            self.reserved_bytes = wanted;
-            self.body.reserve_exact(usize::try_from(wanted).unwrap_or(usize::MAX) - self.body.len());
-        }
-        self.body.extend_from_slice(chunk);
-        Ok(())
-    }
-
-    /// Stores the response, whose body is now complete, and wakes those who wait for it.
-    ///
-    /// # Errors
-    /// Why it was not stored: the body is not as long as announced, too large, or the target was changed meanwhile.
-    pub fn finish(mut self, now: Timestamp) -> Result<Arc<Stored>, Unstored> {
-        if self.plan.length.is_some_and(|length| length != self.body.len() as u64) && self.landing.is_some() {
-            // Those who wait are woken by the drop: another attempt may end well.
-            return Err(Unstored::Incomplete);
-        }
-        let Some(landing) = self.landing.take() else {
-            return Err(self.failure);
-        };
-        let mut body = std::mem::take(&mut self.body);
-        body.shrink_to_fit();
-        let headers = std::mem::take(&mut self.headers);
-        let stored = Stored::new(self.status, headers, Bytes::from(body), self.plan.clone(), self.timing);
-        self.release(&landing);
-        let stored = Arc::new(stored);
-        match landing.write(|cache| cache.memory().put(landing.key().clone(), &stored)) {
-            None => Err(Unstored::Invalidated),
-            Some(Err(_)) => {
-                landing.stored(stored);
-                Err(Unstored::TooLarge)
-            }
-            Some(Ok(())) => {
-                land(landing, &stored, now);
-                Ok(stored)
-            }
-        }
-    }
-
-    fn give_up(&mut self, why: Unstored) -> Result<(), Unstored> {
-        self.failure = why;
-        self.body = Vec::new();
-        if let Some(landing) = self.landing.take() {
-            self.release(&landing);
-            if is_lasting(why) {
-                landing.cache().flights().remember_solo(landing.hash(), self.timing.received);
-            }
-            landing.passed();
-        }
-        Err(why)
-    }
-
-    fn release(&mut self, landing: &Landing) {
-        landing.cache().recording().give_back(std::mem::take(&mut self.reserved_bytes));
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        if let Some(landing) = self.landing.take() {
-            self.release(&landing);
-        }
     }
 }

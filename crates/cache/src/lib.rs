@@ -21,23 +21,33 @@
 
 #![forbid(unsafe_code)]
 
+mod body;
 mod cache;
 mod collapse;
 mod fill;
 mod key;
 mod policy;
+mod purge;
+mod recorder;
 mod status;
 mod stored;
 mod tier;
+mod weight;
 
-pub use cache::{Cache, CacheOptions, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
+pub use body::StoredBody;
+pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};
-pub use fill::{Decision, Fill, Recorder, Validated};
+pub use fill::{Decision, Fill, Validated};
 pub use key::Key;
 pub use policy::{
     CDN_CACHE_CONTROL, Forward, LanguageOrder, MAX_VARY_FIELDS, MaxStale, PolicyOptions, RequestDirectives,
     ResponseDirectives, RouteRules, Seconds, Timestamp, Timing, Unstored,
 };
+pub use purge::{
+    Address, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, MAX_TAG_BYTES, MAX_TAGS, Mode, Position, Purge,
+    PurgeCounts, Purges, RecordName, Scope, Standing, TagFields,
+};
+pub use recorder::Recorder;
 pub use status::CacheStatus;
 pub use stored::Stored;
 pub use tier::MAX_VARIANTS;

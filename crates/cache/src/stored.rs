@@ -3,26 +3,22 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::header::{
     AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
+use crate::body::StoredBody;
 use crate::policy::freshness::Freshness;
 use crate::policy::range::Selection;
 use crate::policy::storing::{Plan, has_credentials};
 use crate::policy::validate::Validators;
 use crate::policy::vary::Vary;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
+use crate::purge::{Mark, Position, Standing, TagFields, remove_tag_fields};
 use crate::status::{CACHE_STATUS, CacheStatus};
-
-/// Fixed memory of one stored response: this structure, its allocations' headers, and the prepared map.
-const OVERHEAD_BYTES: usize = 768;
-/// Memory of one field besides its name and value: entries in two maps (the stored and the prepared one).
-const FIELD_OVERHEAD_BYTES: usize = 256;
-/// How often a name and a value are held: in the stored map, and in the prepared head.
-const FIELD_COPIES: usize = 2;
+use crate::weight;
 
 /// A stored response. Immutable: validation makes a new one that replaces it.
 #[derive(Debug)]
@@ -30,10 +26,12 @@ pub struct Stored {
     status: StatusCode,
     /// Without `Age`; with `Date`, and with `Content-Length` where the status allows one.
     headers: HeaderMap,
-    body: Bytes,
+    body: StoredBody,
     freshness: Freshness,
     vary: Vary,
     validators: Validators,
+    /// What purges have to know of it.
+    mark: Mark,
     weight: usize,
     /// The answer's head as it is sent, for one second of age: nearly every hit is then one copy of it.
     prepared: ArcSwapOption<Prepared>,
@@ -42,27 +40,26 @@ pub struct Stored {
 #[derive(Debug)]
 struct Prepared {
     age_s: u64,
-    headers: HeaderMap,
-    /// The same as bytes, with the status line and the empty line.
+    /// Status line, fields, empty line.
     head: Box<[u8]>,
 }
 
 impl Prepared {
-    fn new(age_s: u64, status: StatusCode, headers: HeaderMap) -> Self {
+    fn new(age_s: u64, status: StatusCode, headers: &HeaderMap) -> Self {
         let mut head =
             Vec::with_capacity(64 + headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>());
         head.extend_from_slice(b"HTTP/1.1 ");
         head.extend_from_slice(status.as_str().as_bytes());
         head.push(b' ');
         head.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-        for (name, value) in &headers {
+        for (name, value) in headers {
             head.extend_from_slice(b"\r\n");
             head.extend_from_slice(name.as_str().as_bytes());
             head.extend_from_slice(b": ");
             head.extend_from_slice(value.as_bytes());
         }
         head.extend_from_slice(b"\r\n\r\n");
-        Self { age_s, headers, head: head.into() }
+        Self { age_s, head: head.into() }
     }
 }
 
@@ -71,6 +68,10 @@ impl Prepared {
 pub(crate) enum Refusal {
     /// Made for other values of the fields in `Vary`.
     OtherVariant,
+    /// Purged.
+    Gone,
+    /// Stale, but usable while it is revalidated.
+    Revalidate,
     /// Must be validated first.
     Validate(Forward),
     /// Not for this request at all.
@@ -78,8 +79,15 @@ pub(crate) enum Refusal {
 }
 
 impl Stored {
-    /// Keeps a response whose body is complete. `kept` comes from [`fields::to_store`], `body` has its exact size.
-    pub(crate) fn new(status: StatusCode, mut kept: HeaderMap, body: Bytes, plan: Plan, timing: Timing) -> Self {
+    /// Keeps a response whose body is complete. `kept` comes from [`fields::to_store`].
+    pub(crate) fn new(
+        status: StatusCode,
+        mut kept: HeaderMap,
+        body: StoredBody,
+        plan: Plan,
+        timing: Timing,
+        mark: Mark,
+    ) -> Self {
         ensure_date(&mut kept, timing.received);
         // RFC 9110 §8.6: no Content-Length with 204. Elsewhere it replaces the framing that was not stored.
         if status == StatusCode::NO_CONTENT {
@@ -87,25 +95,29 @@ impl Stored {
         } else if !kept.contains_key(CONTENT_LENGTH) {
             kept.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         }
-        Self::assemble(status, kept, body, plan.freshness, plan.vary)
+        Self::assemble(status, kept, body, plan.freshness, plan.vary, mark)
     }
 
-    fn assemble(status: StatusCode, headers: HeaderMap, body: Bytes, freshness: Freshness, vary: Vary) -> Self {
-        let one = |(name, value): (&HeaderName, &HeaderValue)| {
-            (name.as_str().len() + value.len()) * FIELD_COPIES + FIELD_OVERHEAD_BYTES
-        };
-        let weight = OVERHEAD_BYTES + body.len() + vary.weight() + headers.iter().map(one).sum::<usize>();
+    fn assemble(
+        status: StatusCode,
+        headers: HeaderMap,
+        body: StoredBody,
+        freshness: Freshness,
+        vary: Vary,
+        mark: Mark,
+    ) -> Self {
+        let weight = weight::of_response(&headers, &body) + vary.weight() + mark.weight();
         let validators = Validators::of(&headers);
-        Self { status, headers, body, freshness, vary, validators, weight, prepared: ArcSwapOption::empty() }
+        Self { status, headers, body, freshness, vary, validators, mark, weight, prepared: ArcSwapOption::empty() }
     }
 
     /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
     ///
     /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), 206 or 416 where the client asks for a range
     /// (RFC 9110 §14.2), and has no body for HEAD.
-    pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<Bytes> {
-        let headers = self.with_prepared(now, |prepared| prepared.headers.clone());
-        self.finish(headers, method, request)
+    pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<StoredBody> {
+        let age_s = self.freshness.age_s(now);
+        self.finish(self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s))), method, request)
     }
 
     /// Writes [`Stored::answer`] to a GET without conditions as HTTP/1.1 sends it, head and body, behind what is in `out`.
@@ -113,7 +125,7 @@ impl Stored {
         self.with_prepared(now, |prepared| {
             out.reserve(prepared.head.len() + self.body.len());
             out.extend_from_slice(&prepared.head);
-            out.extend_from_slice(&self.body);
+            self.body.pieces().iter().for_each(|piece| out.extend_from_slice(piece));
         });
     }
 
@@ -124,28 +136,21 @@ impl Stored {
         method: &Method,
         request: &HeaderMap,
         now: Timestamp,
-    ) -> Response<Bytes> {
+    ) -> Response<StoredBody> {
         let headers = self.headers_at(self.freshness.age_s(now), status);
         self.finish(headers, method, request)
     }
 
-    /// Whether this response may answer the request without validation.
-    pub fn serves(&self, request: &HeaderMap, now: Timestamp) -> bool {
-        self.refusal(request, &RequestDirectives::parse(request), now).is_none()
-    }
-
-    /// Whether this response may be used in place of an error that asking the service for a newer one came to (RFC 5861 §4).
-    pub fn serves_if_error(&self, request: &HeaderMap, now: Timestamp) -> bool {
-        let is_for_request = !matches!(
-            self.refusal(request, &RequestDirectives::default(), now),
-            Some(Refusal::OtherVariant | Refusal::NotFor(_))
-        );
-        is_for_request && self.freshness.serves_if_error(RequestDirectives::parse(request).stale_if_error, now)
-    }
-
-    /// Whether this response, which is stale, may be used while it is revalidated (RFC 5861 §3).
-    pub(crate) fn serves_while_revalidated(&self, directives: &RequestDirectives, now: Timestamp) -> bool {
-        reuse::serves_while_revalidated(&self.freshness, directives, now)
+    pub(crate) fn serves_if_error(&self, request: &HeaderMap, now: Timestamp, standing: Standing) -> bool {
+        let stale_since = match standing {
+            Standing::Good => None,
+            Standing::Stale(since) => Some(since),
+            Standing::Unknown | Standing::Gone => return false,
+        };
+        let asked_s = RequestDirectives::parse(request).stale_if_error;
+        self.vary.matches(request)
+            && !(self.freshness.is_assumed() && has_credentials(request))
+            && self.freshness.serves_if_error(asked_s, now, stale_since)
     }
 
     /// Makes an upstream request conditional on this response (RFC 9111 §4.3.1): the client's `If-None-Match` and
@@ -165,13 +170,22 @@ impl Stored {
     }
 
     /// The stored body.
-    pub fn body(&self) -> &Bytes {
+    pub fn body(&self) -> &StoredBody {
         &self.body
     }
 
     /// Bytes of memory this response counts for.
     pub fn weight(&self) -> usize {
         self.weight
+    }
+
+    /// Where the order of purges was when its fetch began.
+    pub fn position(&self) -> Position {
+        self.mark.position()
+    }
+
+    pub(crate) fn mark(&self) -> &Mark {
+        &self.mark
     }
 
     pub(crate) fn vary(&self) -> &Vary {
@@ -196,14 +210,31 @@ impl Stored {
         request: &HeaderMap,
         directives: &RequestDirectives,
         now: Timestamp,
+        standing: Standing,
     ) -> Option<Refusal> {
         if !self.vary.matches(request) {
             return Some(Refusal::OtherVariant);
         }
+        if standing == Standing::Gone {
+            return Some(Refusal::Gone);
+        }
         if self.freshness.is_assumed() && has_credentials(request) {
             return Some(Refusal::NotFor(Forward::Credentials));
         }
-        reuse::refusal(&self.freshness, directives, now).map(Refusal::Validate)
+        let stale_since = match standing {
+            Standing::Good => None,
+            Standing::Stale(since) => Some(since),
+            Standing::Unknown | Standing::Gone => return Some(Refusal::Validate(Forward::Stale)),
+        };
+        match reuse::refusal(&self.freshness, directives, now) {
+            None if stale_since.is_none() => None,
+            None | Some(Forward::Stale)
+                if reuse::serves_while_revalidated(&self.freshness, directives, now, stale_since) =>
+            {
+                Some(Refusal::Revalidate)
+            }
+            why => Some(Refusal::Validate(why.unwrap_or(Forward::Stale))),
+        }
     }
 
     /// What this response becomes when `fresh`, the fields of a 304 or of an answer to HEAD, update it (RFC 9111 §3.2).
@@ -218,12 +249,15 @@ impl Stored {
     }
 
     /// This response with updated fields; the body and what it was selected by stay.
-    pub(crate) fn with_headers(&self, headers: HeaderMap, freshness: Freshness, vary: Vary) -> Self {
-        Self::assemble(self.status, headers, self.body.clone(), freshness, vary)
+    pub(crate) fn with_headers(&self, headers: HeaderMap, freshness: Freshness, vary: Vary, mark: Mark) -> Self {
+        Self::assemble(self.status, headers, self.body.clone(), freshness, vary, mark)
     }
 
     fn headers_at(&self, age_s: u64, status: CacheStatus) -> HeaderMap {
         let mut headers = self.headers.clone();
+        if self.mark.tag_fields() == TagFields::Removed {
+            remove_tag_fields(&mut headers);
+        }
         // RFC 9111 §5.1: a response from a store has an Age.
         headers.insert(AGE, HeaderValue::from(age_s));
         status.append_to(&mut headers);
@@ -241,15 +275,15 @@ impl Stored {
     #[cold]
     fn prepare(&self, age_s: u64) -> Arc<Prepared> {
         let headers = self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s)));
-        let prepared = Arc::new(Prepared::new(age_s, self.status, headers));
+        let prepared = Arc::new(Prepared::new(age_s, self.status, &headers));
         self.prepared.store(Some(Arc::clone(&prepared)));
         prepared
     }
 
-    fn finish(&self, headers: HeaderMap, method: &Method, request: &HeaderMap) -> Response<Bytes> {
+    fn finish(&self, headers: HeaderMap, method: &Method, request: &HeaderMap) -> Response<StoredBody> {
         // RFC 9110 §13.2.1: conditions are ignored where the answer without them would not be 2xx.
         if self.status.is_success() && self.validators.not_modified(request) {
-            return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), Bytes::new());
+            return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), StoredBody::default());
         }
         // RFC 9110 §14.2: a range is a part of what would be answered with 200.
         if self.status == StatusCode::OK {
@@ -271,17 +305,17 @@ impl Stored {
                     // RFC 9110 §15.5.17
                     set(&mut headers, CONTENT_RANGE, &format!("bytes */{length}"));
                     headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
-                    return respond(StatusCode::RANGE_NOT_SATISFIABLE, headers, Bytes::new());
+                    return respond(StatusCode::RANGE_NOT_SATISFIABLE, headers, StoredBody::default());
                 }
             }
         }
         // RFC 9110 §9.3.2: HEAD has the fields of GET, Content-Length included, and no content.
-        let body = if method == Method::HEAD { Bytes::new() } else { self.body.clone() };
+        let body = if method == Method::HEAD { StoredBody::default() } else { self.body.clone() };
         respond(self.status, headers, body)
     }
 }
 
-fn respond(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Bytes> {
+fn respond(status: StatusCode, headers: HeaderMap, body: StoredBody) -> Response<StoredBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use crate::config::commands::Outcome;
 pub use client::{Client, Failure};
+pub use purge::{Purged, purge};
 
 mod client;
 mod discover;
 mod explain;
 mod plan;
+mod purge;
 mod table;
 
 /// How often `status --watch` looks.
@@ -250,21 +252,6 @@ pub fn upgrade(
             "process {} has taken over from process {}, which ends when its requests have",
             told["pid"], told["old_pid"]
         )?,
-    }
-    Ok(Outcome::Done)
-}
-
-/// `pilotlight purge`.
-///
-/// # Errors
-/// No gateway, not a URL, or the output cannot be written.
-pub fn purge(client: &Client, url: &str, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let told = client.post("/purge", Some(&json!({ "url": url })))?;
-    let key = table::printable(told["key"].as_str().unwrap_or_default());
-    match (report, told["purged"].as_bool()) {
-        (Report::Json, _) => writeln!(out, "{told}")?,
-        (Report::Text, Some(true)) => writeln!(out, "purged {key}")?,
-        (Report::Text, _) => writeln!(out, "nothing was stored for {key}")?,
     }
     Ok(Outcome::Done)
 }

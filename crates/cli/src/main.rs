@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
 use pilotlight_cli::{admin, generated, run};
+use pilotlight_lab::rest::{self, RestArguments};
 use pilotlight_lab::transport::{self, Completeness, TransportArguments};
 
 #[global_allocator]
@@ -31,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   pilotlight run --config other.toml   run another file
   pilotlight status --watch            what a running one is doing
   pilotlight lab transport             measure on this machine: HTTP and the pipe, warm and cold
+  pilotlight lab rest                  measure examples/users beside services in other stacks
   pilotlight redis cli -h cache        a prompt for Redis and Valkey
   PILOTLIGHT_LOG=debug pilotlight      with more events on the standard error
 
@@ -124,16 +126,17 @@ The new process gets the listening sockets; the old one goes on if the new one d
     #[command(after_help = "Example:
   pilotlight start users          before it is needed, or at once after its failures")]
     Start(Acted),
-    /// Remove what is stored for a URL
+    /// Remove what is stored: by URL, prefix, tag, or everything
     #[command(after_help = "Examples:
   pilotlight purge http://example.org/users/7
-  pilotlight purge /users/7       at the first address that is listened on")]
-    Purge {
-        /// The URL as clients write it
-        url: String,
-        #[command(flatten)]
-        gateway: Running,
-    },
+  pilotlight purge /users/7                     at the first address that is listened on
+  pilotlight purge --prefix http://example.org/users/
+  pilotlight purge --tag product-7 --tag prices
+  pilotlight purge --group scripts@http://example.org
+  pilotlight purge --all --soft                 stale from now on: validated before it is used
+
+Gateways that share a Redis are told, and the answer says which have done it.")]
+    Purge(Box<Purging>),
     /// Say what would become of a request: route, service, cache, limits
     #[command(after_help = "Examples:
   pilotlight explain /users/7
@@ -190,6 +193,14 @@ enum Experiment {
 
 Nothing else should run meanwhile. Everything that is started ends with it.")]
     Transport(Box<TransportArguments>),
+    /// The published REST scenarios on SQLite and Redis, beside services in other stacks: req/s, CPU time, percentiles
+    #[command(after_help = "Examples:
+  pilotlight lab rest --list                         what there is to measure, and what is missing for it
+  pilotlight lab rest --quick                        whether everything works
+  pilotlight lab rest --cases post,post-slow --services users,axum-fred --redis standalone --secs 10
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Rest(Box<RestArguments>),
 }
 
 #[derive(Args)]
@@ -197,6 +208,32 @@ struct ConfigFile {
     /// The configuration file
     #[arg(long = "config", short = 'c', value_name = "FILE", default_value = DEFAULT_FILE)]
     file: PathBuf,
+}
+
+/// What is purged.
+#[derive(Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
+struct Purging {
+    /// URLs as clients write them, with all their variants
+    #[arg(value_name = "URL", group = "what")]
+    urls: Vec<String>,
+    /// Every URL that begins like this
+    #[arg(long = "prefix", value_name = "URL", group = "what")]
+    prefixes: Vec<String>,
+    /// Every response with this tag (Cache-Tag, Surrogate-Key)
+    #[arg(long = "tag", short = 't', value_name = "TAG", group = "what")]
+    tags: Vec<String>,
+    /// Every response of this group (Cache-Groups) of an origin
+    #[arg(long = "group", value_name = "NAME[@ORIGIN]", group = "what")]
+    groups: Vec<String>,
+    /// Everything
+    #[arg(long = "all", group = "what")]
+    everything: bool,
+    /// It becomes stale instead of being gone: it is validated before it is used
+    #[arg(long, short)]
+    soft: bool,
+    #[command(flatten)]
+    gateway: Running,
 }
 
 /// Which running gateway.
@@ -235,6 +272,14 @@ impl Running {
         let report = if self.json { admin::Report::Json } else { admin::Report::Text };
         let connection = admin::Connection { socket: self.socket, config: self.config.file };
         admin::run(&connection, |client| command(client, report, &mut io::stdout()))
+    }
+}
+
+impl Purging {
+    fn run(self) -> io::Result<Outcome> {
+        let Self { urls, prefixes, tags, groups, everything, soft, gateway } = self;
+        let purged = admin::Purged { urls, prefixes, tags, groups, everything, soft };
+        gateway.run(|client, report, out| admin::purge(client, &purged, report, out))
     }
 }
 
@@ -283,12 +328,13 @@ fn main() -> ExitCode {
         Command::Restart(acted) => acted.run(admin::Action::Restart),
         Command::Stop(acted) => acted.run(admin::Action::Stop),
         Command::Start(acted) => acted.run(admin::Action::Start),
-        Command::Purge { url, gateway } => gateway.run(|client, report, out| admin::purge(client, &url, report, out)),
+        Command::Purge(purging) => purging.run(),
         Command::Explain { url, method, fields, gateway } => {
             gateway.run(|client, report, out| admin::explain(client, (&url, &method, &fields), report, out))
         }
         Command::Redis { mode } => return pilotlight_redis_tool::run(mode),
-        Command::Lab { experiment: Experiment::Transport(arguments) } => return lab(&arguments),
+        Command::Lab { experiment: Experiment::Transport(arguments) } => return lab(transport::run(&arguments)),
+        Command::Lab { experiment: Experiment::Rest(arguments) } => return lab(rest::run(&arguments)),
         Command::Completions { shell } => generated::completions(Arguments::command(), shell, &mut out),
         Command::Man { dir } => generated::man(Arguments::command(), dir.as_deref(), &mut out, &mut err),
     };
@@ -310,8 +356,8 @@ fn lab_process() -> Option<ExitCode> {
     }
 }
 
-fn lab(arguments: &TransportArguments) -> ExitCode {
-    match transport::run(arguments) {
+fn lab(result: anyhow::Result<Completeness>) -> ExitCode {
+    match result {
         Ok(Completeness::Complete) => ExitCode::SUCCESS,
         Ok(Completeness::Failures) => Outcome::Failed.into(),
         Err(e) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pilotlight_gateway::{
     CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache, RouteSpec,
-    ServiceTarget, Serving, Settings,
+    ServiceTarget, Serving, Settings, TagFields,
 };
 use pilotlight_supervisor::{
     HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
@@ -140,10 +140,11 @@ pub(crate) fn gateway(
         workers,
         serving: serving(config, services),
         inherited,
-        cache: config
-            .cache
-            .as_ref()
-            .map(|cache| CacheOptions { max_bytes: cache.memory, max_object_bytes: cache.max_object }),
+        cache: config.cache.as_ref().map(|cache| CacheOptions {
+            max_bytes: cache.memory,
+            max_object_bytes: cache.max_object,
+            tag_fields: if cache.keep_tags { TagFields::Kept } else { TagFields::Removed },
+        }),
         cache_policy: config.cache.as_ref().map(|cache| cache.policy.clone()).unwrap_or_default(),
         access_log: config.operate.access_log.clone(),
     }

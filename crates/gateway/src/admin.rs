@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -36,6 +37,7 @@ mod explain;
 mod logs;
 mod memory;
 mod prometheus;
+mod purge;
 mod status;
 
 pub use logs::{KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
@@ -140,6 +142,16 @@ pub struct Admin {
     listening: (Option<UnixListener>, Option<TcpListener>),
     stop: watch::Sender<Stop>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// An answer that is not what was asked for.
+struct Refused {
+    status: StatusCode,
+    detail: String,
+}
+
+fn refused(status: StatusCode, detail: impl Into<String>) -> Refused {
+    Refused { status, detail: detail.into() }
 }
 
 /// What its answers are made from.

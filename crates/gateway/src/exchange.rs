@@ -11,13 +11,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
 use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
-use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored};
+use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored, StoredBody};
 use pilotlight_cache::{Recorder, Timestamp, Timing, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
@@ -133,7 +132,7 @@ impl Handler {
     fn answer_now(
         &self,
         request: &Request<Incoming>,
-        answer: Response<Bytes>,
+        answer: Response<StoredBody>,
         record: Rc<Record>,
     ) -> Response<Outgoing> {
         let worker = &self.worker;
@@ -148,13 +147,13 @@ impl Handler {
         }
         worker.say_goodbye(answer.headers_mut());
         let guard = RequestGuard::new(&self.client, record);
-        answer.map(|body| Outgoing::new(ResponseBody::full(body), None, guard))
+        answer.map(|body| Outgoing::new(ResponseBody::stored(body), None, guard))
     }
 }
 
 /// What is known of a request when its head has been read.
 enum Found {
-    Stored(Arc<Route>, Verdict, Response<Bytes>),
+    Stored(Arc<Route>, Verdict, Response<StoredBody>),
     Route(Arc<Route>, String, Option<Lookup>),
 }
 
@@ -413,7 +412,7 @@ impl<'a> Inbound<'a> {
         let post = cache.filter(|_| self.parts().method == Method::POST).map(|cache| cache.begin_post(&key));
         let (answer, timing) = self.fetch(&mut body).await?;
         if let Some(cache) = cache {
-            cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers);
+            cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers, now());
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
         let Some(fill) = post else { return Ok(self.deliver(answer, status)) };
@@ -477,7 +476,7 @@ impl<'a> Inbound<'a> {
         };
         let now = now();
         let is_error = matches!(code.as_u16(), 500 | 502 | 503 | 504);
-        if !is_error || !stored.serves_if_error(&self.parts().headers, now) {
+        if !is_error || !self.serves_if_error(stored, now) {
             return None;
         }
         if let Err(failure) = fetched {
@@ -486,6 +485,13 @@ impl<'a> Inbound<'a> {
         }
         self.record.verdict(Verdict::Stale);
         Some(self.answer_from(stored, Some(status.stale_if_error(stored.ttl_s(now)))))
+    }
+
+    fn serves_if_error(&self, stored: &Stored, now: Timestamp) -> bool {
+        let authority = key_authority(&self.outbound.authority);
+        let key = key(&authority, target(&self.parts().uri));
+        let cache = self.worker.common.cache.as_ref();
+        cache.is_some_and(|cache| cache.serves_if_error(&key, stored, &self.parts().headers, now))
     }
 
     fn keep_or_pass(&self, decision: Decision, answer: Answer, status: CacheStatus, timing: Timing) -> Parted {
@@ -511,7 +517,7 @@ impl<'a> Inbound<'a> {
                     keep(recorder);
                 }
             }
-            ResponseBody::Http(_) | ResponseBody::Pipe(_) | ResponseBody::Relayed(_) => {
+            ResponseBody::Stored(_) | ResponseBody::Http(_) | ResponseBody::Pipe(_) | ResponseBody::Relayed(_) => {
                 let patience = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
                 let deadline = self.worker.deadlines.deadline();
                 return ResponseBody::Relayed(Relay::start(&self.worker.spawner, body, recorder, deadline, patience));
@@ -547,13 +553,18 @@ impl<'a> Inbound<'a> {
             None => stored.answer(method, headers, now()),
         };
         let (parts, body) = answer.into_parts();
-        (Response::from_parts(parts, ()), ResponseBody::full(body))
+        (Response::from_parts(parts, ()), ResponseBody::stored(body))
     }
 
     /// An answer of the service on its way to the client.
     fn deliver(&self, answer: Answer, status: CacheStatus) -> Parted {
         let Answer { status: code, mut headers, body, upgraded } = answer;
         headers.append(CACHE_STATUS, status.value());
+        if self.route.cache != RouteCache::Off
+            && let Some(cache) = &self.worker.common.cache
+        {
+            cache.finish(&mut headers);
+        }
         if let Some(upgraded) = upgraded {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade")); // `Upgrade` itself came with the answer
             self.client.upgrade_to(upgraded);

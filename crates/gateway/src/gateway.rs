@@ -101,8 +101,10 @@ impl Gateway {
             options.listen.iter().map(|addr| listen::bind(addr, workers, &mut legacy)).collect();
         let new = NewListeners::of(bound?, options.listen)?;
         drop(legacy);
-        let policy = options.cache_policy;
-        let cache = options.cache.map(|limits| Cache::with_policy(limits, policy)).transpose()?;
+        let cache = options.cache.map(Cache::new).transpose()?;
+        if let Some(cache) = &cache {
+            cache.set_policy(options.cache_policy);
+        }
         let metrics = Registry::new(workers);
         let table = table(options.serving, &metrics);
         let access_log = match &options.access_log {

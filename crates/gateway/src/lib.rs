@@ -42,4 +42,4 @@ pub use options::{
     AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Inherited,
     Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
-pub use pilotlight_cache::{CDN_CACHE_CONTROL, CacheOptions, LanguageOrder, PolicyOptions};
+pub use pilotlight_cache::{CDN_CACHE_CONTROL, CacheOptions, LanguageOrder, PolicyOptions, TagFields};

@@ -119,15 +119,15 @@ impl Freshness {
         matches!(self.source, Source::Route | Source::Heuristic)
     }
 
-    /// Whether it may be used while it is being revalidated (RFC 5861 §3), fresh or not.
-    pub(crate) fn serves_while_revalidated(&self, now: Timestamp) -> bool {
-        self.allows_stale() && self.staleness_ms(now) < self.while_revalidate_ms
+    /// Whether it may be used while it is being revalidated (RFC 5861 §3). `stale_since` is when it was declared stale, if it was.
+    pub(crate) fn serves_while_revalidated(&self, now: Timestamp, stale_since: Option<Timestamp>) -> bool {
+        self.allows_stale() && self.staleness_ms(now, stale_since) < self.while_revalidate_ms
     }
 
     /// Whether it may be used in place of an error (RFC 5861 §4): for as long as it allows itself, or `asked_s` seconds.
-    pub(crate) fn serves_if_error(&self, asked_s: Option<u64>, now: Timestamp) -> bool {
+    pub(crate) fn serves_if_error(&self, asked_s: Option<u64>, now: Timestamp, stale_since: Option<Timestamp>) -> bool {
         let window_ms = self.if_error_ms.max(asked_s.map_or(0, |seconds| seconds.saturating_mul(1000)));
-        self.allows_stale() && self.staleness_ms(now) < window_ms
+        self.allows_stale() && self.staleness_ms(now, stale_since) < window_ms
     }
 
     /// Whether it is of any use once it is stale and cannot be validated.
@@ -140,8 +140,9 @@ impl Freshness {
         !self.no_cache && !self.must_revalidate
     }
 
-    fn staleness_ms(&self, now: Timestamp) -> u64 {
-        self.age_ms(now).saturating_sub(self.lifetime_ms)
+    fn staleness_ms(&self, now: Timestamp, stale_since: Option<Timestamp>) -> u64 {
+        let declared = stale_since.map_or(0, |since| now.millis_since(since));
+        self.age_ms(now).saturating_sub(self.lifetime_ms).max(declared)
     }
 
     /// The `Age` field's value.
@@ -341,7 +342,7 @@ mod tests {
         let control = Control::of(&headers, &PolicyOptions::default());
         let freshness = Freshness::of(&headers, &control, timing, assumed).unwrap();
         let now = Timestamp(T + at_s * 1000);
-        let found = (freshness.serves_while_revalidated(now), freshness.serves_if_error(asked_s, now));
+        let found = (freshness.serves_while_revalidated(now, None), freshness.serves_if_error(asked_s, now, None));
         assert_eq!(found, expected, "{value} at {at_s} s");
     }
 
@@ -358,6 +359,16 @@ mod tests {
         check_stale("max-age=10, stale-if-error=1", 0, Some(5), 14, (false, true));
         check_stale("max-age=10", 0, None, 9, (false, false));
         check_stale("max-age=10, stale-if-error=1", 0, None, 9, (false, true));
+        // Declared stale at second 3, when it was fresh.
+        let headers = std::iter::once((http::header::CACHE_CONTROL, "max-age=10, stale-while-revalidate=5"))
+            .map(|(name, value)| (name, HeaderValue::from_static(value)))
+            .collect();
+        let timing = Timing { sent: Timestamp(T), received: Timestamp(T) };
+        let control = Control::of(&headers, &PolicyOptions::default());
+        let freshness = Freshness::of(&headers, &control, timing, Assumed::default()).unwrap();
+        let serves =
+            |at_s: u64| freshness.serves_while_revalidated(Timestamp(T + at_s * 1000), Some(Timestamp(T + 3000)));
+        assert!(serves(3) && serves(7) && !serves(8));
         for forbidding in ["must-revalidate", "proxy-revalidate", "s-maxage=10", "no-cache"] {
             let value: &'static str =
                 format!("max-age=10, stale-while-revalidate=60, stale-if-error=60, {forbidding}").leak();

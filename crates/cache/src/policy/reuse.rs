@@ -85,10 +85,16 @@ pub(crate) fn refusal(freshness: &Freshness, request: &RequestDirectives, now: T
     }
 }
 
-/// Whether a response that [`refusal`] calls stale may be used while it is revalidated (RFC 5861 §3).
-pub(crate) fn serves_while_revalidated(freshness: &Freshness, request: &RequestDirectives, now: Timestamp) -> bool {
+/// Whether a response that [`refusal`] calls stale, or that was declared stale at a time, may be used while it is revalidated
+/// (RFC 5861 §3).
+pub(crate) fn serves_while_revalidated(
+    freshness: &Freshness,
+    request: &RequestDirectives,
+    now: Timestamp,
+    stale_since: Option<Timestamp>,
+) -> bool {
     // RFC 9111 §5.2.1.2: a request that says how much staleness it accepts accepts no more.
-    request.max_stale.is_none() && freshness.serves_while_revalidated(now)
+    request.max_stale.is_none() && freshness.serves_while_revalidated(now, stale_since)
 }
 
 #[cfg(test)]

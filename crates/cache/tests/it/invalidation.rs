@@ -15,7 +15,8 @@ fn check(method: &str, status: u16, response: Fields<'_>, gone: &[&str]) {
         fetch(&cache, &key(target), &[], STORED, START).unwrap();
     }
     let method = Method::from_bytes(method.as_bytes()).unwrap();
-    let removed = cache.invalidate(&KEY, &method, StatusCode::from_u16(status).unwrap(), &fields(response));
+    let removed =
+        cache.invalidate(&KEY, &method, StatusCode::from_u16(status).unwrap(), &fields(response), START).targets;
     assert_eq!(removed, gone.len(), "{method} {status} {response:?}");
     for target in targets {
         let expected = if gone.contains(&target) { "miss UriMiss" } else { "hit x" };
@@ -52,7 +53,7 @@ fn what_was_on_its_way_is_not_stored() {
     let cache = cache();
     let request = fields(&[]);
     let fill = lead(&cache, &KEY, &request, START);
-    cache.invalidate(&KEY, &Method::PUT, StatusCode::NO_CONTENT, &fields(&[]));
+    cache.invalidate(&KEY, &Method::PUT, StatusCode::NO_CONTENT, &fields(&[]), START);
     let headers = fields(&[("cache-control", "max-age=60")]);
     let decision = fill.response(&request, StatusCode::OK, &headers, at(START), RouteRules::default());
     let Decision::Store(mut recorder) = decision else { panic!("{decision:?}") };

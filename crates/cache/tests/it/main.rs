@@ -10,6 +10,8 @@
 mod collapse;
 mod invalidation;
 mod memory;
+mod purge;
+mod purge_model;
 mod serving;
 mod support;
 mod two_users;

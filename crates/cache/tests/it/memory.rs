@@ -11,12 +11,14 @@ use crate::support::*;
 const FOR_A_MINUTE: (&str, &str) = ("cache-control", "max-age=60");
 
 fn small(max_bytes: u64, max_object_bytes: u64) -> Cache {
-    Cache::new(CacheOptions { max_bytes, max_object_bytes }).unwrap()
+    Cache::new(CacheOptions { max_bytes, max_object_bytes, ..CacheOptions::default() }).unwrap()
 }
 
 #[test]
 fn options_that_contradict_each_other_are_refused() {
-    let new = |max_bytes, max_object_bytes| Cache::new(CacheOptions { max_bytes, max_object_bytes }).map(drop);
+    let new = |max_bytes, max_object_bytes| {
+        Cache::new(CacheOptions { max_bytes, max_object_bytes, ..CacheOptions::default() }).map(drop)
+    };
     assert_eq!(new(1000, 10), Err(OptionsError::TooSmall { max_bytes: 1000 }));
     let too_large = OptionsError::ObjectTooLarge { max_object_bytes: 65_537, max_bytes: 131_072 };
     assert_eq!(new(131_072, 65_537), Err(too_large));
@@ -138,7 +140,7 @@ fn workers_share_it() {
                         }
                     }
                     if n % 50 == 0 {
-                        cache.invalidate(&key(&target), &Method::PUT, http::StatusCode::OK, &fields(&[]));
+                        cache.invalidate(&key(&target), &Method::PUT, http::StatusCode::OK, &fields(&[]), START);
                     }
                     assert!(cache.usage().bytes <= MAX);
                 }
@@ -167,7 +169,7 @@ proptest! {
                 let body = format!("{variant}{}", "y".repeat(length));
                 let answer = (200, &[("cache-control", "max-age=5"), ("vary", "accept")] as Fields<'_>, body.as_str());
                 match fetch(&cache, &key(&target), &request, answer, now) {
-                    Ok(stored) => prop_assert_eq!(stored.body().as_ref(), body.as_bytes()),
+                    Ok(stored) => prop_assert_eq!(stored.body().to_bytes(), body.as_bytes()),
                     Err(why) => prop_assert!(why == Unstored::TooLarge && body.len() > 16 << 10, "{}", why),
                 }
             }

@@ -159,7 +159,7 @@ impl World {
             Turn::Follower(_) => panic!("nobody else is asking"),
         };
         if step.fails {
-            if let Some(stored) = stale.filter(|stored| stored.serves_if_error(&asks, self.now)) {
+            if let Some(stored) = stale.filter(|stored| self.cache.serves_if_error(key, stored, &asks, self.now)) {
                 self.served(&stored, step.user, step.target);
             }
             return fill.pass();
@@ -219,7 +219,7 @@ impl World {
     fn entries(&self, stored: &Arc<Stored>) -> (Made, Made) {
         let answer = stored.answer(&Method::GET, &HeaderMap::new(), self.now);
         let entry = |text: &[u8]| self.made[std::str::from_utf8(text).unwrap().parse::<usize>().unwrap()].clone();
-        (entry(answer.body()), entry(answer.headers().get("x-entry").unwrap().as_bytes()))
+        (entry(&answer.body().to_bytes()), entry(answer.headers().get("x-entry").unwrap().as_bytes()))
     }
 
     fn served(&mut self, stored: &Arc<Stored>, asker: User, target: &str) {
@@ -303,7 +303,8 @@ fn world(default_ttl_s: Option<u64>, heuristic: bool) -> World {
         language_order: LanguageOrder::Ignored,
         ..PolicyOptions::default()
     };
-    let cache = Cache::with_policy(CacheOptions::default(), policy).unwrap();
+    let cache = Cache::new(CacheOptions::default()).unwrap();
+    cache.set_policy(policy);
     World { cache, rules, now: START, made: Vec::new(), shared: 0 }
 }
 

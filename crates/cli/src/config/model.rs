@@ -112,6 +112,8 @@ pub struct CacheLimits {
     pub max_object: u64,
     /// What the RFCs leave open.
     pub policy: PolicyOptions,
+    /// Clients get `Cache-Tag` and `Surrogate-Key`.
+    pub keep_tags: bool,
 }
 
 /// A service.

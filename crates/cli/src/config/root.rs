@@ -121,8 +121,9 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
     let memory = section.size("memory", &schema::CACHE_MEMORY, found);
     let max_object = section.size("max_object", &schema::CACHE_MAX_OBJECT, found);
     let policy = cache_policy::read(&section, found);
+    let keep_tags = section.boolean("keep_tags", false, found);
     let Some(field) = section.field("max_object") else {
-        return Some(CacheLimits { memory, max_object: max_object.min(memory / 2), policy });
+        return Some(CacheLimits { memory, max_object: max_object.min(memory / 2), keep_tags, policy });
     };
     if max_object > memory / 2 {
         let message =
@@ -132,7 +133,7 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
                 .help("one answer may take half of the cache at most: lower `max_object` or raise `memory`"),
         );
     }
-    Some(CacheLimits { memory, max_object, policy })
+    Some(CacheLimits { memory, max_object, keep_tags, policy })
 }
 
 /// Whether only this machine can connect to the address.

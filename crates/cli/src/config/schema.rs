@@ -244,6 +244,7 @@ pub const CACHE: &[Key] = &[
     key("max_heuristic", A_TIME_OR_NONE, "\"1d\"", &["heuristic", "heuristics", "heuristic_freshness"]),
     key("stale_if_error", A_TIME_OR_NONE, "\"1h\"", &["use_stale", "proxy_cache_use_stale", "grace", "keep_stale"]),
     key("language_order", "\"counts\" or \"ignored\"", "\"ignored\"", &["accept_language"]),
+    key("keep_tags", TRUE_OR_FALSE, "false", &["pass_tags", "expose_tags", "tags"]),
 ];
 
 /// The keys of `[services.NAME]`.

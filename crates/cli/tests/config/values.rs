@@ -27,7 +27,7 @@ fn managed(config: &Config, index: usize) -> &Managed {
 const SECOND: Duration = Duration::from_secs(1);
 
 fn cache_limits(memory: u64, max_object: u64) -> CacheLimits {
-    CacheLimits { memory, max_object, policy: PolicyOptions::default() }
+    CacheLimits { memory, max_object, keep_tags: false, policy: PolicyOptions::default() }
 }
 
 #[test]
@@ -72,7 +72,8 @@ fn every_key_of_a_full_file_arrives() {
     assert_eq!(addresses, ["127.0.0.1:8081", "[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]);
     assert_eq!(config.workers, Workers::Exactly(3));
     assert!(config.dev && config.trust_forwarded);
-    assert_eq!(config.cache, Some(CacheLimits { policy: full_policy(), ..cache_limits(8 << 20, 64 << 10) }));
+    let limits = CacheLimits { keep_tags: true, policy: full_policy(), ..cache_limits(8 << 20, 64 << 10) };
+    assert_eq!(config.cache, Some(limits));
     assert_eq!(
         config.limits,
         Limits {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::logs::{KEPT_LOG_LINES, LogBook, Page, output_name};
-use super::{Asked, NotDone, Order, Shared, explain, prometheus, status};
+use super::{Asked, NotDone, Order, Refused, Shared, explain, prometheus, purge, refused, status};
 use crate::options::ServiceTarget;
 
 /// Bytes of a request's body.
@@ -72,16 +72,6 @@ impl http_body::Body for Body {
     }
 }
 
-/// An answer that is not what was asked for.
-struct Refused {
-    status: StatusCode,
-    detail: String,
-}
-
-fn refused(status: StatusCode, detail: impl Into<String>) -> Refused {
-    Refused { status, detail: detail.into() }
-}
-
 type Answer = Result<Response<Body>, Refused>;
 
 /// Answers the owner.
@@ -93,7 +83,7 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         (&Method::GET, ["config"]) => Ok(json(StatusCode::OK, &(shared.config)())),
         (&Method::GET, ["metrics"]) => Ok(metrics(&shared)),
         (&Method::GET, ["explain"]) => explained(&shared, &request),
-        (&Method::POST, ["purge"]) => purge(&shared, request).await,
+        (&Method::POST, ["purge"]) => purged(&shared, request).await,
         (&Method::GET, ["services", name]) => {
             found(&shared, name).map(|target| json(StatusCode::OK, &status::one(&shared, &target)))
         }
@@ -144,18 +134,9 @@ fn explained(shared: &Shared, request: &Request<Incoming>) -> Answer {
     Ok(json(StatusCode::OK, &value))
 }
 
-async fn purge(shared: &Shared, request: Request<Incoming>) -> Answer {
-    const EXAMPLE: &str = "send {\"url\": \"http://example.org/path\"}";
+async fn purged(shared: &Shared, request: Request<Incoming>) -> Answer {
     let body = whole(request.into_body()).await?;
-    let bad = |what: &str| refused(StatusCode::BAD_REQUEST, format!("{what}; {EXAMPLE}"));
-    let value: Value = serde_json::from_slice(&body).map_err(|e| bad(&format!("the body is not JSON: {e}")))?;
-    let url = value.get("url").and_then(Value::as_str).ok_or_else(|| bad("the body has no string `url`"))?;
-    let target = explain::Target::parse(shared, url).map_err(|detail| refused(StatusCode::BAD_REQUEST, detail))?;
-    let Some(cache) = &shared.common.cache else {
-        return Err(refused(StatusCode::CONFLICT, "nothing is cached: the configuration says cache = false"));
-    };
-    let purged = target.with_key(|key| cache.remove(key));
-    Ok(json(StatusCode::OK, &json!({ "key": target.text(), "purged": purged })))
+    Ok(json(StatusCode::OK, &purge::purge(shared, &body)?))
 }
 
 async fn upgrade(shared: &Shared, request: Request<Incoming>) -> Answer {

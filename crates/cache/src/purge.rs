@@ -1,0 +1,391 @@
+//! Purges: an order of them, not a search for what they forbid (docs/adr/0020).
+//!
+//! ```text
+//!  purge ──▶ next number ──▶ table: tag, URL, prefix, everything → number of its last purge
+//!                                        ▲
+//!  fetch begins ──▶ position (number) ───┤ once for each response, after a purge
+//!  lookup: a number of the response ≥ the number of its stripe?  yes: nothing has happened
+//! ```
+//!
+//! A response carries the number that was current when its fetch *began*, so one that was made before a purge and is stored after it is found out,
+//! too. A lookup compares one number; only after a purge the table is asked, and the response remembers that.
+//!
+//! There are two numberings: that of this cache, and that of a log which several caches share. Both only grow. A position holds the last number of
+//! each that had been applied; what is read from the shared tier is judged by the log's.
+//!
+//! The numbers of stripes exist for what concerns few responses: a record of the shared tier that another node has replaced raises the number of one
+//! stripe, a purge that of all.
+//!
+//! Invariant: when [`Purges::apply`] has returned, no lookup that begins gives an answer that it forbids.
+//! Invariant: what the table has forgotten, it takes for purged: what may have been forbidden must be validated.
+
+mod table;
+mod tags;
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use http::HeaderMap;
+
+use crate::key::Key;
+use crate::policy::Timestamp;
+use table::{Numbering, Numbers, Subject, Table};
+use tags::Tags;
+
+pub use table::{MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS};
+pub use tags::{MAX_TAG_BYTES, MAX_TAGS, TagFields};
+pub(crate) use tags::{invalidated_groups, remove_tag_fields};
+
+/// What is purged, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Purge {
+    /// What.
+    pub scope: Scope,
+    /// How.
+    pub mode: Mode,
+}
+
+/// What a purge is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// A target, with all its variants and whatever else its key consists of.
+    Url(Address),
+    /// Every target of one authority that begins with these bytes.
+    Prefix(Address),
+    /// Every response with this tag (`Cache-Tag`, `Surrogate-Key`), whatever its origin.
+    Tag(String),
+    /// Every response of a group (RFC 9875): of one origin.
+    Group {
+        /// `http` or `https`.
+        scheme: String,
+        /// As in [`Key`].
+        authority: String,
+        /// The group.
+        name: String,
+    },
+    /// Every response.
+    Everything,
+}
+
+/// A target, or the beginning of one; the parts are those of a [`Key`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// `http` or `https`, lower case.
+    pub scheme: String,
+    /// Host and port, lower case, without the scheme's default port.
+    pub authority: String,
+    /// Path and query.
+    pub target: String,
+}
+
+/// What becomes of what is purged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// It is gone.
+    Hard,
+    /// It is stale: it has to be validated, or may be used as any stale response may.
+    Soft,
+}
+
+/// What purges say about a stored response, from the best to the worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing.
+    Good,
+    /// It was purged softly: stale since then.
+    Stale(Timestamp),
+    /// It may have been purged, or replaced: it is used only after validation, and never stale.
+    Unknown,
+    /// It was purged: as if it were not stored.
+    Gone,
+}
+
+impl Standing {
+    /// The worse of two.
+    fn and(self, other: Self) -> Self {
+        let rank = |standing| match standing {
+            Self::Good => 0,
+            Self::Stale(_) => 1,
+            Self::Unknown => 2,
+            Self::Gone => 3,
+        };
+        match (self, other) {
+            (Self::Stale(a), Self::Stale(b)) => Self::Stale(a.min(b)),
+            _ if rank(other) > rank(self) => other,
+            _ => self,
+        }
+    }
+}
+
+/// Where the order of purges was at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    local: u64,
+    logged: u64,
+}
+
+impl Position {
+    /// The number of the last purge of the shared log that this cache had applied, 0 if none.
+    pub fn logged(self) -> u64 {
+        self.logged
+    }
+}
+
+/// What a stored response carries of purges.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    position: Position,
+    /// Nothing up to this number forbids it.
+    checked: AtomicU64,
+    stripe: u32,
+    tags: Tags,
+    tag_fields: TagFields,
+}
+
+impl Mark {
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn weight(&self) -> usize {
+        self.tags.weight()
+    }
+
+    /// Whether clients get the fields that hold tags.
+    pub(crate) fn tag_fields(&self) -> TagFields {
+        self.tag_fields
+    }
+}
+
+/// How much there was to do, and is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PurgeCounts {
+    /// Purges applied since the start, those of other nodes included.
+    pub applied: u64,
+    /// Tags and groups whose last purge is remembered.
+    pub tags: usize,
+    /// URLs whose last purge is remembered.
+    pub urls: usize,
+    /// Prefixes whose last purge is remembered.
+    pub prefixes: usize,
+}
+
+/// The purges of a cache.
+#[derive(Debug)]
+pub struct Purges {
+    /// The number of the last event.
+    sequence: AtomicU64,
+    /// The number of the last purge of the shared log that was applied.
+    logged: AtomicU64,
+    /// For each stripe the number of the last event that concerns it. Their number is a power of two.
+    stripes: Box<[AtomicU64]>,
+    /// Written before the numbers above, which are written under its lock.
+    table: RwLock<Table>,
+    hasher: RandomState,
+    record_name: RecordName,
+    tag_fields: TagFields,
+}
+
+/// How a shared tier names the record of a key: what it tells of records, it tells by this number. See [`Purges::replaced`].
+pub type RecordName = fn(&Key<'_>) -> u64;
+
+impl Purges {
+    /// `stripes` is rounded up to a power of two; one is enough for a cache that shares nothing.
+    pub(crate) fn new(stripes: usize, record_name: RecordName, tag_fields: TagFields) -> Self {
+        let stripes = stripes.next_power_of_two();
+        Self {
+            sequence: AtomicU64::new(0),
+            logged: AtomicU64::new(0),
+            stripes: (0..stripes).map(|_| AtomicU64::new(0)).collect(),
+            table: RwLock::new(Table::new(stripes)),
+            hasher: RandomState::new(),
+            record_name,
+            tag_fields,
+        }
+    }
+
+    /// What a fetch that begins now is to carry.
+    pub fn position(&self) -> Position {
+        // Each is a lower bound of its own, so their order does not matter.
+        Position { local: self.sequence.load(Ordering::Acquire), logged: self.logged.load(Ordering::Acquire) }
+    }
+
+    /// Applies purges of this cache's own.
+    pub fn apply(&self, purges: &[Purge], now: Timestamp) {
+        self.write(purges.iter().map(|purge| (purge, 0)), now);
+    }
+
+    /// Applies purges of the shared log, with their numbers, in their order. Those applied already change nothing.
+    pub fn apply_logged(&self, purges: &[(Purge, u64)], now: Timestamp) {
+        self.write(purges.iter().map(|(purge, number)| (purge, *number)), now);
+    }
+
+    /// The shared log has this number for a purge that [`apply`](Self::apply) was given already: only records are judged by it.
+    pub fn number(&self, purge: &Purge, logged: u64, now: Timestamp) {
+        let mut table = self.locked();
+        table.apply(&self.hashed(purge), Numbers { local: 0, logged }, now);
+        self.logged.fetch_max(logged, Ordering::AcqRel);
+    }
+
+    /// The shared log no longer has what is older than this number: a record that is older may have been purged.
+    pub fn forget_logged(&self, number: u64) {
+        self.locked().forget_logged(number);
+        self.logged.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Whatever is stored now may have been purged or replaced without this cache's having been told. Each response is validated before its next use.
+    pub fn uncover(&self) {
+        let mut table = self.locked();
+        let next = self.next();
+        table.uncovered = next;
+        self.publish(next);
+    }
+
+    /// A record of the shared tier, known by its [name](RecordName), was replaced or removed by another node: what is stored here of the same key must be
+    /// validated. So must what shares its stripe.
+    pub fn replaced(&self, record_names: &[u64]) {
+        let mut table = self.locked();
+        let next = self.next();
+        for name in record_names {
+            let stripe = self.stripe(*name);
+            table.replaced[stripe] = next;
+            self.stripes[stripe].store(next, Ordering::Release);
+        }
+        self.sequence.store(next, Ordering::Release);
+    }
+
+    /// What purges say about a record of the shared tier that was fetched at this number of the log and has these fields.
+    pub fn admits(&self, key: &Key<'_>, headers: &HeaderMap, logged: u64) -> Standing {
+        let tags = Tags::of(headers, key, |tag| self.hash(tag));
+        let subject = Subject { key, url: self.hash_url(key), tags: &tags };
+        self.table().standing(Numbering::Logged, logged, &subject)
+    }
+
+    /// How much there was to do.
+    pub fn counts(&self) -> PurgeCounts {
+        self.table().counts()
+    }
+
+    /// What purges say about a stored response.
+    #[inline]
+    pub(crate) fn standing(&self, key: &Key<'_>, mark: &Mark) -> Standing {
+        // A stripe's number only grows, and is published after what it stands for.
+        let current = self.stripes[mark.stripe as usize].load(Ordering::Acquire);
+        if mark.checked.load(Ordering::Relaxed) >= current { Standing::Good } else { self.check(key, mark) }
+    }
+
+    /// What a response with these fields, fetched at `position`, is to carry.
+    pub(crate) fn mark(&self, key: &Key<'_>, headers: &HeaderMap, position: Position) -> Mark {
+        // At most as many stripes as fit into memory many times over.
+        let stripe = self.stripe((self.record_name)(key)) as u32;
+        let tags = Tags::of(headers, key, |tag| self.hash(tag));
+        Mark { position, checked: AtomicU64::new(position.local), stripe, tags, tag_fields: self.tag_fields }
+    }
+
+    #[cold]
+    fn check(&self, key: &Key<'_>, mark: &Mark) -> Standing {
+        let subject = Subject { key, url: self.hash_url(key), tags: &mark.tags };
+        let table = self.table();
+        let current = self.stripes[mark.stripe as usize].load(Ordering::Acquire);
+        let standing = table
+            .standing(Numbering::Local, mark.position.local, &subject)
+            .and(table.coverage(mark.stripe as usize, mark.position.local));
+        if standing == Standing::Good {
+            // Under the lock: nothing has been added to the table since the number was read.
+            mark.checked.fetch_max(current, Ordering::Relaxed);
+        }
+        standing
+    }
+
+    fn write<'p>(&self, purges: impl Iterator<Item = (&'p Purge, u64)>, now: Timestamp) {
+        let mut table = self.locked();
+        let next = self.next();
+        let mut last = 0;
+        for (purge, logged) in purges {
+            // Twice in one log, or read again after a lost connection.
+            if logged > 0 && table.knows(&self.hashed(purge), logged) {
+                continue;
+            }
+            table.apply(&self.hashed(purge), Numbers { local: next, logged }, now);
+            last = last.max(logged);
+        }
+        self.logged.fetch_max(last, Ordering::AcqRel);
+        self.publish(next);
+    }
+
+    /// The next number. The caller holds the lock for writing.
+    fn next(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed) + 1
+    }
+
+    fn publish(&self, next: u64) {
+        for stripe in &self.stripes {
+            stripe.store(next, Ordering::Release);
+        }
+        self.sequence.store(next, Ordering::Release);
+    }
+
+    fn hashed<'p>(&self, purge: &'p Purge) -> table::Hashed<'p> {
+        let what = match &purge.scope {
+            Scope::Url(Address { scheme, authority, target }) => {
+                table::What::Url(self.hash_url(&Key { scheme, authority, target }))
+            }
+            Scope::Prefix(address) => table::What::Prefix(address),
+            Scope::Tag(tag) => table::What::Tag(self.hash(tags::Named::Tag(tag.as_bytes()))),
+            Scope::Group { scheme, authority, name } => {
+                table::What::Tag(self.hash(tags::Named::Group { scheme, authority, name }))
+            }
+            Scope::Everything => table::What::Everything,
+        };
+        table::Hashed { what, mode: purge.mode }
+    }
+
+    fn hash(&self, name: tags::Named<'_>) -> u64 {
+        self.hasher.hash_one(name)
+    }
+
+    fn hash_url(&self, key: &Key<'_>) -> u64 {
+        self.hasher.hash_one((key.scheme, key.authority, key.target))
+    }
+
+    fn stripe(&self, name: u64) -> usize {
+        // The mask leaves an index.
+        name as usize & (self.stripes.len() - 1)
+    }
+
+    // A panic elsewhere does not spoil the table: it is consistent between any two statements.
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn locked(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Address {
+    pub(crate) fn key(&self) -> Key<'_> {
+        Key { scheme: &self.scheme, authority: &self.authority, target: &self.target }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.target)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(address) => write!(f, "{address}"),
+            Self::Prefix(address) => write!(f, "{address}*"),
+            Self::Tag(tag) => write!(f, "tag {tag}"),
+            Self::Group { scheme, authority, name } => write!(f, "group {name} of {scheme}://{authority}"),
+            Self::Everything => f.write_str("everything"),
+        }
+    }
+}
