@@ -101,6 +101,7 @@ class Handler(BaseHTTPRequestHandler):
             "fields": self.headers.items(),
             "body": body.decode("latin-1"),
             "connection": self.number,
+            "made": self.server.serials.total(),
             "pid": os.getpid(),
         }
         self.answer(200, json.dumps(told).encode(), [("Content-Type", "application/json"), ("Cache-Control", "no-store")])

@@ -2,7 +2,7 @@
 
 import unittest
 
-from harness import BINARY, Gateway, config, eventually, in_threads, route, service, setUpModule
+from harness import BINARY, ORIGIN, Gateway, config, eventually, in_threads, route, service, setUpModule
 from test_cache import CacheCase, make
 
 __all__ = ["setUpModule"]
@@ -62,6 +62,26 @@ class WhileRevalidate(RulesCase):
         self.serial(target)
         self.assertTrue(eventually(lambda: self.count() == 2))
         self.assertEqual(self.gateway.stop(), 0)
+
+    def test_a_refresh_does_not_hold_up_the_stop_of_its_service(self):
+        blocks = (service("web", argv=ORIGIN, transport="http", socket="tcp", drain_timeout="60s"), route(service="web", cache=True))
+        gateway = self.start(Gateway(BINARY, config(*blocks), stop_limit=30.0))
+        target = make(STALE, hold_after=1)
+        for _ in range(2):
+            self.assertEqual(gateway.get(target).body.split()[1], b"1")
+        # Its second request, which the origin holds for a minute, is there.
+        self.assertTrue(eventually(lambda: self.assert_json(gateway.get("/show"))["made"] == 2))
+        self.assertEqual(gateway.stop(), 0)
+
+    def test_a_refresh_holds_no_connection(self):
+        target = make(STALE, hold_after=1)
+        self.serial(target)
+        with self.gateway.client() as client:
+            answer = client.request("GET", target, [("Connection", "close")])
+            self.assertIn("stale-while-revalidate", self.status(answer))
+            self.assertTrue(client.ended(), "closed with the answer, while the refresh is under way")
+        self.assertTrue(eventually(lambda: self.count() == 2))
+        self.assertFalse(self.origin.gate.is_set())
 
     def test_only_with_the_services_word(self):
         for says in ("max-age=0", "max-age=0, stale-while-revalidate=60, must-revalidate", "s-maxage=0, stale-while-revalidate=60"):

@@ -1,7 +1,8 @@
-// Runs the suite against a gateway, or evaluates published results; prints what each test came to as JSON.
+// Runs the suite against a gateway, or evaluates results by the suite's rule; prints JSON.
 //
-//   node client.mjs run http://HOST:PORT [ID]    a verdict for each test, or for one, with its exchanges on standard error
-//   node client.mjs published                    how many of each verdict, for each proxy whose results the suite ships
+//   node client.mjs run http://HOST:PORT [ID…]   the results of all tests, or of some, whose exchanges go to standard error
+//   node client.mjs judge < RESULTS              what each test came to
+//   node client.mjs published                    the same for each proxy whose results the suite ships
 
 import { readFileSync } from 'node:fs'
 import * as undici from 'undici'
@@ -30,18 +31,16 @@ function verdicts (results) {
   }))
 }
 
-async function run (base, only) {
+async function run (base, ...only) {
   // The suite listens for interim responses through undici, so fetch has to be of the same version.
   globalThis.fetch = undici.fetch
-  const log = console.log
   console.log = console.error
   const one = test => ({ ...test, dump: true })
-  const chosen = only === undefined
+  const chosen = only.length === 0
     ? suites
-    : suites.map(suite => ({ ...suite, tests: suite.tests.filter(test => test.id === only).map(one) }))
+    : suites.map(suite => ({ ...suite, tests: suite.tests.filter(({ id }) => only.includes(id)).map(one) }))
   await runTests(chosen, false, base, PARALLEL)
-  console.log = log
-  return verdicts(getResults()).filter(({ id }) => only === undefined || id === only)
+  return getResults()
 }
 
 function counts ({ file, name, version }) {
@@ -50,5 +49,10 @@ function counts ({ file, name, version }) {
 }
 
 const [mode, ...args] = process.argv.slice(2)
-const output = mode === 'run' ? await run(...args) : published.filter(({ type }) => type !== 'browser').map(counts)
+const modes = {
+  run,
+  judge: () => verdicts(JSON.parse(readFileSync(0))),
+  published: () => published.filter(({ type }) => type !== 'browser').map(counts)
+}
+const output = await modes[mode](...args)
 process.stdout.write(JSON.stringify(output), () => process.exit(0)) // idle connections would keep the process

@@ -23,7 +23,7 @@ use crate::body::{Outgoing, ResponseBody, keep};
 use crate::client::{Client, RequestGuard};
 use crate::fields::FieldList;
 use crate::metrics::Verdict;
-use crate::options::{RouteCache, RouteSpec};
+use crate::options::{RouteCache, RouteSpec, Settings};
 use crate::outbound::Outbound;
 use crate::problem::Failure;
 use crate::record::Record;
@@ -260,8 +260,9 @@ async fn forward(
     let result = match found {
         Ok((route, authority, lookup)) => {
             let (parts, incoming) = request.into_parts();
+            let caller = Caller::at(&client);
             let inbound =
-                Inbound::new(&worker, (&client, &record), route, (parts, Some(incoming)), (authority, id.clone()));
+                Inbound::new(&worker, (caller, &record), route, (parts, Some(incoming)), (authority, id.clone()));
             inbound.respond(lookup).await
         }
         Err(failure) => Err(failure),
@@ -302,10 +303,29 @@ enum Asks {
     Alone,
 }
 
+/// Who asks.
+struct Caller {
+    settings: Arc<Settings>,
+    peer: Rc<str>,
+    /// The connection that waits for the answer; none if the client has been answered.
+    connection: Option<Rc<Client>>,
+}
+
+impl Caller {
+    fn at(client: &Rc<Client>) -> Self {
+        Self { connection: Some(Rc::clone(client)), ..Self::answered(client) }
+    }
+
+    /// Holds nothing of the connection, which may be closed meanwhile.
+    fn answered(client: &Client) -> Self {
+        Self { settings: Arc::clone(&client.settings), peer: Rc::clone(&client.peer), connection: None }
+    }
+}
+
 /// A request on its way through the gateway.
 struct Inbound<'a> {
     worker: &'a Worker,
-    client: &'a Rc<Client>,
+    client: Caller,
     record: &'a Record,
     route: Arc<Route>,
     upstream: Rc<Upstream>,
@@ -318,7 +338,7 @@ struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     fn new(
         worker: &'a Worker,
-        (client, record): (&'a Rc<Client>, &'a Record),
+        (client, record): (Caller, &'a Record),
         route: Arc<Route>,
         (parts, incoming): (Parts, Option<Incoming>),
         (authority, id): (String, RequestId),
@@ -330,8 +350,7 @@ impl<'a> Inbound<'a> {
         let may_switch = speaks_http && parts.version == Version::HTTP_11;
         let upgrade = parts.headers.get(UPGRADE).filter(|_| may_switch && connection.contains("upgrade")).cloned();
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
-        let interim =
-            (incoming.is_some() && speaks_http && parts.version == Version::HTTP_11).then(|| Rc::clone(client));
+        let interim = client.connection.clone().filter(|_| parts.version == Version::HTTP_11);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
         let outbound = Outbound {
             parts,
@@ -567,7 +586,9 @@ impl<'a> Inbound<'a> {
         }
         if let Some(upgraded) = upgraded {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade")); // `Upgrade` itself came with the answer
-            self.client.upgrade_to(upgraded);
+            if let Some(client) = &self.client.connection {
+                client.upgrade_to(upgraded);
+            }
         }
         let mut response = Response::new(());
         *response.status_mut() = code;

@@ -103,6 +103,8 @@ pub(crate) struct Worker {
     pub(crate) access_log: Option<Rc<AccessLog>>,
     /// Stale responses that are being revalidated beside their clients.
     pub(crate) refreshes: Cell<usize>,
+    /// Told when they are to end.
+    pub(crate) refreshes_end: Notify,
     stopping: Cell<Stop>,
     clients: Cell<usize>,
     max_clients: Cell<usize>,
@@ -169,6 +171,7 @@ async fn main(
         }
     }
     worker.stopping.set(Stop::Now);
+    worker.refreshes_end.notify_waiters(); // nobody waits for them, and they hold leases
     worker.deadlines.wake_all(); // idle connections close, busy ones close after their answer
     let patience = limits.shutdown_timeout.saturating_sub(begun.elapsed());
     if tokio::time::timeout(patience, worker.all_gone()).await.is_err() {
@@ -211,6 +214,7 @@ impl Worker {
             clock: Clock::new(),
             access_log: sink.map(AccessLog::new),
             refreshes: Cell::new(0),
+            refreshes_end: Notify::new(),
             stopping: Cell::new(Stop::No),
             clients: Cell::new(0),
             max_clients: Cell::new(max_clients),

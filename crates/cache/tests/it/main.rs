@@ -12,6 +12,7 @@ mod invalidation;
 mod memory;
 mod purge;
 mod purge_model;
+mod rules;
 mod serving;
 mod support;
 mod two_users;

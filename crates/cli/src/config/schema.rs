@@ -240,11 +240,11 @@ pub const LIMITS: &[Key] = &[
 pub const CACHE: &[Key] = &[
     key("memory", A_SIZE, "\"64MiB\"", &["size", "max_size", "max_memory", "max_bytes"]),
     key("max_object", A_SIZE, "\"1MiB\"", &["max_object_size", "object_size", "max_entry"]),
+    key("keep_tags", TRUE_OR_FALSE, "false", &["pass_tags", "expose_tags", "tags"]),
     key("targets", "a list of strings", "[\"CDN-Cache-Control\"]", &["target_list", "targeted", "target"]),
     key("max_heuristic", A_TIME_OR_NONE, "\"1d\"", &["heuristic", "heuristics", "heuristic_freshness"]),
     key("stale_if_error", A_TIME_OR_NONE, "\"1h\"", &["use_stale", "proxy_cache_use_stale", "grace", "keep_stale"]),
     key("language_order", "\"counts\" or \"ignored\"", "\"ignored\"", &["accept_language"]),
-    key("keep_tags", TRUE_OR_FALSE, "false", &["pass_tags", "expose_tags", "tags"]),
 ];
 
 /// The keys of `[services.NAME]`.

@@ -3,9 +3,11 @@
 //! hyper cannot send them, so they are written between two of its answers, where it has nothing unwritten. An interim answer is
 //! help that may be missing: where it would have to wait, or there are too many, it is left out.
 
-use http::{HeaderMap, StatusCode};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::{Client, MAX_GATHERED, Phase};
+use crate::fields::{FieldList, is_hop_by_hop};
 
 impl Client {
     /// Sends an interim answer ahead of the answer that is being waited for.
@@ -24,7 +26,10 @@ impl Client {
         out.extend_from_slice(status.as_str().as_bytes());
         out.extend_from_slice(b" ");
         out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-        for (name, value) in headers {
+        let connection = FieldList::default();
+        // RFC 9110 §8.6: no 1xx has a Content-Length; a service on the pipe may have said anything.
+        let crosses = |name: &HeaderName| name != CONTENT_LENGTH && !is_hop_by_hop(name, &connection);
+        for (name, value) in headers.iter().filter(|(name, _)| crosses(name)) {
             out.extend_from_slice(b"\r\n");
             out.extend_from_slice(name.as_str().as_bytes());
             out.extend_from_slice(b": ");

@@ -1,8 +1,9 @@
 //! Revalidation beside the client, who has been answered with what is stale (RFC 5861 §3).
 //!
-//! A refresh belongs to its worker: it ends when the worker does, and there are at most [`MAX_REFRESHES`] at a time. For each
+//! A refresh belongs to its worker: it ends when the worker begins to stop, and there are at most [`MAX_REFRESHES`] at a time. For each
 //! stored response there is one, however many ask (the cache's flights see to that).
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use pilotlight_cache::{Fill, Forward, Stored};
 
-use super::{Inbound, key, key_authority, now, target};
+use super::{Caller, Inbound, key, key_authority, now, target};
 use crate::client::Client;
 use crate::record::Record;
 use crate::routes::Route;
@@ -50,7 +51,7 @@ pub(super) fn begin(
     *head.headers_mut() = headers;
     let refresh = Refresh {
         place,
-        client: Rc::clone(client),
+        caller: Caller::answered(client),
         route: Arc::clone(route),
         head: head.into_parts().0,
         authority: authority.to_owned(),
@@ -62,7 +63,7 @@ pub(super) fn begin(
 
 struct Refresh {
     place: Place,
-    client: Rc<Client>,
+    caller: Caller,
     route: Arc<Route>,
     head: http::request::Parts,
     authority: String,
@@ -72,13 +73,23 @@ struct Refresh {
 
 impl Refresh {
     async fn run(self) {
-        let Self { place, client, route, head, authority, fill, stored } = self;
+        let Self { place, caller, route, head, authority, fill, stored } = self;
         let worker = &place.0;
         let id = worker.ids.id(None);
         let record = Record::uncounted(worker, &route.series, Timeline::new(Moment::now()));
-        let mut inbound = Inbound::new(worker, (&client, &record), route, (head, None), (authority, id.clone()));
+        let mut inbound = Inbound::new(worker, (caller, &record), route, (head, None), (authority, id.clone()));
+        let mut end = pin!(worker.refreshes_end.notified());
+        // Before the look at whether it has come already.
+        end.as_mut().enable();
+        if worker.is_stopping() {
+            return;
+        }
+        let filled = tokio::select! {
+            () = end => return,
+            filled = inbound.fill(fill, Forward::Stale, Some(stored)) => filled,
+        };
         // What is stored is read to its end by its relay, which needs no client; the rest nobody wants.
-        if let Err(failure) = inbound.fill(fill, Forward::Stale, Some(stored)).await {
+        if let Err(failure) = filled {
             let failure = failure.log_text();
             tracing::warn!(request_id = id.as_str(), "a stale response could not be refreshed: {failure}");
         }
