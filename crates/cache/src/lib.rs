@@ -15,9 +15,10 @@
 //! ```
 //!
 //! Where this cache is stricter than the RFC allows (each is cited at its line):
-//! a response with `Set-Cookie` or `Vary: Cookie` is never stored; `private` and `no-cache` with a list of fields count for
-//! the whole response; a lifetime that the response does not give itself (a route's default, or inferred from
-//! `Last-Modified` where the operator asks for that) never applies between requests with `Cookie` or `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
+//! a response with `Set-Cookie` is never stored, one with `Vary: Cookie` only under a key that has all cookies;
+//! `private` and `no-cache` with a list of fields count for the whole response; a lifetime that the response does not give
+//! itself (a route's default, or inferred from `Last-Modified` where the operator asks for that) never applies between
+//! requests with `Cookie` or `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
 
 #![forbid(unsafe_code)]
 
@@ -28,26 +29,34 @@ mod fill;
 mod key;
 mod policy;
 mod purge;
+mod reasons;
 mod recorder;
+mod report;
+mod route;
 mod status;
 mod stored;
 mod tier;
 mod weight;
 
 pub use body::StoredBody;
-pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
+pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Place, Turn, Usage};
 pub use collapse::{Landed, Wait};
 pub use fill::{Decision, Fill, Validated};
 pub use key::Key;
 pub use policy::{
-    CDN_CACHE_CONTROL, Forward, LanguageOrder, MAX_VARY_FIELDS, MaxStale, PolicyOptions, RequestDirectives,
-    ResponseDirectives, RouteRules, Seconds, Timestamp, Timing, Unstored,
+    CDN_CACHE_CONTROL, ERROR_STATUSES, ErrorLifetimes, Forward, LanguageOrder, MAX_VARY_FIELDS, MaxStale,
+    PolicyOptions, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing, Unstored,
 };
 pub use purge::{
     Address, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, MAX_TAG_BYTES, MAX_TAGS, Mode, Position, Purge,
     PurgeCounts, Purges, RecordName, Scope, Standing, TagFields,
 };
 pub use recorder::Recorder;
+pub use report::Report;
+pub use route::{
+    BypassRules, ExtraTooLong, KeyRules, MAX_EXTRA_BYTES, NamePattern, NamePatterns, Parameters, PatternError,
+    QueryRules, RouteControl, StatusSet, StoreRules,
+};
 pub use status::CacheStatus;
 pub use stored::Stored;
 pub use tier::MAX_VARIANTS;

@@ -6,6 +6,7 @@
 //! 2. `control`: the directives that count (RFC 9213); `freshness`: how old it is and how long it stays fresh (§4.2); `reuse`: whether it may be used without asking (§4, §5.2.1).
 //! 3. `validate`: how to ask (§4.3.1), what 304 means to a client (§4.3.2) and to the stored response (§4.3.4).
 //! 4. `storing`: whether a new response may be kept (§3); `fields`: which of its fields are kept (§3.1) or updated (§3.2).
+//!    `lifetimes`: what a route adds to how long.
 //! 5. `range`: the part of a stored response that a request asks for (RFC 9110 §14).
 //! 6. `reference`: which stored responses an unsafe request makes invalid (§4.4).
 
@@ -14,6 +15,7 @@ mod date;
 pub(crate) mod directives;
 pub(crate) mod fields;
 pub(crate) mod freshness;
+pub(crate) mod lifetimes;
 pub(crate) mod options;
 pub(crate) mod range;
 pub(crate) mod reference;
@@ -24,6 +26,7 @@ pub(crate) mod validate;
 pub(crate) mod vary;
 
 pub use directives::{MaxStale, RequestDirectives, ResponseDirectives, Seconds};
+pub use lifetimes::{ERROR_STATUSES, ErrorLifetimes};
 pub use options::{CDN_CACHE_CONTROL, LanguageOrder, PolicyOptions};
 pub use reuse::Forward;
 pub use storing::{RouteRules, Unstored};

@@ -3,7 +3,6 @@
 //! What is in memory is answered without a future: [`Handler::call`] returns the response itself. (Most hits never come here:
 //! [`crate::client`] answers them before hyper sees them.) Everything else goes through [`forward`].
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,10 +15,11 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
-use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored, StoredBody};
+use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Lookup, Stored, StoredBody};
 use pilotlight_cache::{Recorder, Timestamp, Timing, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
+use crate::cache_key::{self, CacheKey};
 use crate::client::{Client, RequestGuard};
 use crate::fields::FieldList;
 use crate::metrics::Verdict;
@@ -169,26 +169,22 @@ pub(crate) fn look_up(
     (method, headers): (&Method, &HeaderMap),
     now: Timestamp,
 ) -> Option<Lookup> {
-    let cache = common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
-    Some(cache.lookup(&key(&key_authority(authority), target), method, headers, now))
-}
-
-pub(crate) fn key<'a>(authority: &'a str, target: &'a str) -> Key<'a> {
-    Key { scheme: "http", authority, target }
+    let RouteCache::On { control, .. } = &route.cache else { return None };
+    let cache = common.cache.as_ref()?;
+    let control = control.as_deref();
+    if let Some(control) = control
+        && control.bypass.applies(method, target, headers).is_some()
+    {
+        return Some(Lookup::Bypass(Forward::Rule));
+    }
+    Some(match CacheKey::of(control, authority, target, headers) {
+        Ok(key) => cache.lookup(&key.as_key(), method, headers, now),
+        Err(why) => Lookup::Bypass(why),
+    })
 }
 
 fn target(uri: &http::Uri) -> &str {
     uri.path_and_query().map_or("/", |t| t.as_str())
-}
-
-/// Lower case, without the default port (RFC 9110 §4.2.3).
-pub(crate) fn key_authority(authority: &str) -> Cow<'_, str> {
-    let authority = authority.strip_suffix(":80").unwrap_or(authority);
-    if authority.bytes().any(|b| b.is_ascii_uppercase()) {
-        Cow::Owned(authority.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(authority)
-    }
 }
 
 /// RFC 9112 §3.2: the authority of an absolute target, else the one `Host`; HTTP/1.0 may have none.
@@ -406,9 +402,9 @@ impl<'a> Inbound<'a> {
     async fn turn(&self, cache: &Cache) -> Asks {
         let patience = self.first_byte();
         patience.service_turn(); // the other request takes as long as this one may
-        let authority = key_authority(&self.outbound.authority);
-        let key = key(&authority, target(&self.parts().uri));
         let headers = &self.parts().headers;
+        let Ok(key) = self.key() else { return Asks::Alone };
+        let key = key.as_key();
         let mut turn = cache.begin(&key, &self.parts().method, headers, now());
         loop {
             turn = match turn {
@@ -425,24 +421,35 @@ impl<'a> Inbound<'a> {
     /// To the service and back, past the cache, which only learns what has become invalid, and what a POST has made.
     async fn pass(&mut self, cache: Option<&Cache>, why: Forward) -> Result<Parted, Failure> {
         let mut body = self.body()?;
-        let authority = key_authority(&self.outbound.authority).into_owned();
-        let target = target(&self.parts().uri).to_owned();
-        let key = key(&authority, &target);
-        let post = cache.filter(|_| self.parts().method == Method::POST).map(|cache| cache.begin_post(&key));
+        let post = cache.and_then(|cache| self.begin_post(cache, why));
         let (answer, timing) = self.fetch(&mut body).await?;
         if let Some(cache) = cache {
-            cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers, now());
+            let table = self.worker.common.table.load();
+            let url = (self.outbound.authority.as_str(), target(&self.parts().uri));
+            let answered = (&self.parts().method, answer.status);
+            cache_key::invalidate(cache, &table, url, answered, &answer.headers, now());
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
         let Some(fill) = post else { return Ok(self.deliver(answer, status)) };
-        let decision = fill.posted(&self.parts().headers, answer.status, &answer.headers, timing, self.rules());
+        let headers = &self.parts().headers;
+        let rules = cache_key::rules(&self.route, headers);
+        let decision = match cache_key::refuses(&self.route, answer.status, &answer.headers) {
+            Some(why) => Decision::Pass(why),
+            None => fill.posted(headers, answer.status, &answer.headers, timing, rules),
+        };
         Ok(self.keep_or_pass(decision, answer, status, timing))
+    }
+
+    /// The place of what a POST may make, unless the route keeps the request away from the cache.
+    fn begin_post(&self, cache: &Cache, why: Forward) -> Option<Fill> {
+        let is_post = why == Forward::Method && self.parts().method == Method::POST;
+        let key = self.key().ok().filter(|_| is_post)?;
+        Some(cache.begin_post(&key.as_key()))
     }
 
     /// To the service, and its answer into the cache if it may be stored.
     async fn fill(&mut self, fill: Fill, why: Forward, stale: Option<Arc<Stored>>) -> Result<Parted, Failure> {
         let mut body = self.body()?;
-        let rules = self.rules();
         let mut fill = fill;
         if let Some(stored) = &stale {
             fill = fill.validating(stored);
@@ -456,6 +463,7 @@ impl<'a> Inbound<'a> {
             return Ok(parted);
         }
         let (mut answer, mut timing) = fetched?;
+        let rules = cache_key::rules(&self.route, &self.parts().headers);
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) =
             (&stale, self.outbound.validators.is_some(), answer.status)
         {
@@ -478,6 +486,10 @@ impl<'a> Inbound<'a> {
             }
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
+        if let Some(why) = cache_key::refuses(&self.route, answer.status, &answer.headers) {
+            let why = fill.refuse(why, answer.status, timing.received);
+            return Ok(self.keep_or_pass(Decision::Pass(why), answer, status, timing));
+        }
         let decision = fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules);
         Ok(self.keep_or_pass(decision, answer, status, timing))
     }
@@ -507,10 +519,8 @@ impl<'a> Inbound<'a> {
     }
 
     fn serves_if_error(&self, stored: &Stored, now: Timestamp) -> bool {
-        let authority = key_authority(&self.outbound.authority);
-        let key = key(&authority, target(&self.parts().uri));
-        let cache = self.worker.common.cache.as_ref();
-        cache.is_some_and(|cache| cache.serves_if_error(&key, stored, &self.parts().headers, now))
+        let (Some(cache), Ok(key)) = (&self.worker.common.cache, self.key()) else { return false };
+        cache.serves_if_error(&key.as_key(), stored, &self.parts().headers, now)
     }
 
     fn keep_or_pass(&self, decision: Decision, answer: Answer, status: CacheStatus, timing: Timing) -> Parted {
@@ -545,11 +555,9 @@ impl<'a> Inbound<'a> {
         body
     }
 
-    fn rules(&self) -> RouteRules {
-        match self.route.cache {
-            RouteCache::On { default_ttl } => RouteRules { default_ttl },
-            RouteCache::Off => RouteRules { default_ttl: None },
-        }
+    fn key(&self) -> Result<CacheKey<'_>, Forward> {
+        let (authority, target) = (&self.outbound.authority, target(&self.parts().uri));
+        CacheKey::of(cache_key::control(&self.route), authority, target, &self.parts().headers)
     }
 
     fn body(&mut self) -> Result<Option<RequestBody>, Failure> {

@@ -9,6 +9,7 @@
 mod access_log;
 mod admin;
 mod body;
+mod cache_key;
 mod client;
 mod connection;
 mod deadline;
@@ -42,4 +43,7 @@ pub use options::{
     AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Inherited,
     Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
-pub use pilotlight_cache::{CDN_CACHE_CONTROL, CacheOptions, LanguageOrder, PolicyOptions, TagFields};
+pub use pilotlight_cache::{
+    BypassRules, CDN_CACHE_CONTROL, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, LanguageOrder, NamePattern,
+    NamePatterns, Parameters, PolicyOptions, QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
+};

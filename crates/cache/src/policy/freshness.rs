@@ -43,6 +43,8 @@ pub(crate) struct Assumed {
 pub(crate) enum Source {
     /// The response says so itself.
     Response,
+    /// The same, in a targeted field (RFC 9213).
+    Targeted,
     /// The route's default: the service said nothing.
     Route,
     /// Inferred from `Last-Modified` (§4.2.2): likewise.
@@ -54,9 +56,13 @@ impl Freshness {
     pub(crate) fn of(headers: &HeaderMap, control: &Control, timing: Timing, assumed: Assumed) -> Option<Self> {
         let directives = &control.directives;
         let date = date(headers, timing.received);
+        let said = match control.field {
+            Field::CacheControl => Source::Response,
+            Field::Targeted => Source::Targeted,
+        };
         let (lifetime_ms, source) = match explicit_lifetime_ms(headers, control, date) {
-            Some(lifetime) => (lifetime, Source::Response),
-            None if directives.no_cache => (0, Source::Response),
+            Some(lifetime) => (lifetime, said),
+            None if directives.no_cache => (0, said),
             None => match assumed.ttl {
                 Some(ttl) => (millis(ttl), Source::Route),
                 None => (heuristic_lifetime_ms(headers, date, assumed.max_heuristic?)?, Source::Heuristic),
@@ -93,6 +99,11 @@ impl Freshness {
             while_revalidate_ms: 0,
             if_error_ms: 0,
         }
+    }
+
+    /// The same with a lifetime of at most so much.
+    pub(crate) fn at_most(self, max: Option<Duration>) -> Self {
+        Self { lifetime_ms: max.map_or(self.lifetime_ms, |max| self.lifetime_ms.min(millis(max))), ..self }
     }
 
     /// RFC 9111 §4.2.3: `current_age = corrected_initial_age + resident_time`.

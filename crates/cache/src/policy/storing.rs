@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, COOKIE, LAST_MODIFIED, SET_COOKIE, TRANSFER_ENCODING};
+use http::header::{AUTHORIZATION, COOKIE, EXPIRES, LAST_MODIFIED, SET_COOKIE, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, StatusCode};
 
 use super::RequestDirectives;
-use super::control::Control;
+use super::control::{Control, Field};
 use super::directives::{ResponseDirectives, Seconds};
 use super::fields::{self, Length};
 use super::freshness::{Assumed, Freshness};
+use super::lifetimes::ErrorLifetimes;
 use super::options::PolicyOptions;
 use super::time::Timing;
 use super::validate::ENTITY_TAG;
@@ -24,6 +25,15 @@ pub struct RouteRules {
     /// 410), and never between requests with `Cookie` or `Authorization`: a service that says nothing about caching has
     /// not said either that its answer is for everybody.
     pub default_ttl: Option<Duration>,
+    /// The longest freshness lifetime, whoever gives it; no bound by default. There is no shortest one: to use a response
+    /// for longer than the service calls it fresh is to answer with what is wrong (RFC 9111 §4.2).
+    pub max_ttl: Option<Duration>,
+    /// Freshness lifetimes of errors that give none, under the same conditions as `default_ttl`.
+    pub errors: ErrorLifetimes,
+    /// The longest body that is stored, if that is less than the cache allows.
+    pub max_object_bytes: Option<u64>,
+    /// Every cookie of the request is in its key ([`crate::KeyRules::covers_cookies`]).
+    pub cookies_in_key: bool,
 }
 
 /// Why an answer was not stored.
@@ -70,11 +80,15 @@ pub enum Unstored {
     Invalidated,
     /// The stored response was replaced or evicted while it was being validated.
     Superseded,
+    /// The route does not store this status.
+    RouteStatus,
+    /// The route does not store this media type.
+    RouteType,
 }
 
 impl Unstored {
     /// Every reason, in the order of their numbers (`why as usize`).
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Method,
         Self::RequestBody,
         Self::Status,
@@ -95,6 +109,8 @@ impl Unstored {
         Self::Incomplete,
         Self::Invalidated,
         Self::Superseded,
+        Self::RouteStatus,
+        Self::RouteType,
     ];
 
     /// A token for `Cache-Status`'s `detail` and for metrics.
@@ -120,6 +136,8 @@ impl Unstored {
             Self::Incomplete => "incomplete",
             Self::Invalidated => "invalidated",
             Self::Superseded => "superseded",
+            Self::RouteStatus => "route-status",
+            Self::RouteType => "route-type",
         }
     }
 }
@@ -151,8 +169,12 @@ impl Candidate<'_> {
     pub(crate) fn plan(&self) -> Result<Plan, Unstored> {
         self.request_allows()?;
         let control = Control::of(self.response, self.policy);
-        self.response_allows(&control.directives)?;
-        let vary = Vary::capture(self.response, self.request, self.policy.language_order)?;
+        let directives = &control.directives;
+        self.response_allows(&control)?;
+        // The key is the service's `Vary: Cookie`, but who promised it is the route: the service has to say `public` as well.
+        let is_keyed = self.rules.cookies_in_key && directives.public;
+        let refused = (!is_keyed).then_some(&COOKIE);
+        let vary = Vary::capture(self.response, self.request, refused, self.policy.language_order)?;
         let length = match fields::content_length(self.response) {
             Length::Unknown => None,
             Length::Known(length) => Some(length),
@@ -177,7 +199,8 @@ impl Candidate<'_> {
         Ok(())
     }
 
-    fn response_allows(&self, directives: &ResponseDirectives) -> Result<(), Unstored> {
+    fn response_allows(&self, control: &Control) -> Result<(), Unstored> {
+        let directives = &control.directives;
         // RFC 9111 §3: a final status; 206 and 304 only by caches that understand them: ranges are not stored, and 304
         // goes to `freshen`.
         if self.status.is_informational() || matches!(self.status.as_u16(), 206 | 304) {
@@ -209,7 +232,15 @@ impl Candidate<'_> {
         if self.request.contains_key(AUTHORIZATION) && !shareable {
             return Err(Unstored::Authorization);
         }
-        Ok(())
+        // RFC 9111 §3: at least one of public, Expires, max-age, s-maxage or a heuristically cacheable status; no-cache is not
+        // among them. Or the route says so.
+        let is_marked = directives.public
+            || directives.max_age != Seconds::Absent
+            || directives.s_maxage != Seconds::Absent
+            || (control.field == Field::CacheControl && self.response.contains_key(EXPIRES))
+            || is_heuristically_cacheable(self.status)
+            || self.rules.lifetime(self.status).is_some();
+        if is_marked { Ok(()) } else { Err(Unstored::NoFreshness) }
     }
 
     fn freshness(&self, control: &Control) -> Result<Freshness, Unstored> {
@@ -219,6 +250,7 @@ impl Candidate<'_> {
             _ => self.assumed(&control.directives),
         };
         let freshness = Freshness::of(self.response, control, self.timing, assumed).ok_or(Unstored::NoFreshness)?;
+        let freshness = freshness.at_most(self.rules.max_ttl);
         if freshness.is_assumed() && has_credentials(self.request) {
             return Err(Unstored::Credentials);
         }
@@ -236,7 +268,7 @@ impl Candidate<'_> {
         // RFC 9111 §4.2.2: statuses that are heuristically cacheable, or a response that is marked as cacheable.
         let infers = directives.public || is_heuristically_cacheable(self.status);
         Assumed {
-            ttl: self.rules.default_ttl.filter(|_| takes_default(self.status)),
+            ttl: self.rules.lifetime(self.status),
             max_heuristic: self.policy.max_heuristic.filter(|_| infers),
             stale_if_error: self.policy.stale_if_error,
         }
@@ -264,11 +296,6 @@ fn is_understood(status: StatusCode) -> bool {
 /// RFC 9110 §15.1; 206 is not stored.
 fn is_heuristically_cacheable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
-}
-
-/// The heuristically cacheable statuses of RFC 9110 §15.1 without those that report a failing request or service.
-fn takes_default(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 410)
 }
 
 #[cfg(test)]

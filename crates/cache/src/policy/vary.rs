@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, VARY};
+use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, VARY};
 use http::{HeaderMap, HeaderName};
 
 use super::fields;
@@ -51,8 +51,14 @@ impl Selecting {
 }
 
 impl Vary {
-    /// Reads `Vary` of `response` and what it selects in `request`.
-    pub(crate) fn capture(response: &HeaderMap, request: &HeaderMap, order: LanguageOrder) -> Result<Self, Unstored> {
+    /// Reads `Vary` of `response` and what it selects in `request`. `Cookie` is refused unless the key has all cookies of the
+    /// request and the service calls the response public.
+    pub(crate) fn capture(
+        response: &HeaderMap,
+        request: &HeaderMap,
+        refused: Option<&HeaderName>,
+        order: LanguageOrder,
+    ) -> Result<Self, Unstored> {
         let mut fields: Vec<Selecting> = Vec::new();
         for member in fields::members(response, &VARY) {
             // RFC 9111 §4.1: a stored response with "*" among its members always fails to match.
@@ -63,7 +69,7 @@ impl Vary {
                 return Err(Unstored::Malformed);
             };
             // Stricter than the RFC: a store of one response per cookie is never useful and always a risk.
-            if name == COOKIE {
+            if Some(&name) == refused {
                 return Err(Unstored::VaryCookie);
             }
             if fields.iter().any(|field| field.name == name) {
@@ -106,6 +112,11 @@ impl Vary {
                 false => normalised(request, &field.name).for_each(|byte| state.write_u8(byte)),
             }
         }
+    }
+
+    /// Each field with the normalised value that it selects by, `None` where it must be absent.
+    pub(crate) fn selected(&self) -> impl Iterator<Item = (&HeaderName, Option<&[u8]>)> {
+        self.fields.iter().map(|field| (&field.name, field.value.as_deref()))
     }
 
     /// Bytes held, for the store's budget.
@@ -184,6 +195,7 @@ impl Trimmed<'_> {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use http::header::COOKIE;
     use proptest::prelude::*;
 
     use super::*;
@@ -193,7 +205,7 @@ mod tests {
     }
 
     fn vary(value: &'static str, for_request: &HeaderMap) -> Result<Vary, Unstored> {
-        Vary::capture(&request(&[("vary", value)]), for_request, LanguageOrder::Counts)
+        Vary::capture(&request(&[("vary", value)]), for_request, Some(&COOKIE), LanguageOrder::Counts)
     }
 
     #[track_caller]
@@ -230,7 +242,7 @@ mod tests {
     fn order_of_languages() {
         let of = |order, stored: &str, asked: &str| {
             let vary = request(&[("vary", "accept-language")]);
-            let stored = Vary::capture(&vary, &request(&[("accept-language", stored)]), order).unwrap();
+            let stored = Vary::capture(&vary, &request(&[("accept-language", stored)]), None, order).unwrap();
             stored.matches(&request(&[("accept-language", asked)]))
         };
         assert!(!of(LanguageOrder::Counts, "en, de", "de, en"));
@@ -249,9 +261,10 @@ mod tests {
         assert_eq!(vary("x a", &none), Err(Unstored::Malformed));
         let names: Vec<String> = (0..=MAX_VARY_FIELDS).map(|n| format!("x-{n}")).collect();
         let response = request(&[("vary", &names.join(","))]);
-        assert_eq!(Vary::capture(&response, &none, LanguageOrder::Counts), Err(Unstored::VaryTooLong));
+        let capture = |response| Vary::capture(response, &none, Some(&COOKIE), LanguageOrder::Counts);
+        assert_eq!(capture(&response), Err(Unstored::VaryTooLong));
         let response = request(&[("vary", &names.get(1..).unwrap().join(","))]);
-        assert!(Vary::capture(&response, &none, LanguageOrder::Counts).is_ok());
+        assert!(capture(&response).is_ok());
     }
 
     #[test]

@@ -12,6 +12,8 @@ mod invalidation;
 mod memory;
 mod purge;
 mod purge_model;
+mod rfc9111;
+mod ruled_users;
 mod rules;
 mod serving;
 mod support;

@@ -296,7 +296,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn world(default_ttl_s: Option<u64>, heuristic: bool) -> World {
-    let rules = RouteRules { default_ttl: default_ttl_s.map(Duration::from_secs) };
+    let rules = RouteRules { default_ttl: default_ttl_s.map(Duration::from_secs), ..RouteRules::default() };
     let policy = PolicyOptions {
         max_heuristic: heuristic.then_some(Duration::from_secs(4)),
         stale_if_error: heuristic.then_some(Duration::from_secs(6)),

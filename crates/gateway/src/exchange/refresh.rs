@@ -12,7 +12,8 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use pilotlight_cache::{Fill, Forward, Stored};
 
-use super::{Caller, Inbound, key, key_authority, now, target};
+use super::{Caller, Inbound, now, target};
+use crate::cache_key::{self, CacheKey};
 use crate::client::Client;
 use crate::record::Record;
 use crate::routes::Route;
@@ -41,9 +42,9 @@ pub(super) fn begin(
     for name in [RANGE, IF_RANGE, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, EXPECT] {
         headers.remove(name);
     }
-    let Some(fill) = cache.refresh(&key(&key_authority(authority), target(request.uri())), &headers, now()) else {
-        return;
-    };
+    // Of the request as it is: that is what the response was found under.
+    let key = CacheKey::of(cache_key::control(route), authority, target(request.uri()), request.headers());
+    let Some(fill) = key.ok().and_then(|key| cache.refresh(&key.as_key(), &headers, now())) else { return };
     let mut head = Request::new(());
     *head.method_mut() = Method::GET;
     *head.uri_mut() = request.uri().clone();

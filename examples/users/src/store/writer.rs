@@ -1,9 +1,11 @@
 //! Writing: one thread, one connection, groups of changes that share a commit.
 //!
 //! A commit costs an fsync whatever is in it, so whoever comes while one is under way waits for the next, which takes them all.
-//! Nobody waits for company: an idle writer commits the first change alone.
+//! A writer that was idle commits the first change alone, at once. After a commit that took long it waits a little for those whom it
+//! has just answered: else they and those who had waited would take turns, each half the group and twice the time.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
@@ -14,6 +16,11 @@ use crate::user::NewUser;
 
 /// Changes in one commit. More would save nothing (at 100, a change costs what one in a group of 500 does) and make the first wait.
 const MAX_GROUP: usize = 256;
+/// How much of the last commit's time to wait for as many as were there then.
+const COMPANY_SHARE: u32 = 8;
+/// A shorter wait is not worth its own price: the kernel's timers are late by 50 µs.
+const MIN_COMPANY_WAIT: Duration = Duration::from_micros(200);
+const MAX_COMPANY_WAIT: Duration = Duration::from_millis(2);
 const INSERT: &str = "INSERT INTO users (name, email, bio) VALUES (?1, ?2, ?3) RETURNING id, created_at";
 const UPDATE: &str = "UPDATE users SET name = ?2, email = ?3, bio = ?4 WHERE id = ?1 RETURNING created_at";
 const DELETE: &str = "DELETE FROM users WHERE id = ?1";
@@ -42,6 +49,7 @@ pub(crate) enum Changed {
 }
 
 type Outcome = Result<Changed, StoreError>;
+type Answers = Vec<(oneshot::Sender<Outcome>, Outcome)>;
 
 #[derive(Debug)]
 struct Job {
@@ -62,6 +70,33 @@ pub(crate) struct Writer {
 pub(super) struct Work {
     connection: Connection,
     jobs: Receiver<Option<Job>>,
+}
+
+/// What comes from the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Job,
+    /// The thread is to end.
+    End,
+}
+
+/// How many writers there were lately, and until when to wait for as many.
+#[derive(Clone, Copy, Debug)]
+struct Company {
+    count: usize,
+    until: Instant,
+}
+
+impl Company {
+    fn none(now: Instant) -> Self {
+        Self { count: 0, until: now }
+    }
+
+    /// After a commit that took `time`: `count` were answered now or have waited meanwhile.
+    fn after(count: usize, time: Duration, now: Instant) -> Self {
+        let wait = (time / COMPANY_SHARE).min(MAX_COMPANY_WAIT);
+        if wait < MIN_COMPANY_WAIT { Self::none(now) } else { Self { count: count.min(MAX_GROUP), until: now + wait } }
+    }
 }
 
 pub(super) fn new(connection: Connection, max_waiting: usize) -> (Writer, Work) {
@@ -92,49 +127,78 @@ impl Writer {
 
 impl Work {
     pub(super) fn run(self) {
-        let mut group = Vec::new();
-        let mut goes_on = true;
-        while goes_on {
-            // The first is waited for, others are taken as far as they are there.
-            match self.jobs.recv() {
-                Ok(Some(job)) => group.push(job),
-                Ok(None) | Err(_) => return,
-            }
-            while group.len() < MAX_GROUP
-                && let Ok(next) = self.jobs.try_recv()
-            {
-                match next {
-                    Some(job) => group.push(job),
-                    None => {
-                        goes_on = false;
-                        break;
-                    }
-                }
-            }
+        let (mut group, mut company) = (Vec::new(), Company::none(Instant::now()));
+        let mut next = Next::Job;
+        while next == Next::Job {
+            next = self.gather(&mut group, company);
             // Nobody waits for these any more, and they were not begun.
             group.retain(|job| !job.answer.is_closed());
-            self.commit(&mut group);
+            let begin = Instant::now();
+            let mut answers = Vec::with_capacity(group.len());
+            self.commit(std::mem::take(&mut group), &mut answers);
+            let time = begin.elapsed();
+            if next == Next::Job {
+                next = self.take(&mut group);
+            }
+            company = Company::after(answers.len() + group.len(), time, Instant::now());
+            for (answer, outcome) in answers {
+                let _unheard = answer.send(outcome);
+            }
+        }
+        let mut answers = Vec::new();
+        self.commit(group, &mut answers);
+        for (answer, outcome) in answers {
+            let _unheard = answer.send(outcome);
         }
     }
 
-    fn commit(&self, group: &mut Vec<Job>) {
-        match self.transaction(group) {
-            Ok(outcomes) => {
-                for (job, outcome) in group.drain(..).zip(outcomes) {
-                    let _unheard = job.answer.send(outcome);
-                }
+    /// Waits for a first job, and then, as long as company is expected, for others.
+    fn gather(&self, group: &mut Vec<Job>, company: Company) -> Next {
+        if group.is_empty() {
+            match self.jobs.recv() {
+                Ok(Some(job)) => group.push(job),
+                Ok(None) | Err(_) => return Next::End,
             }
+        }
+        let mut next = self.take(group);
+        while next == Next::Job && group.len() < company.count {
+            match self.jobs.recv_timeout(company.until.saturating_duration_since(Instant::now())) {
+                Ok(Some(job)) => group.push(job),
+                Ok(None) | Err(RecvTimeoutError::Disconnected) => next = Next::End,
+                Err(RecvTimeoutError::Timeout) => break,
+            }
+        }
+        next
+    }
+
+    /// Takes the jobs that are there, as far as a group has room.
+    fn take(&self, group: &mut Vec<Job>) -> Next {
+        while group.len() < MAX_GROUP {
+            match self.jobs.try_recv() {
+                Ok(Some(job)) => group.push(job),
+                Ok(None) | Err(TryRecvError::Disconnected) => return Next::End,
+                Err(TryRecvError::Empty) => break,
+            }
+        }
+        Next::Job
+    }
+
+    /// Makes all changes of `group`; what becomes of each goes to `answers`.
+    fn commit(&self, group: Vec<Job>, answers: &mut Answers) {
+        if group.is_empty() {
+            return;
+        }
+        match self.transaction(&group) {
+            Ok(outcomes) => answers.extend(group.into_iter().map(|job| job.answer).zip(outcomes)),
             // One at a time: what fits on the disk is kept, and who broke the group breaks only himself.
             Err(error) if group.len() > 1 && !is_for_all(&error) => {
-                for job in std::mem::take(group) {
-                    self.commit(&mut vec![job]);
+                for job in group {
+                    self.commit(vec![job], answers);
                 }
             }
             Err(error) => {
                 eprintln!("users: {} writes failed: {error}", group.len());
-                for job in group.drain(..) {
-                    let _unheard = job.answer.send(Err(error.clone()));
-                }
+                answers.extend(group.into_iter().map(|job| (job.answer, Err(error.clone()))));
             }
         }
     }
@@ -224,14 +288,18 @@ mod tests {
 
         /// The outcomes of changes that share a group.
         fn group(&self, changes: Vec<Change>) -> Vec<Outcome> {
-            let (mut group, waits): (Vec<Job>, Vec<_>) = changes
+            let (group, waits): (Vec<Job>, Vec<_>) = changes
                 .into_iter()
                 .map(|change| {
                     let (answer, waits) = oneshot::channel();
                     (Job { change, answer }, waits)
                 })
                 .unzip();
-            self.work.commit(&mut group);
+            let mut answers = Vec::new();
+            self.work.commit(group, &mut answers);
+            for (answer, outcome) in answers {
+                answer.send(outcome).expect("it waits");
+            }
             waits.into_iter().map(|wait| wait.blocking_recv().expect("each is answered")).collect()
         }
 
@@ -301,6 +369,16 @@ mod tests {
         let left = Connection::open(folder.path().join("users.db")).unwrap();
         assert_eq!(left.query_row("SELECT min(id) FROM users", [], |row| row.get::<_, i64>(0)), Ok(1));
         assert_eq!(users.count(), 10_000);
+    }
+
+    #[test]
+    fn company_is_waited_for_an_eighth_of_a_slow_commit_and_not_at_all_after_a_fast_one() {
+        let now = Instant::now();
+        let slow = Company::after(10, Duration::from_millis(8), now);
+        assert_eq!((slow.count, slow.until), (10, now + Duration::from_millis(1)));
+        let slower = Company::after(9999, Duration::from_secs(8), now);
+        assert_eq!((slower.count, slower.until), (MAX_GROUP, now + MAX_COMPANY_WAIT));
+        assert_eq!(Company::after(10, Duration::from_millis(1), now).count, 0);
     }
 
     #[test]
