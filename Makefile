@@ -53,4 +53,4 @@ generate: ## write the commands of crates/redis anew from their descriptions
 
 clean: ## remove what was built or downloaded, except the tools in target-tools
 	cargo clean
-	rm -rf lab/peers/http/target fuzz/target fuzz/artifacts sdk/node/node_modules
+	rm -rf lab/peers/http/target fuzz/target fuzz/artifacts sdk/node/node_modules tests/http-cache-tests/node_modules

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 readonly VENV=target/venv
 readonly DENY_VERSION=0.20.2
 readonly NODE_MAJOR=18 # what sdk/node needs
+readonly NODE_OF_TESTS=20 # what tests/http-cache-tests needs
 packages=() # system packages that are missing
 
 say() { echo "setup: $*"; }
@@ -58,10 +59,10 @@ check_rust() {
 }
 
 check_node() {
-  local version
+  local version needed=$1
   version=$(node --version)
   version=${version#v}
-  [ "${version%%.*}" -ge "$NODE_MAJOR" ] || die "node is $version, at least $NODE_MAJOR is needed; see https://nodejs.org"
+  [ "${version%%.*}" -ge "$needed" ] || die "node is $version, at least $needed is needed; see https://nodejs.org"
 }
 
 # Whether the environment has all of these modules.
@@ -93,7 +94,7 @@ for_demo() {
   have cc || die "a C compiler (cc) is missing: SQLite in examples/users is C; install build-essential, or what your system calls it"
   have python3 || die "python3 is missing: /hello/python, /wsgi and /old are written in it"
   have node || die "node is missing: /hello/node and /hello/node-pipe are written in it"
-  check_node
+  check_node "$NODE_MAJOR"
   make_venv
   has_modules flask && return
   say "installing Flask into $VENV, for /wsgi"
@@ -116,7 +117,7 @@ for_test() {
     packages+=(python3-venv)
   fi
   install_packages
-  check_node
+  check_node "$NODE_OF_TESTS"
   make_venv
   if ! has_modules flask; then
     say "installing Flask into $VENV, for the tests of WSGI"
@@ -133,6 +134,10 @@ for_test() {
   if [ ! sdk/node/node_modules/.package-lock.json -nt sdk/node/package-lock.json ]; then
     say "installing Express into sdk/node/node_modules, for its tests"
     npm --prefix sdk/node ci --silent --no-audit --no-fund
+  fi
+  if [ ! tests/http-cache-tests/node_modules/.package-lock.json -nt tests/http-cache-tests/package-lock.json ]; then
+    say "installing undici into tests/http-cache-tests/node_modules, for the suite of HTTP cache tests"
+    npm --prefix tests/http-cache-tests ci --silent --no-audit --no-fund
   fi
   if [ ! target/tunnel-clients/installed -nt scripts/tunnel-clients.sh ]; then
     say "installing redis-py and ioredis into target/tunnel-clients, for the tests of the tunnel"

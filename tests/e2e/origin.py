@@ -6,6 +6,8 @@ the test (`with Origin() as origin`), where its requests can be looked at.
     /show…                          what it received, as JSON
     /make?status=&h=name:value&…    an answer to order; the body is `serial N`, N counted for each path and query
         &ms=N                       after so long        &validate=1   304 when If-None-Match names the etag
+        &fail_after=N               503 after N answers  &hold_after=N waits for `gate` after N answers
+        &early=N                    after N times 103    &cut_after=N  closes without an answer after N
     /stream?chunks=C&ms=M           lines, M ms between them, chunked
     /upload                         counts and hashes the body
     /print?bytes=N                  writes lines to stdout
@@ -99,6 +101,7 @@ class Handler(BaseHTTPRequestHandler):
             "fields": self.headers.items(),
             "body": body.decode("latin-1"),
             "connection": self.number,
+            "made": self.server.serials.total(),
             "pid": os.getpid(),
         }
         self.answer(200, json.dumps(told).encode(), [("Content-Type", "application/json"), ("Cache-Control", "no-store")])
@@ -109,6 +112,17 @@ class Handler(BaseHTTPRequestHandler):
             self.server.serials[self.path] += 1
             serial = self.server.serials[self.path]
         time.sleep(int(self.argument("ms", 0)) / 1000)
+        if serial > int(self.argument("hold_after", serial)):
+            self.server.gate.wait(self.timeout)
+        if serial > int(self.argument("cut_after", serial)):
+            self.close_connection = True
+            return
+        for number in range(int(self.argument("early", 0))):
+            self.wfile.write(b"HTTP/1.1 103 Early Hints\r\nLink: </%d.css>; rel=preload\r\n\r\n" % number)
+            self.wfile.flush()
+        if serial > int(self.argument("fail_after", serial)):
+            self.answer(503, b"failed")
+            return
         fields = [tuple(map(str.strip, value.split(":", 1))) for name, value in self.query if name == "h"]
         user = self.headers.get("authorization") or self.headers.get("cookie") or "nobody"
         text = f"serial {serial} for {user} {self.headers.get('accept-language', '')} {len(body)}".encode()
@@ -191,6 +205,7 @@ class Origin(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.connections = self.gone = self.expected = 0
         self.seen = []
         self.serials = Counter()
+        self.gate = threading.Event()
         self.socket.close()
         self.socket = sock or self._listen(path)
         self.url = f"unix:{path}" if path else "http://127.0.0.1:%d" % self.port()

@@ -12,7 +12,7 @@ mod wire;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use pilotlight_cache::{Freshness, Key, Parts, Selection, Timestamp};
+use pilotlight_cache::{Freshness, Key, LifetimeSource, Parts, Selection, Timestamp};
 
 use self::wire::{Reader, Writer};
 
@@ -234,29 +234,55 @@ fn checksum(record: &[u8], payload: &[u8]) -> u32 {
     crc.finalize()
 }
 
+/// what a response demands, and which windows follow.
+const MUST_REVALIDATE: u64 = 2;
+const NO_CACHE: u64 = 4;
+const WHILE_REVALIDATE: u64 = 32;
+const IF_ERROR: u64 = 64;
+
+/// where a lifetime comes from.
+const SOURCES: [(LifetimeSource, u64); 4] = [
+    (LifetimeSource::Response, 0),
+    (LifetimeSource::Route, 1),
+    (LifetimeSource::Heuristic, 8),
+    (LifetimeSource::Targeted, 16),
+];
+
 /// times in milliseconds, and what the response demands.
 fn freshness(to: &mut Writer, freshness: &Freshness) {
     to.number(freshness.received.0);
     to.number(freshness.initial_age_ms);
     to.number(freshness.lifetime_ms);
-    let demands = [freshness.is_by_route, freshness.must_revalidate, freshness.no_cache];
-    to.number(demands.iter().enumerate().map(|(bit, demand)| u64::from(*demand) << bit).sum());
+    let source = SOURCES.iter().find(|(source, _)| *source == freshness.source).map_or(0, |(_, bit)| *bit);
+    let when = |is: bool, bit: u64| if is { bit } else { 0 };
+    let (revalidate_ms, error_ms) = (freshness.while_revalidate_ms, freshness.if_error_ms);
+    to.number(
+        source
+            | when(freshness.must_revalidate, MUST_REVALIDATE)
+            | when(freshness.no_cache, NO_CACHE)
+            | when(revalidate_ms > 0, WHILE_REVALIDATE)
+            | when(error_ms > 0, IF_ERROR),
+    );
+    [revalidate_ms, error_ms].into_iter().filter(|window| *window > 0).for_each(|window| to.number(window));
 }
 
 fn read_freshness(from: &mut Reader<'_>) -> Result<Freshness, RecordError> {
     let (received, initial_age_ms, lifetime_ms) = (Timestamp(from.number()?), from.number()?, from.number()?);
     let demands = from.number()?;
-    if demands > 0b111 {
-        return Err(RecordError::Unknown); // of a demand that is not known here nobody knows what it forbids
-    }
-    let has = |bit: u32| demands >> bit & 1 == 1;
+    let source = demands & !(MUST_REVALIDATE | NO_CACHE | WHILE_REVALIDATE | IF_ERROR);
+    // Of a demand that is not known here nobody knows what it forbids.
+    let source = SOURCES.iter().find(|(_, bit)| *bit == source).ok_or(RecordError::Unknown)?.0;
+    let mut window = |bit: u64| if demands & bit == 0 { Ok(0) } else { from.number() };
+    let (while_revalidate_ms, if_error_ms) = (window(WHILE_REVALIDATE)?, window(IF_ERROR)?);
     Ok(Freshness {
         received,
         initial_age_ms,
         lifetime_ms,
-        is_by_route: has(0),
-        must_revalidate: has(1),
-        no_cache: has(2),
+        source,
+        must_revalidate: demands & MUST_REVALIDATE != 0,
+        no_cache: demands & NO_CACHE != 0,
+        while_revalidate_ms,
+        if_error_ms,
     })
 }
 

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, LOCATION, PRAGMA, RANGE, TRANSFER_ENCODING,
 };
@@ -15,7 +16,7 @@ use crate::key::Key;
 use crate::live::Live;
 use crate::policy::storing::has_body;
 use crate::policy::vary::Vary;
-use crate::policy::{Forward, RequestDirectives, Timestamp, Unstored, reference};
+use crate::policy::{Forward, PolicyOptions, RequestDirectives, Timestamp, Unstored, reference};
 use crate::purge::{
     Address, Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
 };
@@ -29,7 +30,7 @@ pub const MAX_WAITS: u32 = 3;
 
 /// Fields whose presence makes a request another than a plain one. One look at each name of a request costs less than a
 /// search for each of these.
-const WISHES: [HeaderName; 5] = [CACHE_CONTROL, PRAGMA, RANGE, CONTENT_LENGTH, TRANSFER_ENCODING];
+const WISHES: [HeaderName; 4] = [CACHE_CONTROL, PRAGMA, CONTENT_LENGTH, TRANSFER_ENCODING];
 
 /// In front of a shared tier: so many bytes of the cache for each number of purges. Responses that share one share the fate of a replaced record.
 const BYTES_PER_STRIPE: u64 = 1024;
@@ -90,6 +91,9 @@ pub enum Lookup {
     Hit(Arc<Stored>),
     /// Nothing usable: [`Cache::begin`], then ask the service.
     Miss(Forward),
+    /// Stale, and usable now if it is validated soon (RFC 5861 §3): answer from this response, then [`Cache::begin`] and ask
+    /// the service conditionally, beside the client.
+    StaleWhileRevalidate(Arc<Stored>),
     /// Usable after validation: [`Cache::begin`], then ask the service conditionally ([`Stored::make_conditional`]).
     Stale(Arc<Stored>, Forward),
     /// Ask the service; the answer will not be stored.
@@ -160,6 +164,7 @@ pub struct Cache {
 #[derive(Debug)]
 struct Inner {
     options: CacheOptions,
+    policy: ArcSwap<PolicyOptions>,
     memory: Memory,
     flights: Flights,
     recording: Budget,
@@ -200,6 +205,7 @@ impl Cache {
         let recording = Budget { used: AtomicU64::new(0), max: (max_bytes / 4).max(max_object_bytes) };
         let inner = Inner {
             options,
+            policy: ArcSwap::from_pointee(PolicyOptions::default()),
             memory,
             flights: Flights::new(),
             recording,
@@ -209,6 +215,11 @@ impl Cache {
             invalidations: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Makes other choices than [`PolicyOptions::default`] where the RFCs leave them, for answers that come from now on.
+    pub fn set_policy(&self, policy: PolicyOptions) {
+        self.inner.policy.store(Arc::new(policy));
     }
 
     /// Looks for a stored response that may answer the request.
@@ -233,6 +244,7 @@ impl Cache {
             Ok(Found::Nothing | Found::Refused(_, Refusal::Gone)) => Lookup::Miss(Forward::UriMiss),
             Ok(Found::OtherVariants | Found::Refused(_, Refusal::OtherVariant)) => Lookup::Miss(Forward::VaryMiss),
             Ok(Found::Refused(_, Refusal::NotFor(why))) => Lookup::Miss(why),
+            Ok(Found::Refused(stored, Refusal::Revalidate)) => Lookup::StaleWhileRevalidate(stored),
             Ok(Found::Refused(stored, Refusal::Validate(why))) => Lookup::Stale(stored, why),
         }
     }
@@ -241,8 +253,8 @@ impl Cache {
     /// another request that does.
     ///
     /// Requests whose answers are unlikely to be shared never wait: with `Authorization`, with a wish for validation or
-    /// for no storing, HEAD, and those for a target, or a variant of it, whose last answer could not be shared (for ten
-    /// seconds; hit-for-miss).
+    /// for no storing, with a range, HEAD, and those for a target, or a variant of it, whose last answer could not be
+    /// shared (for ten seconds; hit-for-miss).
     pub fn begin(&self, key: &Key<'_>, method: &Method, request: &HeaderMap, now: Timestamp) -> Turn {
         let directives = RequestDirectives::parse(request);
         let selection = self.selection(key, request);
@@ -250,10 +262,33 @@ impl Cache {
             || directives.no_store
             || directives.wants_validation()
             || request.contains_key(AUTHORIZATION)
+            // RFC 9111 §3.3: an answer to it may be a part only.
+            || request.contains_key(RANGE)
             || unkeyed(request).is_some()
             || self.inner.flights.is_solo(self.hash(key).of_variant(selection), now);
         let company = if alone { Company::None } else { Company::Any { waits: 0 } };
         collapse::start(self, key, method, (request, selection), now, company)
+    }
+
+    /// The right to revalidate what [`Lookup::StaleWhileRevalidate`] gave out; `None` if another request does, or just has.
+    pub fn refresh(&self, key: &Key<'_>, request: &HeaderMap, now: Timestamp) -> Option<Fill> {
+        let asked = (request, self.selection(key, request));
+        match collapse::start(self, key, &Method::GET, asked, now, Company::Any { waits: 0 }) {
+            Turn::Leader(fill) => Some(fill),
+            Turn::Hit(_) | Turn::Live(_) | Turn::Follower(_) => None,
+        }
+    }
+
+    /// What a POST that is about to be sent may put into the cache (RFC 9110 §9.3.3): see [`Fill::posted`].
+    pub fn begin_post(&self, key: &Key<'_>) -> Fill {
+        Fill::new(Landing::alone(self, key), Method::POST)
+    }
+
+    /// Whether a stored response may be used in place of an error that asking the service for a newer one came to
+    /// (RFC 5861 §4).
+    pub fn serves_if_error(&self, key: &Key<'_>, stored: &Stored, request: &HeaderMap, now: Timestamp) -> bool {
+        // It may have been purged since it was found.
+        stored.serves_if_error(request, now, self.purges().standing(key, stored.mark()))
     }
 
     /// Takes note of an answer to an unsafe request (RFC 9111 §4.4, RFC 9875 §3).
@@ -290,6 +325,8 @@ impl Cache {
         let mut invalidated = Invalidated { targets: 0, purges: invalidated_groups(key, response) };
         let references = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.get(name));
         let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
+        // Once, so that the answer to a POST knows what it has done itself.
+        let named = named.filter(|target| target != key.target);
         for place in std::iter::once(place(key.target)).chain(named.map(|target| place(&target))) {
             let key = Key { target: &place.target, extra: "", ..*key };
             invalidated.targets += usize::from(self.remove(&key));
@@ -372,6 +409,10 @@ impl Cache {
         &self.inner.options
     }
 
+    pub(crate) fn policy(&self) -> Arc<PolicyOptions> {
+        self.inner.policy.load_full()
+    }
+
     /// Why the response that a flight has landed with does not answer the request.
     pub(crate) fn landed_refusal(
         &self,
@@ -429,7 +470,11 @@ impl Cache {
     ) -> Option<Arc<Stored>> {
         match self.lookup(key, method, request, now) {
             Lookup::Hit(stored) => Some(stored),
-            Lookup::Miss(_) | Lookup::Stale(..) | Lookup::Bypass(_) | Lookup::OnlyIfCached => None,
+            Lookup::Miss(_)
+            | Lookup::Stale(..)
+            | Lookup::StaleWhileRevalidate(_)
+            | Lookup::Bypass(_)
+            | Lookup::OnlyIfCached => None,
         }
     }
 }
@@ -437,10 +482,7 @@ impl Cache {
 /// Something in the request that changes its answer and is not in the key.
 fn unkeyed(request: &HeaderMap) -> Option<Forward> {
     // A GET with a body could otherwise put its own answer under everybody's key.
-    if has_body(request) {
-        return Some(Forward::RequestBody);
-    }
-    request.contains_key(RANGE).then_some(Forward::Range)
+    has_body(request).then_some(Forward::RequestBody)
 }
 
 /// The safe methods of the IANA registry; any other, and any unknown one, may change its target (RFC 9111 §4.4).

@@ -264,6 +264,20 @@ pub(crate) struct Landing {
 }
 
 impl Landing {
+    /// For a request that goes alone.
+    pub(crate) fn alone(cache: &Cache, key: &Key<'_>) -> Self {
+        let position = cache.purges().position();
+        let hash = cache.hash(key);
+        let epoch = cache.flights().lock(hash).epoch();
+        let (cache, key) = (cache.clone(), key.to_stored());
+        Self { cache, hash, key, selection: 0, epoch, position, flight: None, behind: None }
+    }
+
+    /// The request itself has invalidated its key once since it began. Whatever else has, counts as ever.
+    pub(crate) fn discount_own_invalidation(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+
     pub(crate) fn set_behind(&mut self, behind: Box<dyn WriteBehind>) {
         self.behind = Some(behind);
     }
@@ -407,7 +421,7 @@ impl Landed {
                 Some(Refusal::Gone) => next,
                 // Its variant has a flight of its own, now that it is known what the resource varies on.
                 Some(Refusal::OtherVariant) => next,
-                Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
+                Some(Refusal::Revalidate | Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
             },
             Outcome::Live(live) => match self.cache.landed_refusal(key, &live.head, request, now) {
                 None => return Turn::Live(Live::new(live, self.seat)),
@@ -420,7 +434,7 @@ impl Landed {
                     selection = Some(self.cache.selection_by(live.head.vary(), request));
                     next
                 }
-                Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
+                Some(Refusal::Revalidate | Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
             },
             Outcome::Abandoned => next,
             // All at the same time, not one behind the other.

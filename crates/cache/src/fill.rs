@@ -6,13 +6,14 @@ pub use adopt::Adopted;
 
 use std::sync::Arc;
 
-use http::header::{AGE, SET_COOKIE};
+use http::header::{AGE, CACHE_CONTROL, CONTENT_LOCATION, EXPIRES, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::collapse::{Landing, Watch};
+use crate::policy::control::Control;
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::Candidate;
-use crate::policy::{ResponseDirectives, RouteRules, Timestamp, Timing, Unstored};
+use crate::policy::{PolicyOptions, RouteRules, Timestamp, Timing, Unstored, reference};
 use crate::purge::Mark;
 use crate::recorder::Recorder;
 use crate::stored::Stored;
@@ -22,6 +23,8 @@ use crate::stored::Stored;
 pub struct Fill {
     landing: Landing,
     method: Method,
+    /// What is being validated.
+    stale: Option<Arc<Stored>>,
 }
 
 /// Whether an answer is stored, known with its head.
@@ -51,7 +54,13 @@ pub enum Validated {
 
 impl Fill {
     pub(crate) fn new(landing: Landing, method: Method) -> Self {
-        Self { landing, method }
+        Self { landing, method, stale: None }
+    }
+
+    /// The answer is to validate this response: it goes if the answer shows that it is outdated and is not stored itself.
+    #[must_use]
+    pub fn validating(self, stored: &Arc<Stored>) -> Self {
+        Self { stale: Some(Arc::clone(stored)), ..self }
     }
 
     /// Tells, now and later, whether others wait for this.
@@ -74,7 +83,9 @@ impl Fill {
         if self.method == Method::HEAD {
             self.describe(request, status, headers, timing, rules);
         }
-        let candidate = Candidate { method: &self.method, request, status, response: headers, timing, rules };
+        let policy = self.landing.cache().policy();
+        let candidate =
+            Candidate { method: &self.method, request, status, response: headers, timing, rules, policy: &policy };
         let allowed = self.landing.cache().options().max_object_bytes;
         let max_object_bytes = rules.max_object_bytes.map_or(allowed, |bytes| bytes.min(allowed));
         match candidate.plan() {
@@ -90,6 +101,28 @@ impl Fill {
             ))),
             Err(why) => Decision::Pass(self.pass_on(why, status, timing.received)),
         }
+    }
+
+    /// Decides about the answer to a POST, after [`Cache::invalidate`] was told of it: it is stored as what a GET gets if the
+    /// service says that it is that, and for how long (RFC 9110 §9.3.3).
+    ///
+    /// [`Cache::invalidate`]: crate::Cache::invalidate
+    pub fn posted(
+        mut self,
+        request: &HeaderMap,
+        status: StatusCode,
+        headers: &HeaderMap,
+        timing: Timing,
+        rules: RouteRules,
+    ) -> Decision {
+        let key = self.landing.key().as_key();
+        let location = headers.get(CONTENT_LOCATION).and_then(|at| reference::resolve_same_origin(&key, at.as_bytes()));
+        // RFC 9110 §8.7: with 200 and its own URI in Content-Location it is a representation of the target.
+        if status != StatusCode::OK || location.as_deref() != Some(key.target) {
+            return Decision::Pass(Unstored::Method);
+        }
+        self.landing.discount_own_invalidation();
+        self.response(request, status, headers, timing, rules)
     }
 
     /// Takes a 304 to the condition made by [`Stored::make_conditional`] (RFC 9111 §4.3.4).
@@ -108,14 +141,16 @@ impl Fill {
             return Validated::Mismatch(self);
         }
         // What a 304 leaves out is as it was stored; Age and Set-Cookie are never stored, but theirs count.
-        let mut judged = stored.merged_headers(headers, timing);
+        let merged = stored.merged_headers(headers, timing);
+        let mut judged = merged.clone();
         for name in [AGE, SET_COOKIE] {
             for value in headers.get_all(&name) {
                 judged.append(name.clone(), value.clone());
             }
         }
         let mark = |merged: &HeaderMap| self.landing.mark(merged);
-        let (updated, verdict) = update(stored, request, headers, &judged, (timing, rules), mark);
+        let policy = self.landing.cache().policy();
+        let (updated, verdict) = update(stored, request, (merged, &judged), (timing, rules, &policy), mark);
         let unstored = self.replace(stored, &updated, verdict).err();
         match unstored {
             Some(why) => {
@@ -155,10 +190,17 @@ impl Fill {
         if stored.validators().described_by(headers, stored.headers()) {
             // Stricter than the RFC: other than 304, HEAD has all fields of GET (RFC 9110 §9.3.2), so what it does not say
             // about caching is not taken over from the stored response.
+            let policy = self.landing.cache().policy();
+            let mut merged = stored.merged_headers(headers, timing);
+            for name in [&CACHE_CONTROL, &EXPIRES].into_iter().chain(&policy.targets) {
+                if !headers.contains_key(name) {
+                    merged.remove(name);
+                }
+            }
             // It says nothing about the body, so what has been purged since that was fetched remains purged.
             let purges = self.landing.cache().purges();
             let mark = |merged: &HeaderMap| purges.mark(&key.as_key(), merged, stored.position());
-            let (updated, verdict) = update(&stored, request, headers, headers, (timing, rules), mark);
+            let (updated, verdict) = update(&stored, request, (merged, headers), (timing, rules, &policy), mark);
             if verdict.is_ok() {
                 // Not replaced: it was invalidated or outgrew the store. HEAD itself is answered by the service.
                 let _ = self.replace(&stored, &updated, verdict);
@@ -198,30 +240,32 @@ impl Fill {
         // A failing service says nothing about its answers when it works.
         if is_lasting(why) && !status.is_server_error() {
             self.landing.cache().flights().remember_solo(self.landing.solo(), now);
+            if let Some(stale) = &self.stale {
+                // RFC 9111 §4.3.3: another answer came in its place, and that is not to be kept.
+                self.landing.write(|cache| cache.memory().remove_variant(self.landing.key(), stale));
+            }
         }
         self.landing.passed();
         why
     }
 }
 
-/// The stored response with the fields of `fresh`, and whether it may be stored as an answer to `request` that had the
+/// The stored response with the fields `merged`, and whether it may be stored as an answer to `request` that had the
 /// fields `judged`.
 fn update(
     stored: &Arc<Stored>,
     request: &HeaderMap,
-    fresh: &HeaderMap,
-    judged: &HeaderMap,
-    (timing, rules): (Timing, RouteRules),
+    (merged, judged): (HeaderMap, &HeaderMap),
+    (timing, rules, policy): (Timing, RouteRules, &PolicyOptions),
     mark: impl FnOnce(&HeaderMap) -> Mark,
 ) -> (Arc<Stored>, Result<(), Unstored>) {
-    let merged = stored.merged_headers(fresh, timing);
     let candidate =
-        Candidate { method: &Method::GET, request, status: stored.status(), response: judged, timing, rules };
+        Candidate { method: &Method::GET, request, status: stored.status(), response: judged, timing, rules, policy };
     let (freshness, vary, verdict) = match candidate.plan() {
         Ok(plan) => (plan.freshness, stored.vary().and(&plan.vary), Ok(())),
         Err(why) => {
-            let directives = ResponseDirectives::parse(judged);
-            let freshness = Freshness::of(judged, &directives, timing, rules.default_ttl);
+            let control = Control::of(judged, policy);
+            let freshness = Freshness::of(judged, &control, timing, candidate.assumed(&control.directives));
             (freshness.unwrap_or_else(|| Freshness::stale(timing)), stored.vary().clone(), Err(why))
         }
     };

@@ -16,8 +16,8 @@
 //!
 //! Where this cache is stricter than the RFC allows (each is cited at its line):
 //! a response with `Set-Cookie` is never stored, one with `Vary: Cookie` only under a key that has all cookies;
-//! `private` and `no-cache` with a list of fields count for
-//! the whole response; there is no heuristic freshness, only a route's default lifetime, which never applies between
+//! `private` and `no-cache` with a list of fields count for the whole response; a lifetime that the response does not give
+//! itself (a route's default, or inferred from `Last-Modified` where the operator asks for that) never applies between
 //! requests with `Cookie` or `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
 
 #![forbid(unsafe_code)]
@@ -47,10 +47,10 @@ pub use collapse::{Landed, Wait, Watch};
 pub use fill::{Adopted, Decision, Fill, Validated};
 pub use key::Key;
 pub use live::{BrokenOff, Live, LiveBody};
-pub use parts::{Freshness, Parts, Selection};
+pub use parts::{Freshness, LifetimeSource, Parts, Selection};
 pub use policy::{
-    ERROR_STATUSES, ErrorLifetimes, Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives,
-    RouteRules, Seconds, Timestamp, Timing, Unstored,
+    CDN_CACHE_CONTROL, ERROR_STATUSES, ErrorLifetimes, Forward, LanguageOrder, MAX_VARY_FIELDS, MaxStale,
+    PolicyOptions, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing, Unstored,
 };
 pub use purge::{
     Address, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, MAX_TAG_BYTES, MAX_TAGS, Mode, Position, Purge,

@@ -9,6 +9,7 @@ use crate::body::StoredBody;
 use crate::cache::Cache;
 use crate::key::Key;
 use crate::policy::freshness;
+pub use crate::policy::freshness::Source as LifetimeSource;
 use crate::policy::vary::Vary;
 use crate::policy::{RequestDirectives, Timestamp};
 use crate::purge::Position;
@@ -38,12 +39,23 @@ pub struct Freshness {
     pub initial_age_ms: u64,
     /// The freshness lifetime (§4.2.1).
     pub lifetime_ms: u64,
-    /// The lifetime is the route's default: the service gave none.
-    pub is_by_route: bool,
+    /// Where the lifetime comes from.
+    pub source: LifetimeSource,
     /// It must not be used stale (§5.2.2.2).
     pub must_revalidate: bool,
     /// It must not be used without validation (§5.2.2.4).
     pub no_cache: bool,
+    /// How long after its lifetime it may be used while it is being revalidated (RFC 5861 §3).
+    pub while_revalidate_ms: u64,
+    /// How long after its lifetime it may be used in place of an error (RFC 5861 §4).
+    pub if_error_ms: u64,
+}
+
+impl Freshness {
+    /// How long after its lifetime it is of use without being validated first.
+    pub fn stale_use_ms(&self) -> u64 {
+        if self.must_revalidate || self.no_cache { 0 } else { self.while_revalidate_ms.max(self.if_error_ms) }
+    }
 }
 
 /// Selecting fields (RFC 9111 §4.1) and their normalised values, sorted by name, each name once.

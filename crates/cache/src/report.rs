@@ -47,6 +47,8 @@ impl Stored {
         let given = match freshness.source {
             Source::Route if rules.errors.of(self.status()).is_some() => "errors of the route",
             Source::Route => "default_ttl of the route",
+            Source::Heuristic => "max_heuristic, from Last-Modified",
+            Source::Targeted => "a targeted field",
             Source::Response => lifetime_by(self.headers()),
         };
         let is_cut = rules.max_ttl.is_some_and(|max| u128::from(freshness.lifetime_ms()) == max.as_millis());

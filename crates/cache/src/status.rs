@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::policy::{Forward, Unstored};
 
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// The name of this cache in `Cache-Status`.
 const NAME: &str = "pilotlight";
@@ -41,6 +41,16 @@ impl CacheStatus {
     /// Answered from the store, with so many seconds of freshness left, negative when stale.
     pub fn hit(ttl_s: i64) -> Self {
         Self { ttl_s: Some(ttl_s), ..Self::new(Source::Hit) }
+    }
+
+    /// Answered from the store with a stale response, which is being revalidated (RFC 5861 §3).
+    pub fn stale_while_revalidated(ttl_s: i64) -> Self {
+        Self { detail: Some("stale-while-revalidate"), ..Self::hit(ttl_s) }
+    }
+
+    /// Answered from the store after all, as the service failed (RFC 5861 §4).
+    pub fn stale_if_error(self, ttl_s: i64) -> Self {
+        Self { ttl_s: Some(ttl_s), detail: Some("stale-if-error"), ..self }
     }
 
     /// Sent to the service for this reason.
@@ -146,7 +156,9 @@ mod tests {
         check(CacheStatus::hit(-4), "pilotlight; hit; ttl=-4");
         check(CacheStatus::forwarded(Forward::UriMiss).collapsed(), "pilotlight; fwd=uri-miss; collapsed");
         check(CacheStatus::forwarded(Forward::VaryMiss), "pilotlight; fwd=vary-miss");
-        check(CacheStatus::forwarded(Forward::Range), "pilotlight; fwd=bypass; detail=range");
+        check(CacheStatus::stale_while_revalidated(-2), "pilotlight; hit; ttl=-2; detail=stale-while-revalidate");
+        let failed = CacheStatus::forwarded(Forward::Stale).answered(StatusCode::SERVICE_UNAVAILABLE);
+        check(failed.stale_if_error(-9), "pilotlight; fwd=stale; fwd-status=503; ttl=-9; detail=stale-if-error");
         check(CacheStatus::forwarded(Forward::Request), "pilotlight; fwd=request");
         check(
             CacheStatus::forwarded(Forward::Stale).answered(StatusCode::NOT_MODIFIED).ttl(60).stored(),

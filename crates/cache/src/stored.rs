@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bytes::BytesMut;
-use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY};
+use http::header::{
+    AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use crate::body::StoredBody;
-use crate::policy::freshness::{Freshness, Source};
+use crate::policy::freshness::Freshness;
+use crate::policy::range::Selection;
 use crate::policy::storing::{Plan, has_credentials};
 use crate::policy::validate::Validators;
 use crate::policy::vary::Vary;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
 use crate::purge::{Mark, Position, Standing, TagFields, remove_tag_fields};
-use crate::status::CacheStatus;
+use crate::status::{CACHE_STATUS, CacheStatus};
 use crate::weight;
 
 /// A stored response. Immutable: validation makes a new one that replaces it.
@@ -67,6 +70,8 @@ pub(crate) enum Refusal {
     OtherVariant,
     /// Purged.
     Gone,
+    /// Stale, but usable while it is revalidated.
+    Revalidate,
     /// Must be validated first.
     Validate(Forward),
     /// Not for this request at all.
@@ -108,7 +113,8 @@ impl Stored {
 
     /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
     ///
-    /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), and has no body for HEAD.
+    /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), 206 or 416 where the client asks for a range
+    /// (RFC 9110 §14.2), and has no body for HEAD.
     pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<StoredBody> {
         let age_s = self.freshness.age_s(now);
         self.finish(self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s))), method, request)
@@ -133,6 +139,18 @@ impl Stored {
     ) -> Response<StoredBody> {
         let headers = self.headers_at(self.freshness.age_s(now), status);
         self.finish(headers, method, request)
+    }
+
+    pub(crate) fn serves_if_error(&self, request: &HeaderMap, now: Timestamp, standing: Standing) -> bool {
+        let stale_since = match standing {
+            Standing::Good => None,
+            Standing::Stale(since) => Some(since),
+            Standing::Unknown | Standing::Gone => return false,
+        };
+        let asked_s = RequestDirectives::parse(request).stale_if_error;
+        self.vary.matches(request)
+            && !(self.freshness.is_assumed() && has_credentials(request))
+            && self.freshness.serves_if_error(asked_s, now, stale_since)
     }
 
     /// Makes an upstream request conditional on this response (RFC 9111 §4.3.1): the client's `If-None-Match` and
@@ -204,13 +222,23 @@ impl Stored {
         if standing == Standing::Gone {
             return Some(Refusal::Gone);
         }
-        if self.freshness.source == Source::Route && has_credentials(request) {
+        if self.freshness.is_assumed() && has_credentials(request) {
             return Some(Refusal::NotFor(Forward::Credentials));
         }
-        if standing != Standing::Good {
-            return Some(Refusal::Validate(Forward::Stale));
+        let stale_since = match standing {
+            Standing::Good => None,
+            Standing::Stale(since) => Some(since),
+            Standing::Unknown | Standing::Gone => return Some(Refusal::Validate(Forward::Stale)),
+        };
+        match reuse::refusal(&self.freshness, directives, now) {
+            None if stale_since.is_none() => None,
+            None | Some(Forward::Stale)
+                if reuse::serves_while_revalidated(&self.freshness, directives, now, stale_since) =>
+            {
+                Some(Refusal::Revalidate)
+            }
+            why => Some(Refusal::Validate(why.unwrap_or(Forward::Stale))),
         }
-        reuse::refusal(&self.freshness, directives, now).map(Refusal::Validate)
     }
 
     /// What this response becomes when `fresh`, the fields of a 304 or of an answer to HEAD, update it (RFC 9111 §3.2).
@@ -261,6 +289,30 @@ impl Stored {
         if self.status.is_success() && self.validators.not_modified(request) {
             return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), StoredBody::default());
         }
+        // RFC 9110 §14.2: a range is a part of what would be answered with 200.
+        if self.status == StatusCode::OK {
+            let length = self.body.len();
+            match Selection::of(method, request, &self.validators, length as u64) {
+                Selection::Whole => {}
+                Selection::Part(range) => {
+                    let mut headers = headers;
+                    // RFC 9110 §14.4
+                    let content_range = format!("bytes {}-{}/{length}", range.start, range.end - 1);
+                    set(&mut headers, CONTENT_RANGE, &content_range);
+                    headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+                    // Within the body, whose length is a usize.
+                    let body = self.body.slice(range.start as usize..range.end as usize);
+                    return respond(StatusCode::PARTIAL_CONTENT, headers, body);
+                }
+                Selection::Unsatisfiable => {
+                    let mut headers = only(&headers, &[&DATE, &AGE, &CACHE_STATUS]);
+                    // RFC 9110 §15.5.17
+                    set(&mut headers, CONTENT_RANGE, &format!("bytes */{length}"));
+                    headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+                    return respond(StatusCode::RANGE_NOT_SATISFIABLE, headers, StoredBody::default());
+                }
+            }
+        }
         // RFC 9110 §9.3.2: HEAD has the fields of GET, Content-Length included, and no content.
         let body = if method == Method::HEAD { StoredBody::default() } else { self.body.clone() };
         respond(self.status, headers, body)
@@ -276,15 +328,25 @@ fn respond(status: StatusCode, headers: HeaderMap, body: StoredBody) -> Response
 
 /// RFC 9110 §15.4.5: the fields a 304 must have, and those that tell how caching went.
 fn for_not_modified(headers: &HeaderMap) -> HeaderMap {
-    const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
     let kept = [&CACHE_CONTROL, &CONTENT_LOCATION, &DATE, &ETAG, &EXPIRES, &VARY, &LAST_MODIFIED, &AGE, &CACHE_STATUS];
+    only(headers, &kept)
+}
+
+fn only(headers: &HeaderMap, kept: &[&HeaderName]) -> HeaderMap {
     let mut answer = HeaderMap::with_capacity(kept.len());
     for name in kept {
-        for value in headers.get_all(name) {
-            answer.append(name.clone(), value.clone());
+        for value in headers.get_all(*name) {
+            answer.append((*name).clone(), value.clone());
         }
     }
     answer
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    // Digits and ASCII of this file, so there is always a value.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
 }
 
 /// RFC 9110 §6.6.1: a recipient with a clock gives a response without a valid Date one before it caches it.

@@ -16,6 +16,7 @@
 //! limits of [`schema`], every path in it is joined to the folder of the file.
 
 mod address;
+mod cache_policy;
 mod cache_redis;
 mod caching;
 mod cold_start;

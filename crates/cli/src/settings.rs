@@ -150,6 +150,7 @@ pub(crate) fn gateway(
             _ => Abandoned::Finish,
         },
         redis: config.cache_redis.as_ref().map(redis),
+        cache_policy: config.cache.as_ref().map(|cache| cache.policy.clone()).unwrap_or_default(),
         access_log: config.operate.access_log.clone(),
     }
 }

@@ -36,6 +36,7 @@ use crate::upstream::Upgraded;
 
 mod hits;
 mod intake;
+mod interim;
 
 pub(crate) use hits::Desk;
 use intake::{Intake, Share};
@@ -88,6 +89,8 @@ pub(crate) struct Client {
     times: ClientTimes,
     io: RefCell<Io>,
     write_blocked: Cell<bool>,
+    /// hyper has begun to write, and has not flushed since: it may hold more.
+    hyper_has_unwritten: Cell<bool>,
     /// Whether the client may still be sending when the connection is closed.
     lingers: Cell<bool>,
     /// Set by an exchange that ended in 101; the connection becomes a tunnel when hyper lets go of it.
@@ -126,6 +129,7 @@ impl Client {
             times,
             io,
             write_blocked,
+            hyper_has_unwritten: Cell::new(false),
             lingers,
             upgraded,
             begun: Cell::new(None),
@@ -387,6 +391,8 @@ impl AsyncWrite for ClientIo {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper flushes when its own buffer is empty.
+        self.0.hyper_has_unwritten.set(false);
         match self.0.phase.get() {
             Phase::Tunnel => self.0.poll_flush_out(cx),
             Phase::Idle => {
@@ -408,6 +414,7 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.0.hyper_has_unwritten.set(true);
         ready!(self.0.poll_room(cx))?;
         let client = &self.0;
         let mut io = client.io.borrow_mut();

@@ -16,14 +16,14 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
 use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Live, Lookup, Stored, StoredBody};
-use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Turn, Validated};
+use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Timing, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::cache_key::{self, CacheKey};
 use crate::client::{Client, RequestGuard};
 use crate::fields::FieldList;
 use crate::metrics::Verdict;
-use crate::options::{RouteCache, RouteSpec};
+use crate::options::{RouteCache, RouteSpec, Settings};
 use crate::outbound::Outbound;
 use crate::problem::Failure;
 use crate::record::Record;
@@ -39,6 +39,7 @@ use second_tier::Second;
 
 mod errand;
 mod fetch;
+mod refresh;
 mod second_tier;
 
 use errand::{Errand, Later};
@@ -81,12 +82,13 @@ impl Service<Request<Incoming>> for Handler {
         timeline.lap(Layer::Parse, read);
         let found = self.find(&request, &timeline);
         let series = match &found {
-            Ok(Found::Stored(route, _) | Found::Route(route, ..)) => &route.series,
+            Ok(Found::Stored(route, ..) | Found::Route(route, ..)) => &route.series,
             Err(_) => &worker.common.metrics.none,
         };
         let record = Record::new(worker, series, timeline);
         let asked = match found {
-            Ok(Found::Stored(_, answer)) => {
+            Ok(Found::Stored(_, verdict, answer)) => {
+                record.verdict(verdict);
                 return Reply::Now(Some(self.answer_now(&request, answer, record)));
             }
             Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, lookup)),
@@ -120,7 +122,14 @@ impl Handler {
         };
         let found = match lookup {
             Some(Lookup::Hit(stored)) => {
-                Found::Stored(Arc::clone(route), stored.answer(request.method(), request.headers(), now))
+                let answer = stored.answer(request.method(), request.headers(), now);
+                Found::Stored(Arc::clone(route), Verdict::Hit, answer)
+            }
+            Some(Lookup::StaleWhileRevalidate(stored)) => {
+                refresh::begin((worker, &self.client), route, request, authority, &stored);
+                let status = CacheStatus::stale_while_revalidated(stored.ttl_s(now));
+                let answer = stored.answer_as(status, request.method(), request.headers(), now);
+                Found::Stored(Arc::clone(route), Verdict::Stale, answer)
             }
             lookup => Found::Route(Arc::clone(route), authority.to_owned(), lookup),
         };
@@ -139,7 +148,6 @@ impl Handler {
             let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
             record.keep_head(request, &id, &self.client.peer);
         }
-        record.verdict(Verdict::Hit);
         record.answered(answer.status());
         let mut answer = answer;
         if server_timing::is_wanted(self.client.settings.server_timing, request.headers()) {
@@ -153,7 +161,7 @@ impl Handler {
 
 /// What is known of a request when its head has been read.
 enum Found {
-    Stored(Arc<Route>, Response<StoredBody>),
+    Stored(Arc<Route>, Verdict, Response<StoredBody>),
     Route(Arc<Route>, String, Option<Lookup>),
 }
 
@@ -265,9 +273,10 @@ async fn forward(
     });
     let result = match found {
         Ok((route, authority, lookup)) => {
-            Inbound::new(&worker, (&client, &record, &errand), route, request, (authority, id.clone()))
-                .respond(lookup)
-                .await
+            let (parts, incoming) = request.into_parts();
+            let asks = (Caller::at(&client), &*record, &errand);
+            let inbound = Inbound::new(&worker, asks, route, (parts, Some(incoming)), (authority, id.clone()));
+            inbound.respond(lookup).await
         }
         Err(failure) => Err(failure),
     };
@@ -309,10 +318,29 @@ enum Asks {
     Alone,
 }
 
+/// Who asks.
+struct Caller {
+    settings: Arc<Settings>,
+    peer: Rc<str>,
+    /// The connection that waits for the answer; none if the client has been answered.
+    connection: Option<Rc<Client>>,
+}
+
+impl Caller {
+    fn at(client: &Rc<Client>) -> Self {
+        Self { connection: Some(Rc::clone(client)), ..Self::answered(client) }
+    }
+
+    /// Holds nothing of the connection, which may be closed meanwhile.
+    fn answered(client: &Client) -> Self {
+        Self { settings: Arc::clone(&client.settings), peer: Rc::clone(&client.peer), connection: None }
+    }
+}
+
 /// A request on its way through the gateway.
 struct Inbound<'a> {
     worker: &'a Worker,
-    client: &'a Rc<Client>,
+    client: Caller,
     record: &'a Record,
     errand: &'a Errand,
     route: Arc<Route>,
@@ -326,18 +354,19 @@ struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     fn new(
         worker: &'a Worker,
-        (client, record, errand): (&'a Rc<Client>, &'a Record, &'a Errand),
+        (client, record, errand): (Caller, &'a Record, &'a Errand),
         route: Arc<Route>,
-        request: Request<Incoming>,
+        (parts, incoming): (Parts, Option<Incoming>),
         (authority, id): (String, RequestId),
     ) -> Self {
-        let (parts, incoming) = request.into_parts();
         let connection = FieldList::connection(&parts.headers);
         let upstream = worker.upstream(&route.target, &client.settings.limits);
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
         let may_switch = speaks_http && parts.version == Version::HTTP_11;
         let upgrade = parts.headers.get(UPGRADE).filter(|_| may_switch && connection.contains("upgrade")).cloned();
+        // RFC 9110 §15.2: never to an HTTP/1.0 client.
+        let interim = client.connection.clone().filter(|_| parts.version == Version::HTTP_11);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
         let outbound = Outbound {
             parts,
@@ -349,9 +378,10 @@ impl<'a> Inbound<'a> {
             validators: None,
             upgrade,
             connection,
+            interim,
         };
         let ends = route.timeout.map(|after| (after, Instant::now() + after));
-        Self { worker, client, record, errand, route, upstream, outbound, incoming: Some(incoming), ends }
+        Self { worker, client, record, errand, route, upstream, outbound, incoming, ends }
     }
 
     fn parts(&self) -> &Parts {
@@ -369,7 +399,10 @@ impl<'a> Inbound<'a> {
             }
             Some(Lookup::Miss(why)) => (why, None),
             Some(Lookup::Stale(stored, why)) => (why, Some(stored)),
-            Some(Lookup::Hit(stored)) => return Ok(self.answer_from(&stored, None)),
+            // Answered when it was found.
+            Some(Lookup::Hit(stored) | Lookup::StaleWhileRevalidate(stored)) => {
+                return Ok(self.answer_from(&stored, None));
+            }
         };
         let Some(cache) = cache else { return self.pass(None, Forward::Disabled).await };
         self.record.verdict(Verdict::Miss);
@@ -416,10 +449,11 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// To the service and back, past the cache, which only learns what has become invalid.
+    /// To the service and back, past the cache, which only learns what has become invalid, and what a POST has made.
     async fn pass(&mut self, cache: Option<&Cache>, why: Forward) -> Result<Parted, Failure> {
         let mut body = self.body()?;
-        let (answer, _) = self.fetch(&mut body).await?;
+        let post = cache.and_then(|cache| self.begin_post(cache, why));
+        let (answer, timing) = self.fetch(&mut body).await?;
         if let Some(cache) = cache {
             let table = self.worker.common.table.load();
             let url = (self.outbound.authority.as_str(), target(&self.parts().uri));
@@ -427,7 +461,21 @@ impl<'a> Inbound<'a> {
             cache_key::invalidate(cache, &table, url, answered, &answer.headers, now());
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
-        Ok(self.deliver(answer, status))
+        let Some(fill) = post else { return Ok(self.deliver(answer, status)) };
+        let headers = &self.parts().headers;
+        let rules = cache_key::rules(&self.route, headers);
+        let decision = match cache_key::refuses(&self.route, answer.status, &answer.headers) {
+            Some(why) => Decision::Pass(why),
+            None => fill.posted(headers, answer.status, &answer.headers, timing, rules),
+        };
+        Ok(self.keep_or_pass(decision, answer, status, timing))
+    }
+
+    /// The place of what a POST may make, unless the route keeps the request away from the cache.
+    fn begin_post(&self, cache: &Cache, why: Forward) -> Option<Fill> {
+        let is_post = why == Forward::Method && self.parts().method == Method::POST;
+        let key = self.key().ok().filter(|_| is_post)?;
+        Some(cache.begin_post(&key.as_key()))
     }
 
     /// To the service, and its answer into the cache if it may be stored.
@@ -435,12 +483,19 @@ impl<'a> Inbound<'a> {
         let mut body = self.body()?;
         let mut fill = fill;
         if let Some(stored) = &stale {
+            fill = fill.validating(stored);
             let mut validators = HeaderMap::new();
             stored.make_conditional(&mut validators);
             self.outbound.validators = Some(validators).filter(|v| !v.is_empty());
         }
         self.errand.begin(fill.watch());
-        let (mut answer, mut timing) = self.fetch(&mut body).await?;
+        let fetched = self.fetch(&mut body).await;
+        if let Some(parted) = stale.as_ref().and_then(|stored| self.instead_of_error(stored, &fetched, why)) {
+            self.errand.end();
+            fill.pass();
+            return Ok(parted);
+        }
+        let (mut answer, mut timing) = fetched?;
         let rules = cache_key::rules(&self.route, &self.parts().headers);
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) =
             (&stale, self.outbound.validators.is_some(), answer.status)
@@ -467,10 +522,43 @@ impl<'a> Inbound<'a> {
         let status = CacheStatus::forwarded(why).answered(answer.status);
         if let Some(why) = cache_key::refuses(&self.route, answer.status, &answer.headers) {
             let why = fill.refuse(why, answer.status, timing.received);
-            self.record.unstored(why);
-            return Ok(self.deliver(answer, status.unstored(why)));
+            return Ok(self.keep_or_pass(Decision::Pass(why), answer, status, timing));
         }
-        Ok(match fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules) {
+        let decision = fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules);
+        Ok(self.keep_or_pass(decision, answer, status, timing))
+    }
+
+    /// RFC 5861 §4: the stored response in place of an error, if it may be used so.
+    fn instead_of_error(
+        &self,
+        stored: &Stored,
+        fetched: &Result<(Answer, Timing), Failure>,
+        why: Forward,
+    ) -> Option<Parted> {
+        let (code, status) = match fetched {
+            Ok((answer, _)) => (answer.status, CacheStatus::forwarded(why).answered(answer.status)),
+            Err(failure) => (failure.status(), CacheStatus::forwarded(why)),
+        };
+        let now = now();
+        let is_error = matches!(code.as_u16(), 500 | 502 | 503 | 504);
+        if !is_error || !self.serves_if_error(stored, now) {
+            return None;
+        }
+        if let Err(failure) = fetched {
+            let id = self.outbound.id.as_str();
+            tracing::warn!(request_id = id, "answered with a stale response instead of {code}: {}", failure.log_text());
+        }
+        self.record.verdict(Verdict::Stale);
+        Some(self.answer_from(stored, Some(status.stale_if_error(stored.ttl_s(now)))))
+    }
+
+    fn serves_if_error(&self, stored: &Stored, now: Timestamp) -> bool {
+        let (Some(cache), Ok(key)) = (&self.worker.common.cache, self.key()) else { return false };
+        cache.serves_if_error(&key.as_key(), stored, &self.parts().headers, now)
+    }
+
+    fn keep_or_pass(&self, decision: Decision, answer: Answer, status: CacheStatus, timing: Timing) -> Parted {
+        match decision {
             Decision::Store(recorder) => {
                 let status = status.stored().ttl(recorder.ttl_s(timing.received));
                 let body = self.record(answer.body, recorder);
@@ -480,7 +568,7 @@ impl<'a> Inbound<'a> {
                 self.record.unstored(why);
                 self.deliver(answer, status.unstored(why))
             }
-        })
+        }
     }
 
     /// Stores an answer at once if it is here, while it is read otherwise.
@@ -546,7 +634,9 @@ impl<'a> Inbound<'a> {
         }
         if let Some(upgraded) = upgraded {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade")); // `Upgrade` itself came with the answer
-            self.client.upgrade_to(upgraded);
+            if let Some(client) = &self.client.connection {
+                client.upgrade_to(upgraded);
+            }
         }
         let mut response = Response::new(());
         *response.status_mut() = code;

@@ -107,6 +107,9 @@ impl Gateway {
             (None, Some(limits)) => Some(Cache::new(limits)?),
             (_, None) => None,
         };
+        if let Some(cache) = &cache {
+            cache.set_policy(options.cache_policy);
+        }
         let second = options.redis.filter(|_| cache.is_some()).map(SharedTier::new);
         if let (Some(cache), Some(second)) = (&cache, &second) {
             cache.tell_invalidations(second.invalidations());

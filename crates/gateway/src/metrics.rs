@@ -52,11 +52,13 @@ pub(crate) enum Verdict {
     Collapsed,
     /// The request is none that the cache may answer.
     Bypass,
+    /// Answered from memory although stale: it was revalidated beside, or the service failed.
+    Stale,
 }
 
 impl Verdict {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Off, Self::Hit, Self::Redis, Self::Miss, Self::Revalidated, Self::Collapsed, Self::Bypass];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Off, Self::Hit, Self::Redis, Self::Miss, Self::Revalidated, Self::Collapsed, Self::Bypass, Self::Stale];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -67,6 +69,7 @@ impl Verdict {
             Self::Revalidated => "revalidated",
             Self::Collapsed => "collapsed",
             Self::Bypass => "bypass",
+            Self::Stale => "stale",
         }
     }
 }

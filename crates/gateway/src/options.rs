@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_cache::{CacheOptions, RouteControl, RouteRules};
+use pilotlight_cache::{CacheOptions, PolicyOptions, RouteControl, RouteRules};
 use pilotlight_cache_redis::Options as RedisOptions;
 use pilotlight_supervisor::{Service, Transport};
 
@@ -26,6 +26,8 @@ pub struct GatewayOptions {
     pub abandoned: Abandoned,
     /// The tier in Redis behind it, if there is one.
     pub redis: Option<RedisOptions>,
+    /// What the RFCs leave to whoever runs a cache.
+    pub cache_policy: PolicyOptions,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
 }
@@ -321,7 +323,7 @@ access_fields! {
     BytesReceived = "bytes_received",
     /// From the request's first byte to the answer's last one written, milliseconds.
     DurationMs = "duration_ms",
-    /// `hit`, `miss`, `revalidated`, `collapsed`, `bypass` or `off`.
+    /// `hit`, `stale`, `miss`, `revalidated`, `collapsed`, `bypass` or `off`.
     Cache = "cache",
     /// The route's host and path.
     Route = "route",

@@ -7,6 +7,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Version};
 
+use crate::client::Client;
 use crate::fields::{FieldList, is_hop_by_hop};
 use crate::request_id::RequestId;
 use crate::routes::normalized;
@@ -27,6 +28,8 @@ pub(crate) struct Outbound {
     /// The protocol to switch to (`websocket`), if the client asks for one and the service speaks HTTP.
     pub(crate) upgrade: Option<http::HeaderValue>,
     pub(crate) connection: FieldList,
+    /// Who gets interim answers (RFC 9110 §15.2).
+    pub(crate) interim: Option<Rc<Client>>,
 }
 
 impl Outbound {
@@ -162,6 +165,7 @@ mod tests {
             validators: None,
             upgrade: None,
             connection,
+            interim: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! One request from its head to its last byte, for metrics and the access log.
 //!
-//! Invariant: every request that has a record is counted once, when the last holder of its record lets go of it, whatever became of
+//! Invariant: every request of a client that has a record is counted once, when the last holder of its record lets go of it, whatever became of
 //! the request.
 
 use std::cell::{Cell, OnceCell};
@@ -20,6 +20,8 @@ use crate::worker::Worker;
 pub(crate) struct Record {
     worker: Rc<Worker>,
     series: Arc<Series>,
+    /// Whether it is a client's.
+    counts: bool,
     pub(crate) timeline: Timeline,
     verdict: Cell<Verdict>,
     status: Cell<u16>,
@@ -60,9 +62,19 @@ impl LoggedFields {
 impl Record {
     pub(crate) fn new(worker: &Rc<Worker>, series: &Arc<Series>, timeline: Timeline) -> Rc<Self> {
         series.book(worker.index).begun();
+        Self::make(worker, series, true, timeline)
+    }
+
+    /// For an exchange that no client waits for: it is neither counted nor logged as a request.
+    pub(crate) fn uncounted(worker: &Rc<Worker>, series: &Arc<Series>, timeline: Timeline) -> Rc<Self> {
+        Self::make(worker, series, false, timeline)
+    }
+
+    fn make(worker: &Rc<Worker>, series: &Arc<Series>, counts: bool, timeline: Timeline) -> Rc<Self> {
         Rc::new(Self {
             worker: Rc::clone(worker),
             series: Arc::clone(series),
+            counts,
             timeline,
             verdict: Cell::new(Verdict::Off),
             status: Cell::new(0),
@@ -115,6 +127,9 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
+        if !self.counts {
+            return;
+        }
         let outcome = Outcome {
             status: self.status.get(),
             verdict: self.verdict.get(),

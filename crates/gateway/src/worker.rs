@@ -110,6 +110,10 @@ pub(crate) struct Worker {
     pub(crate) access_log: Option<Rc<AccessLog>>,
     /// This worker's end of the tier in Redis.
     pub(crate) second: Option<Rc<Tier>>,
+    /// Stale responses that are being revalidated beside their clients.
+    pub(crate) refreshes: Cell<usize>,
+    /// Told when they are to end.
+    pub(crate) refreshes_end: Notify,
     stopping: Cell<Stop>,
     clients: Cell<usize>,
     max_clients: Cell<usize>,
@@ -179,6 +183,7 @@ async fn main(
         }
     }
     worker.stopping.set(Stop::Now);
+    worker.refreshes_end.notify_waiters(); // nobody waits for them, and they hold leases
     worker.deadlines.wake_all(); // idle connections close, busy ones close after their answer
     let patience = limits.shutdown_timeout.saturating_sub(begun.elapsed());
     if tokio::time::timeout(patience, worker.all_gone()).await.is_err() {
@@ -224,6 +229,8 @@ impl Worker {
             clock: Clock::new(),
             access_log: sink.map(AccessLog::new),
             second: second_tier(index, &common),
+            refreshes: Cell::new(0),
+            refreshes_end: Notify::new(),
             stopping: Cell::new(Stop::No),
             clients: Cell::new(0),
             max_clients: Cell::new(max_clients),

@@ -13,9 +13,11 @@ fn small() -> Response {
         received: Timestamp(1_700_000_000_123),
         initial_age_ms: 1500,
         lifetime_ms: 60_000,
-        is_by_route: false,
+        source: LifetimeSource::Response,
         must_revalidate: true,
         no_cache: false,
+        while_revalidate_ms: 0,
+        if_error_ms: 0,
     };
     let selection = Selection::default();
     let parts =
@@ -29,9 +31,22 @@ fn names() -> impl Strategy<Value = HeaderName> {
 
 prop_compose! {
     fn freshness()(
-        received: u64, initial_age_ms: u64, lifetime_ms: u64, is_by_route: bool, must_revalidate: bool, no_cache: bool,
+        (received, initial_age_ms, lifetime_ms) in any::<(u64, u64, u64)>(),
+        source in prop::sample::select(SOURCES.map(|(source, _)| source).to_vec()),
+        must_revalidate: bool,
+        no_cache: bool,
+        (while_revalidate_ms, if_error_ms) in any::<(u64, u64)>(),
     ) -> Freshness {
-        Freshness { received: Timestamp(received), initial_age_ms, lifetime_ms, is_by_route, must_revalidate, no_cache }
+        Freshness {
+            received: Timestamp(received),
+            initial_age_ms,
+            lifetime_ms,
+            source,
+            must_revalidate,
+            no_cache,
+            while_revalidate_ms,
+            if_error_ms,
+        }
     }
 }
 

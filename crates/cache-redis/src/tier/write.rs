@@ -115,10 +115,12 @@ impl Tier {
 
     /// How long Redis keeps a response: as long as it may be used, fresh or stale, or validated.
     fn keep(&self, stored: &Stored, now: Timestamp) -> Duration {
-        let Freshness { received, initial_age_ms, lifetime_ms, .. } = stored.freshness_parts();
+        let freshness = stored.freshness_parts();
+        let Freshness { received, initial_age_ms, lifetime_ms, .. } = freshness;
         let age_ms = initial_age_ms.saturating_add(now.0.saturating_sub(received.0));
         let fresh = Duration::from_millis(lifetime_ms.saturating_sub(age_ms));
         let stale = if stored.has_validator() { self.shared.options().keep_stale } else { Duration::ZERO };
+        let stale = stale.max(Duration::from_millis(freshness.stale_use_ms()));
         let keep = fresh.saturating_add(stale).clamp(Duration::from_millis(1), MAX_KEEP);
         let percent = fastrand::u64(0..=JITTER_PERCENT);
         keep + (keep * u32::try_from(percent).unwrap_or(0) / 100).min(MAX_JITTER)

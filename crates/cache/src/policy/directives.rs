@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, PRAGMA};
 use http::{HeaderMap, HeaderValue};
 
 /// RFC 9111 §1.2.2: a larger number of seconds is read as 2^31.
-const MAX_DELTA_SECONDS: u64 = 1 << 31;
+pub(super) const MAX_DELTA_SECONDS: u64 = 1 << 31;
 
 /// A directive whose argument is a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +32,14 @@ impl Seconds {
             (Self::Valid(first), Some(seconds)) if first == seconds => Self::Valid(first),
             _ => Self::Invalid,
         };
+    }
+
+    /// The number, if there is a valid one.
+    pub(crate) fn valid(self) -> Option<u64> {
+        match self {
+            Self::Valid(seconds) => Some(seconds),
+            Self::Absent | Self::Invalid => None,
+        }
     }
 
     fn write(self, name: &str, out: &mut Vec<String>) {
@@ -64,6 +72,10 @@ pub struct ResponseDirectives {
     pub max_age: Seconds,
     /// §5.2.2.10
     pub s_maxage: Seconds,
+    /// RFC 5861 §3
+    pub stale_while_revalidate: Seconds,
+    /// RFC 5861 §4
+    pub stale_if_error: Seconds,
     /// Some member could not be parsed, so a restriction may have been missed.
     pub malformed: bool,
 }
@@ -94,6 +106,8 @@ impl ResponseDirectives {
             Name::MustUnderstand => self.must_understand |= bare,
             Name::MaxAge => self.max_age.add(member.value),
             Name::SMaxage => self.s_maxage.add(member.value),
+            Name::StaleWhileRevalidate => self.stale_while_revalidate.add(member.value),
+            Name::StaleIfError => self.stale_if_error.add(member.value),
             Name::OnlyIfCached | Name::MinFresh | Name::MaxStale | Name::Unknown => {}
         }
     }
@@ -114,6 +128,8 @@ impl fmt::Display for ResponseDirectives {
         let mut members: Vec<String> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| (*name).into()).collect();
         self.max_age.write("max-age", &mut members);
         self.s_maxage.write("s-maxage", &mut members);
+        self.stale_while_revalidate.write("stale-while-revalidate", &mut members);
+        self.stale_if_error.write("stale-if-error", &mut members);
         f.write_str(&members.join(", "))
     }
 }
@@ -142,6 +158,8 @@ pub struct RequestDirectives {
     pub min_fresh: Option<u64>,
     /// §5.2.1.2; an invalid value reads as absent.
     pub max_stale: Option<MaxStale>,
+    /// RFC 5861 §4; an invalid value reads as absent.
+    pub stale_if_error: Option<u64>,
 }
 
 impl RequestDirectives {
@@ -185,12 +203,19 @@ impl RequestDirectives {
             }
             Name::MinFresh => self.min_fresh = self.min_fresh.max(seconds.or(Some(MAX_DELTA_SECONDS))),
             Name::MaxStale => self.max_stale = stricter(self.max_stale, member.value.is_none(), seconds),
+            Name::StaleIfError => {
+                self.stale_if_error = match (self.stale_if_error, seconds) {
+                    (Some(before), Some(seconds)) => Some(before.min(seconds)),
+                    (before, seconds) => before.or(seconds),
+                };
+            }
             Name::Private
             | Name::MustRevalidate
             | Name::ProxyRevalidate
             | Name::Public
             | Name::MustUnderstand
             | Name::SMaxage
+            | Name::StaleWhileRevalidate
             | Name::Unknown => {}
         }
     }
@@ -210,7 +235,7 @@ fn stricter(before: Option<MaxStale>, bare: bool, seconds: Option<u64>) -> Optio
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Name {
+pub(super) enum Name {
     NoStore,
     Private,
     NoCache,
@@ -223,12 +248,14 @@ enum Name {
     OnlyIfCached,
     MinFresh,
     MaxStale,
+    StaleWhileRevalidate,
+    StaleIfError,
     Unknown,
 }
 
 /// RFC 9111 §5.2: directives are identified by a token, case-insensitively.
-fn known(name: &[u8]) -> Name {
-    const NAMES: [(&[u8], Name); 12] = [
+pub(super) fn known(name: &[u8]) -> Name {
+    const NAMES: [(&[u8], Name); 14] = [
         (b"max-age", Name::MaxAge),
         (b"no-cache", Name::NoCache),
         (b"no-store", Name::NoStore),
@@ -241,6 +268,8 @@ fn known(name: &[u8]) -> Name {
         (b"only-if-cached", Name::OnlyIfCached),
         (b"min-fresh", Name::MinFresh),
         (b"max-stale", Name::MaxStale),
+        (b"stale-while-revalidate", Name::StaleWhileRevalidate),
+        (b"stale-if-error", Name::StaleIfError),
     ];
     NAMES.iter().find(|(text, _)| text.eq_ignore_ascii_case(name)).map_or(Name::Unknown, |(_, name)| *name)
 }

@@ -11,8 +11,6 @@ pub enum Forward {
     Method,
     /// GET or HEAD with a body, which the cache key does not cover.
     RequestBody,
-    /// Asks for ranges, which are not served from the store.
-    Range,
     /// Nothing is stored for this target.
     UriMiss,
     /// Something is stored for this target, but made for other values of the fields in `Vary`.
@@ -37,9 +35,7 @@ impl Forward {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Method => "method",
-            Self::RequestBody | Self::Range | Self::Credentials | Self::Disabled | Self::Rule | Self::KeyTooLong => {
-                "bypass"
-            }
+            Self::RequestBody | Self::Credentials | Self::Disabled | Self::Rule | Self::KeyTooLong => "bypass",
             Self::UriMiss => "uri-miss",
             Self::VaryMiss => "vary-miss",
             Self::Stale => "stale",
@@ -51,7 +47,6 @@ impl Forward {
     pub fn detail(self) -> Option<&'static str> {
         match self {
             Self::RequestBody => Some("request-body"),
-            Self::Range => Some("range"),
             Self::Credentials => Some("credentials"),
             Self::Disabled => Some("disabled"),
             Self::Rule => Some("rule"),
@@ -96,11 +91,25 @@ pub(crate) fn refusal(freshness: &Freshness, request: &RequestDirectives, now: T
     }
 }
 
+/// Whether a response that [`refusal`] calls stale, or that was declared stale at a time, may be used while it is revalidated
+/// (RFC 5861 §3).
+pub(crate) fn serves_while_revalidated(
+    freshness: &Freshness,
+    request: &RequestDirectives,
+    now: Timestamp,
+    stale_since: Option<Timestamp>,
+) -> bool {
+    // RFC 9111 §5.2.1.2: a request that says how much staleness it accepts accepts no more.
+    request.max_stale.is_none() && freshness.serves_while_revalidated(now, stale_since)
+}
+
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 
-    use super::super::directives::ResponseDirectives;
+    use super::super::control::Control;
+    use super::super::freshness::Assumed;
+    use super::super::options::PolicyOptions;
     use super::super::time::Timing;
     use super::*;
 
@@ -116,7 +125,8 @@ mod tests {
         let arrival = Timestamp(1_000_000);
         let map = headers(response);
         let timing = Timing { sent: arrival, received: arrival };
-        let freshness = Freshness::of(&map, &ResponseDirectives::parse(&map), timing, None).unwrap();
+        let control = Control::of(&map, &PolicyOptions::default());
+        let freshness = Freshness::of(&map, &control, timing, Assumed::default()).unwrap();
         let directives = RequestDirectives::parse(&headers(request));
         let found = refusal(&freshness, &directives, Timestamp(arrival.0 + age_s * 1000));
         assert_eq!(found, expected, "{response:?} asked with {request:?} at age {age_s}");

@@ -6,10 +6,12 @@ use http::header::{AUTHORIZATION, COOKIE, EXPIRES, LAST_MODIFIED, SET_COOKIE, TR
 use http::{HeaderMap, Method, StatusCode};
 
 use super::RequestDirectives;
+use super::control::{Control, Field};
 use super::directives::{ResponseDirectives, Seconds};
 use super::fields::{self, Length};
-use super::freshness::{Freshness, Source};
+use super::freshness::{Assumed, Freshness};
 use super::lifetimes::ErrorLifetimes;
+use super::options::PolicyOptions;
 use super::time::Timing;
 use super::validate::ENTITY_TAG;
 use super::vary::Vary;
@@ -159,32 +161,35 @@ pub(crate) struct Candidate<'a> {
     pub(crate) response: &'a HeaderMap,
     pub(crate) timing: Timing,
     pub(crate) rules: RouteRules,
+    pub(crate) policy: &'a PolicyOptions,
 }
 
 impl Candidate<'_> {
     /// Whether the response may be stored, before its body is known.
     pub(crate) fn plan(&self) -> Result<Plan, Unstored> {
         self.request_allows()?;
-        let directives = ResponseDirectives::parse(self.response);
-        self.response_allows(&directives)?;
+        let control = Control::of(self.response, self.policy);
+        let directives = &control.directives;
+        self.response_allows(&control)?;
         // The key is the service's `Vary: Cookie`, but who promised it is the route: the service has to say `public` as well.
         let is_keyed = self.rules.cookies_in_key && directives.public;
-        let vary = Vary::capture(self.response, self.request, (!is_keyed).then_some(&COOKIE))?;
+        let refused = (!is_keyed).then_some(&COOKIE);
+        let vary = Vary::capture(self.response, self.request, refused, self.policy.language_order)?;
         let length = match fields::content_length(self.response) {
             Length::Unknown => None,
             Length::Known(length) => Some(length),
             Length::Invalid => return Err(Unstored::Malformed),
         };
-        let freshness = self.freshness(&directives)?;
+        let freshness = self.freshness(&control)?;
         Ok(Plan { freshness, vary, length })
     }
 
     fn request_allows(&self) -> Result<(), Unstored> {
-        // RFC 9111 §3: the request method is understood by the cache; only GET is.
-        if self.method != Method::GET {
+        // RFC 9111 §3: the request method is understood by the cache: GET, and POST whose answer is what a GET gets.
+        if self.method != Method::GET && self.method != Method::POST {
             return Err(Unstored::Method);
         }
-        if has_body(self.request) {
+        if self.method == Method::GET && has_body(self.request) {
             return Err(Unstored::RequestBody);
         }
         // RFC 9111 §5.2.1.5: no part of this request or of any response to it.
@@ -194,7 +199,8 @@ impl Candidate<'_> {
         Ok(())
     }
 
-    fn response_allows(&self, directives: &ResponseDirectives) -> Result<(), Unstored> {
+    fn response_allows(&self, control: &Control) -> Result<(), Unstored> {
+        let directives = &control.directives;
         // RFC 9111 §3: a final status; 206 and 304 only by caches that understand them: ranges are not stored, and 304
         // goes to `freshen`.
         if self.status.is_informational() || matches!(self.status.as_u16(), 206 | 304) {
@@ -231,26 +237,41 @@ impl Candidate<'_> {
         let is_marked = directives.public
             || directives.max_age != Seconds::Absent
             || directives.s_maxage != Seconds::Absent
-            || self.response.contains_key(EXPIRES)
+            || (control.field == Field::CacheControl && self.response.contains_key(EXPIRES))
             || is_heuristically_cacheable(self.status)
             || self.rules.lifetime(self.status).is_some();
         if is_marked { Ok(()) } else { Err(Unstored::NoFreshness) }
     }
 
-    fn freshness(&self, directives: &ResponseDirectives) -> Result<Freshness, Unstored> {
-        let default_ttl = self.rules.lifetime(self.status);
-        let freshness =
-            Freshness::of(self.response, directives, self.timing, default_ttl).ok_or(Unstored::NoFreshness)?;
+    fn freshness(&self, control: &Control) -> Result<Freshness, Unstored> {
+        // RFC 9110 §9.3.3: an answer to POST only with explicit freshness.
+        let assumed = match *self.method {
+            Method::POST => Assumed::default(),
+            _ => self.assumed(&control.directives),
+        };
+        let freshness = Freshness::of(self.response, control, self.timing, assumed).ok_or(Unstored::NoFreshness)?;
         let freshness = freshness.at_most(self.rules.max_ttl);
-        if freshness.source == Source::Route && has_credentials(self.request) {
+        if freshness.is_assumed() && has_credentials(self.request) {
             return Err(Unstored::Credentials);
         }
-        // Stored but never reusable is worth it only if validation can spare the body.
+        // Stored but never reusable is worth it only if validation can spare the body, or if it may be used stale.
         let validator = self.response.contains_key(ENTITY_TAG) || self.response.contains_key(LAST_MODIFIED);
-        if !freshness.is_reusable(self.timing.received) && !validator {
+        let is_of_use = freshness.is_reusable(self.timing.received) || freshness.has_stale_use();
+        if !is_of_use && !validator {
             return Err(Unstored::Stale);
         }
         Ok(freshness)
+    }
+
+    /// What route and operator let this cache assume of a response that is silent.
+    pub(crate) fn assumed(&self, directives: &ResponseDirectives) -> Assumed {
+        // RFC 9111 §4.2.2: statuses that are heuristically cacheable, or a response that is marked as cacheable.
+        let infers = directives.public || is_heuristically_cacheable(self.status);
+        Assumed {
+            ttl: self.rules.lifetime(self.status),
+            max_heuristic: self.policy.max_heuristic.filter(|_| infers),
+            stale_if_error: self.policy.stale_if_error,
+        }
     }
 }
 

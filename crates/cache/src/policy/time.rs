@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderValue;
 
+use super::date;
+
 /// Milliseconds since the Unix epoch; passed in, never read.
 ///
 /// Differences saturate at zero, so a clock that was set back makes stored responses look younger, never negative.
@@ -29,8 +31,7 @@ impl Timestamp {
 
     /// Reads an HTTP date (RFC 9110 §5.6.7, all three formats); `None` for anything else.
     pub(crate) fn from_http_date(value: &HeaderValue) -> Option<Self> {
-        let text = value.to_str().ok()?;
-        httpdate::parse_http_date(text).ok().map(Self::from_system)
+        date::seconds(value.to_str().ok()?).map(|seconds| Self(seconds * 1000))
     }
 
     /// Writes an IMF-fixdate. Years above 9999 cannot be written and are clamped.

@@ -16,18 +16,38 @@ pub(crate) struct Validators {
     last_modified: Option<HeaderValue>,
     /// `Last-Modified`, or else `Date`, for a client's `If-Modified-Since`.
     modified: Option<Timestamp>,
+    /// RFC 9110 §8.8.2.2: `Last-Modified` is so much older than `Date` that nothing can have changed within its second.
+    is_date_strong: bool,
 }
+
+/// RFC 9110 §8.8.2.2: how much older.
+const STRONG_AFTER_MS: u64 = 60_000;
 
 impl Validators {
     /// Reads the validators of stored fields, which always have `Date`.
     pub(crate) fn of(stored: &HeaderMap) -> Self {
         let last_modified = stored.get(LAST_MODIFIED);
+        let date = stored.get(http::header::DATE).and_then(Timestamp::from_http_date);
         // RFC 9111 §4.3.2: without Last-Modified, the stored Date is compared.
         let modified = match last_modified {
             Some(value) => Timestamp::from_http_date(value),
-            None => stored.get(http::header::DATE).and_then(Timestamp::from_http_date),
+            None => date,
         };
-        Self { etag: stored.get(ETAG).cloned(), last_modified: last_modified.cloned(), modified }
+        let is_date_strong = match (last_modified, modified, date) {
+            (Some(_), Some(modified), Some(date)) => date.millis_since(modified) >= STRONG_AFTER_MS,
+            _ => false,
+        };
+        Self { etag: stored.get(ETAG).cloned(), last_modified: last_modified.cloned(), modified, is_date_strong }
+    }
+
+    /// RFC 9110 §13.1.5: whether a client's `If-Range` is about this very representation, by strong comparison.
+    pub(crate) fn matches_if_range(&self, condition: &HeaderValue) -> bool {
+        let condition = condition.as_bytes().trim_ascii();
+        match condition.first() {
+            Some(b'"') => self.etag.as_ref().is_some_and(|etag| etag.as_bytes() == condition),
+            // A date is compared to the letter; a weak tag never matches.
+            _ => self.is_date_strong && self.last_modified.as_ref().is_some_and(|date| date.as_bytes() == condition),
+        }
     }
 
     /// Whether nothing can be asked by them.

@@ -6,6 +6,7 @@ use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, VAR
 use http::{HeaderMap, HeaderName};
 
 use super::fields;
+use super::options::LanguageOrder;
 use super::storing::Unstored;
 
 /// A response that varies on more fields than this is not stored.
@@ -24,6 +25,29 @@ struct Selecting {
     name: HeaderName,
     /// The normalised value; `None` if the request had no such field.
     value: Option<Box<[u8]>>,
+    /// Whether the order of the value's members was dropped.
+    unordered: bool,
+}
+
+impl Selecting {
+    fn of(request: &HeaderMap, name: HeaderName, order: LanguageOrder) -> Self {
+        let unordered = order == LanguageOrder::Ignored && name == ACCEPT_LANGUAGE;
+        let value = request.contains_key(&name).then(|| match unordered {
+            true => sorted(request, &name),
+            false => normalised(request, &name).collect(),
+        });
+        Self { name, value, unordered }
+    }
+
+    fn matches(&self, request: &HeaderMap) -> bool {
+        match &self.value {
+            // RFC 9111 §4.1: a field that was absent must be absent.
+            None => !request.contains_key(&self.name),
+            Some(_) if !request.contains_key(&self.name) => false,
+            Some(value) if self.unordered => *value == sorted(request, &self.name),
+            Some(value) => normalised(request, &self.name).eq(value.iter().copied()),
+        }
+    }
 }
 
 impl Vary {
@@ -33,6 +57,7 @@ impl Vary {
         response: &HeaderMap,
         request: &HeaderMap,
         refused: Option<&HeaderName>,
+        order: LanguageOrder,
     ) -> Result<Self, Unstored> {
         let mut fields: Vec<Selecting> = Vec::new();
         for member in fields::members(response, &VARY) {
@@ -53,8 +78,7 @@ impl Vary {
             if fields.len() == MAX_VARY_FIELDS {
                 return Err(Unstored::VaryTooLong);
             }
-            let value = request.contains_key(&name).then(|| normalised(request, &name).collect());
-            fields.push(Selecting { name, value });
+            fields.push(Selecting::of(request, name, order));
         }
         fields.sort_unstable_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         Ok(Self { fields: fields.into_boxed_slice() })
@@ -68,7 +92,8 @@ impl Vary {
 
     /// Fields with their normalised values; of a name that comes twice the first counts.
     pub(crate) fn from_fields(fields: impl IntoIterator<Item = (HeaderName, Option<Box<[u8]>>)>) -> Self {
-        let mut fields: Vec<Selecting> = fields.into_iter().map(|(name, value)| Selecting { name, value }).collect();
+        let one = |(name, value)| Selecting { name, value, unordered: false };
+        let mut fields: Vec<Selecting> = fields.into_iter().map(one).collect();
         fields.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         fields.dedup_by(|later, first| later.name == first.name);
         Self { fields: fields.into_boxed_slice() }
@@ -80,13 +105,7 @@ impl Vary {
 
     /// Whether the selecting fields of `request` have the values they had when the response was stored.
     pub(crate) fn matches(&self, request: &HeaderMap) -> bool {
-        self.fields.iter().all(|field| match &field.value {
-            // RFC 9111 §4.1: a field that was absent must be absent.
-            None => !request.contains_key(&field.name),
-            Some(value) => {
-                request.contains_key(&field.name) && normalised(request, &field.name).eq(value.iter().copied())
-            }
-        })
+        self.fields.iter().all(|field| field.matches(request))
     }
 
     /// Selects what both select. The body of an updated response (§4.3.4) stays tied to the requests it was made for, even if
@@ -107,7 +126,10 @@ impl Vary {
         for field in &self.fields {
             field.name.hash(state);
             request.contains_key(&field.name).hash(state);
-            normalised(request, &field.name).for_each(|byte| state.write_u8(byte));
+            match field.unordered {
+                true => sorted(request, &field.name).hash(state),
+                false => normalised(request, &field.name).for_each(|byte| state.write_u8(byte)),
+            }
         }
     }
 
@@ -137,6 +159,14 @@ fn normalised<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<It
             .chain(Trimmed { rest: line.trim_ascii(), quoted: false, escaped: false })
             .map(move |byte| if folds { byte.to_ascii_lowercase() } else { byte })
     })
+}
+
+/// The members of a normalised value in the order of their bytes, for fields whose own order means nothing.
+fn sorted(request: &HeaderMap, name: &HeaderName) -> Box<[u8]> {
+    let value: Vec<u8> = normalised(request, name).collect();
+    let mut members: Vec<&[u8]> = value.split(|byte| *byte == b',').collect();
+    members.sort_unstable();
+    members.join(&b',').into_boxed_slice()
 }
 
 /// The bytes of a line without the whitespace beside its commas.
@@ -194,7 +224,7 @@ mod tests {
     }
 
     fn vary(value: &'static str, for_request: &HeaderMap) -> Result<Vary, Unstored> {
-        Vary::capture(&request(&[("vary", value)]), for_request, Some(&COOKIE))
+        Vary::capture(&request(&[("vary", value)]), for_request, Some(&COOKIE), LanguageOrder::Counts)
     }
 
     #[track_caller]
@@ -228,6 +258,20 @@ mod tests {
     }
 
     #[test]
+    fn order_of_languages() {
+        let of = |order, stored: &str, asked: &str| {
+            let vary = request(&[("vary", "accept-language")]);
+            let stored = Vary::capture(&vary, &request(&[("accept-language", stored)]), None, order).unwrap();
+            stored.matches(&request(&[("accept-language", asked)]))
+        };
+        assert!(!of(LanguageOrder::Counts, "en, de", "de, en"));
+        assert!(of(LanguageOrder::Ignored, "en, de", "DE ,en"));
+        assert!(of(LanguageOrder::Ignored, "en;q=0.5, de", "de, en;q=0.5"));
+        assert!(!of(LanguageOrder::Ignored, "en;q=0.5, de", "de;q=0.5, en"));
+        assert!(!of(LanguageOrder::Ignored, "en, de", "en"));
+    }
+
+    #[test]
     fn refused() {
         let none = HeaderMap::new();
         assert_eq!(vary("*", &none), Err(Unstored::VaryAny));
@@ -236,9 +280,10 @@ mod tests {
         assert_eq!(vary("x a", &none), Err(Unstored::Malformed));
         let names: Vec<String> = (0..=MAX_VARY_FIELDS).map(|n| format!("x-{n}")).collect();
         let response = request(&[("vary", &names.join(","))]);
-        assert_eq!(Vary::capture(&response, &none, Some(&COOKIE)), Err(Unstored::VaryTooLong));
+        let capture = |response| Vary::capture(response, &none, Some(&COOKIE), LanguageOrder::Counts);
+        assert_eq!(capture(&response), Err(Unstored::VaryTooLong));
         let response = request(&[("vary", &names.get(1..).unwrap().join(","))]);
-        assert!(Vary::capture(&response, &none, Some(&COOKIE)).is_ok());
+        assert!(capture(&response).is_ok());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod purge;
 mod purge_model;
 mod rfc9111;
 mod ruled_users;
+mod rules;
 mod serving;
 mod support;
 mod two_users;

@@ -74,6 +74,7 @@ impl World {
         let stale = match looked_up {
             Lookup::Stale(stored, _) => Some(stored),
             Lookup::Hit(_) | Lookup::Miss(_) => None,
+            Lookup::StaleWhileRevalidate(_) => panic!("no response of the model says so"),
             Lookup::Bypass(_) | Lookup::OnlyIfCached => return,
         };
         if step.is_head {

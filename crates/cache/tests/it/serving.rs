@@ -102,8 +102,9 @@ fn lookups() {
     check(&Method::GET, &[("cache-control", "no-store")], 60, "bypass Request");
     check(&Method::GET, &[("cache-control", "only-if-cached")], 1, "hit x");
     check(&Method::GET, &[("cache-control", "only-if-cached")], 60, "only-if-cached");
-    check(&Method::GET, &[("cache-control", "only-if-cached"), ("range", "bytes=0-")], 1, "only-if-cached");
-    check(&Method::GET, &[("range", "bytes=0-")], 1, "bypass Range");
+    check(&Method::GET, &[("cache-control", "only-if-cached"), ("content-length", "2")], 1, "only-if-cached");
+    check(&Method::GET, &[("range", "bytes=0-")], 1, "hit x");
+    check(&Method::GET, &[("range", "bytes=0-")], 60, "stale Stale");
     check(&Method::GET, &[("content-length", "2")], 1, "bypass RequestBody");
     check(&Method::POST, &[], 1, "bypass Method");
     check(&Method::OPTIONS, &[], 1, "bypass Method");
@@ -174,4 +175,64 @@ fn bodies_that_are_not_whole_are_not_stored() {
     let cache = cache();
     fetch(&cache, &KEY, &[], (200, announced, "12345"), START).unwrap();
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], START), "hit 12345");
+}
+
+#[test]
+fn stale_while_it_is_revalidated() {
+    let check = |says: &'static str, request: Fields<'_>, after_s: u64, expected: &str| {
+        let cache = cache();
+        fetch(&cache, &KEY, &[], (200, &[("cache-control", says)], "x"), START).unwrap();
+        let found = outcome(&cache, &KEY, &Method::GET, request, seconds(after_s));
+        assert_eq!(found, expected, "{says}, asked {request:?} at {after_s}");
+    };
+    let says = "max-age=60, stale-while-revalidate=30";
+    check(says, &[], 59, "hit x");
+    check(says, &[], 60, "while revalidated x");
+    check(says, &[], 89, "while revalidated x");
+    check(says, &[], 90, "stale Stale");
+    check(says, &[("cache-control", "no-cache")], 61, "stale Request");
+    check(says, &[("cache-control", "max-age=60")], 61, "stale Request");
+    check(says, &[("cache-control", "max-stale=0")], 61, "stale Stale");
+    check(says, &[("cache-control", "max-stale=9")], 61, "hit x");
+    check("max-age=60, stale-while-revalidate=30, must-revalidate", &[], 61, "stale Stale");
+    check("s-maxage=60, stale-while-revalidate=30", &[], 61, "stale Stale");
+    check("max-age=0, stale-while-revalidate=30", &[], 1, "while revalidated x");
+}
+
+#[test]
+fn ranges_of_a_stored_response() {
+    let cache = cache();
+    let response: Fields<'_> = &[FOR_A_MINUTE, ("etag", "\"v1\""), ("content-type", "text/plain")];
+    fetch(&cache, &KEY, &[], (200, response, "0123456789"), START).unwrap();
+    let part = hit(&cache, &KEY, &Method::GET, &[("range", "bytes=2-4")], seconds(3));
+    assert_eq!((part.status(), part.body().to_bytes().as_ref()), (StatusCode::PARTIAL_CONTENT, b"234".as_ref()));
+    check_header(&part, "content-range", "bytes 2-4/10");
+    check_header(&part, "content-length", "3");
+    check_header(&part, "content-type", "text/plain");
+    check_header(&part, "age", "3");
+    check_header(&part, "etag", "\"v1\"");
+    check_header(&part, "cache-status", "pilotlight; hit; ttl=57");
+    let beyond = hit(&cache, &KEY, &Method::GET, &[("range", "bytes=10-")], seconds(3));
+    assert_eq!((beyond.status(), beyond.body().len()), (StatusCode::RANGE_NOT_SATISFIABLE, 0));
+    check_header(&beyond, "content-range", "bytes */10");
+    check_header(&beyond, "content-type", "");
+    check_header(&beyond, "etag", "");
+    // RFC 9110 §13.2.2: If-None-Match comes before Range, and If-Range decides about Range.
+    let same = hit(&cache, &KEY, &Method::GET, &[("range", "bytes=2-4"), ("if-none-match", "\"v1\"")], START);
+    assert_eq!(same.status(), StatusCode::NOT_MODIFIED);
+    let other = hit(&cache, &KEY, &Method::GET, &[("range", "bytes=2-4"), ("if-range", "\"v0\"")], START);
+    assert_eq!((other.status(), other.body().len()), (StatusCode::OK, 10));
+    let several = hit(&cache, &KEY, &Method::GET, &[("range", "bytes=0-1,3-4")], START);
+    assert_eq!((several.status(), several.body().len()), (StatusCode::OK, 10));
+    let head = hit(&cache, &KEY, &Method::HEAD, &[("range", "bytes=2-4")], START);
+    assert_eq!(head.status(), StatusCode::OK);
+    check_header(&head, "content-length", "10");
+}
+
+#[test]
+fn no_ranges_of_what_is_not_200() {
+    let cache = cache();
+    fetch(&cache, &KEY, &[], (404, &[FOR_A_MINUTE], "gone"), START).unwrap();
+    let answer = hit(&cache, &KEY, &Method::GET, &[("range", "bytes=0-1")], START);
+    assert_eq!((answer.status(), answer.body().len()), (StatusCode::NOT_FOUND, 4));
 }

@@ -100,6 +100,9 @@ pub(crate) fn outcome(cache: &Cache, key: &Key<'_>, method: &Method, request: Fi
     match cache.lookup(key, method, &fields(request), now) {
         Lookup::Hit(stored) => format!("hit {}", String::from_utf8_lossy(&stored.body().to_bytes())),
         Lookup::Miss(why) => format!("miss {why:?}"),
+        Lookup::StaleWhileRevalidate(stored) => {
+            format!("while revalidated {}", String::from_utf8_lossy(&stored.body().to_bytes()))
+        }
         Lookup::Stale(_, why) => format!("stale {why:?}"),
         Lookup::Bypass(why) => format!("bypass {why:?}"),
         Lookup::OnlyIfCached => "only-if-cached".to_owned(),

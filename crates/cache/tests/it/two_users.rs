@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
-use pilotlight_cache::{Cache, Decision, Fill, Key, Lookup, RouteRules, Stored, Timestamp, Turn, Validated};
+use pilotlight_cache::{
+    Cache, CacheOptions, Decision, Fill, Key, LanguageOrder, Lookup, PolicyOptions, RouteRules, Stored, Timestamp,
+    Turn, Validated,
+};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -36,10 +39,14 @@ struct Step {
     target: &'static str,
     wish: &'static str,
     cache_control: &'static str,
+    /// `CDN-Cache-Control`
+    targeted: &'static str,
     vary: &'static str,
     sets_cookie: bool,
     etag: bool,
     confirms: bool,
+    /// The service answers 503.
+    fails: bool,
     method: Method,
     passes_s: u64,
 }
@@ -51,13 +58,16 @@ struct Made {
     by: User,
     wish: &'static str,
     cache_control: &'static str,
+    targeted: &'static str,
     vary: &'static str,
     sets_cookie: bool,
 }
 
 impl Made {
     fn says(&self, word: &str) -> bool {
-        self.cache_control.split(", ").any(|member| member.split('=').next() == Some(word))
+        // RFC 9213: the targeted field alone, if there is one.
+        let words = if self.targeted.is_empty() { self.cache_control } else { self.targeted };
+        words.split(", ").any(|member| member.split('=').next() == Some(word))
     }
 
     /// Leaves its freshness to the route.
@@ -93,6 +103,8 @@ impl Made {
             }
         };
         add("cache-control", self.cache_control);
+        add("cdn-cache-control", self.targeted);
+        add("last-modified", "Wed, 01 Jan 1992 00:00:00 GMT");
         add("vary", self.vary);
         add("set-cookie", if self.sets_cookie { self.by.name } else { "" });
         add("etag", if etag { "\"v\"" } else { "" });
@@ -129,6 +141,10 @@ impl World {
         let asks = request(step.user, step.wish);
         match self.cache.lookup(&key, &step.method, &asks, self.now) {
             Lookup::Hit(stored) => self.served(&stored, step.user, step.target),
+            Lookup::StaleWhileRevalidate(stored) => {
+                self.served(&stored, step.user, step.target);
+                self.upstream(step, &key, Some(stored));
+            }
             Lookup::Bypass(_) | Lookup::OnlyIfCached => {}
             Lookup::Miss(_) => self.upstream(step, &key, None),
             Lookup::Stale(stored, _) => self.upstream(step, &key, Some(stored)),
@@ -142,6 +158,13 @@ impl World {
             Turn::Hit(stored) => return self.served(&stored, step.user, step.target),
             Turn::Follower(_) | Turn::Live(_) => panic!("nobody else is asking"),
         };
+        if step.fails {
+            if let Some(stored) = stale.filter(|stored| self.cache.serves_if_error(key, stored, &asks, self.now)) {
+                self.served(&stored, step.user, step.target);
+            }
+            return fill.pass();
+        }
+        let fill = stale.iter().fold(fill, |fill, stored| fill.validating(stored));
         let neighbour_asks = request(step.neighbour, "");
         let neighbour = self.cache.begin(key, &Method::GET, &neighbour_asks, self.now);
         self.answer(step, fill, &asks, stale);
@@ -165,6 +188,7 @@ impl World {
             by: step.user,
             wish: step.wish,
             cache_control: step.cache_control,
+            targeted: step.targeted,
             vary: step.vary,
             sets_cookie: step.sets_cookie,
         };
@@ -174,6 +198,7 @@ impl World {
             // What a 304 leaves out is taken over from the stored response.
             let before = self.entries(&stored).1;
             made.cache_control = if made.cache_control.is_empty() { before.cache_control } else { made.cache_control };
+            made.targeted = if made.targeted.is_empty() { before.targeted } else { made.targeted };
             made.vary = if made.vary.is_empty() { before.vary } else { made.vary };
             self.made.push(made);
             match fill.not_modified(&stored, asks, &fields, timing, self.rules) {
@@ -241,32 +266,47 @@ fn step() -> impl Strategy<Value = Step> {
         "no-cache",
         "no-cache, public",
         "max-age=0, public",
+        "max-age=1, stale-while-revalidate=3",
+        "max-age=1, stale-while-revalidate=3, private",
+        "max-age=1, public, stale-if-error=9",
     ]);
+    let targeted = select(vec!["", "", "", "", "max-age=5", "private, max-age=5", "public"]);
     let vary = select(vec!["", "", "", "accept", "authorization", "cookie", "*"]);
     let wish = select(vec!["", "", "", "no-cache", "no-store", "max-stale", "max-age=0", "only-if-cached"]);
     let target = select(vec!["/one", "/two"]);
     let method = select(vec![Method::GET, Method::GET, Method::GET, Method::HEAD]);
-    let flags = (prop::bool::weighted(0.15), any::<bool>(), any::<bool>());
-    (user(), user(), target, wish, cache_control, vary, flags, method, 0u64..4).prop_map(
-        |(user, neighbour, target, wish, cache_control, vary, (sets_cookie, etag, confirms), method, passes_s)| Step {
+    let flags = (prop::bool::weighted(0.15), any::<bool>(), any::<bool>(), prop::bool::weighted(0.2));
+    let says = (cache_control, targeted, vary);
+    (user(), user(), target, wish, says, flags, method, 0u64..4).prop_map(
+        |(user, neighbour, target, wish, (cache_control, targeted, vary), flags, method, passes_s)| Step {
             user,
             neighbour,
             target,
             wish,
             cache_control,
+            targeted,
             vary,
-            sets_cookie,
-            etag,
-            confirms,
+            sets_cookie: flags.0,
+            etag: flags.1,
+            confirms: flags.2,
+            fails: flags.3,
             method,
             passes_s,
         },
     )
 }
 
-fn world(default_ttl_s: Option<u64>) -> World {
+fn world(default_ttl_s: Option<u64>, heuristic: bool) -> World {
     let rules = RouteRules { default_ttl: default_ttl_s.map(Duration::from_secs), ..RouteRules::default() };
-    World { cache: cache(), rules, now: START, made: Vec::new(), shared: 0 }
+    let policy = PolicyOptions {
+        max_heuristic: heuristic.then_some(Duration::from_secs(4)),
+        stale_if_error: heuristic.then_some(Duration::from_secs(6)),
+        language_order: LanguageOrder::Ignored,
+        ..PolicyOptions::default()
+    };
+    let cache = Cache::new(CacheOptions::default()).unwrap();
+    cache.set_policy(policy);
+    World { cache, rules, now: START, made: Vec::new(), shared: 0 }
 }
 
 proptest! {
@@ -275,8 +315,9 @@ proptest! {
     fn two_users_never_see_each_others_answers(
         steps in proptest::collection::vec(step(), 1..40),
         default_ttl_s in proptest::option::of(1u64..8),
+        heuristic in any::<bool>(),
     ) {
-        let mut world = world(default_ttl_s);
+        let mut world = world(default_ttl_s, heuristic);
         for step in &steps {
             world.step(step);
         }
@@ -288,7 +329,7 @@ proptest! {
 fn what_may_be_shared_is_shared() {
     let ann = User { name: "ann", shows: Shows::Authorization };
     let bob = User { name: "bob", shows: Shows::Authorization };
-    let mut world = world(None);
+    let mut world = world(None, false);
     for user in [ann, bob] {
         world.step(&Step {
             user,
@@ -296,10 +337,12 @@ fn what_may_be_shared_is_shared() {
             target: "/one",
             wish: "",
             cache_control: "max-age=5, public",
+            targeted: "",
             vary: "",
             sets_cookie: false,
             etag: false,
             confirms: false,
+            fails: false,
             method: Method::GET,
             passes_s: 1,
         });

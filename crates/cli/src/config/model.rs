@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pilotlight_gateway::{RouteControl, RouteRules};
+use pilotlight_gateway::{PolicyOptions, RouteControl, RouteRules};
 use pilotlight_supervisor::Isolation;
 
 use super::cache_redis::CacheRedis;
@@ -113,6 +113,8 @@ pub struct CacheLimits {
     pub memory: u64,
     /// Most bytes of one stored answer; at most `memory`.
     pub max_object: u64,
+    /// What the RFCs leave open.
+    pub policy: PolicyOptions,
     /// Clients get `Cache-Tag` and `Surrogate-Key`.
     pub keep_tags: bool,
     /// An answer whose client has gone is fetched to its end, for the cache, even if nobody waits for it.

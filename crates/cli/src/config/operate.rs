@@ -201,7 +201,7 @@ fn fields(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<AccessFi
 }
 
 /// One of some words.
-fn word<T: Copy>(field: &Field<'_>, words: &[(&str, T)], found: &mut Vec<Diagnostic>) -> Option<T> {
+pub(super) fn word<T: Copy>(field: &Field<'_>, words: &[(&str, T)], found: &mut Vec<Diagnostic>) -> Option<T> {
     let text = noted(field.string(), found)?;
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
         return Some(*value);

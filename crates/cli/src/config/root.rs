@@ -5,7 +5,6 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::address;
-use super::cache_redis;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{CacheLimits, Config, Limits, Listener, ListenerAddress, Workers};
 use super::operate;
@@ -16,6 +15,7 @@ use super::schema::{self, Part};
 use super::section::{Field, Section, noted};
 use super::service;
 use super::value::HumanSize;
+use super::{cache_policy, cache_redis};
 
 /// Reads the whole tree. What is wrong is noted and left out or replaced by its default, so that the rest can still be checked.
 pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Diagnostic>) -> Config {
@@ -121,10 +121,12 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
     let section = Section::read(Part::Cache, "in [cache]", at, table.unwrap_or(&empty), found);
     let memory = section.size("memory", &schema::CACHE_MEMORY, found);
     let max_object = section.size("max_object", &schema::CACHE_MAX_OBJECT, found);
+    let policy = cache_policy::read(&section, found);
     let keep_tags = section.boolean("keep_tags", false, found);
     let finish_abandoned = section.boolean("finish_abandoned", true, found);
     let Some(field) = section.field("max_object") else {
-        return Some(CacheLimits { memory, max_object: max_object.min(memory / 2), keep_tags, finish_abandoned });
+        let max_object = max_object.min(memory / 2);
+        return Some(CacheLimits { memory, max_object, keep_tags, finish_abandoned, policy });
     };
     if max_object > memory / 2 {
         let message =
@@ -134,7 +136,7 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
                 .help("one answer may take half of the cache at most: lower `max_object` or raise `memory`"),
         );
     }
-    Some(CacheLimits { memory, max_object, keep_tags, finish_abandoned })
+    Some(CacheLimits { memory, max_object, keep_tags, finish_abandoned, policy })
 }
 
 /// Whether only this machine can connect to the address.

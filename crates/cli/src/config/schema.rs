@@ -93,6 +93,12 @@ pub const CACHE_REDIS_QUEUE_MEMORY: Bounds<u64> = Bounds { default: 16 * MIB, mi
 /// `cache.redis.keep_stale`.
 pub const CACHE_REDIS_KEEP_STALE: Bounds<Duration> =
     Bounds { default: Duration::from_secs(60), min: Duration::ZERO, max: Duration::from_secs(30 * DAY) };
+/// `cache.max_heuristic`; none unless the file says so.
+pub const MAX_HEURISTIC: Bounds<Duration> = seconds(0, 1, 365 * DAY);
+/// `cache.stale_if_error`; none unless the file says so.
+pub const STALE_IF_ERROR: Bounds<Duration> = seconds(0, 1, 365 * DAY);
+/// Fields in `cache.targets`.
+pub const MAX_TARGETS: usize = 8;
 /// `access_log.max_size`, bytes; none unless the file says so.
 pub const ACCESS_LOG_SIZE: Bounds<u64> = Bounds { default: 100 * MIB, min: 64 * KIB, max: 1024 * GIB };
 /// A service's `start_timeout`.
@@ -253,6 +259,10 @@ pub const CACHE: &[Key] = &[
     key("memory", A_SIZE, "\"64MiB\"", &["size", "max_size", "max_memory", "max_bytes"]),
     key("max_object", A_SIZE, "\"1MiB\"", &["max_object_size", "object_size", "max_entry"]),
     key("keep_tags", TRUE_OR_FALSE, "false", &["pass_tags", "expose_tags", "tags"]),
+    key("targets", "a list of strings", "[\"CDN-Cache-Control\"]", &["target_list", "targeted", "target"]),
+    key("max_heuristic", A_TIME_OR_NONE, "\"1d\"", &["heuristic", "heuristics", "heuristic_freshness"]),
+    key("stale_if_error", A_TIME_OR_NONE, "\"1h\"", &["use_stale", "proxy_cache_use_stale", "grace", "keep_stale"]),
+    key("language_order", "\"counts\" or \"ignored\"", "\"ignored\"", &["accept_language"]),
     key("finish_abandoned", TRUE_OR_FALSE, "true", &["complete_abandoned", "ignore_client_abort", "background_fetch"]),
     key(
         "redis",

@@ -185,8 +185,11 @@ impl<'a> Field<'a> {
     }
 
     fn none_for_zero(&self, is_zero: bool) -> Option<String> {
-        (is_zero && self.key.takes.contains("\"none\""))
-            .then(|| format!("for no limit write {} = \"none\"", self.key.name))
+        (is_zero && self.key.takes.contains("\"none\"")).then(|| match self.key.name {
+            // What is not limited by them is not done at all.
+            "max_heuristic" | "stale_if_error" => format!("to switch it off write {} = \"none\"", self.key.name),
+            name => format!("for no limit write {name} = \"none\""),
+        })
     }
 
     pub(super) fn wrong_type(&self) -> Diagnostic {

@@ -86,7 +86,7 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             Part::CacheRedis,
             "[cache.redis]\nurl=\"redis://a\"\nbudget = \"0s\"\nlease = \"0s\"\nqueue = 0\nqueue_memory = \"1B\"\nkeep_stale = \"31d\"",
         ),
-        (Part::Cache, "[cache]\nmemory = \"1B\"\nmax_object = \"1B\""),
+        (Part::Cache, "[cache]\nmemory = \"1B\"\nmax_object = \"1B\"\nmax_heuristic = \"0s\"\nstale_if_error = \"0s\""),
         (
             Part::Service,
             "[services.a]\ncommand=\"a\"\nstart_timeout = \"0s\"\nidle_timeout = \"0s\"\ndrain_timeout = \"900d\"\nstop_grace = \"900d\"\nmin_instances = 9",

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::HeaderName;
 use pilotlight_cli::config::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, ListenerAddress, Managed, PathMatch, RouteCache, ServiceKind,
     Transport, Upstream, Workers, commands, parse,
 };
-use pilotlight_gateway::RouteControl;
+use pilotlight_gateway::{LanguageOrder, PolicyOptions, RouteControl};
 use pilotlight_supervisor::Sandbox;
 
 #[track_caller]
@@ -25,6 +26,10 @@ fn managed(config: &Config, index: usize) -> &Managed {
 
 const SECOND: Duration = Duration::from_secs(1);
 
+fn cache_limits(memory: u64, max_object: u64) -> CacheLimits {
+    CacheLimits { memory, max_object, keep_tags: false, policy: PolicyOptions::default() }
+}
+
 #[test]
 fn an_empty_file_is_all_defaults() {
     let config = config("");
@@ -32,10 +37,7 @@ fn an_empty_file_is_all_defaults() {
     assert_eq!(config.listen[0].address, ListenerAddress::Tcp("127.0.0.1:8080".parse().unwrap()));
     assert_eq!(config.workers, Workers::PerCore);
     assert!(!config.dev);
-    assert_eq!(
-        config.cache,
-        Some(CacheLimits { memory: 64 << 20, max_object: 1 << 20, keep_tags: false, finish_abandoned: true })
-    );
+    assert_eq!(config.cache, Some(cache_limits(64 << 20, 1 << 20)));
     assert_eq!(
         config.limits,
         Limits {
@@ -54,6 +56,15 @@ fn an_empty_file_is_all_defaults() {
     assert!(config.services.is_empty() && config.routes.is_empty());
 }
 
+fn full_policy() -> PolicyOptions {
+    PolicyOptions {
+        targets: ["own-cache-control", "cdn-cache-control"].map(HeaderName::from_static).into(),
+        max_heuristic: Some(86_400 * SECOND),
+        stale_if_error: Some(3600 * SECOND),
+        language_order: LanguageOrder::Ignored,
+    }
+}
+
 #[test]
 fn every_key_of_a_full_file_arrives() {
     let config = config(include_str!("full.toml"));
@@ -61,10 +72,13 @@ fn every_key_of_a_full_file_arrives() {
     assert_eq!(addresses, ["127.0.0.1:8081", "[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]);
     assert_eq!(config.workers, Workers::Exactly(3));
     assert!(config.dev && config.trust_forwarded);
-    assert_eq!(
-        config.cache,
-        Some(CacheLimits { memory: 8 << 20, max_object: 64 << 10, keep_tags: true, finish_abandoned: false })
-    );
+    let limits = CacheLimits {
+        keep_tags: true,
+        finish_abandoned: false,
+        policy: full_policy(),
+        ..cache_limits(8 << 20, 64 << 10)
+    };
+    assert_eq!(config.cache, Some(limits));
     assert_eq!(
         config.limits,
         Limits {

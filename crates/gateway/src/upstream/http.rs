@@ -11,8 +11,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use http::StatusCode;
 use http::header::{CONTENT_LENGTH, UPGRADE};
-use http::{Method, StatusCode};
 use http_body::Frame;
 use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease};
 
@@ -138,7 +138,7 @@ pub(crate) async fn send(
         };
         let mut exchange = Exchange::new(connection, outbound, body.take());
         let counted = Counted::new(&pool.waiting);
-        let answer = exchange.answer(pool, instance.as_deref(), &outbound.parts.method, &first_byte).await;
+        let answer = exchange.answer(pool, instance.as_deref(), outbound, &first_byte).await;
         let alone = pool.waiting.get() == 1;
         drop(counted);
         match answer {
@@ -233,14 +233,14 @@ impl Exchange {
         &mut self,
         pool: &Pool,
         instance: Option<&Instance>,
-        method: &Method,
+        outbound: &Outbound,
         first_byte: &FirstByte,
     ) -> Result<http1::ResponseHead, SendError> {
         // Until its first answer an instance is starting, and its end is a failed start.
         let mut ended = instance.filter(|i| !i.answered()).map(|i| Box::pin(i.ended()));
         let service = &pool.service;
         poll_fn(|cx| {
-            if let Poll::Ready(head) = self.poll_head(cx, service, method) {
+            if let Poll::Ready(head) = self.poll_head(cx, service, outbound) {
                 return Poll::Ready(head);
             }
             // A process that dies with the connection still in its socket's queue closes nothing.
@@ -260,17 +260,20 @@ impl Exchange {
         &mut self,
         cx: &mut Context<'_>,
         service: &str,
-        method: &Method,
+        outbound: &Outbound,
     ) -> Poll<Result<http1::ResponseHead, SendError>> {
         self.poll_pump(cx).map_err(SendError::Client)?;
         loop {
             if !self.connection.read.is_empty() {
                 self.any_byte = true;
-                match http1::parse_response_head(&mut self.connection.read, method) {
-                    // RFC 9110 §15.2: interim answers come before the final one. hyper cannot send them on, so they end here.
+                match http1::parse_response_head(&mut self.connection.read, &outbound.parts.method) {
+                    // RFC 9110 §15.2: any number of interim answers come before the final one.
                     Ok(Some(head))
                         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>
                     {
+                        if let Some(client) = &outbound.interim {
+                            client.send_interim(head.status, &head.headers);
+                        }
                         continue;
                     }
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),

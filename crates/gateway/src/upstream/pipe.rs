@@ -15,7 +15,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, StatusCode};
 use pilotlight_pipe::control::{Drain, More, MoreKind};
 use pilotlight_pipe::frame::flags;
-use pilotlight_pipe::head::{HeadError, decode_response};
+use pilotlight_pipe::head::{HeadError, decode_info, decode_response};
 use pilotlight_pipe::hello::{ConnectionKind, Hello};
 use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerPart, Part, ProtocolError};
@@ -494,7 +494,17 @@ async fn read_head(
             Some(Err(error)) => return Err(stream.failed(service, error)),
         };
         match part {
-            AnswerPart::Info => {} // hyper cannot send interim answers on
+            AnswerPart::Info => match decode_info(payload) {
+                Ok((status, headers)) => {
+                    if let Some(client) = &outbound.interim {
+                        client.send_interim(status, &headers);
+                    }
+                }
+                Err(e) => {
+                    let error = ProtocolError::from(e);
+                    return Err(stream.failed(service, StreamError::Protocol(error)));
+                }
+            },
             AnswerPart::Response(part) => {
                 let (status, headers, first) = match decode_response(payload) {
                     Ok(head) => head,

@@ -33,7 +33,9 @@ fn reads_lists_case_and_spaces() {
     check(&["MAX-AGE=60 ,, \t PuBlIc,"], "public, max-age=60");
     check(&["no-store", "private, s-maxage=5"], "no-store, private, s-maxage=5");
     check(&["must-revalidate,proxy-revalidate,must-understand"], "must-revalidate, proxy-revalidate, must-understand");
-    check(&["immutable, stale-while-revalidate=60, x-unknown=\"max-age=1, no-store\""], "");
+    check(&["immutable, x-unknown=\"max-age=1, no-store\""], "");
+    let stale = "stale-while-revalidate=60, stale-if-error=5";
+    check(&[stale], stale);
 }
 
 #[test]
@@ -93,6 +95,8 @@ fn request_directives() {
     assert_eq!(request(&["max-stale=x"]).max_stale, Some(MaxStale::Seconds(0)));
     assert_eq!(request(&["max-age=x"]).max_age, Some(0));
     assert_eq!(request(&["max-age=9, max-age=3"]).max_age, Some(3));
+    assert_eq!(request(&["stale-if-error=9, stale-if-error=3"]).stale_if_error, Some(3));
+    assert_eq!(request(&["stale-if-error=x"]).stale_if_error, None);
     assert_eq!(request(&["min-fresh=x"]).min_fresh, Some(1 << 31));
     assert!(request(&["x=\"open"]).no_cache, "a malformed line asks for validation");
 }

@@ -26,6 +26,7 @@ fn plan(
         response: &map(response),
         timing: Timing { sent: at, received: at },
         rules: RouteRules { default_ttl: default_s.map(Duration::from_secs), ..RouteRules::default() },
+        policy: &PolicyOptions::default(),
     }
     .plan()
 }
@@ -44,9 +45,14 @@ fn check_default(request: Fields, status: u16, response: Fields, expected: Resul
 
 #[test]
 fn only_get_without_body() {
-    for method in [Method::HEAD, Method::POST, Method::PUT, Method::OPTIONS] {
+    for method in [Method::HEAD, Method::PUT, Method::PATCH, Method::OPTIONS] {
         assert_eq!(plan(&method, &[], 200, &[CACHEABLE], None).map(drop), Err(Unstored::Method), "{method}");
     }
+    let post =
+        |response, default_s| plan(&Method::POST, &[("content-length", "3")], 200, response, default_s).map(drop);
+    assert_eq!(post(&[CACHEABLE], None), Ok(()));
+    assert_eq!(post(&[], Some(5)), Err(Unstored::NoFreshness));
+    assert_eq!(post(&[CACHEABLE, ("set-cookie", "a=b")], None), Err(Unstored::SetCookie));
     check(&[], 200, &[CACHEABLE], Ok(()));
     check(&[("content-length", "0")], 200, &[CACHEABLE], Ok(()));
     check(&[("content-length", "3")], 200, &[CACHEABLE], Err(Unstored::RequestBody));

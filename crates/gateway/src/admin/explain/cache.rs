@@ -106,6 +106,11 @@ fn verdict(lookup: &Lookup, now: Timestamp) -> (&'static str, Option<&Stored>, (
             ("hit", Some(stored), ("stale, but not staler than the request accepts", "RFC 9111 §5.2.1.2"))
         }
         Lookup::Hit(stored) => ("hit", Some(stored), ("a stored answer is fresh", "RFC 9111 §4.2")),
+        Lookup::StaleWhileRevalidate(stored) => (
+            "stale-while-revalidate",
+            Some(stored),
+            ("stale, and the service lets it be used while it is revalidated", "RFC 5861 §3"),
+        ),
         Lookup::Stale(stored, why) => ("stale", Some(stored), rule(*why)),
         Lookup::Miss(why) => ("miss", None, rule(*why)),
         Lookup::Bypass(why) => ("bypass", None, rule(*why)),
@@ -186,13 +191,12 @@ fn rule(why: Forward) -> (&'static str, &'static str) {
     match why {
         Forward::Method => ("only answers to GET and HEAD are stored", "RFC 9111 §3"),
         Forward::RequestBody => ("the request has a body, which the cache key does not cover", "RFC 9111 §2"),
-        Forward::Range => ("ranges are not answered from the store", "RFC 9111 §3.3"),
         Forward::UriMiss => ("nothing is stored for this target", "RFC 9111 §4"),
         Forward::VaryMiss => ("what is stored was made for other values of the fields in Vary", "RFC 9111 §4.1"),
         Forward::Stale => ("the stored answer is stale, or must always be validated", "RFC 9111 §4.2, §5.2.2.4"),
         Forward::Request => ("the request's own Cache-Control does not accept what is stored", "RFC 9111 §5.2.1"),
         Forward::Credentials => (
-            "the stored answer is fresh by the route's default only, which does not count for requests with Cookie or Authorization",
+            "the stored answer is fresh by an assumed lifetime only (the route's, or a heuristic one), which does not count for requests with Cookie or Authorization",
             "stricter than RFC 9111 §3.5",
         ),
         Forward::Disabled => ("the cache is switched off", ""),

@@ -1,0 +1,131 @@
+//! Revalidation beside the client, who has been answered with what is stale (RFC 5861 §3).
+//!
+//! A refresh belongs to its worker: it ends when the worker begins to stop, and there are at most [`MAX_REFRESHES`] at a time. For each
+//! stored response there is one, however many ask (the cache's flights see to that).
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::header::{EXPECT, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
+use http::{Method, Request};
+use hyper::body::Incoming;
+use pilotlight_cache::{Fill, Forward, Stored};
+
+use super::second_tier::Second;
+use super::{Caller, Errand, Inbound, Parted, now, target};
+use crate::cache_key::{self, CacheKey};
+use crate::client::Client;
+use crate::problem::Failure;
+use crate::record::Record;
+use crate::routes::Route;
+use crate::timing::{Moment, Timeline};
+use crate::worker::Worker;
+
+/// Refreshes of one worker at the same time. A stale response beyond them is given out all the same; the next request for it
+/// tries again.
+pub(crate) const MAX_REFRESHES: usize = 64;
+
+/// Begins to revalidate `stored` with the head of the request that it answers, unless that is under way.
+pub(super) fn begin(
+    (worker, client): (&Rc<Worker>, &Rc<Client>),
+    route: &Arc<Route>,
+    request: &Request<Incoming>,
+    authority: &str,
+    stored: &Arc<Stored>,
+) {
+    let Some(cache) = &worker.common.cache else { return };
+    let Some(place) = Place::take(worker) else {
+        tracing::debug!(worker = worker.index, "a stale response is not refreshed now: {MAX_REFRESHES} others are");
+        return;
+    };
+    let mut headers = request.headers().clone();
+    // They are about the client's copy, or about a part of the answer.
+    for name in [RANGE, IF_RANGE, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, EXPECT] {
+        headers.remove(name);
+    }
+    // Of the request as it is: that is what the response was found under.
+    let key = CacheKey::of(cache_key::control(route), authority, target(request.uri()), request.headers());
+    let Some(fill) = key.ok().and_then(|key| cache.refresh(&key.as_key(), &headers, now())) else { return };
+    let mut head = Request::new(());
+    *head.method_mut() = Method::GET;
+    *head.uri_mut() = request.uri().clone();
+    *head.version_mut() = request.version();
+    *head.headers_mut() = headers;
+    let refresh = Refresh {
+        place,
+        caller: Caller::answered(client),
+        route: Arc::clone(route),
+        head: head.into_parts().0,
+        authority: authority.to_owned(),
+        fill,
+        stored: Arc::clone(stored),
+    };
+    worker.spawner.spawn(refresh.run());
+}
+
+struct Refresh {
+    place: Place,
+    caller: Caller,
+    route: Arc<Route>,
+    head: http::request::Parts,
+    authority: String,
+    fill: Fill,
+    stored: Arc<Stored>,
+}
+
+impl Refresh {
+    async fn run(self) {
+        let Self { place, caller, route, head, authority, fill, stored } = self;
+        let worker = &place.0;
+        let id = worker.ids.id(None);
+        let record = Record::uncounted(worker, &route.series, Timeline::new(Moment::now()));
+        let errand = Errand::new(worker);
+        let asks = (caller, &*record, &errand);
+        let mut inbound = Inbound::new(worker, asks, route, (head, None), (authority, id.clone()));
+        let mut end = pin!(worker.refreshes_end.notified());
+        // Before the look at whether it has come already.
+        end.as_mut().enable();
+        if worker.is_stopping() {
+            return;
+        }
+        let filled = tokio::select! {
+            () = end => return,
+            filled = inbound.refresh(fill, stored) => filled,
+        };
+        // What is stored is read to its end by its relay, which needs no client; the rest nobody wants.
+        if let Err(failure) = filled {
+            let failure = failure.log_text();
+            tracing::warn!(request_id = id.as_str(), "a stale response could not be refreshed: {failure}");
+        }
+    }
+}
+
+impl Inbound<'_> {
+    /// Another gateway may have done it already.
+    async fn refresh(&mut self, fill: Fill, stored: Arc<Stored>) -> Result<Parted, Failure> {
+        match self.second_tier(fill, Some(stored)).await {
+            Second::Answer(parted) => Ok(parted),
+            Second::Ask(fill, stale) => self.fill(fill, Forward::Stale, stale).await,
+        }
+    }
+}
+
+/// One of a worker's [`MAX_REFRESHES`].
+struct Place(Rc<Worker>);
+
+impl Place {
+    fn take(worker: &Rc<Worker>) -> Option<Self> {
+        let taken = worker.refreshes.get();
+        (taken < MAX_REFRESHES && !worker.is_stopping()).then(|| {
+            worker.refreshes.set(taken + 1);
+            Self(Rc::clone(worker))
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.refreshes.set(self.0.refreshes.get() - 1);
+    }
+}
