@@ -107,6 +107,8 @@ for_test() {
   need node nodejs "sdk/node"
   need npm npm "sdk/node's tests"
   need curl curl "tests of the demo"
+  need zsh zsh "tests of its completions"
+  need fish fish "tests of its completions"
   need cc build-essential "SQLite of examples/users, the allocator"
   need_redis
   if have python3 && ! python3 -c 'import ensurepip' 2>/dev/null; then

@@ -12,7 +12,7 @@ from pathlib import Path
 import http1
 
 READY = re.compile(r"listening on http://([0-9.]+):(\d+)")
-KEPT_LINES = 400
+KEPT_LINES = 20_000  # a bomb of processes complains some thousand times before it is stopped
 
 
 class GatewayError(Exception):

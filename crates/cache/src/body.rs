@@ -42,7 +42,7 @@ impl StoredBody {
         growing.finish()
     }
 
-    /// These pieces, whose memory is theirs alone.
+    /// These pieces, whose memory is theirs alone. (Those of a part need not be of [`PIECE_BYTES`].)
     pub(crate) fn of_pieces(mut pieces: Vec<Bytes>) -> Self {
         let len = pieces.iter().map(Bytes::len).sum();
         let pieces = match pieces.len() {
@@ -82,6 +82,14 @@ impl StoredBody {
             part
         };
         Self::of_pieces(self.pieces().iter().filter_map(part).collect())
+    }
+
+    /// What there is from `at` on, up to the end of a piece; nothing at the end.
+    pub(crate) fn read(&self, at: usize) -> Bytes {
+        self.pieces()
+            .get(at / PIECE_BYTES)
+            .map(|piece| piece.slice((at % PIECE_BYTES).min(piece.len())..))
+            .unwrap_or_default()
     }
 
     /// All of it in one block: shared if it is one piece, else copied.
@@ -127,6 +135,15 @@ impl Growing {
             let rest = len.map(|len| usize::try_from(len).unwrap_or(usize::MAX) - (self.len - self.last.len()));
             let wanted = rest.unwrap_or((self.last.capacity() * 2).max(FIRST_BUFFER_BYTES));
             self.last.reserve_exact(wanted.clamp(needed, PIECE_BYTES) - self.last.len());
+        }
+    }
+
+    /// What there is from `at` on, or a part of it: full pieces are shared, of the last one a copy is made.
+    pub(crate) fn read(&self, at: usize) -> Bytes {
+        let within = at % PIECE_BYTES;
+        match self.full.get(at / PIECE_BYTES) {
+            Some(piece) => piece.slice(within..),
+            None => Bytes::copy_from_slice(self.last.get(within..).unwrap_or_default()),
         }
     }
 

@@ -12,11 +12,14 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
 use crate::fill::Fill;
 use crate::key::Key;
+use crate::live::Live;
 use crate::policy::storing::has_body;
-use crate::policy::{Forward, RequestDirectives, Timestamp, reference};
+use crate::policy::vary::Vary;
+use crate::policy::{Forward, RequestDirectives, Timestamp, Unstored, reference};
 use crate::purge::{
-    Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
+    Address, Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
 };
+use crate::reasons::Reasons;
 use crate::stored::{Refusal, Stored};
 use crate::tier::memory::{Found, Memory};
 
@@ -103,6 +106,8 @@ pub enum Turn {
     Leader(Fill),
     /// Another request is asking: wait for it, then take [`crate::Landed::turn`].
     Follower(Wait),
+    /// Another request is getting the answer, and a part of it is here: read it as it comes.
+    Live(Live),
 }
 
 impl Turn {
@@ -116,8 +121,24 @@ impl Turn {
 pub struct Invalidated {
     /// Targets that lost stored responses.
     pub targets: usize,
-    /// Groups that were purged, for whoever tells other nodes.
-    pub groups: Vec<Purge>,
+    /// What was purged, for whoever tells other nodes: groups, and targets whose keys hold more than their URL.
+    pub purges: Vec<Purge>,
+}
+
+/// Where what answers a target is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The target as it stands in the key.
+    pub target: String,
+    /// Whether keys of it hold more ([`Key::extra`]), so that there may be many.
+    pub has_extra: bool,
+}
+
+impl Place {
+    /// Where it is without rules of a route.
+    pub fn of(target: &str) -> Self {
+        Self { target: target.to_owned(), has_extra: false }
+    }
 }
 
 /// How full a cache is.
@@ -141,6 +162,7 @@ struct Inner {
     memory: Memory,
     flights: Flights,
     recording: Budget,
+    reasons: Reasons,
     purges: Purges,
     hasher: RandomState,
 }
@@ -174,7 +196,15 @@ impl Cache {
         }
         let memory = Memory::new(max_bytes, max_object_bytes)?;
         let recording = Budget { used: AtomicU64::new(0), max: (max_bytes / 4).max(max_object_bytes) };
-        let inner = Inner { options, memory, flights: Flights::new(), recording, purges, hasher: RandomState::new() };
+        let inner = Inner {
+            options,
+            memory,
+            flights: Flights::new(),
+            recording,
+            reasons: Reasons::new(),
+            purges,
+            hasher: RandomState::new(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -208,17 +238,19 @@ impl Cache {
     /// another request that does.
     ///
     /// Requests whose answers are unlikely to be shared never wait: with `Authorization`, with a wish for validation or
-    /// for no storing, HEAD, and those for a target whose last answer could not be shared.
+    /// for no storing, HEAD, and those for a target, or a variant of it, whose last answer could not be shared (for ten
+    /// seconds; hit-for-miss).
     pub fn begin(&self, key: &Key<'_>, method: &Method, request: &HeaderMap, now: Timestamp) -> Turn {
         let directives = RequestDirectives::parse(request);
+        let selection = self.selection(key, request);
         let alone = method != Method::GET
             || directives.no_store
             || directives.wants_validation()
             || request.contains_key(AUTHORIZATION)
             || unkeyed(request).is_some()
-            || self.inner.flights.is_solo(self.hash(key), now);
+            || self.inner.flights.is_solo(self.hash(key).of_variant(selection), now);
         let company = if alone { Company::None } else { Company::Any { waits: 0 } };
-        collapse::start(self, key, method, request, now, company)
+        collapse::start(self, key, method, (request, selection), now, company)
     }
 
     /// Takes note of an answer to an unsafe request (RFC 9111 §4.4, RFC 9875 §3).
@@ -234,20 +266,39 @@ impl Cache {
         response: &HeaderMap,
         now: Timestamp,
     ) -> Invalidated {
+        self.invalidate_as(key, (method, status), response, now, Place::of)
+    }
+
+    /// The same where keys are not made of what was received alone: `place` says where what answers a target is stored. The
+    /// target of `key` is the one that was received.
+    pub fn invalidate_as(
+        &self,
+        key: &Key<'_>,
+        (method, status): (&Method, StatusCode),
+        response: &HeaderMap,
+        now: Timestamp,
+        place: impl Fn(&str) -> Place,
+    ) -> Invalidated {
         // RFC 9111 §4.4: a non-error status code. RFC 9875 §3: the field is ignored in answers to safe methods; that it is in
         // those that report an error is our own reading.
         if is_safe(method) || !(status.is_success() || status.is_redirection()) {
             return Invalidated::default();
         }
-        let groups = invalidated_groups(key, response);
-        if !groups.is_empty() {
-            self.inner.purges.apply(&groups, now);
-        }
+        let mut invalidated = Invalidated { targets: 0, purges: invalidated_groups(key, response) };
         let references = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.get(name));
         let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
-        let own = usize::from(self.remove(key));
-        let targets = own + named.filter(|target| self.remove(&Key { target, ..*key })).count();
-        Invalidated { targets, groups }
+        for place in std::iter::once(place(key.target)).chain(named.map(|target| place(&target))) {
+            let key = Key { target: &place.target, extra: "", ..*key };
+            invalidated.targets += usize::from(self.remove(&key));
+            if place.has_extra {
+                // Its keys are not known: as a purge it is found out when one of them is asked for.
+                invalidated.purges.push(Purge { scope: Scope::Url(Address::of(&key)), mode: Mode::Hard });
+            }
+        }
+        if !invalidated.purges.is_empty() {
+            self.inner.purges.apply(&invalidated.purges, now);
+        }
+        invalidated
     }
 
     /// Removes every response stored for a target and says whether there was one. Answers on their way are not stored.
@@ -255,6 +306,16 @@ impl Cache {
         let mut locked = self.inner.flights.lock(self.hash(key));
         locked.next_epoch();
         self.inner.memory.remove(key)
+    }
+
+    /// Every response that is stored under a key, newest first, whatever a request would get of them.
+    pub fn variants(&self, key: &Key<'_>) -> Vec<Arc<Stored>> {
+        self.inner.memory.variants(key)
+    }
+
+    /// Why the last answer for a key that was not stored was not, as far as it is remembered, and how many seconds ago.
+    pub fn last_unstored(&self, key: &Key<'_>, now: Timestamp) -> Option<(Unstored, u64)> {
+        self.inner.reasons.of(self.hash(key), now)
     }
 
     /// Applies purges and returns how many URLs among them had something stored under their plain key. When it returns, no lookup gives an answer that
@@ -318,6 +379,10 @@ impl Cache {
         &self.inner.flights
     }
 
+    pub(crate) fn reasons(&self) -> &Reasons {
+        &self.inner.reasons
+    }
+
     pub(crate) fn recording(&self) -> &Budget {
         &self.inner.recording
     }
@@ -328,11 +393,14 @@ impl Cache {
 
     /// A hash of what the request selects, as far as it is known what the resource varies on.
     pub(crate) fn selection(&self, key: &Key<'_>, request: &HeaderMap) -> u64 {
-        self.inner.memory.newest(key).filter(|stored| !stored.vary().is_empty()).map_or(0, |stored| {
-            let mut state = self.inner.hasher.build_hasher();
-            stored.vary().hash_selection(request, &mut state);
-            state.finish()
-        })
+        self.inner.memory.newest(key).map_or(0, |stored| self.selection_by(stored.vary(), request))
+    }
+
+    /// A hash of what the request selects by these fields, 0 without any.
+    pub(crate) fn selection_by(&self, vary: &Vary, request: &HeaderMap) -> u64 {
+        let mut state = self.inner.hasher.build_hasher();
+        vary.hash_selection(request, &mut state);
+        if vary.is_empty() { 0 } else { state.finish() }
     }
 
     /// The response that answers the request right now.

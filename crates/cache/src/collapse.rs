@@ -12,7 +12,7 @@
 //! was counted up is not stored, and requests that come later do not follow its flight.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::{HeaderMap, Method};
@@ -20,13 +20,14 @@ use tokio::sync::Notify;
 
 use crate::cache::{Cache, MAX_WAITS, Turn};
 use crate::key::{Key, StoredKey};
+use crate::live::{Live, LiveAnswer};
 use crate::policy::Timestamp;
 use crate::purge::{Mark, Position};
 use crate::stored::{Refusal, Stored};
 
 const STRIPES: usize = 64;
 const EPOCHS_PER_STRIPE: usize = 64;
-/// Keys known not to be worth waiting for; an older one gives its place to a newer one of the same hash bits.
+/// Keys, or variants of them, known not to be worth waiting for (32 KiB); an older one gives its place to a newer one of the same hash bits.
 const SOLO_SLOTS: usize = 4096;
 /// How long such a key is remembered.
 const SOLO_MS: u64 = 10_000;
@@ -36,6 +37,11 @@ const SOLO_MS: u64 = 10_000;
 pub(crate) struct KeyHash(pub(crate) u64);
 
 impl KeyHash {
+    /// The same for one of the key's variants, which have hashes of their own (0 while it is not known what the resource varies on).
+    pub(crate) fn of_variant(self, selection: u64) -> Self {
+        Self(self.0 ^ selection)
+    }
+
     fn bits(self, from: u32, count: usize) -> usize {
         // The mask leaves fewer than 16 bits.
         (self.0 >> from) as usize & (count - 1)
@@ -47,6 +53,8 @@ impl KeyHash {
 enum Outcome {
     /// With a response that was stored, or could not be kept for lack of room but is as good.
     Stored(Arc<Stored>),
+    /// Not yet, but a part of an answer is here that will be stored if it becomes whole.
+    Live(LiveAnswer),
     /// With an answer that is not to be shared: everybody asks alone, at the same time.
     Passed,
     /// The leader went away: someone else leads.
@@ -57,7 +65,69 @@ enum Outcome {
 struct Flight {
     epoch: u32,
     outcome: OnceLock<Outcome>,
+    /// An answer that is under way, of which a part has come.
+    live: OnceLock<LiveAnswer>,
+    /// Told of both.
     landed: Notify,
+    /// Who waits for it, or reads what there is of it.
+    followers: AtomicUsize,
+    /// It began before a purge that forbids its answer: nobody follows it any more.
+    is_outdated: AtomicBool,
+}
+
+impl Flight {
+    fn new(epoch: u32) -> Self {
+        let (outcome, live) = (OnceLock::new(), OnceLock::new());
+        Self {
+            epoch,
+            outcome,
+            live,
+            landed: Notify::new(),
+            followers: AtomicUsize::new(0),
+            is_outdated: AtomicBool::new(false),
+        }
+    }
+
+    fn may_be_followed(&self, epoch: u32) -> bool {
+        self.epoch == epoch && !self.is_outdated.load(Ordering::Relaxed)
+    }
+}
+
+/// A follower's place in a flight, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Seat(Arc<Flight>);
+
+impl Seat {
+    fn take(flight: &Arc<Flight>) -> Self {
+        flight.followers.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(flight))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.followers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Tells whether others wait for what a leader is doing.
+#[derive(Debug, Clone)]
+pub struct Watch(Option<Arc<Flight>>);
+
+impl Watch {
+    pub(crate) fn nobody() -> Self {
+        Self(None)
+    }
+
+    /// Whether anybody could wait: what is asked for is one answer for all.
+    pub fn is_shared(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether anybody waits for the answer, or reads what has come of it.
+    pub fn is_awaited(&self) -> bool {
+        self.0.as_ref().is_some_and(|flight| flight.followers.load(Ordering::Relaxed) > 0)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -157,11 +227,11 @@ impl Locked<'_> {
     fn join(&mut self, key: StoredKey, selection: u64) -> Joined {
         let epoch = self.epoch();
         let flight_key = FlightKey { key, selection };
-        if let Some(flight) = self.stripe.flights.get(&flight_key).filter(|flight| flight.epoch == epoch) {
-            return Joined::Follower(Arc::clone(flight));
+        if let Some(flight) = self.stripe.flights.get(&flight_key).filter(|flight| flight.may_be_followed(epoch)) {
+            return Joined::Follower(Seat::take(flight));
         }
-        // A flight from before an invalidation leaves the table here; it still lands for those who follow it.
-        let flight = Arc::new(Flight { epoch, outcome: OnceLock::new(), landed: Notify::new() });
+        // A flight from before an invalidation or a purge leaves the table here; it still lands for those who follow it.
+        let flight = Arc::new(Flight::new(epoch));
         self.stripe.flights.insert(flight_key.clone(), Arc::clone(&flight));
         Joined::Leader(flight_key, flight)
     }
@@ -175,7 +245,7 @@ impl Locked<'_> {
 
 enum Joined {
     Leader(FlightKey, Arc<Flight>),
-    Follower(Arc<Flight>),
+    Follower(Seat),
 }
 
 /// The leader's side of a flight, or of a request that goes alone. Lands as abandoned when dropped.
@@ -184,6 +254,7 @@ pub(crate) struct Landing {
     cache: Cache,
     hash: KeyHash,
     key: StoredKey,
+    selection: u64,
     epoch: u32,
     /// Where the order of purges was when the fetch began.
     position: Position,
@@ -203,6 +274,11 @@ impl Landing {
         self.hash
     }
 
+    /// What answers that are not worth waiting for are remembered by: the key, and the variant as far as it is known.
+    pub(crate) fn solo(&self) -> KeyHash {
+        self.hash.of_variant(self.selection)
+    }
+
     /// What a response with these fields is to carry that was fetched on this flight.
     pub(crate) fn mark(&self, headers: &HeaderMap) -> Mark {
         self.cache.purges().mark(&self.key.as_key(), headers, self.position)
@@ -212,6 +288,24 @@ impl Landing {
     pub(crate) fn write<T>(&self, write: impl FnOnce(&Cache) -> T) -> Option<T> {
         let locked = self.cache.flights().lock(self.hash);
         (locked.epoch() == self.epoch).then(|| write(&self.cache))
+    }
+
+    /// Whether others may wait for this.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    /// Tells whether others do.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch(self.flight.as_ref().map(|(_, flight)| Arc::clone(flight)))
+    }
+
+    /// Lets followers read an answer of which a part is here, unless the key was invalidated since the request began.
+    pub(crate) fn publish(&self, answer: LiveAnswer) {
+        let Some((_, flight)) = &self.flight else { return };
+        if self.cache.flights().lock(self.hash).epoch() == self.epoch && flight.live.set(answer).is_ok() {
+            flight.landed.notify_waiters();
+        }
     }
 
     /// Gives followers this response.
@@ -248,25 +342,29 @@ impl Drop for Landing {
 pub struct Wait {
     cache: Cache,
     method: Method,
-    flight: Arc<Flight>,
+    seat: Seat,
     waits: u32,
 }
 
 impl Wait {
-    /// Waits until the other request has an answer, or has none to share.
+    /// Waits until the other request has an answer, or a part of one that may be read, or has none to share.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the flight; the leader and other followers do not notice.
     pub async fn landed(self) -> Landed {
+        let flight = &self.seat.0;
         let outcome = loop {
             // Made before the look at the outcome: it is then told of any landing after it.
-            let notified = self.flight.landed.notified();
-            if let Some(outcome) = self.flight.outcome.get() {
+            let notified = flight.landed.notified();
+            if let Some(outcome) = flight.outcome.get() {
                 break outcome.clone();
+            }
+            if let Some(live) = flight.live.get() {
+                break Outcome::Live(live.clone());
             }
             notified.await;
         };
-        Landed { cache: self.cache, method: self.method, outcome, waits: self.waits }
+        Landed { cache: self.cache, method: self.method, outcome, seat: self.seat, waits: self.waits }
     }
 }
 
@@ -276,26 +374,43 @@ pub struct Landed {
     cache: Cache,
     method: Method,
     outcome: Outcome,
+    seat: Seat,
     waits: u32,
 }
 
 impl Landed {
     /// What to do now. Takes what `begin` was given, at the present time.
     pub fn turn(self, key: &Key<'_>, request: &HeaderMap, now: Timestamp) -> Turn {
+        let next = Company::Any { waits: self.waits + 1 };
+        let mut selection = None;
         let company = match self.outcome {
             Outcome::Stored(stored) => match self.cache.landed_refusal(key, &stored, request, now) {
                 None => return Turn::Hit(stored),
                 // The flight began before a purge, this request may have come after it. One of those that waited asks again.
-                Some(Refusal::Gone) => Company::Any { waits: self.waits + 1 },
+                Some(Refusal::Gone) => next,
                 // Its variant has a flight of its own, now that it is known what the resource varies on.
-                Some(Refusal::OtherVariant) => Company::Any { waits: self.waits + 1 },
+                Some(Refusal::OtherVariant) => next,
                 Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
             },
-            Outcome::Abandoned => Company::Any { waits: self.waits + 1 },
+            Outcome::Live(live) => match self.cache.landed_refusal(key, &live.head, request, now) {
+                None => return Turn::Live(Live::new(live, self.seat)),
+                // As above, but that flight is still in the table.
+                Some(Refusal::Gone) => {
+                    self.seat.0.is_outdated.store(true, Ordering::Relaxed);
+                    next
+                }
+                Some(Refusal::OtherVariant) => {
+                    selection = Some(self.cache.selection_by(live.head.vary(), request));
+                    next
+                }
+                Some(Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
+            },
+            Outcome::Abandoned => next,
             // All at the same time, not one behind the other.
             Outcome::Passed => Company::None,
         };
-        start(&self.cache, key, &self.method, request, now, company)
+        let selection = selection.unwrap_or_else(|| self.cache.selection(key, request));
+        start(&self.cache, key, &self.method, (request, selection), now, company)
     }
 }
 
@@ -314,28 +429,28 @@ pub(crate) fn start(
     cache: &Cache,
     key: &Key<'_>,
     method: &Method,
-    request: &HeaderMap,
+    (request, selection): (&HeaderMap, u64),
     now: Timestamp,
     company: Company,
 ) -> Turn {
     // Before anything is asked for: what is purged from here on is found out, whenever the answer is stored.
     let position = cache.purges().position();
     let hash = cache.hash(key);
-    let selection = cache.selection(key, request);
     let mut locked = cache.flights().lock(hash);
     // Between the caller's lookup and this lock a leader may have stored an answer and left.
     if let Some(stored) = cache.usable(key, method, request, now) {
         return Turn::Hit(stored);
     }
-    let landing = |epoch, flight| Landing { cache: cache.clone(), hash, key: key.to_stored(), epoch, position, flight };
+    let landing = |epoch, flight| {
+        let (cache, key) = (cache.clone(), key.to_stored());
+        Landing { cache, hash, key, selection, epoch, position, flight }
+    };
     let waits = match company {
         Company::Any { waits } if waits < MAX_WAITS => waits,
         Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),
     };
     match locked.join(key.to_stored(), selection) {
-        Joined::Follower(flight) => {
-            Turn::Follower(Wait { cache: cache.clone(), method: method.clone(), flight, waits })
-        }
+        Joined::Follower(seat) => Turn::Follower(Wait { cache: cache.clone(), method: method.clone(), seat, waits }),
         Joined::Leader(flight_key, flight) => Turn::lead(landing(flight.epoch, Some((flight_key, flight))), method),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::{AGE, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::collapse::Landing;
+use crate::collapse::{Landing, Watch};
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::Candidate;
 use crate::policy::{ResponseDirectives, RouteRules, Timestamp, Timing, Unstored};
@@ -50,6 +50,11 @@ impl Fill {
         Self { landing, method }
     }
 
+    /// Tells, now and later, whether others wait for this.
+    pub fn watch(&self) -> Watch {
+        self.landing.watch()
+    }
+
     /// Decides about an answer other than 304 to our own condition. Those who wait for one that is not stored go on at once.
     ///
     /// `request` is what the client sent, `headers` what the service sent, both without the gateway's own fields: a
@@ -66,12 +71,19 @@ impl Fill {
             self.describe(request, status, headers, timing, rules);
         }
         let candidate = Candidate { method: &self.method, request, status, response: headers, timing, rules };
-        let max_object_bytes = self.landing.cache().options().max_object_bytes;
+        let allowed = self.landing.cache().options().max_object_bytes;
+        let max_object_bytes = rules.max_object_bytes.map_or(allowed, |bytes| bytes.min(allowed));
         match candidate.plan() {
             Ok(plan) if plan.length.is_some_and(|length| length > max_object_bytes) => {
                 Decision::Pass(self.pass_on(Unstored::TooLarge, status, timing.received))
             }
-            Ok(plan) => Decision::Store(Box::new(Recorder::new(self.landing, status, headers, plan, timing))),
+            Ok(plan) => Decision::Store(Box::new(Recorder::new(
+                self.landing,
+                status,
+                headers,
+                plan,
+                (timing, max_object_bytes),
+            ))),
             Err(why) => Decision::Pass(self.pass_on(why, status, timing.received)),
         }
     }
@@ -108,6 +120,11 @@ impl Fill {
             None => land(self.landing, &updated, timing.received),
         }
         Validated::Answer { stored: updated, unstored }
+    }
+
+    /// Lets an answer pass because the route does not want it stored ([`crate::StoreRules::refuses`]).
+    pub fn refuse(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
+        self.pass_on(why, status, now)
     }
 
     /// Lets the answer pass, for reasons of the caller's. Those who wait go on, each alone.
@@ -169,9 +186,10 @@ impl Fill {
     }
 
     fn pass_on(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
+        self.landing.cache().reasons().note(self.landing.hash(), why, now);
         // A failing service says nothing about its answers when it works.
         if is_lasting(why) && !status.is_server_error() {
-            self.landing.cache().flights().remember_solo(self.landing.hash(), now);
+            self.landing.cache().flights().remember_solo(self.landing.solo(), now);
         }
         self.landing.passed();
         why
@@ -215,7 +233,9 @@ pub(crate) fn is_lasting(why: Unstored) -> bool {
         | Unstored::Malformed
         | Unstored::NoFreshness
         | Unstored::Stale
-        | Unstored::TooLarge => true,
+        | Unstored::TooLarge
+        | Unstored::RouteStatus
+        | Unstored::RouteType => true,
         Unstored::Method
         | Unstored::RequestBody
         | Unstored::Status
@@ -233,11 +253,11 @@ pub(crate) fn is_lasting(why: Unstored) -> bool {
 pub(crate) fn land(landing: Landing, stored: &Arc<Stored>, now: Timestamp) {
     let flights = landing.cache().flights();
     if stored.is_reusable(now) {
-        flights.forget_solo(landing.hash());
+        flights.forget_solo(landing.solo());
         landing.stored(Arc::clone(stored));
     } else {
         // Everybody has to validate: nobody gains by waiting.
-        flights.remember_solo(landing.hash(), now);
+        flights.remember_solo(landing.solo(), now);
         landing.passed();
     }
 }

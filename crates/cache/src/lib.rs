@@ -8,14 +8,15 @@
 //!  lookup ──▶ Hit ───────────────────────────────▶ Stored::answer
 //!    │  └───▶ Bypass, OnlyIfCached                    ▲
 //!    ▼                                                │ Landed::turn
-//!  Miss, Stale ──▶ begin ──▶ Follower(Wait) ── landed ┤
+//!  Miss, Stale ──▶ begin ──▶ Follower(Wait) ── landed ┼───────────▶ Live::answer_as (read while it is recorded)
 //!                    │                                ▼
 //!                    └─────▶ Leader(Fill) ── response ──▶ Store(Recorder) ── push… finish
 //!                                        └── not_modified (304)          └▶ Pass(why)
 //! ```
 //!
 //! Where this cache is stricter than the RFC allows (each is cited at its line):
-//! a response with `Set-Cookie` or `Vary: Cookie` is never stored; `private` and `no-cache` with a list of fields count for
+//! a response with `Set-Cookie` is never stored, one with `Vary: Cookie` only under a key that has all cookies;
+//! `private` and `no-cache` with a list of fields count for
 //! the whole response; there is no heuristic freshness, only a route's default lifetime, which never applies between
 //! requests with `Cookie` or `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
 
@@ -26,28 +27,38 @@ mod cache;
 mod collapse;
 mod fill;
 mod key;
+mod live;
 mod policy;
 mod purge;
+mod reasons;
 mod recorder;
+mod report;
+mod route;
 mod status;
 mod stored;
 mod tier;
 mod weight;
 
 pub use body::StoredBody;
-pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
-pub use collapse::{Landed, Wait};
+pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Place, Turn, Usage};
+pub use collapse::{Landed, Wait, Watch};
 pub use fill::{Decision, Fill, Validated};
 pub use key::Key;
+pub use live::{BrokenOff, Live, LiveBody};
 pub use policy::{
-    Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
-    Unstored,
+    ERROR_STATUSES, ErrorLifetimes, Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives,
+    RouteRules, Seconds, Timestamp, Timing, Unstored,
 };
 pub use purge::{
     Address, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, MAX_TAG_BYTES, MAX_TAGS, Mode, Position, Purge,
     PurgeCounts, Purges, RecordName, Scope, Standing, TagFields,
 };
 pub use recorder::Recorder;
+pub use report::Report;
+pub use route::{
+    BypassRules, ExtraTooLong, KeyRules, MAX_EXTRA_BYTES, NamePattern, NamePatterns, Parameters, PatternError,
+    QueryRules, RouteControl, StatusSet, StoreRules,
+};
 pub use status::CacheStatus;
 pub use stored::Stored;
 pub use tier::MAX_VARIANTS;

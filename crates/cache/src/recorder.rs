@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
 
-use crate::body::Growing;
-use crate::collapse::Landing;
+use crate::body::StoredBody;
+use crate::collapse::{Landing, Watch};
 use crate::fill::{is_lasting, land};
+use crate::live::{LiveAnswer, Recording};
 use crate::policy::storing::Plan;
 use crate::policy::{Timestamp, Timing, Unstored, fields};
 use crate::stored::Stored;
@@ -24,22 +25,32 @@ pub struct Recorder {
     headers: HeaderMap,
     plan: Plan,
     timing: Timing,
-    body: Growing,
+    max_object_bytes: u64,
+    recording: Arc<Recording>,
     /// Bytes taken from the budget that all recordings share.
     reserved_bytes: u64,
+    is_published: bool,
     failure: Unstored,
 }
 
 impl Recorder {
-    pub(crate) fn new(landing: Landing, status: StatusCode, headers: &HeaderMap, plan: Plan, timing: Timing) -> Self {
+    pub(crate) fn new(
+        landing: Landing,
+        status: StatusCode,
+        headers: &HeaderMap,
+        plan: Plan,
+        (timing, max_object_bytes): (Timing, u64),
+    ) -> Self {
         Self {
             landing: Some(landing),
             status,
             headers: fields::to_store(headers),
             plan,
             timing,
-            body: Growing::default(),
+            max_object_bytes,
+            recording: Arc::default(),
             reserved_bytes: 0,
+            is_published: false,
             failure: Unstored::Incomplete,
         }
     }
@@ -59,15 +70,14 @@ impl Recorder {
         let Some(landing) = &self.landing else {
             return Err(self.failure);
         };
-        let options = landing.cache().options();
-        let needed = self.body.len() as u64 + chunk.len() as u64;
+        let needed = self.recording.len() as u64 + chunk.len() as u64;
         // An answer longer than announced is broken; it ends as incomplete.
-        if needed > self.plan.length.unwrap_or(options.max_object_bytes) {
+        if needed > self.plan.length.unwrap_or(self.max_object_bytes) {
             let why = if self.plan.length.is_some() { Unstored::Incomplete } else { Unstored::TooLarge };
             return self.give_up(why);
         }
         if needed > self.reserved_bytes {
-            let doubled = (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(options.max_object_bytes).max(needed);
+            let doubled = (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(self.max_object_bytes).max(needed);
             let wanted = self.plan.length.unwrap_or(doubled);
             let more = wanted - self.reserved_bytes;
             if !landing.cache().recording().take(more) {
@@ -75,7 +85,8 @@ impl Recorder {
             }
             self.reserved_bytes = wanted;
         }
-        self.body.push(chunk, self.plan.length);
+        self.recording.push(chunk, self.plan.length);
+        self.publish(needed);
         Ok(())
     }
 
@@ -84,14 +95,14 @@ impl Recorder {
     /// # Errors
     /// Why it was not stored: the body is not as long as announced, too large, or the target was changed meanwhile.
     pub fn finish(mut self, now: Timestamp) -> Result<Arc<Stored>, Unstored> {
-        if self.plan.length.is_some_and(|length| length != self.body.len() as u64) && self.landing.is_some() {
+        if self.plan.length.is_some_and(|length| length != self.recording.len() as u64) && self.landing.is_some() {
             // Those who wait are woken by the drop: another attempt may end well.
             return Err(Unstored::Incomplete);
         }
         let Some(landing) = self.landing.take() else {
             return Err(self.failure);
         };
-        let body = std::mem::take(&mut self.body).finish();
+        let body = self.recording.finish();
         let headers = std::mem::take(&mut self.headers);
         let mark = landing.mark(&headers);
         let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing, mark);
@@ -110,16 +121,39 @@ impl Recorder {
         }
     }
 
+    /// Lets others read a part of the answer, if it is certain that the rest will be recorded.
+    fn publish(&mut self, recorded_bytes: u64) {
+        let Some(landing) = self.landing.as_ref().filter(|landing| landing.is_shared() && !self.is_published) else {
+            return;
+        };
+        // What is whole with the first bytes is stored in a moment.
+        let Some(length) = self.plan.length.filter(|length| recorded_bytes < *length) else { return };
+        self.is_published = true;
+        let (headers, mark) = (self.headers.clone(), landing.mark(&self.headers));
+        let head = Stored::new(self.status, headers, StoredBody::default(), self.plan.clone(), self.timing, mark);
+        // Everybody has to validate: they are told when it is whole.
+        if head.is_reusable(self.timing.received) {
+            let len = usize::try_from(length).unwrap_or(usize::MAX);
+            landing.publish(LiveAnswer { head: Arc::new(head), len, recording: Arc::clone(&self.recording) });
+        }
+    }
+
+    /// Tells, now and later, whether others wait for what is recorded.
+    pub fn watch(&self) -> Watch {
+        self.landing.as_ref().map_or_else(Watch::nobody, Landing::watch)
+    }
+
     fn give_up(&mut self, why: Unstored) -> Result<(), Unstored> {
         self.failure = why;
-        self.body = Growing::default();
         if let Some(landing) = self.landing.take() {
             self.release(&landing);
+            landing.cache().reasons().note(landing.hash(), why, self.timing.received);
             if is_lasting(why) {
-                landing.cache().flights().remember_solo(landing.hash(), self.timing.received);
+                landing.cache().flights().remember_solo(landing.solo(), self.timing.received);
             }
             landing.passed();
         }
+        self.recording.break_off();
         Err(why)
     }
 
@@ -132,6 +166,9 @@ impl Drop for Recorder {
     fn drop(&mut self) {
         if let Some(landing) = self.landing.take() {
             self.release(&landing);
+            // Landed first: who is told that it broke off finds no flight to follow.
+            drop(landing);
+            self.recording.break_off();
         }
     }
 }

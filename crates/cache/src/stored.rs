@@ -170,6 +170,10 @@ impl Stored {
         &self.mark
     }
 
+    pub(crate) fn freshness(&self) -> &Freshness {
+        &self.freshness
+    }
+
     pub(crate) fn vary(&self) -> &Vary {
         &self.vary
     }

@@ -47,13 +47,50 @@ fn bash_takes_its_completions_and_completes() {
 }
 
 #[test]
-fn zsh_takes_its_completions() {
-    check(&["zsh", "-n"], &script("zsh"));
+fn zsh_takes_its_completions_and_completes() {
+    let script = script("zsh");
+    check(&["zsh", "-n"], &script);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("_pilotlight"), script).unwrap();
+    let Some(answer) = answer(Command::new("zsh").args(["-f", "-c", ZSH, "zsh"]).arg(dir.path())) else { return };
+    assert_eq!(answer.trim(), "rebalance");
 }
 
+/// A shell at a pseudo-terminal that somebody types into.
+const ZSH: &str = r#"
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; PS1=; echo rea''dy"
+zpty -r -m shell seen '*ready*'
+zpty -w -n shell $'pilotlight redis cluster reb\t'
+zpty -r -m shell seen '*rebalance*' && print rebalance
+zpty -d shell"#;
+
 #[test]
-fn fish_takes_its_completions() {
-    check(&["fish", "--no-execute"], &script("fish"));
+fn fish_takes_its_completions_and_completes() {
+    let script = script("fish");
+    check(&["fish", "--no-execute"], &script);
+    let ask = format!("{script}\ncomplete -C 'pilotlight redis cluster re'");
+    let Some(answer) = answer(Command::new("fish").args(["--no-config", "-c", &ask])) else { return };
+    let words: Vec<&str> = answer.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(words, ["rebalance", "reshard"]);
+}
+
+/// What a program prints; that is told where the program is not installed.
+#[track_caller]
+fn answer(command: &mut Command) -> Option<String> {
+    let home = tempfile::tempdir().unwrap();
+    match command.env("HOME", home.path()).env("ZDOTDIR", home.path()).stdin(Stdio::null()).output() {
+        Ok(output) => {
+            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+            Some(String::from_utf8(output.stdout).unwrap())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            println!("{command:?} is not installed");
+            None
+        }
+        Err(error) => panic!("{command:?}: {error}"),
+    }
 }
 
 #[test]

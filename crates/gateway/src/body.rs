@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use pilotlight_cache::{Recorder, StoredBody, Timestamp};
+use pilotlight_cache::{BrokenOff, LiveBody, Recorder, StoredBody, Timestamp};
 
 use crate::client::RequestGuard;
 use crate::deadline::Deadline;
@@ -27,6 +27,8 @@ pub(crate) enum ResponseBody {
     Empty,
     Full(Bytes),
     Stored(Pieces),
+    /// What another request is getting.
+    Live(Box<LiveBody>),
     Http(Box<HttpBody>),
     Pipe(Box<PipeBody>),
     /// Any of these, read ahead while it is stored.
@@ -50,6 +52,7 @@ impl ResponseBody {
                 *self = Self::Empty;
                 Poll::Ready(Some(Ok(Frame::data(data))))
             }
+            Self::Live(body) => body.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(cut))),
             Self::Stored(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
             Self::Http(body) => body.poll_frame(cx),
             Self::Pipe(body) => body.poll_frame(cx),
@@ -62,6 +65,7 @@ impl ResponseBody {
             Self::Empty => true,
             Self::Full(_) => false,
             Self::Stored(pieces) => pieces.left() == 0,
+            Self::Live(body) => body.left() == 0,
             Self::Http(body) => body.is_ended(),
             Self::Pipe(body) => body.is_ended(),
             Self::Relayed(relay) => relay.is_ended(),
@@ -74,11 +78,16 @@ impl ResponseBody {
             Self::Empty => Some(0),
             Self::Full(data) => Some(data.len() as u64),
             Self::Stored(pieces) => Some(pieces.left() as u64),
+            Self::Live(body) => Some(body.left() as u64),
             Self::Http(body) => body.length(),
             Self::Pipe(body) => body.length(),
             Self::Relayed(relay) => relay.length(),
         }
     }
+}
+
+fn cut(broken: BrokenOff) -> CutError {
+    CutError { service: "the cache".to_owned(), what: broken.to_string() }
 }
 
 /// A stored body on its way, piece by piece, each shared with the store.

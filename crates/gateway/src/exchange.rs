@@ -3,7 +3,6 @@
 //! What is in memory is answered without a future: [`Handler::call`] returns the response itself. (Most hits never come here:
 //! [`crate::client`] answers them before hyper sees them.) Everything else goes through [`forward`].
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,10 +15,11 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
-use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored, StoredBody};
-use pilotlight_cache::{Recorder, Timestamp, Turn, Validated};
+use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Live, Lookup, Stored, StoredBody};
+use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
+use crate::cache_key::{self, CacheKey};
 use crate::client::{Client, RequestGuard};
 use crate::fields::FieldList;
 use crate::metrics::Verdict;
@@ -36,7 +36,10 @@ use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
 
+mod errand;
 mod fetch;
+
+use errand::{Errand, Later};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -50,7 +53,7 @@ pub(crate) struct Handler {
 /// An answer, now or later.
 pub(crate) enum Reply {
     Now(Option<Response<Outgoing>>),
-    Later(Pin<Box<dyn Future<Output = Response<Outgoing>>>>),
+    Later(Later),
 }
 
 impl Future for Reply {
@@ -59,7 +62,7 @@ impl Future for Reply {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Now(response) => response.take().map_or(Poll::Pending, |r| Poll::Ready(Ok(r))),
-            Self::Later(future) => future.as_mut().poll(cx).map(Ok),
+            Self::Later(later) => Pin::new(later).poll(cx).map(Ok),
         }
     }
 }
@@ -87,7 +90,10 @@ impl Service<Request<Incoming>> for Handler {
             Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, lookup)),
             Err(failure) => Err(failure),
         };
-        Reply::Later(Box::pin(forward(Rc::clone(worker), Rc::clone(&self.client), request, asked, record)))
+        let errand = Errand::new(worker);
+        let client = Rc::clone(&self.client);
+        let future = forward(Rc::clone(worker), client, request, asked, (record, errand.clone()));
+        Reply::Later(Later::new(Box::pin(future), errand))
     }
 }
 
@@ -161,26 +167,32 @@ pub(crate) fn look_up(
     (method, headers): (&Method, &HeaderMap),
     now: Timestamp,
 ) -> Option<Lookup> {
-    let cache = common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
-    Some(cache.lookup(&key(&key_authority(authority), target), method, headers, now))
+    let RouteCache::On { control, .. } = &route.cache else { return None };
+    let cache = common.cache.as_ref()?;
+    let control = control.as_deref();
+    // RFC 9111 §5.2.1.7: whoever wants nothing but a stored response is not sent to the service by a rule either.
+    let past = |why| match is_stored_method(method) && RequestDirectives::parse(headers).only_if_cached {
+        true => Lookup::OnlyIfCached,
+        false => Lookup::Bypass(why),
+    };
+    if let Some(control) = control
+        && control.bypass.applies(method, target, headers).is_some()
+    {
+        return Some(past(Forward::Rule));
+    }
+    Some(match CacheKey::of(control, authority, target, headers) {
+        Ok(key) => cache.lookup(&key.as_key(), method, headers, now),
+        Err(why) => past(why),
+    })
 }
 
-pub(crate) fn key<'a>(authority: &'a str, target: &'a str) -> Key<'a> {
-    Key { scheme: "http", authority, target }
+/// RFC 9111 §2: methods whose answers may come from the cache.
+fn is_stored_method(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
 }
 
 fn target(uri: &http::Uri) -> &str {
     uri.path_and_query().map_or("/", |t| t.as_str())
-}
-
-/// Lower case, without the default port (RFC 9110 §4.2.3).
-pub(crate) fn key_authority(authority: &str) -> Cow<'_, str> {
-    let authority = authority.strip_suffix(":80").unwrap_or(authority);
-    if authority.bytes().any(|b| b.is_ascii_uppercase()) {
-        Cow::Owned(authority.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(authority)
-    }
 }
 
 /// RFC 9112 §3.2: the authority of an absolute target, else the one `Host`; HTTP/1.0 may have none.
@@ -236,7 +248,7 @@ async fn forward(
     client: Rc<Client>,
     request: Request<Incoming>,
     found: Result<(Arc<Route>, String, Option<Lookup>), Failure>,
-    record: Rc<Record>,
+    (record, errand): (Rc<Record>, Errand),
 ) -> Response<Outgoing> {
     let guard = RequestGuard::new(&client, Rc::clone(&record));
     client.set_lingers(!request.body().is_end_stream());
@@ -251,7 +263,9 @@ async fn forward(
     });
     let result = match found {
         Ok((route, authority, lookup)) => {
-            Inbound::new(&worker, (&client, &record), route, request, (authority, id.clone())).respond(lookup).await
+            Inbound::new(&worker, (&client, &record, &errand), route, request, (authority, id.clone()))
+                .respond(lookup)
+                .await
         }
         Err(failure) => Err(failure),
     };
@@ -287,6 +301,8 @@ enum Asks {
     Nobody(Arc<Stored>),
     /// This request, for all that wait.
     First(Fill),
+    /// Another one does, and a part of its answer is here.
+    Another(Live),
     /// This request, for itself: it has waited for another long enough.
     Alone,
 }
@@ -296,6 +312,7 @@ struct Inbound<'a> {
     worker: &'a Worker,
     client: &'a Rc<Client>,
     record: &'a Record,
+    errand: &'a Errand,
     route: Arc<Route>,
     upstream: Rc<Upstream>,
     outbound: Outbound,
@@ -307,7 +324,7 @@ struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     fn new(
         worker: &'a Worker,
-        (client, record): (&'a Rc<Client>, &'a Record),
+        (client, record, errand): (&'a Rc<Client>, &'a Record, &'a Errand),
         route: Arc<Route>,
         request: Request<Incoming>,
         (authority, id): (String, RequestId),
@@ -332,7 +349,7 @@ impl<'a> Inbound<'a> {
             connection,
         };
         let ends = route.timeout.map(|after| (after, Instant::now() + after));
-        Self { worker, client, record, route, upstream, outbound, incoming: Some(incoming), ends }
+        Self { worker, client, record, errand, route, upstream, outbound, incoming: Some(incoming), ends }
     }
 
     fn parts(&self) -> &Parts {
@@ -361,6 +378,13 @@ impl<'a> Inbound<'a> {
                 self.record.verdict(Verdict::Collapsed);
                 Ok(self.answer_from(&stored, Some(CacheStatus::forwarded(why).collapsed())))
             }
+            Asks::Another(live) => {
+                self.record.verdict(Verdict::Collapsed);
+                let status = CacheStatus::forwarded(why).collapsed();
+                let answer = live.answer_as(status, &self.parts().method, &self.parts().headers, now());
+                let (parts, body) = answer.into_parts();
+                Ok((Response::from_parts(parts, ()), ResponseBody::Live(Box::new(body))))
+            }
             Asks::First(fill) => self.fill(fill, why, stale).await,
             Asks::Alone => self.pass(None, why).await,
         }
@@ -370,14 +394,15 @@ impl<'a> Inbound<'a> {
     async fn turn(&self, cache: &Cache) -> Asks {
         let patience = self.first_byte();
         patience.service_turn(); // the other request takes as long as this one may
-        let authority = key_authority(&self.outbound.authority);
-        let key = key(&authority, target(&self.parts().uri));
         let headers = &self.parts().headers;
+        let Ok(key) = self.key() else { return Asks::Alone };
+        let key = key.as_key();
         let mut turn = cache.begin(&key, &self.parts().method, headers, now());
         loop {
             turn = match turn {
                 Turn::Hit(stored) => return Asks::Nobody(stored),
                 Turn::Leader(fill) => return Asks::First(fill),
+                Turn::Live(live) => return Asks::Another(live),
                 Turn::Follower(wait) => match patience.within(wait.landed()).await {
                     Some(landed) => landed.turn(&key, headers, now()),
                     None => return Asks::Alone,
@@ -391,9 +416,10 @@ impl<'a> Inbound<'a> {
         let mut body = self.body()?;
         let (answer, _) = self.fetch(&mut body).await?;
         if let Some(cache) = cache {
-            let authority = key_authority(&self.outbound.authority);
-            let key = key(&authority, target(&self.parts().uri));
-            cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers, now());
+            let table = self.worker.common.table.load();
+            let url = (self.outbound.authority.as_str(), target(&self.parts().uri));
+            let answered = (&self.parts().method, answer.status);
+            cache_key::invalidate(cache, &table, url, answered, &answer.headers, now());
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
         Ok(self.deliver(answer, status))
@@ -402,14 +428,15 @@ impl<'a> Inbound<'a> {
     /// To the service, and its answer into the cache if it may be stored.
     async fn fill(&mut self, fill: Fill, why: Forward, stale: Option<Arc<Stored>>) -> Result<Parted, Failure> {
         let mut body = self.body()?;
-        let rules = self.rules();
         let mut fill = fill;
         if let Some(stored) = &stale {
             let mut validators = HeaderMap::new();
             stored.make_conditional(&mut validators);
             self.outbound.validators = Some(validators).filter(|v| !v.is_empty());
         }
+        self.errand.begin(fill.watch());
         let (mut answer, mut timing) = self.fetch(&mut body).await?;
+        let rules = cache_key::rules(&self.route, &self.parts().headers);
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) =
             (&stale, self.outbound.validators.is_some(), answer.status)
         {
@@ -431,7 +458,13 @@ impl<'a> Inbound<'a> {
                 }
             }
         }
+        self.errand.end();
         let status = CacheStatus::forwarded(why).answered(answer.status);
+        if let Some(why) = cache_key::refuses(&self.route, answer.status, &answer.headers) {
+            let why = fill.refuse(why, answer.status, timing.received);
+            self.record.unstored(why);
+            return Ok(self.deliver(answer, status.unstored(why)));
+        }
         Ok(match fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules) {
             Decision::Store(recorder) => {
                 let status = status.stored().ttl(recorder.ttl_s(timing.received));
@@ -454,20 +487,24 @@ impl<'a> Inbound<'a> {
                     keep(recorder);
                 }
             }
-            ResponseBody::Stored(_) | ResponseBody::Http(_) | ResponseBody::Pipe(_) | ResponseBody::Relayed(_) => {
+            ResponseBody::Stored(_)
+            | ResponseBody::Live(_)
+            | ResponseBody::Http(_)
+            | ResponseBody::Pipe(_)
+            | ResponseBody::Relayed(_) => {
                 let patience = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
                 let deadline = self.worker.deadlines.deadline();
-                return ResponseBody::Relayed(Relay::start(&self.worker.spawner, body, recorder, deadline, patience));
+                let abandoned = self.worker.common.abandoned;
+                let reading = (deadline, patience, abandoned);
+                return ResponseBody::Relayed(Relay::start(&self.worker.spawner, body, recorder, reading));
             }
         }
         body
     }
 
-    fn rules(&self) -> RouteRules {
-        match self.route.cache {
-            RouteCache::On { default_ttl } => RouteRules { default_ttl },
-            RouteCache::Off => RouteRules { default_ttl: None },
-        }
+    fn key(&self) -> Result<CacheKey<'_>, Forward> {
+        let (authority, target) = (&self.outbound.authority, target(&self.parts().uri));
+        CacheKey::of(cache_key::control(&self.route), authority, target, &self.parts().headers)
     }
 
     fn body(&mut self) -> Result<Option<RequestBody>, Failure> {

@@ -109,7 +109,7 @@ impl Gateway {
             None => None,
         };
         let (table, addresses) = (ArcSwap::from_pointee(table), ArcSwap::default());
-        let common = Arc::new(Common { table, cache, metrics, workers, addresses });
+        let common = Arc::new(Common { table, cache, abandoned: options.abandoned, metrics, workers, addresses });
         let (stop, stopped) = watch::channel(Stop::No);
         let (draining, drained) = mpsc::channel();
         let mut gateway = Self {

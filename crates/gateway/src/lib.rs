@@ -9,6 +9,7 @@
 mod access_log;
 mod admin;
 mod body;
+mod cache_key;
 mod client;
 mod connection;
 mod deadline;
@@ -39,7 +40,10 @@ pub use admin::{
 pub use gateway::{Gateway, GatewayError, NewListeners};
 pub use listen::ListenError;
 pub use options::{
-    AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Inherited,
-    Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
+    Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions,
+    Inherited, Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
-pub use pilotlight_cache::{CacheOptions, TagFields};
+pub use pilotlight_cache::{
+    BypassRules, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters,
+    QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
+};

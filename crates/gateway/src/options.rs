@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_cache::CacheOptions;
+use pilotlight_cache::{CacheOptions, RouteControl, RouteRules};
 use pilotlight_supervisor::{Service, Transport};
 
 /// Everything a gateway needs to run.
@@ -21,8 +21,19 @@ pub struct GatewayOptions {
     pub inherited: Vec<Inherited>,
     /// The memory tier, or `None` for no caching at all.
     pub cache: Option<CacheOptions>,
+    /// What becomes of a request to a service whose answer may be stored and whose client has gone.
+    pub abandoned: Abandoned,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
+}
+
+/// What becomes of a request to a service whose answer may be stored, once its client has gone and nobody else waits for the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Abandoned {
+    /// It goes on, for the cache.
+    Finish,
+    /// It is given up.
+    Drop,
 }
 
 /// What requests are answered by.
@@ -205,14 +216,16 @@ impl RouteSpec {
 }
 
 /// Whether answers of a route are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteCache {
     /// Never looked up, never stored.
     Off,
-    /// By RFC 9111, with a lifetime for answers that give none themselves.
+    /// By RFC 9111, and what the route adds.
     On {
-        /// The lifetime for answers without explicit freshness; `None` stores only answers that have it.
-        default_ttl: Option<Duration>,
+        /// How long, and how much.
+        rules: RouteRules,
+        /// What belongs to the key, what goes past the cache, what may be stored; `None` where the route says nothing of it.
+        control: Option<Arc<RouteControl>>,
     },
 }
 

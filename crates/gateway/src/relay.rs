@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Frame;
-use pilotlight_cache::Recorder;
+use pilotlight_cache::{Recorder, Watch};
 
 use crate::body::{CutError, ResponseBody, keep};
 use crate::deadline::Deadline;
+use crate::options::Abandoned;
 use crate::spawn::Spawner;
 
 /// Bytes held for a client when nothing is recorded any more.
@@ -44,12 +45,12 @@ impl Relay {
         spawner: &Spawner,
         source: ResponseBody,
         recorder: Box<Recorder>,
-        deadline: Deadline,
-        patience: Duration,
+        (deadline, patience, abandoned): (Deadline, Duration, Abandoned),
     ) -> Self {
         let held = Rc::new(RefCell::new(Held::default()));
         let length = source.length();
-        let reader = Reader { held: Rc::clone(&held), source, recorder: Some(recorder), deadline, patience };
+        let (kept, watch) = (Rc::clone(&held), recorder.watch());
+        let reader = Reader { held: kept, source, recorder: Some(recorder), watch, deadline, patience, abandoned };
         spawner.spawn(reader.run());
         Self { held, length }
     }
@@ -100,8 +101,10 @@ struct Reader {
     held: Rc<RefCell<Held>>,
     source: ResponseBody,
     recorder: Option<Box<Recorder>>,
+    watch: Watch,
     deadline: Deadline,
     patience: Duration,
+    abandoned: Abandoned,
 }
 
 impl Reader {
@@ -117,6 +120,13 @@ impl Reader {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
+            if self.abandoned == Abandoned::Drop && self.recorder.is_some() {
+                let mut held = self.held.borrow_mut();
+                if held.client_gone && !self.watch.is_awaited() {
+                    return Poll::Ready(()); // the recorder is dropped: nothing is stored
+                }
+                held.reader = Some(cx.waker().clone()); // to learn that the client has gone
+            }
             if self.recorder.is_none() {
                 let mut held = self.held.borrow_mut();
                 if held.client_gone {

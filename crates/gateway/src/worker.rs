@@ -25,7 +25,7 @@ use crate::deadline::Deadlines;
 use crate::listen::Listener;
 use crate::metrics::{Connections, Registry};
 use crate::net::Socket;
-use crate::options::{External, Limits, ListenAddr, ServiceTarget};
+use crate::options::{Abandoned, External, Limits, ListenAddr, ServiceTarget};
 use crate::request_id::RequestIds;
 use crate::routes::Table;
 use crate::spawn::Spawner;
@@ -45,6 +45,7 @@ const CUT_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Common {
     pub(crate) table: ArcSwap<Table>,
     pub(crate) cache: Option<Cache>,
+    pub(crate) abandoned: Abandoned,
     pub(crate) workers: usize,
     pub(crate) metrics: Registry,
     /// Where is listened, with real ports.

@@ -169,7 +169,7 @@ impl<'a> Bench<'a> {
 
     async fn run(&self, out: &mut impl Write) -> anyhow::Result<Vec<measure::Row>> {
         let interrupt = Interrupt::listen();
-        let client = thread::connect(&self.config).await?;
+        let client = thread::first_connect(&self.config).await?;
         let mut rows = Vec::new();
         let mut is_populated = self.args.no_populate;
         if !self.args.json {

@@ -13,6 +13,7 @@ mod output;
 mod pipe;
 mod profile;
 mod prompt;
+mod rdb;
 mod scan;
 mod secrets;
 mod session;
@@ -71,6 +72,7 @@ async fn work(
         Task::Keys(question) => keys::run(&session, question, arguments, &mut output).await,
         Task::Stat => stat::run(&session, arguments, &mut output).await,
         Task::Latency(kind) => latency::run(&mut session, kind, arguments, &mut output).await,
+        Task::Snapshot(content, path) => rdb::run(&session, content, path).await,
         Task::IntrinsicLatency(seconds) => latency::intrinsic(seconds, &mut output),
         Task::Eval(file) => oneshot::eval(&mut session, file, arguments, &mut output).await,
         Task::Command => oneshot::command(&mut session, arguments, &mut output).await,

@@ -50,7 +50,7 @@ const EXAMPLES: &str = "Examples:
   pilotlight redis cluster rebalance --dry-run             which slots would move
   pilotlight redis cluster stop
 
-Without --host, --port, --socket and --url, the cluster that was started here is meant, if there is one, else 127.0.0.1:6379.";
+Without --host, --port, --socket, --url and --dir, the cluster that was started here is meant, if there is one, else 127.0.0.1:6379.";
 
 #[derive(Debug, Subcommand)]
 enum Task {
@@ -140,10 +140,21 @@ struct StopArgs {
     json: bool,
 }
 
+/// Which cluster.
+#[derive(Debug, Args)]
+struct Which {
+    /// The folder of a cluster that `start --dir` started
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["host", "port", "socket", "url"])]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
 /// Options of what only looks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   pilotlight redis cluster status
+  pilotlight redis cluster status --dir ./cluster
   pilotlight redis cluster status -h 10.0.0.7 -p 7000 --tls --cacert ca.pem
   pilotlight redis cluster check --json")]
 struct LookArgs {
@@ -151,7 +162,7 @@ struct LookArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    which: Which,
 }
 
 /// Options of `call`.
@@ -170,7 +181,7 @@ struct CallArgs {
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    which: Which,
 }
 
 /// Options of `rebalance`.
@@ -201,7 +212,7 @@ struct RebalanceArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    which: Which,
 }
 
 /// Options of `reshard`.
@@ -234,7 +245,7 @@ struct ReshardArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    which: Which,
 }
 
 /// Options of `failover`.
@@ -259,7 +270,7 @@ struct FailoverArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    which: Which,
 }
 
 /// How results are told.
@@ -290,31 +301,35 @@ pub fn run(arguments: ClusterArgs) -> anyhow::Result<ExitCode> {
         match arguments.task {
             Task::Start(arguments) => local::start(&arguments).await,
             Task::Stop(arguments) => local::stop(&arguments),
-            Task::Status(arguments) => status::status(&find(&arguments.connection).await?, arguments.output()).await,
-            Task::Check(arguments) => tell_findings(&find(&arguments.connection).await?, arguments.output()),
-            Task::Info(arguments) => status::info(&find(&arguments.connection).await?, arguments.output()).await,
+            Task::Status(arguments) => status::status(&find(&arguments.which).await?, arguments.output()).await,
+            Task::Check(arguments) => tell_findings(&find(&arguments.which).await?, arguments.output()),
+            Task::Info(arguments) => status::info(&find(&arguments.which).await?, arguments.output()).await,
             Task::Call(arguments) => {
                 let whom = match arguments.only.as_deref() {
                     Some("primaries") => Whom::Primaries,
                     Some(_) => Whom::Replicas,
                     None => Whom::All,
                 };
-                call::call(&find(&arguments.connection).await?, whom, &arguments.command, arguments.output()).await
+                call::call(&find(&arguments.which).await?, whom, &arguments.command, arguments.output()).await
             }
-            Task::Rebalance(arguments) => change::rebalance(find(&arguments.connection).await?, &arguments).await,
-            Task::Reshard(arguments) => change::reshard(find(&arguments.connection).await?, &arguments).await,
-            Task::Failover(arguments) => change::failover(find(&arguments.connection).await?, &arguments).await,
+            Task::Rebalance(arguments) => change::rebalance(find(&arguments.which).await?, &arguments).await,
+            Task::Reshard(arguments) => change::reshard(find(&arguments.which).await?, &arguments).await,
+            Task::Failover(arguments) => change::failover(find(&arguments.which).await?, &arguments).await,
         }
     })
 }
 
-async fn find(connection: &ConnectionArgs) -> anyhow::Result<Nodes> {
-    Nodes::find(config(connection)?).await
+async fn find(which: &Which) -> anyhow::Result<Nodes> {
+    Nodes::find(config(which)?).await
 }
 
 /// What was started here is meant where nothing else is said.
-fn config(connection: &ConnectionArgs) -> anyhow::Result<Config> {
+fn config(Which { dir, connection }: &Which) -> anyhow::Result<Config> {
     let mut config = connection.config()?;
+    if let Some(dir) = dir {
+        config.servers = local::local_config(&local::started_in(dir.clone())?, None)?.servers;
+        return Ok(config);
+    }
     let is_said = connection.host.is_some()
         || connection.port.is_some()
         || connection.socket.is_some()

@@ -232,8 +232,9 @@ fn protocol(text: &str) -> Result<ProtocolChoice, String> {
     }
 }
 
-/// A number of seconds, fractions too.
+/// A number of seconds, fractions too; an `s` behind it is understood.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let number: f64 = text.parse().map_err(|_| "a number of seconds is wanted".to_owned())?;
+    let number = text.strip_suffix('s').unwrap_or(text).parse();
+    let number: f64 = number.map_err(|_| "a number of seconds is wanted, such as 30 or 0.5".to_owned())?;
     Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
 }

@@ -164,7 +164,7 @@ struct Filled {
 
 impl Fill<'_> {
     async fn run(&self, out: &mut impl Write) -> anyhow::Result<Outcome> {
-        let client = thread::connect(&self.config).await?;
+        let client = thread::first_connect(&self.config).await?;
         // Not before the question: there Ctrl-C means no.
         if self.args.flush && !self.flush(&client, out).await? {
             return Ok(Outcome::Failed);

@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::command::Command;
 use crate::error::{Error, ErrorKind, Ran};
 use crate::follow;
+use crate::metrics::Observed;
 use crate::parcel::Parcel;
 use crate::reply::{FromReply, Value};
 
@@ -50,8 +51,12 @@ impl Client {
         let options = CallOptions::of(self);
         let mut sink = Sink { writer, begun: None };
         let errand = Parcel::Command(&command).usual();
-        let value = follow::begin_into(self.core(), &errand, options, Instant::now(), &mut sink).await?;
-        match (sink.begun, value) {
+        let observed = Observed::begin(self.core().config());
+        let copied = follow::begin_into(self.core(), &errand, options, Instant::now(), &mut sink).await;
+        if let Some(observed) = observed {
+            observed.end(self.core().config(), name, copied.as_ref().err());
+        }
+        match (sink.begun, copied?) {
             (Some(size), _) => Ok(Some(size)),
             (None, Value::Null) => Ok(None),
             (None, other) => {

@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::command::{Args, Command, Flags};
 use crate::commands::{Commands, spec};
 use crate::error::{Error, ErrorKind, Misuse, Ran, ServerError};
+use crate::metrics::Observed;
 use crate::net::lane::Failure;
 use crate::net::out::Out;
 use crate::pool::Lease;
@@ -171,6 +172,16 @@ impl Dedicated {
     }
 
     async fn exchange(&mut self, command: Command<'_>, options: CallOptions) -> Result<Value, Error> {
+        let name = command.name();
+        let observed = Observed::begin_at(self.client.core().config(), self.lease.node());
+        let result = self.exchange_unobserved(command, options).await;
+        if let Some(observed) = observed {
+            observed.end(self.client.core().config(), name, result.as_ref().err());
+        }
+        result
+    }
+
+    async fn exchange_unobserved(&mut self, command: Command<'_>, options: CallOptions) -> Result<Value, Error> {
         let name = command.name();
         check(&command)?;
         self.note(&command);

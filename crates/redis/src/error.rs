@@ -192,6 +192,8 @@ pub struct TimeoutReport {
     pub queued: usize,
     /// Commands whose replies are awaited on its lane.
     pub in_flight: usize,
+    /// Bytes of those.
+    pub in_flight_bytes: usize,
     /// Bytes not yet written.
     pub queued_bytes: usize,
     /// Bytes read of a reply that is not complete.
@@ -434,12 +436,13 @@ impl fmt::Display for TimeoutReport {
         };
         write!(
             f,
-            "timed out after {:?} (limit {:?}), {stage}; queued {} ({} bytes), in flight {}, unparsed {} bytes, ",
+            "timed out after {:?} (limit {:?}), {stage}; queued {} ({} bytes), in flight {} ({} bytes), unparsed {} bytes, ",
             readable(self.age),
             self.timeout,
             self.queued,
             self.queued_bytes,
             self.in_flight,
+            self.in_flight_bytes,
             self.unparsed_bytes
         )?;
         if let Some(problem) = &self.problem {

@@ -1,6 +1,7 @@
 //! Metrics by the names of OpenTelemetry's conventions for clients of databases, for whatever exports them: this crate knows no exporter.
 //!
-//! - [`Observer`] is told of each operation when it ends ([`Config::observer`](crate::Config::observer)): `db.client.operation.duration`.
+//! - [`Observer`] is told of each operation when it ends ([`Config::observer`](crate::Config::observer)): `db.client.operation.duration`. Operations are
+//!   commands, pipelines and transactions; not what a cache answers itself, and not messages.
 //!   [`Durations`] is one that keeps histograms.
 //! - [`Stats::metrics`](crate::Stats::metrics) has the rest, to be asked for at each export: connections, and what is this client's own.
 //!
@@ -83,6 +84,11 @@ impl Observed {
     #[inline]
     pub(crate) fn begin(config: &Config) -> Option<Self> {
         config.observer.as_ref().map(|_| Self { since: Instant::now(), node: None })
+    }
+
+    /// The same, of a node that is known.
+    pub(crate) fn begin_at(config: &Config, node: &Arc<str>) -> Option<Self> {
+        Self::begin(config).map(|it| Self { node: Some(Arc::clone(node)), ..it })
     }
 
     /// Tells of one command.

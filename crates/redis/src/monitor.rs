@@ -56,7 +56,10 @@ impl Client {
             Some(Value::Error(text)) => {
                 Err(Error::new(ServerError::parse(&text), Ran::Executed, NAME).at(lease.node().clone()))
             }
-            _ => Ok(Monitor { lease, has_ended: false }),
+            _ => {
+                lease.set_endless();
+                Ok(Monitor { lease, has_ended: false })
+            }
         }
     }
 }

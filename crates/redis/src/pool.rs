@@ -110,6 +110,7 @@ impl Pool {
             link: None,
             is_spoilt: false,
             holds_renewal: false,
+            is_endless: false,
             _permit: permit,
         };
         let remaining = || patience.map(|patience| patience.saturating_sub(since.elapsed()));
@@ -346,6 +347,7 @@ fn overdue(since: Instant, limit: Option<Duration>, stage: TimeoutStage) -> Erro
         problem: None,
         queued: 0,
         in_flight: usize::from(stage == TimeoutStage::Sent),
+        in_flight_bytes: 0,
         queued_bytes: 0,
         unparsed_bytes: 0,
         last_read: None,

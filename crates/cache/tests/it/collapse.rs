@@ -74,7 +74,7 @@ async fn check_abandoned(drop_leader: impl FnOnce(Fill, &HeaderMap)) {
         match turn(wait, &request).await {
             Turn::Leader(fill) => leaders.push(fill),
             Turn::Follower(wait) => followers.push(wait),
-            Turn::Hit(stored) => panic!("{stored:?}"),
+            other => panic!("{other:?}"),
         }
     }
     assert_eq!((leaders.len(), followers.len()), (1, 9));
@@ -203,6 +203,21 @@ fn what_is_remembered_as_unshareable_is_forgotten() {
 }
 
 #[test]
+fn what_is_unshareable_of_one_variant_is_shared_of_another() {
+    let cache = cache();
+    let english: Fields<'_> = &[("accept-language", "en")];
+    let german: Fields<'_> = &[("accept-language", "de")];
+    let french = fields(&[("accept-language", "fr")]);
+    fetch(&cache, &KEY, english, (200, &[FOR_A_MINUTE, ("vary", "accept-language")], ""), START).unwrap();
+    let private: Fields<'_> = &[("cache-control", "private"), ("vary", "accept-language")];
+    fetch(&cache, &KEY, german, (200, private, ""), START).unwrap_err();
+    let both = (begin(&cache, &fields(german)), begin(&cache, &fields(german)));
+    assert!(matches!(both, (Turn::Leader(_), Turn::Leader(_))), "{both:?}");
+    let _leader = lead(&cache, &KEY, &french, START);
+    follow(&cache, &french);
+}
+
+#[test]
 fn who_never_waits() {
     for own in [
         ("authorization", "x"),
@@ -244,7 +259,7 @@ async fn variants_collapse_apart_once_vary_is_known() {
         match turn_of {
             Turn::Leader(fill) => drop(recorder(fill, request, vary).finish(START).unwrap()),
             Turn::Follower(wait) => assert_eq!(body(turn(wait, request).await), ""),
-            Turn::Hit(stored) => panic!("{stored:?}"),
+            other => panic!("{other:?}"),
         }
     }
     assert_eq!(cache.usage().resources, 1);
@@ -314,6 +329,7 @@ async fn get(cache: Cache, asked: Arc<Vec<AtomicUsize>>, n: usize) -> String {
         turn = match turn {
             Turn::Hit(stored) => return String::from_utf8(stored.body().to_bytes().to_vec()).unwrap(),
             Turn::Follower(wait) => wait.landed().await.turn(&key, &request, START),
+            Turn::Live(live) => panic!("of unknown length: {live:?}"),
             Turn::Leader(fill) => {
                 tokio::task::yield_now().await;
                 let mut recorder = recorder(fill, &request, &[FOR_A_MINUTE]);

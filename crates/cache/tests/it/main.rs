@@ -7,11 +7,15 @@
     reason = "clippy.toml allows them in test functions; here they are in what test functions share"
 )]
 
+mod cancellation;
 mod collapse;
 mod invalidation;
+mod live;
 mod memory;
 mod purge;
 mod purge_model;
+mod rfc9111;
+mod ruled_users;
 mod serving;
 mod support;
 mod two_users;

@@ -140,7 +140,7 @@ impl World {
         let fill = match self.cache.begin(key, &step.method, &asks, self.now) {
             Turn::Leader(fill) => fill,
             Turn::Hit(stored) => return self.served(&stored, step.user, step.target),
-            Turn::Follower(_) => panic!("nobody else is asking"),
+            Turn::Follower(_) | Turn::Live(_) => panic!("nobody else is asking"),
         };
         let neighbour_asks = request(step.neighbour, "");
         let neighbour = self.cache.begin(key, &Method::GET, &neighbour_asks, self.now);
@@ -148,6 +148,7 @@ impl World {
         match neighbour {
             Turn::Hit(stored) => self.served(&stored, step.neighbour, step.target),
             Turn::Leader(fill) => fill.pass(),
+            Turn::Live(_) => panic!("the answer has come in one piece"),
             Turn::Follower(wait) => {
                 let landed = block_on(wait.landed());
                 if let Turn::Hit(stored) = landed.turn(key, &neighbour_asks, self.now) {
@@ -264,7 +265,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn world(default_ttl_s: Option<u64>) -> World {
-    let rules = RouteRules { default_ttl: default_ttl_s.map(Duration::from_secs) };
+    let rules = RouteRules { default_ttl: default_ttl_s.map(Duration::from_secs), ..RouteRules::default() };
     World { cache: cache(), rules, now: START, made: Vec::new(), shared: 0 }
 }
 

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
 use super::model::{Config, ListenerAddress};
@@ -61,7 +64,7 @@ fn problem(message: impl Into<String>, help: impl Into<String>) -> Problem {
 }
 
 fn tcp(address: SocketAddr) -> Option<Problem> {
-    let error = TcpListener::bind(address).err()?;
+    let error = bound(address).err()?;
     let port = address.port();
     Some(match error.kind() {
         ErrorKind::AddrInUse => problem(
@@ -78,6 +81,20 @@ fn tcp(address: SocketAddr) -> Option<Problem> {
         ),
         _ => problem(format!("cannot be listened on: {error}"), "choose another address in `listen`"),
     })
+}
+
+/// Binds as a listener would, and does not listen: who connects meanwhile is refused, and tries again. In the queue of a socket that
+/// closes at once he would be accepted and then reset, in the middle of his request.
+fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = net::socket_with(
+        if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 },
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    net::sockopt::set_socket_reuseaddr(&socket, true)?; // what is left of an earlier gateway's connections is no other program
+    net::bind(&socket, &address)?;
+    Ok(socket)
 }
 
 fn unix(path: &Path) -> Option<Problem> {

@@ -120,8 +120,9 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
     let memory = section.size("memory", &schema::CACHE_MEMORY, found);
     let max_object = section.size("max_object", &schema::CACHE_MAX_OBJECT, found);
     let keep_tags = section.boolean("keep_tags", false, found);
+    let finish_abandoned = section.boolean("finish_abandoned", true, found);
     let Some(field) = section.field("max_object") else {
-        return Some(CacheLimits { memory, max_object: max_object.min(memory / 2), keep_tags });
+        return Some(CacheLimits { memory, max_object: max_object.min(memory / 2), keep_tags, finish_abandoned });
     };
     if max_object > memory / 2 {
         let message =
@@ -131,7 +132,7 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
                 .help("one answer may take half of the cache at most: lower `max_object` or raise `memory`"),
         );
     }
-    Some(CacheLimits { memory, max_object, keep_tags })
+    Some(CacheLimits { memory, max_object, keep_tags, finish_abandoned })
 }
 
 /// Whether only this machine can connect to the address.

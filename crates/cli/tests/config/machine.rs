@@ -1,10 +1,11 @@
 //! What `load` says about the machine: files, programs, folders, ports. Each in a folder of its own.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -156,6 +157,29 @@ fn a_port_in_use_is_a_warning_for_check_and_an_error_for_a_start() {
         assert!(Instant::now() < until, "the port is free again: {report}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn looking_at_a_port_accepts_nobody() {
+    let here = folder();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let file = here.path().join("pilotlight.toml");
+    fs::write(&file, format!("listen = \"{address}\"\n")).unwrap();
+    let done = AtomicBool::new(false);
+    let accepted = thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            // A socket may be connected with itself where nobody listens: that one was accepted by nobody.
+            let is_other = |stream: TcpStream| stream.local_addr().unwrap() != address;
+            let tries = std::iter::repeat_with(|| TcpStream::connect(address)).take_while(|_| !done.load(Relaxed));
+            tries.filter_map(Result::ok).filter(|stream| is_other(stream.try_clone().unwrap())).count()
+        });
+        for _ in 0..2000 {
+            drop(load(&file, Ports::Require)); // refused or not: a client may be bound to the number at this moment
+        }
+        done.store(true, Relaxed);
+        client.join().unwrap()
+    });
+    assert_eq!(accepted, 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::explain::Target;
 use super::{Refused, Shared, refused};
+use crate::cache_key;
 use crate::exchange;
 
 /// Things that one request may purge.
@@ -19,15 +20,16 @@ pub(super) fn purge(shared: &Shared, body: &[u8]) -> Result<Value, Refused> {
     let bad = |what: String| refused(StatusCode::BAD_REQUEST, format!("{what}; {EXAMPLE}"));
     let asked: Map<String, Value> =
         serde_json::from_slice(body).map_err(|e| bad(format!("the body is not a JSON object: {e}")))?;
-    let purges = read(&asked, |url| address(shared, url)).map_err(bad)?;
+    let purges = read(&asked, |url| address(shared, url), |url| prefix(shared, url)).map_err(bad)?;
     let Some(cache) = &shared.common.cache else {
         return Err(refused(StatusCode::CONFLICT, "nothing is cached: the configuration says cache = false"));
     };
     let stored = cache.purge(&purges, exchange::now());
-    Ok(told(&purges, stored))
+    let table = shared.common.table.load();
+    Ok(told(&purges, stored, |url| cache_key::place(&table, &url.authority, &url.target).has_extra))
 }
 
-fn told(purges: &[Purge], stored: usize) -> Value {
+fn told(purges: &[Purge], stored: usize, has_extra: impl Fn(&Address) -> bool) -> Value {
     let is_soft = purges.iter().any(|purge| purge.mode == Mode::Soft);
     let mut told = json!({
         "soft": is_soft,
@@ -37,23 +39,29 @@ fn told(purges: &[Purge], stored: usize) -> Value {
     // A single URL is told about as it always was.
     if let ([Purge { scope: Scope::Url(url), .. }], Value::Object(map)) = (purges, &mut told) {
         map.insert("key".into(), url.to_string().into());
-        map.insert("purged".into(), (stored > 0).into());
+        // What is stored under keys that hold more than the URL is found out when it is asked for.
+        let purged = if stored == 0 && has_extra(url) { Value::Null } else { (stored > 0).into() };
+        map.insert("purged".into(), purged);
     }
     told
 }
 
+/// Where what answers a URL is stored.
 fn address(shared: &Shared, url: &str) -> Result<Address, String> {
-    Target::parse(shared, url).map(|target| {
-        target.with_key(|key| Address {
-            scheme: key.scheme.to_owned(),
-            authority: key.authority.to_owned(),
-            target: key.target.to_owned(),
-        })
-    })
+    Target::parse(shared, url).map(|target| target.with_key(shared, Address::of))
+}
+
+/// The beginning of addresses: as it is written, whatever a route makes of a whole query.
+fn prefix(shared: &Shared, url: &str) -> Result<Address, String> {
+    Target::parse(shared, url).map(|target| target.with_plain_key(Address::of))
 }
 
 /// What the body asks for, in the order of [`KEYS`].
-fn read(asked: &Map<String, Value>, address: impl Fn(&str) -> Result<Address, String>) -> Result<Vec<Purge>, String> {
+fn read(
+    asked: &Map<String, Value>,
+    address: impl Fn(&str) -> Result<Address, String>,
+    begin: impl Fn(&str) -> Result<Address, String>,
+) -> Result<Vec<Purge>, String> {
     if let Some(unknown) = asked.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(format!("`{unknown}` means nothing here; there is {}", KEYS.join(", ")));
     }
@@ -72,7 +80,7 @@ fn read(asked: &Map<String, Value>, address: impl Fn(&str) -> Result<Address, St
     for prefix in list(asked, "prefixes")? {
         let prefix = text("prefixes", prefix)?;
         // As people write it.
-        scopes.push(Scope::Prefix(address(prefix.strip_suffix('*').unwrap_or(prefix))?));
+        scopes.push(Scope::Prefix(begin(prefix.strip_suffix('*').unwrap_or(prefix))?));
     }
     for tag in list(asked, "tags")? {
         scopes.push(Scope::Tag(name("tags", tag)?));
@@ -132,7 +140,7 @@ mod tests {
             }
             None => Err(format!("{url:?} is not a URL")),
         };
-        let found = read(&asked, address);
+        let found = read(&asked, address, address);
         let told = |purge: &Purge| format!("{:?} {}", purge.mode, purge.scope);
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found.iter().map(told).collect::<Vec<_>>(), expected),

@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::keys::Question;
 use super::latency::Kind;
+use super::rdb::Content;
 use crate::connection::{ConnectionArgs, UsageError, seconds};
 
 const EXAMPLES: &str = "Examples:
@@ -22,6 +23,7 @@ const EXAMPLES: &str = "Examples:
   pilotlight redis cli --scan --pattern 'user:*' | head
   pilotlight redis cli -c --bigkeys                      over all shards
   pilotlight redis cli --pipe < commands.resp
+  pilotlight redis cli -h cache --rdb dump.rdb           a copy of all its data
 
 Exit codes: 0 done (an error of the server is a reply, too, unless -e), 1 the work failed, 2 usage.";
 
@@ -173,6 +175,12 @@ pub(super) struct LookArgs {
     /// How long this machine leaves a busy process waiting, measured for so many seconds; no server is asked
     #[arg(long, value_name = "SECONDS", group = "task")]
     pub(super) intrinsic_latency: Option<u64>,
+    /// Write the snapshot that the server makes for a replica into this file; -: to the standard output
+    #[arg(long, value_name = "FILE", group = "task")]
+    pub(super) rdb: Option<PathBuf>,
+    /// The same with functions alone (Redis 7.0)
+    #[arg(long, value_name = "FILE", group = "task")]
+    pub(super) functions_rdb: Option<PathBuf>,
 }
 
 /// What is to be done.
@@ -188,6 +196,7 @@ pub(super) enum Task<'a> {
     Stat,
     Latency(Kind),
     IntrinsicLatency(u64),
+    Snapshot(Content, &'a Path),
 }
 
 impl CliArgs {
@@ -203,6 +212,12 @@ impl CliArgs {
 
     pub(super) fn task(&self) -> Task<'_> {
         let (input, looks) = (&self.input, &self.looks);
+        let snapshots = [(Content::Everything, &looks.rdb), (Content::Functions, &looks.functions_rdb)];
+        if let Some((content, path)) =
+            snapshots.into_iter().find_map(|(content, path)| Some((content, path.as_deref()?)))
+        {
+            return Task::Snapshot(content, path);
+        }
         match () {
             () if input.eval.is_some() => Task::Eval(input.eval.as_deref().unwrap_or(Path::new(""))),
             () if input.pipe => Task::Pipe,

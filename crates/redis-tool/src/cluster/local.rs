@@ -46,9 +46,9 @@ pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
     if let Some(old) = place.load()? {
         if old.is_running() {
             bail!(
-                "a cluster runs there already ({}): `pilotlight redis cluster stop --port {}` ends it",
+                "a cluster runs there already ({}): `pilotlight redis cluster stop{}` ends it",
                 old.addresses(),
-                old.port
+                place.option(old.port)
             );
         }
         place.clear(&old)?;
@@ -150,6 +150,13 @@ pub(super) fn stop(arguments: &StopArgs) -> anyhow::Result<ExitCode> {
 /// Clusters that this machine's state folder knows and that run.
 pub(super) fn running() -> anyhow::Result<Vec<State>> {
     Ok(Place::all()?.into_iter().map(|(_, state)| state).filter(State::is_running).collect())
+}
+
+/// The cluster that was started in this folder.
+pub(super) fn started_in(dir: PathBuf) -> anyhow::Result<State> {
+    let place = Place::at(dir);
+    let missing = || format!("no cluster was started in {}", place.dir().display());
+    place.load()?.with_context(missing)
 }
 
 /// A client's configuration for all servers of a local cluster.

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
+use pilotlight_redis::config::WhenDown;
 use pilotlight_redis::{Client, Command, Commands, Config};
 
 /// How long replies are waited for when a client is closed.
@@ -14,6 +15,12 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("the system gives no event queue")
+}
+
+/// The first client of some work: if nobody listens, it says so at once. Those after it wait for a server that comes back.
+pub(crate) async fn first_connect(config: &Config) -> anyhow::Result<Client> {
+    connect(&Config { when_down: WhenDown::FailFast, ..config.clone() }).await?.close(CLOSE_PATIENCE).await;
+    connect(config).await
 }
 
 /// A client that has had an answer.

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use pilotlight_redis::config::Config;
+use pilotlight_redis::config::{Config, WhenDown};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -152,7 +152,8 @@ pub(super) fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 pub(super) async fn listen(args: &TunnelArgs, config: &Config, workers: &Workers) -> anyhow::Result<()> {
     let listener = bind(SocketAddr::new(args.bind, args.listen))?;
     // It is better known now than to each client later.
-    let probe = Upstream::new(Config { command_timeout: Some(config.connect_timeout), ..config.clone() });
+    let (command_timeout, when_down) = (Some(config.connect_timeout), WhenDown::FailFast);
+    let probe = Upstream::new(Config { command_timeout, when_down, ..config.clone() });
     probe.check().await.with_context(|| format!("cannot reach {config}"))?;
     probe.close(CLOSE_PATIENCE).await;
     let local = listener.local_addr()?;

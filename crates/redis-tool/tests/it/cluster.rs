@@ -182,6 +182,12 @@ fn a_password_and_a_folder_in_the_foreground_until_interrupted() {
     let port = started["port"].to_string();
     let pid = pids(dir)[0];
 
+    let by_dir = tool.command(&["status", "--dir", dir, "--json"]).env("REDISCLI_AUTH", SECRET).output().unwrap();
+    let nodes: Json = serde_json::from_slice(&by_dir.stdout).unwrap_or_else(|_| panic!("{}", text(&by_dir)));
+    assert_eq!(nodes["nodes"][0]["address"], format!("127.0.0.1:{port}"));
+    failed(&tool.run(&["check", "--dir", dir, "-p", &port]), 2, "cannot be used with");
+    failed(&tool.run(&["info", "--dir", "/nowhere"]), 1, "no cluster was started in /nowhere");
+    failed(&tool.run(&["start", "--nodes", "1", "--port", "0", "--dir", dir]), 1, &format!("cluster stop --dir {dir}"));
     failed(&tool.run(&["status", "-p", &port]), 1, "asks for a password");
     let allowed = tool.command(&["status", "-p", &port]).env("REDISCLI_AUTH", SECRET).output().unwrap();
     assert_eq!(allowed.status.code(), Some(0), "{}", text(&allowed));

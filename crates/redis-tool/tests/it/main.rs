@@ -5,6 +5,7 @@
 mod bench;
 mod cli;
 mod cluster;
+mod down;
 mod fill;
 mod interrupt;
 mod tunnel;

@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::Cluster;
-use crate::command::Command;
+use crate::command::{Command, CommandSpec};
+use crate::commands::spec;
 use crate::config::{Config, NodeAddress};
 use crate::net::connect::{Purpose, connect};
 use crate::net::exchange::exchange;
@@ -81,9 +82,19 @@ async fn ask_one(config: Arc<Config>, source: NodeAddress) -> Result<Topology, A
     let asked = Asked { security, ..Asked::plain(&source) };
     let work = async {
         let mut connection = connect(&config, &source, Purpose::Management).await.map_err(|error| error.to_string())?;
-        let reply =
-            exchange(&mut connection, &Command::raw("CLUSTER SLOTS")).await.map_err(|error| error.to_string())?;
-        Topology::from_slots(&reply, &asked).map_err(|error| error.to_string())
+        let mut answer = async |question: &'static CommandSpec| {
+            exchange(&mut connection, &Command::new(question)).await.map_err(|error| error.to_string())
+        };
+        let slots = answer(&spec::CLUSTER_SLOTS).await?;
+        let refused = match Topology::from_slots(&slots, &asked) {
+            Ok(view) => return Ok(view),
+            Err(error) => error.to_string(),
+        };
+        // Some servers keep only its successor, and some users may only ask that.
+        match Topology::from_shards(&answer(&spec::CLUSTER_SHARDS).await?, &asked) {
+            Ok(view) => Ok(view),
+            Err(_) => Err(refused),
+        }
     };
     match tokio::time::timeout(config.connect_timeout, work).await {
         Ok(Ok(view)) => Ok(view),

@@ -27,6 +27,8 @@ pub(crate) struct Lease {
     pub(super) is_spoilt: bool,
     /// New credentials are not for it now.
     pub(super) holds_renewal: bool,
+    /// A client that is closed does not wait for it.
+    pub(super) is_endless: bool,
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
@@ -48,6 +50,12 @@ impl Lease {
     /// The connection is closed after its use, not lent again.
     pub(crate) fn spoil(&mut self) {
         self.is_spoilt = true;
+    }
+
+    /// What it does has no end of its own: a client that is closed need not wait for it.
+    pub(crate) fn set_endless(&mut self) {
+        self.is_endless = true;
+        self.pool.leased.send_modify(|count| *count -= 1);
     }
 
     /// From now on new credentials are not made known on it, or are: within a `MULTI` they would be queued, and its user may have chosen others.
@@ -188,6 +196,8 @@ impl Drop for Lease {
         {
             self.pool.put(&self.shelf, link);
         }
-        self.pool.leased.send_modify(|count| *count -= 1);
+        if !self.is_endless {
+            self.pool.leased.send_modify(|count| *count -= 1);
+        }
     }
 }

@@ -8,8 +8,9 @@
 //!   survey → scan node A … cursor 0 → survey: A's slots that stayed are visited → scan node B … → survey → … → done
 //! ```
 //!
-//! What is not seen: a slot that leaves its node and comes back between two surveys. [`ClusterScan::observe`] makes that window
-//! as small as the client's own knowledge.
+//! A slot that leaves its node and comes back between two surveys would look as if it had stayed. But a node that takes a slot over gives itself the
+//! greatest configuration epoch unless it has that, and who had given the slot away has not got it any more: a node to which a slot came
+//! back has another epoch than before, and is scanned anew. [`ClusterScan::observe`] sees most of such slots earlier, one by one.
 
 mod token;
 
@@ -34,7 +35,8 @@ pub struct ClusterScan {
 struct Current {
     id: Arc<str>,
     announced: NodeAddress,
-    /// Which run of the server the cursor is of: it means nothing after a restart. Empty if not known.
+    /// Which run of the server the cursor is of, and its configuration epoch: the cursor means nothing after a restart, and slots may have come back if the
+    /// epoch is another. Empty if not known.
     run_id: Box<str>,
     /// Where to go on; `None`: the node was scanned to its end.
     cursor: Option<u64>,
@@ -74,7 +76,7 @@ pub struct Survey<'a> {
     pub topology: &'a Topology,
     /// Slots that are being migrated key by key ([`moving_slots`] of each primary). Servers that move slots atomically have none.
     pub moving: &'a SlotSet,
-    /// The `run_id` of a node, as far as known.
+    /// The `run_id` of a node with its configuration epoch ([`own_epoch`]), as far as both are known.
     pub run_id: &'a dyn Fn(&Node) -> Option<Box<str>>,
 }
 
@@ -195,6 +197,12 @@ pub fn moving_slots(cluster_nodes: &str) -> SlotSet {
     own_words(cluster_nodes).filter_map(slot).collect()
 }
 
+/// The configuration epoch of the asked node, by its own line of `CLUSTER NODES`.
+#[must_use]
+pub fn own_epoch(cluster_nodes: &str) -> Option<u64> {
+    own_line(cluster_nodes)?.split_ascii_whitespace().nth(6)?.parse().ok()
+}
+
 /// The slots that the asked node has, by its own line of `CLUSTER NODES`; those that it migrates among them.
 #[must_use]
 pub fn own_slots(cluster_nodes: &str) -> SlotSet {
@@ -207,9 +215,13 @@ pub fn own_slots(cluster_nodes: &str) -> SlotSet {
 
 /// The words about slots in the asked node's own line of `CLUSTER NODES`.
 fn own_words(cluster_nodes: &str) -> impl Iterator<Item = &str> {
+    own_line(cluster_nodes).into_iter().flat_map(|line| line.split_ascii_whitespace().skip(8))
+}
+
+fn own_line(cluster_nodes: &str) -> Option<&str> {
     let is_own =
         |line: &&str| line.split(' ').nth(2).is_some_and(|flags| flags.split(',').any(|flag| flag == "myself"));
-    cluster_nodes.lines().find(is_own).into_iter().flat_map(|line| line.split_ascii_whitespace().skip(8))
+    cluster_nodes.lines().find(is_own)
 }
 
 fn owner(topology: &Topology, slot: Slot) -> Option<&Node> {

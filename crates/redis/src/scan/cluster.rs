@@ -14,7 +14,7 @@ use crate::commands::spec;
 use crate::config::NodeAddress;
 use crate::error::{Error, ErrorKind, Ran};
 use crate::proto::retry::{Refresh, Remedy, row};
-use crate::proto::scan::{ClusterScan, Step, Survey, moving_slots, own_slots};
+use crate::proto::scan::{ClusterScan, Step, Survey, moving_slots, own_epoch, own_slots};
 use crate::proto::slot::{Slot, SlotSet};
 use crate::proto::topology::{Consensus, Node, Topology, consensus};
 use crate::reply::{FromReply, ScanReply};
@@ -128,7 +128,8 @@ async fn survey(client: &Client, scan: &mut ClusterScan) -> Result<(), Error> {
     let moving = unsettled(&topology, &nodes);
     let run_id = |node: &Node| {
         let id = infos.get(&node.announced)?.lines().find_map(|line| line.strip_prefix("run_id:"))?;
-        Some(id.trim().into())
+        let epoch = own_epoch(nodes.get(&node.announced)?)?;
+        Some(format!("{}@{epoch}", id.trim()).into())
     };
     scan.surveyed(&Survey { topology: &topology, moving: &moving, run_id: &run_id });
     // The client's own map may be behind: as long as it is, pages are compared with the wrong owners.

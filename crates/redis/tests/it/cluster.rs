@@ -235,3 +235,23 @@ async fn a_node_that_was_removed_is_forgotten() {
     eventually(5 * SECOND, "the end of its lanes", || client.stats().lanes.iter().all(|lane| *lane.node != *leaving))
         .await;
 }
+
+/// Where only the newer question is allowed, that is asked.
+#[tokio::test]
+async fn the_map_is_had_by_either_question() {
+    let bed = Bed::start(3, 0).await;
+    bed.nodes().iter().for_each(|node| {
+        node.server().command(&["ACL", "SETUSER", "default", "-cluster|slots"]).unwrap();
+    });
+    let client = bed.client();
+    for key in preimages().iter().step_by(1000) {
+        client.set(key, "v").await.unwrap();
+    }
+    assert_eq!((bed.errors("MOVED"), bed.calls("cluster|shards") > 0), (0, true));
+    // Neither: the answer to the first is told.
+    bed.nodes().iter().for_each(|node| {
+        node.server().command(&["ACL", "SETUSER", "default", "-cluster|shards"]).unwrap();
+    });
+    let error = bed.client().get("k").timeout(SECOND / 2).await.unwrap_err();
+    assert!(error.to_string().contains("cluster|slots"), "{error}");
+}

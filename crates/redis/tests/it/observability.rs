@@ -6,7 +6,8 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
 use pilotlight_redis::config::NodeAddress;
-use pilotlight_redis::{CacheConfig, Client, Commands, Config};
+use pilotlight_redis::metrics::Durations;
+use pilotlight_redis::{CacheConfig, Client, Command, Commands, Config, Route};
 use pilotlight_testkit::Server;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -170,4 +171,37 @@ async fn caches_are_part_of_it_while_they_live() {
     );
     drop(cached);
     assert_eq!(client.stats().caches.len(), 0);
+}
+
+/// Whatever is an operation is told once, when it ends, with why it failed.
+#[tokio::test]
+async fn operations_are_told_of() {
+    let server = Server::start().unwrap();
+    let durations = Arc::new(Durations::default());
+    let config = Config::from_url(&server.url()).unwrap();
+    let client = Client::new(Config { observer: Some(Arc::clone(&durations) as _), ..config }).unwrap();
+    client.set("k", 1).await.unwrap();
+    client.get("k").await.unwrap();
+    client.llen("k").await.unwrap_err();
+    client.ping().on(Route::AllNodes).await.unwrap();
+    client.blpop(["list"], 0.01).await.unwrap();
+    client.dedicated().await.unwrap().incr("k").await.unwrap();
+    client.copy(Command::raw("GETRANGE").arg("k").arg(0).arg(-1), &mut Vec::new()).await.unwrap();
+    let mut transaction = client.transaction();
+    let (_, _) = (transaction.incr("k"), transaction.del("k"));
+    transaction.run().await.unwrap();
+    // Dropped before its end: not an operation that has ended.
+    drop(client.get("k"));
+    let told: BTreeMap<String, (u64, Option<String>)> = durations
+        .snapshot()
+        .into_iter()
+        .map(|series| {
+            let value = |name| series.attributes.iter().find(|it| it.0 == name).map(|it| it.1.clone());
+            (value("db.operation.name").unwrap(), (series.count(), value("error.type")))
+        })
+        .collect();
+    let mut expected: BTreeMap<String, (u64, Option<String>)> =
+        ["SET", "GET", "PING", "BLPOP", "INCR", "GETRANGE", "MULTI"].map(|name| (name.to_owned(), (1, None))).into();
+    expected.insert("LLEN".to_owned(), (1, Some("server".to_owned())));
+    assert_eq!(told, expected);
 }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use pilotlight_testkit::{Cluster, Error};
 
 /// Begun ahead of each kind.
-const AHEAD: usize = 3;
+const AHEAD: usize = 6;
 
 /// How a cluster is to be; those that are alike take each other's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -93,6 +93,9 @@ pub(super) fn enforce(
         rules = required(rules, path, all, "sandbox_write")?;
     }
     rules = required(rules, dir, all, "dir")?;
+    // Off by default behind an `exec`, which is where a service is: with it the system's audit log names each file that is refused, also
+    // where the service is silent (Linux 6.15, and only where auditing is on).
+    rules = rules.log_new_exec(true).map_err(failed)?;
     let status = rules.restrict_self().map_err(failed)?;
     Ok(lacking(status.landlock))
 }

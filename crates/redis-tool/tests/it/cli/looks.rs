@@ -36,3 +36,46 @@ fn times_are_measured() {
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(tool.text(&with(&own, &["--intrinsic-latency", "0"])).contains("longest pause"));
 }
+
+#[test]
+fn a_snapshot_is_a_file_that_a_server_loads() {
+    let (tool, server) = (Tool::new(), Server::start().unwrap());
+    let own = at(&server);
+    // With a length before it, and with a mark behind it.
+    for diskless in ["no", "yes"] {
+        server.config_set("repl-diskless-sync", diskless).unwrap();
+        server.config_set("repl-diskless-sync-delay", "0").unwrap();
+        tool.text_of(&with(&own, &[]), &format!("set kept {diskless}\nfunction flush\nfunction load \"#!lua name=lib\\nredis.register_function('f', function() return 1 end)\"\n"));
+        let path = tool.home.path().join("dump.rdb");
+        let name = path.to_str().unwrap();
+        let output = tool.run(&with(&own, &["--rdb", name]), "");
+        assert!(output.status.success(), "{output:?}");
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes.starts_with(b"REDIS") || bytes.starts_with(b"VALKEY"));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("{} bytes of ", bytes.len())), "{output:?}");
+        assert!(!tool.home.path().join("dump.rdb.part").exists());
+        assert!(bytes.windows(4).any(|four| four == b"kept") && bytes.windows(3).any(|three| three == b"lib"));
+        let functions = tool.run(&with(&own, &["--functions-rdb", "-"]), "").stdout;
+        assert!(functions.windows(3).any(|three| three == b"lib") && !functions.windows(4).any(|four| four == b"kept"));
+    }
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_had() {
+    let (tool, server) = (Tool::new(), Server::start().unwrap());
+    let own = at(&server);
+    let path = tool.home.path().join("none.rdb");
+    tool.text(&with(&own, &["ACL", "SETUSER", "limited", "on", ">secret", "+@all", "-sync"]));
+    let refused = tool.run(&with(&own, &["--user", "limited", "-a", "secret", "--rdb", path.to_str().unwrap()]), "");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("NOPERM"), "{refused:?}");
+    assert!(
+        std::fs::read_dir(tool.home.path()).unwrap().all(|file| !file
+            .unwrap()
+            .path()
+            .to_string_lossy()
+            .contains("none"))
+    );
+    let clustered = tool.run(&with(&own, &["-c", "--rdb", "x.rdb"]), "");
+    assert_eq!(clustered.status.code(), Some(2), "{clustered:?}");
+}

@@ -270,6 +270,7 @@ fn the_own_line_of_cluster_nodes_names_the_slots_on_their_way() {
         e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 [93-<-292f] [77->-e7d1]\n";
     assert_eq!(moving_slots(nodes).to_string(), "77,93");
     assert_eq!(own_slots(nodes).to_string(), "0-5460");
+    assert_eq!((own_epoch(nodes), own_epoch("")), (Some(1), None));
     assert!(moving_slots("").is_empty());
     assert!(moving_slots("a b myself,slave c 0 0 0 connected\n").is_empty());
 }

@@ -172,11 +172,18 @@ impl State {
             problem: self.problem.clone(),
             queued: self.queued(),
             in_flight: self.in_flight(),
+            in_flight_bytes: self.in_flight_bytes(),
             queued_bytes: self.out.len() - self.withdrawn_bytes,
             unparsed_bytes,
             last_read: self.last_read.map(|at| self.now.max(at).duration_since(at)),
             runtime_lag: Duration::ZERO,
         }
+    }
+
+    /// They lie in the stream one after the other.
+    fn in_flight_bytes(&self) -> usize {
+        let (Some(first), Some(last)) = (self.in_flight.front(), self.in_flight.back()) else { return 0 };
+        (last.end - first.end) as usize + self.cells[first.cell as usize].bytes
     }
 
     /// The connection is lost: what is in flight fails, what is queued stays for the next connection.

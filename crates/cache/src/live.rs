@@ -1,0 +1,190 @@
+//! An answer that is still being recorded, read by those who wait for it.
+//!
+//! Only answers whose length is known and for which there is room: others may turn out too large to be kept, and who has read a
+//! part of one would have to be cut off for a reason of ours.
+//!
+//! Invariant: whoever reads a recording gets all of its bytes, or an error after some of them; never an end before the end.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response};
+
+use crate::body::{Growing, StoredBody};
+use crate::collapse::Seat;
+use crate::policy::Timestamp;
+use crate::status::CacheStatus;
+use crate::stored::Stored;
+
+/// A body that is recorded, shared by its recorder and its readers.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    so_far: SoFar,
+    /// Readers that have read everything there is; at most one entry for each task.
+    readers: Vec<Waker>,
+}
+
+#[derive(Debug)]
+enum SoFar {
+    Part(Growing),
+    Whole(StoredBody),
+    Broken,
+}
+
+impl Default for SoFar {
+    fn default() -> Self {
+        Self::Part(Growing::default())
+    }
+}
+
+impl Recording {
+    /// Adds a copy of `data`; see [`Growing::push`].
+    pub(crate) fn push(&self, data: &[u8], len: Option<u64>) {
+        let mut state = self.lock();
+        if let SoFar::Part(growing) = &mut state.so_far {
+            growing.push(data, len);
+        }
+        wake(state);
+    }
+
+    /// Bytes recorded.
+    pub(crate) fn len(&self) -> usize {
+        match &self.lock().so_far {
+            SoFar::Part(growing) => growing.len(),
+            SoFar::Whole(body) => body.len(),
+            SoFar::Broken => 0,
+        }
+    }
+
+    /// Ends the recording: it is whole.
+    pub(crate) fn finish(&self) -> StoredBody {
+        let mut state = self.lock();
+        let body = match std::mem::take(&mut state.so_far) {
+            SoFar::Part(growing) => growing.finish(),
+            SoFar::Whole(body) => body,
+            SoFar::Broken => StoredBody::default(),
+        };
+        state.so_far = SoFar::Whole(body.clone());
+        wake(state);
+        body
+    }
+
+    /// Ends the recording: no more of it comes. Readers are told, whatever they have read.
+    pub(crate) fn break_off(&self) {
+        let mut state = self.lock();
+        state.so_far = SoFar::Broken;
+        wake(state);
+    }
+
+    fn poll_read(&self, cx: &mut Context<'_>, at: usize) -> Poll<Result<Bytes, BrokenOff>> {
+        let mut state = self.lock();
+        let data = match &state.so_far {
+            SoFar::Part(growing) => growing.read(at),
+            SoFar::Whole(body) => return Poll::Ready(Ok(body.read(at))),
+            SoFar::Broken => return Poll::Ready(Err(BrokenOff)),
+        };
+        if !data.is_empty() {
+            return Poll::Ready(Ok(data));
+        }
+        if !state.readers.iter().any(|reader| reader.will_wake(cx.waker())) {
+            state.readers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent between any two statements, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Not under the lock: a reader may run at once.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let readers = std::mem::take(&mut state.readers);
+    drop(state);
+    readers.into_iter().for_each(Waker::wake);
+}
+
+/// The service, or the request that asked it, ended before the answer was whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the answer that several requests were waiting for broke off")]
+pub struct BrokenOff;
+
+/// What those who wait are given before the answer is whole.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveAnswer {
+    /// The response as it will be stored, without its body.
+    pub(crate) head: Arc<Stored>,
+    pub(crate) len: usize,
+    pub(crate) recording: Arc<Recording>,
+}
+
+/// An answer that another request is getting, of which a part is here.
+#[derive(Debug)]
+pub struct Live {
+    answer: LiveAnswer,
+    seat: Seat,
+}
+
+impl Live {
+    pub(crate) fn new(answer: LiveAnswer, seat: Seat) -> Self {
+        Self { answer, seat }
+    }
+
+    /// The answer to a GET, as [`Stored::answer_as`] gives it once the response is stored.
+    pub fn answer_as(
+        self,
+        status: CacheStatus,
+        method: &Method,
+        request: &HeaderMap,
+        now: Timestamp,
+    ) -> Response<LiveBody> {
+        let Self { answer: LiveAnswer { head, len, recording }, seat } = self;
+        let answer = head.answer_as(status, method, request, now);
+        // 304 has no body, nor has any answer to HEAD.
+        let has_body = answer.status() == head.status() && method != Method::HEAD;
+        answer.map(|_| LiveBody { at: 0, len: if has_body { len } else { 0 }, recording, _seat: seat })
+    }
+}
+
+/// The body of a [`Live`] answer.
+#[derive(Debug)]
+pub struct LiveBody {
+    recording: Arc<Recording>,
+    at: usize,
+    len: usize,
+    /// As long as it is read, somebody waits for it.
+    _seat: Seat,
+}
+
+impl LiveBody {
+    /// Bytes that are still to be read.
+    pub fn left(&self) -> usize {
+        self.len - self.at
+    }
+
+    /// The next bytes, `None` at the end.
+    ///
+    /// # Errors
+    /// It broke off: what was read is not all.
+    pub fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BrokenOff>>> {
+        if self.left() == 0 {
+            return Poll::Ready(None);
+        }
+        self.recording.poll_read(cx, self.at).map(|data| match data {
+            // It ended, and not where it should have.
+            Ok(data) if data.is_empty() => Some(Err(BrokenOff)),
+            Ok(data) => {
+                self.at += data.len();
+                Some(Ok(data))
+            }
+            Err(broken) => Some(Err(broken)),
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! A request to a service outlives its client while others wait for its answer.
+//!
+//! hyper drops the exchange of a client that has gone. If that exchange leads a flight (others wait, or the cache wants the
+//! answer all the same), it becomes a task of the worker instead, until the head of the answer is here; from then on the
+//! answer is read by a task in any case ([`crate::relay`]).
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use http::Response;
+use pilotlight_cache::Watch;
+
+use crate::body::Outgoing;
+use crate::options::Abandoned;
+use crate::spawn::Spawner;
+use crate::worker::Worker;
+
+/// Whether an exchange is asking for others, too; shared by the exchange and whoever holds its future.
+#[derive(Clone)]
+pub(super) struct Errand {
+    asks: Rc<RefCell<Option<Watch>>>,
+    spawner: Spawner,
+    abandoned: Abandoned,
+}
+
+impl Errand {
+    pub(super) fn new(worker: &Worker) -> Self {
+        Self { asks: Rc::default(), spawner: worker.spawner.clone(), abandoned: worker.common.abandoned }
+    }
+
+    /// The service is being asked for an answer that may be stored.
+    pub(super) fn begin(&self, watch: Watch) {
+        *self.asks.borrow_mut() = Some(watch);
+    }
+
+    /// It has answered.
+    pub(super) fn end(&self) {
+        *self.asks.borrow_mut() = None;
+    }
+
+    fn goes_on(&self) -> bool {
+        let asks = self.asks.borrow();
+        asks.as_ref().is_some_and(|watch| match self.abandoned {
+            Abandoned::Finish => watch.is_shared(),
+            Abandoned::Drop => watch.is_awaited(),
+        })
+    }
+}
+
+type Forwarded = Pin<Box<dyn Future<Output = Response<Outgoing>>>>;
+
+/// An answer that is not here at once.
+pub(crate) struct Later {
+    /// `None` when it has ended.
+    future: Option<Forwarded>,
+    errand: Errand,
+}
+
+impl Later {
+    pub(super) fn new(future: Forwarded, errand: Errand) -> Self {
+        Self { future: Some(future), errand }
+    }
+}
+
+impl Future for Later {
+    type Output = Response<Outgoing>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(future) = &mut self.future else { return Poll::Pending };
+        let answer = future.as_mut().poll(cx);
+        if answer.is_ready() {
+            self.future = None;
+        }
+        answer
+    }
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take()
+            && self.errand.goes_on()
+        {
+            // Nobody reads the answer: dropped, it goes on only for those who wait, or for the cache.
+            self.errand.spawner.spawn(async move { drop(future.await) });
+        }
+    }
+}
