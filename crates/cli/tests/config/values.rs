@@ -27,7 +27,7 @@ fn managed(config: &Config, index: usize) -> &Managed {
 const SECOND: Duration = Duration::from_secs(1);
 
 fn cache_limits(memory: u64, max_object: u64) -> CacheLimits {
-    CacheLimits { memory, max_object, keep_tags: false, policy: PolicyOptions::default() }
+    CacheLimits { memory, max_object, keep_tags: false, finish_abandoned: true, policy: PolicyOptions::default() }
 }
 
 #[test]
