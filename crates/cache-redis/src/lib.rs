@@ -4,3 +4,12 @@
 //! others have changed. Losing Redis means fewer hits, never an error, a stall or a wrong answer (docs/adr/0020).
 
 #![forbid(unsafe_code)]
+
+mod coherence;
+mod log;
+
+pub use coherence::{
+    BEAT, Coherence, CoherenceStatus, Driver, LOG_COMMAND_TIMEOUT, MAX_CONFIRMATION, MAX_WAITING_PURGES, NODE_LIFETIME,
+    Options as CoherenceOptions, SILENCE, Told,
+};
+pub use log::{MAX_LOG_ENTRIES, MAX_REMEMBERED_ENTRIES};
