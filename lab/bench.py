@@ -13,7 +13,7 @@ from harness.machine import machine
 from harness.program import Failed
 from harness.report import figures_table
 
-SECTIONS = ["cached", "pipelined", "proxy", "pipe", "cold", "zygote", "scaling", "isolation", "idle", "memory"]
+SECTIONS = ["cached", "pipelined", "proxy", "pipe", "cold", "zygote", "scaling", "isolation", "idle", "memory", "flood"]
 VERSIONS = [["nginx", "-v"], ["haproxy", "-v"], ["/usr/bin/python3", "--version"], ["node", "--version"], ["rustc", "--version"]]
 
 
@@ -24,6 +24,7 @@ def parse_arguments():
     parser.add_argument("--secs", type=positive(float), default=4, help="length of each measurement, seconds")
     parser.add_argument("--generator", choices=GENERATORS, default="cbench", help="load of the sections cached and pipelined")
     parser.add_argument("--upload-gb", type=positive(int), default=10, help="section memory: size of the transfers, 10⁹ bytes")
+    parser.add_argument("--flood-requests", type=positive(int), default=10_000_000, help="section flood: distinct targets with small bodies")
     parser.add_argument("--json", metavar="FILE", help="writes every sample there")
     return parser.parse_args()
 

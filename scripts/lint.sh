@@ -24,6 +24,7 @@ formatting() {
   cargo fmt --manifest-path fuzz/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/http/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/redis/rust/Cargo.toml --check
+  cargo fmt --all --manifest-path lab/peers/rest/rust/Cargo.toml --check
   rustfmt --edition 2024 --check lab/peers/redis/rust/p-pilotlight/src/main.rs
 }
 

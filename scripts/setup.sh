@@ -124,6 +124,10 @@ for_test() {
     say "installing websockets into $VENV, a client of other people's for the end-to-end tests"
     pip_install websockets==15.0.1 || die "websockets could not be installed (see above)"
   fi
+  if ! has_modules schemathesis; then
+    say "installing schemathesis into $VENV, which checks examples/users against its OpenAPI document"
+    pip_install schemathesis==4.32.5 || die "schemathesis could not be installed (see above)"
+  fi
   if [ ! sdk/node/node_modules/.package-lock.json -nt sdk/node/package-lock.json ]; then
     say "installing Express into sdk/node/node_modules, for its tests"
     npm --prefix sdk/node ci --silent --no-audit --no-fund

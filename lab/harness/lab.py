@@ -89,7 +89,7 @@ class Lab:
 
     def build_all(self):
         release = ["cargo", "build", "--release", "--quiet"]
-        packages = ["cbench", "hyperd", "launch", "limit", "svchyper"]
+        packages = ["cbench", "flood", "hyperd", "launch", "limit", "svchyper"]
         self.build("peers", release + [word for package in packages for word in ("-p", package)], PEERS)
         self.build("svcpipe", [*release, "-p", "svcpipe"], PEERS)
         self.build("pilotlight", [*release, "-p", "pilotlight"], ROOT)

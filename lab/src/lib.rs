@@ -1,6 +1,6 @@
 //! The lab: experiments that measure Pilotlight on the machine of whoever asks, beside its peers, with real processes.
 //!
-//! [`transport`] is `pilotlight lab transport`. What experiments share: [`stats`] (times, ratios of rounds, intervals),
+//! [`transport`] is `pilotlight lab transport`, [`rest`] is `pilotlight lab rest`. What experiments share: [`load`] (requests over HTTP), [`stats`] (times, ratios of rounds, intervals),
 //! [`processes`] (programs that end with the lab, their CPU time and memory), [`machine`] (what figures depend on),
 //! [`report`] (tables and numbers as text), [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
 //!
@@ -13,10 +13,12 @@
 #![forbid(unsafe_code)]
 
 pub mod interrupt;
+pub mod load;
 pub mod machine;
 pub mod processes;
 pub mod progress;
 pub mod report;
+pub mod rest;
 pub mod service;
 pub mod stats;
 pub mod transport;

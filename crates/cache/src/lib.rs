@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod body;
 mod cache;
 mod collapse;
 mod fill;
@@ -31,7 +32,9 @@ mod recorder;
 mod status;
 mod stored;
 mod tier;
+mod weight;
 
+pub use body::StoredBody;
 pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};
 pub use fill::{Decision, Fill, Validated};

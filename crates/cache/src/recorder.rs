@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
+use crate::body::Growing;
 use crate::collapse::Landing;
 use crate::fill::{is_lasting, land};
 use crate::policy::storing::Plan;
 use crate::policy::{Timestamp, Timing, Unstored, fields};
 use crate::stored::Stored;
 
-/// The smallest buffer of a recording whose length is not known.
-const FIRST_BUFFER_BYTES: u64 = 4096;
+/// What a recording whose length is not known takes from the budget at first.
+const FIRST_RESERVE_BYTES: u64 = 4096;
 
 /// Takes the body of an answer on its way to the client. Dropping it unfinished stores nothing, and the next request that
 /// waits leads.
@@ -24,7 +24,7 @@ pub struct Recorder {
     headers: HeaderMap,
     plan: Plan,
     timing: Timing,
-    body: Vec<u8>,
+    body: Growing,
     /// Bytes taken from the budget that all recordings share.
     reserved_bytes: u64,
     failure: Unstored,
@@ -38,7 +38,7 @@ impl Recorder {
             headers: fields::to_store(headers),
             plan,
             timing,
-            body: Vec::new(),
+            body: Growing::default(),
             reserved_bytes: 0,
             failure: Unstored::Incomplete,
         }
@@ -67,16 +67,15 @@ impl Recorder {
             return self.give_up(why);
         }
         if needed > self.reserved_bytes {
-            let doubled = (self.reserved_bytes * 2).max(FIRST_BUFFER_BYTES).min(options.max_object_bytes).max(needed);
+            let doubled = (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(options.max_object_bytes).max(needed);
             let wanted = self.plan.length.unwrap_or(doubled);
             let more = wanted - self.reserved_bytes;
             if !landing.cache().recording().take(more) {
                 return self.give_up(Unstored::Busy);
             }
             self.reserved_bytes = wanted;
-            self.body.reserve_exact(usize::try_from(wanted).unwrap_or(usize::MAX) - self.body.len());
         }
-        self.body.extend_from_slice(chunk);
+        self.body.push(chunk, self.plan.length);
         Ok(())
     }
 
@@ -92,11 +91,10 @@ impl Recorder {
         let Some(landing) = self.landing.take() else {
             return Err(self.failure);
         };
-        let mut body = std::mem::take(&mut self.body);
-        body.shrink_to_fit();
+        let body = std::mem::take(&mut self.body).finish();
         let headers = std::mem::take(&mut self.headers);
         let mark = landing.mark(&headers);
-        let stored = Stored::new(self.status, headers, Bytes::from(body), self.plan.clone(), self.timing, mark);
+        let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing, mark);
         self.release(&landing);
         let stored = Arc::new(stored);
         match landing.write(|cache| cache.memory().put(landing.key().clone(), &stored)) {
@@ -114,7 +112,7 @@ impl Recorder {
 
     fn give_up(&mut self, why: Unstored) -> Result<(), Unstored> {
         self.failure = why;
-        self.body = Vec::new();
+        self.body = Growing::default();
         if let Some(landing) = self.landing.take() {
             self.release(&landing);
             if is_lasting(why) {

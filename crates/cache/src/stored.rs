@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
+use crate::body::StoredBody;
 use crate::policy::freshness::{Freshness, Source};
 use crate::policy::storing::{Plan, has_credentials};
 use crate::policy::validate::Validators;
@@ -14,13 +15,7 @@ use crate::policy::vary::Vary;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
 use crate::purge::{Mark, Position, Standing, TagFields, remove_tag_fields};
 use crate::status::CacheStatus;
-
-/// Fixed memory of one stored response: this structure, its allocations' headers, and the prepared map.
-const OVERHEAD_BYTES: usize = 768;
-/// Memory of one field besides its name and value: entries in two maps (the stored and the prepared one).
-const FIELD_OVERHEAD_BYTES: usize = 256;
-/// How often a name and a value are held: in the stored map, and in the prepared head.
-const FIELD_COPIES: usize = 2;
+use crate::weight;
 
 /// A stored response. Immutable: validation makes a new one that replaces it.
 #[derive(Debug)]
@@ -28,7 +23,7 @@ pub struct Stored {
     status: StatusCode,
     /// Without `Age`; with `Date`, and with `Content-Length` where the status allows one.
     headers: HeaderMap,
-    body: Bytes,
+    body: StoredBody,
     freshness: Freshness,
     vary: Vary,
     validators: Validators,
@@ -42,27 +37,26 @@ pub struct Stored {
 #[derive(Debug)]
 struct Prepared {
     age_s: u64,
-    headers: HeaderMap,
-    /// The same as bytes, with the status line and the empty line.
+    /// Status line, fields, empty line.
     head: Box<[u8]>,
 }
 
 impl Prepared {
-    fn new(age_s: u64, status: StatusCode, headers: HeaderMap) -> Self {
+    fn new(age_s: u64, status: StatusCode, headers: &HeaderMap) -> Self {
         let mut head =
             Vec::with_capacity(64 + headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>());
         head.extend_from_slice(b"HTTP/1.1 ");
         head.extend_from_slice(status.as_str().as_bytes());
         head.push(b' ');
         head.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-        for (name, value) in &headers {
+        for (name, value) in headers {
             head.extend_from_slice(b"\r\n");
             head.extend_from_slice(name.as_str().as_bytes());
             head.extend_from_slice(b": ");
             head.extend_from_slice(value.as_bytes());
         }
         head.extend_from_slice(b"\r\n\r\n");
-        Self { age_s, headers, head: head.into() }
+        Self { age_s, head: head.into() }
     }
 }
 
@@ -80,11 +74,11 @@ pub(crate) enum Refusal {
 }
 
 impl Stored {
-    /// Keeps a response whose body is complete. `kept` comes from [`fields::to_store`], `body` has its exact size.
+    /// Keeps a response whose body is complete. `kept` comes from [`fields::to_store`].
     pub(crate) fn new(
         status: StatusCode,
         mut kept: HeaderMap,
-        body: Bytes,
+        body: StoredBody,
         plan: Plan,
         timing: Timing,
         mark: Mark,
@@ -102,16 +96,12 @@ impl Stored {
     fn assemble(
         status: StatusCode,
         headers: HeaderMap,
-        body: Bytes,
+        body: StoredBody,
         freshness: Freshness,
         vary: Vary,
         mark: Mark,
     ) -> Self {
-        let one = |(name, value): (&HeaderName, &HeaderValue)| {
-            (name.as_str().len() + value.len()) * FIELD_COPIES + FIELD_OVERHEAD_BYTES
-        };
-        let weight =
-            OVERHEAD_BYTES + body.len() + vary.weight() + mark.weight() + headers.iter().map(one).sum::<usize>();
+        let weight = weight::of_response(&headers, &body) + vary.weight() + mark.weight();
         let validators = Validators::of(&headers);
         Self { status, headers, body, freshness, vary, validators, mark, weight, prepared: ArcSwapOption::empty() }
     }
@@ -119,9 +109,9 @@ impl Stored {
     /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
     ///
     /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), and has no body for HEAD.
-    pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<Bytes> {
-        let headers = self.with_prepared(now, |prepared| prepared.headers.clone());
-        self.finish(headers, method, request)
+    pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<StoredBody> {
+        let age_s = self.freshness.age_s(now);
+        self.finish(self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s))), method, request)
     }
 
     /// Writes [`Stored::answer`] to a GET without conditions as HTTP/1.1 sends it, head and body, behind what is in `out`.
@@ -129,7 +119,7 @@ impl Stored {
         self.with_prepared(now, |prepared| {
             out.reserve(prepared.head.len() + self.body.len());
             out.extend_from_slice(&prepared.head);
-            out.extend_from_slice(&self.body);
+            self.body.pieces().iter().for_each(|piece| out.extend_from_slice(piece));
         });
     }
 
@@ -140,7 +130,7 @@ impl Stored {
         method: &Method,
         request: &HeaderMap,
         now: Timestamp,
-    ) -> Response<Bytes> {
+    ) -> Response<StoredBody> {
         let headers = self.headers_at(self.freshness.age_s(now), status);
         self.finish(headers, method, request)
     }
@@ -162,7 +152,7 @@ impl Stored {
     }
 
     /// The stored body.
-    pub fn body(&self) -> &Bytes {
+    pub fn body(&self) -> &StoredBody {
         &self.body
     }
 
@@ -257,23 +247,23 @@ impl Stored {
     #[cold]
     fn prepare(&self, age_s: u64) -> Arc<Prepared> {
         let headers = self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s)));
-        let prepared = Arc::new(Prepared::new(age_s, self.status, headers));
+        let prepared = Arc::new(Prepared::new(age_s, self.status, &headers));
         self.prepared.store(Some(Arc::clone(&prepared)));
         prepared
     }
 
-    fn finish(&self, headers: HeaderMap, method: &Method, request: &HeaderMap) -> Response<Bytes> {
+    fn finish(&self, headers: HeaderMap, method: &Method, request: &HeaderMap) -> Response<StoredBody> {
         // RFC 9110 §13.2.1: conditions are ignored where the answer without them would not be 2xx.
         if self.status.is_success() && self.validators.not_modified(request) {
-            return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), Bytes::new());
+            return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), StoredBody::default());
         }
         // RFC 9110 §9.3.2: HEAD has the fields of GET, Content-Length included, and no content.
-        let body = if method == Method::HEAD { Bytes::new() } else { self.body.clone() };
+        let body = if method == Method::HEAD { StoredBody::default() } else { self.body.clone() };
         respond(self.status, headers, body)
     }
 }
 
-fn respond(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Bytes> {
+fn respond(status: StatusCode, headers: HeaderMap, body: StoredBody) -> Response<StoredBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

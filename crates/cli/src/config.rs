@@ -40,7 +40,7 @@ mod words;
 
 pub use diagnostic::{Code, Diagnostic, Report, Severity, Span};
 pub use listeners::Ports;
-pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse};
+pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse, reread};
 pub use model::{
     CacheLimits, ColdStart, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed, PathMatch,
     Preload, PreloadAt, Route, RouteCache, Scaling, Service, ServiceKind, Transport, Upstream, Workers,

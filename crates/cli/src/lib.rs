@@ -5,6 +5,7 @@
 pub mod admin;
 pub mod config;
 pub mod generated;
+mod memory;
 mod notify;
 mod operate;
 mod plan;

@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
 use pilotlight_cli::{admin, generated, run};
+use pilotlight_lab::rest::{self, RestArguments};
 use pilotlight_lab::transport::{self, Completeness, TransportArguments};
 
 #[global_allocator]
@@ -31,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   pilotlight run --config other.toml   run another file
   pilotlight status --watch            what a running one is doing
   pilotlight lab transport             measure on this machine: HTTP and the pipe, warm and cold
+  pilotlight lab rest                  measure examples/users beside services in other stacks
   pilotlight redis cli -h cache        a prompt for Redis and Valkey
   PILOTLIGHT_LOG=debug pilotlight      with more events on the standard error
 
@@ -191,6 +193,14 @@ enum Experiment {
 
 Nothing else should run meanwhile. Everything that is started ends with it.")]
     Transport(Box<TransportArguments>),
+    /// The published REST scenarios on SQLite and Redis, beside services in other stacks: req/s, CPU time, percentiles
+    #[command(after_help = "Examples:
+  pilotlight lab rest --list                         what there is to measure, and what is missing for it
+  pilotlight lab rest --quick                        whether everything works
+  pilotlight lab rest --cases post,post-slow --services users,axum-fred --redis standalone --secs 10
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Rest(Box<RestArguments>),
 }
 
 #[derive(Args)]
@@ -323,7 +333,8 @@ fn main() -> ExitCode {
             gateway.run(|client, report, out| admin::explain(client, (&url, &method, &fields), report, out))
         }
         Command::Redis { mode } => return pilotlight_redis_tool::run(mode),
-        Command::Lab { experiment: Experiment::Transport(arguments) } => return lab(&arguments),
+        Command::Lab { experiment: Experiment::Transport(arguments) } => return lab(transport::run(&arguments)),
+        Command::Lab { experiment: Experiment::Rest(arguments) } => return lab(rest::run(&arguments)),
         Command::Completions { shell } => generated::completions(Arguments::command(), shell, &mut out),
         Command::Man { dir } => generated::man(Arguments::command(), dir.as_deref(), &mut out, &mut err),
     };
@@ -345,8 +356,8 @@ fn lab_process() -> Option<ExitCode> {
     }
 }
 
-fn lab(arguments: &TransportArguments) -> ExitCode {
-    match transport::run(arguments) {
+fn lab(result: anyhow::Result<Completeness>) -> ExitCode {
+    match result {
         Ok(Completeness::Complete) => ExitCode::SUCCESS,
         Ok(Completeness::Failures) => Outcome::Failed.into(),
         Err(e) => {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::config::{AdminSocket, Config};
+use crate::config::{AdminSocket, Config, Report};
 
 /// The name of the admin socket in the runtime folder.
 pub(crate) const SOCKET: &str = "admin.sock";
@@ -80,26 +80,38 @@ fn reopen_on_signal(gateway: &Gateway) -> std::io::Result<()> {
     std::thread::Builder::new().name("reopen".into()).spawn(wait).map(drop)
 }
 
-/// What the configuration says that is followed, as people are shown it.
-#[derive(Clone, Default)]
-pub(crate) struct Shown(Arc<Mutex<Value>>);
+/// What the configuration says that is followed, as people are shown it: the file's text, understood when somebody asks.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    file: Arc<Path>,
+    text: Arc<Mutex<Box<str>>>,
+}
 
 impl Shown {
-    /// Reads the file, which has just been found valid.
-    pub(crate) fn read(&self, file: &Path) {
-        let settings = std::path::absolute(file).map_or(Value::Null, |file| settings(&file));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+    /// The file as it was read, which has no mistake.
+    pub(crate) fn new(file: &Path, read: Report) -> Self {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).into();
+        Self { file, text: Arc::new(Mutex::new(read.into_text().into())) }
+    }
+
+    /// The same file as it was read again.
+    pub(crate) fn follow(&self, read: Report) {
+        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = read.into_text().into();
+    }
+
+    /// What was read.
+    pub(crate) fn text(&self) -> Box<str> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn value(&self) -> Value {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        settings(&self.file, &self.text())
     }
 }
 
-/// What the file says, without the values of environment variables: those are where secrets are.
-fn settings(file: &Path) -> Value {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let table: toml::Table = text.parse().unwrap_or_default(); // it was valid when the gateway read it
+/// What the text says, without the values of environment variables: those are where secrets are.
+fn settings(file: &Path, text: &str) -> Value {
+    let table: toml::Table = text.parse().unwrap_or_default(); // it has been read before
     json!({ "file": file.to_string_lossy(), "settings": plain(&toml::Value::Table(table)) })
 }
 

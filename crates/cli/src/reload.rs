@@ -5,18 +5,48 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pilotlight_gateway::{Gateway, NotDone, ServiceTarget};
 use pilotlight_supervisor::{ServiceId, ServiceSpec, Supervisor, Transport};
 
-use crate::config::{self, Config, Loaded, Ports, Style};
+use crate::config::{self, Config, Loaded, Operate, Ports, Report, Style};
+use crate::memory;
+use crate::operate::Shown;
 use crate::plan::{self, Plan};
 use crate::settings;
+
+/// What is kept of the configuration that is followed. The rest is in its text, which is a tenth of what it says and is read again for the
+/// next reload: an idle gateway with a thousand services is not to hold two descriptions of each.
+pub(crate) struct Followed {
+    shown: Shown,
+    /// That of the start, without services and routes: what cannot be followed stays as it was there.
+    start: Config,
+    /// How long services may take to end.
+    pub(crate) patience: Duration,
+}
+
+impl Followed {
+    pub(crate) fn new(config: Config, shown: Shown) -> Self {
+        let patience = settings::patience(&config);
+        Self { shown, start: Config { services: Vec::new(), routes: Vec::new(), ..config }, patience }
+    }
+
+    /// What the operator sees of the gateway.
+    pub(crate) fn operate(&self) -> &Operate {
+        &self.start.operate
+    }
+
+    /// The whole of it.
+    fn config(&self, file: &Path) -> Result<Config, Report> {
+        config::reread(&self.shown.text(), file).map(|config| plan::followed_config(&self.start, config))
+    }
+}
 
 /// What a reload works on.
 pub(crate) struct Live<'a> {
     pub(crate) file: &'a Path,
-    pub(crate) config: &'a mut Config,
+    pub(crate) followed: &'a mut Followed,
     pub(crate) services: &'a mut Vec<ServiceTarget>,
     pub(crate) gateway: &'a mut Gateway,
     pub(crate) supervisor: &'a Supervisor,
@@ -24,13 +54,16 @@ pub(crate) struct Live<'a> {
 
 /// Reads the file again and follows it. `Err`: nothing has changed.
 pub(crate) fn reload(live: Live<'_>) -> Result<Plan, NotDone> {
-    let Live { file, config, services, gateway, supervisor } = live;
-    let Loaded { config: new, warnings } = config::load(file, Ports::Skip) // its own ports are in use, by itself
-        .map_err(|report| NotDone::Invalid(report.render(Style::Plain)))?;
+    let Live { file, followed, services, gateway, supervisor } = live;
+    let invalid = |report: Report| NotDone::Invalid(report.render(Style::Plain));
+    let known = &*followed;
+    // Its own ports are in use, by itself.
+    let (old, new) = memory::apart(|| (known.config(file), config::load(file, Ports::Skip)));
+    let (Loaded { config: new, warnings }, old) = (new.map_err(invalid)?, old.map_err(invalid)?);
     for line in warnings.render(Style::Plain).lines() {
         tracing::warn!("{line}");
     }
-    let plan = Plan::of(config, &new);
+    let plan = Plan::of(&old, &new);
     let listeners = gateway.bind(settings::listen(&new)).map_err(|e| NotDone::Failed(e.to_string()))?;
     let control = supervisor.control();
     let specs: Vec<_> = settings::specs(&new).into_iter().map(|spec| (same(services, &spec), spec)).collect();
@@ -40,7 +73,8 @@ pub(crate) fn reload(live: Live<'_>) -> Result<Plan, NotDone> {
     gateway.reload(listeners, settings::serving(&new, targets.clone()));
     control.retire(ids(services).filter(|id| !kept.contains(id)).collect());
     *services = targets;
-    *config = plan::followed_config(config, new);
+    followed.shown.follow(warnings);
+    followed.patience = settings::patience(&new);
     for setting in &plan.fixed {
         tracing::warn!(
             "`{setting}` has changed, which a running gateway cannot follow: `pilotlight upgrade` does, without losing a request"

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{self, AdminSocket, Config, Loaded, Ports, Style, commands};
+use crate::memory;
 use crate::notify::{self, Note};
 use crate::operate::{self, Shown, Sockets};
-use crate::reload::{self, Live};
+use crate::reload::{self, Followed, Live};
 use crate::service_log;
 use crate::settings;
 use crate::signals::{Signals, Told};
@@ -52,7 +53,7 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     }
     // What is inherited is in use.
     let ports = if estate.is_some() { Ports::Skip } else { Ports::Require };
-    let Loaded { config, warnings } = match config::load(file, ports) {
+    let Loaded { config, warnings } = match memory::apart(|| config::load(file, ports)) {
         Ok(loaded) => loaded,
         Err(report) => {
             eprint!("{}", report.render(commands::style_for_stderr()));
@@ -69,7 +70,8 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     let signals = Signals::install(ordered).context("signals cannot be waited for")?;
     let turn = predecessor.as_ref().map(Predecessor::silence).transpose()?;
     let turn = turn.map(|turn| Box::new(turn) as Box<dyn FnOnce() + Send>);
-    let running = match Running::start((file, config), orders, estate.unwrap_or_default(), turn) {
+    let shown = Shown::new(file, warnings);
+    let running = match Running::start((file, config), shown, orders, estate.unwrap_or_default(), turn) {
         Ok(running) => running,
         Err(e) => {
             if let Some(predecessor) = predecessor {
@@ -78,8 +80,6 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
             return Err(e);
         }
     };
-    announce(&running.config, &running.gateway, running.admin.as_ref())
-        .context("cannot write to the standard output")?;
     match predecessor {
         // The one that leaves tells the service manager: only it is listened to.
         Some(predecessor) => predecessor
@@ -87,6 +87,7 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
             .context("the process that this one takes over from has ended")?,
         None => notify::tell(Note::Ready),
     }
+    memory::give_back_later();
     running.run(signals);
     Ok(Ended::Stopped)
 }
@@ -95,18 +96,18 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
 struct Running {
     program: PathBuf,
     file: PathBuf,
-    config: Config,
+    followed: Followed,
     services: Vec<ServiceTarget>,
     supervisor: Supervisor,
     gateway: Gateway,
     admin: Option<Admin>,
     has_inherited_admin: bool,
-    shown: Shown,
 }
 
 impl Running {
     fn start(
         (file, config): (&Path, Config),
+        shown: Shown,
         orders: mpsc::UnboundedSender<Order>,
         estate: Estate,
         turn: Option<Box<dyn FnOnce() + Send>>,
@@ -131,8 +132,6 @@ impl Running {
         let metrics = metrics.filter(|(address, _)| config.operate.metrics == Some(*address)).map(|(_, socket)| socket);
         let has_inherited_admin = admin.is_some();
         let sockets = Sockets { admin, metrics, turn };
-        let shown = Shown::default();
-        shown.read(file);
         let logs = (logs, shown.clone());
         let admin = match operate::start((file, &config), &runtime_dir, (&gateway, &supervisor), logs, orders, sockets)
         {
@@ -145,8 +144,9 @@ impl Running {
             }
         };
         upgrade::warm(&services, &supervisor.control(), &warm);
-        let file = file.to_owned();
-        Ok(Self { program, file, config, services, supervisor, gateway, admin, has_inherited_admin, shown })
+        announce(&config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
+        let (file, followed) = (file.to_owned(), Followed::new(config, shown));
+        Ok(Self { program, file, followed, services, supervisor, gateway, admin, has_inherited_admin })
     }
 
     /// Does what it is told until that is to end.
@@ -226,7 +226,8 @@ impl Running {
     /// What a successor gets.
     fn estate(&self) -> std::io::Result<Estate> {
         let (admin, metrics) = self.admin.as_ref().map(Admin::hand_over).transpose()?.unwrap_or_default();
-        let path = match &self.config.operate.admin {
+        let operate = self.followed.operate();
+        let path = match &operate.admin {
             Some(AdminSocket::At(path)) => Some(path.clone()),
             Some(AdminSocket::InRuntimeDir) | None => None,
         };
@@ -239,7 +240,7 @@ impl Running {
         Ok(Estate {
             listeners: self.gateway.hand_over()?,
             admin: path.zip(admin),
-            metrics: self.config.operate.metrics.zip(metrics),
+            metrics: operate.metrics.zip(metrics),
             warm: running.collect(),
         })
     }
@@ -269,8 +270,8 @@ impl Running {
 
     /// Clients have gone: services, then the workers that connect them.
     fn end(self) {
-        let Self { config, supervisor, gateway, .. } = self;
-        let patience = settings::patience(&config);
+        let Self { followed, supervisor, gateway, .. } = self;
+        let patience = followed.patience;
         if !supervisor.shutdown(patience) {
             tracing::warn!("some services had to be killed: they did not end within {} s", patience.as_secs());
         }
@@ -281,18 +282,16 @@ impl Running {
         notify::tell(Note::Reloading);
         let live = Live {
             file: &self.file,
-            config: &mut self.config,
+            followed: &mut self.followed,
             services: &mut self.services,
             gateway: &mut self.gateway,
             supervisor: &self.supervisor,
         };
         let done = reload::reload(live);
+        memory::give_back_later();
         notify::tell(Note::Ready);
         match &done {
-            Ok(plan) => {
-                self.shown.read(&self.file);
-                tracing::info!(plan = %plan.to_json(), "reloaded");
-            }
+            Ok(plan) => tracing::info!(plan = %plan.to_json(), "reloaded"),
             Err(NotDone::Invalid(why) | NotDone::Failed(why)) => {
                 eprintln!("{why}\npilotlight: not reloaded, everything goes on as before");
             }

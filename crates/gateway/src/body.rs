@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use pilotlight_cache::{Recorder, Timestamp};
+use pilotlight_cache::{Recorder, StoredBody, Timestamp};
 
 use crate::client::RequestGuard;
 use crate::deadline::Deadline;
@@ -26,6 +26,7 @@ pub(crate) struct CutError {
 pub(crate) enum ResponseBody {
     Empty,
     Full(Bytes),
+    Stored(Pieces),
     Http(Box<HttpBody>),
     Pipe(Box<PipeBody>),
     /// Any of these, read ahead while it is stored.
@@ -37,6 +38,10 @@ impl ResponseBody {
         if data.is_empty() { Self::Empty } else { Self::Full(data) }
     }
 
+    pub(crate) fn stored(body: StoredBody) -> Self {
+        if body.is_empty() { Self::Empty } else { Self::Stored(Pieces { body, sent: 0, sent_bytes: 0 }) }
+    }
+
     pub(crate) fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
         match self {
             Self::Empty => Poll::Ready(None),
@@ -45,6 +50,7 @@ impl ResponseBody {
                 *self = Self::Empty;
                 Poll::Ready(Some(Ok(Frame::data(data))))
             }
+            Self::Stored(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
             Self::Http(body) => body.poll_frame(cx),
             Self::Pipe(body) => body.poll_frame(cx),
             Self::Relayed(relay) => relay.poll_frame(cx),
@@ -55,6 +61,7 @@ impl ResponseBody {
         match self {
             Self::Empty => true,
             Self::Full(_) => false,
+            Self::Stored(pieces) => pieces.left() == 0,
             Self::Http(body) => body.is_ended(),
             Self::Pipe(body) => body.is_ended(),
             Self::Relayed(relay) => relay.is_ended(),
@@ -66,10 +73,32 @@ impl ResponseBody {
         match self {
             Self::Empty => Some(0),
             Self::Full(data) => Some(data.len() as u64),
+            Self::Stored(pieces) => Some(pieces.left() as u64),
             Self::Http(body) => body.length(),
             Self::Pipe(body) => body.length(),
             Self::Relayed(relay) => relay.length(),
         }
+    }
+}
+
+/// A stored body on its way, piece by piece, each shared with the store.
+pub(crate) struct Pieces {
+    body: StoredBody,
+    /// Pieces that were given out.
+    sent: usize,
+    sent_bytes: usize,
+}
+
+impl Pieces {
+    fn next(&mut self) -> Option<Bytes> {
+        let piece = self.body.pieces().get(self.sent)?.clone();
+        self.sent += 1;
+        self.sent_bytes += piece.len();
+        Some(piece)
+    }
+
+    fn left(&self) -> usize {
+        self.body.len() - self.sent_bytes
     }
 }
 
@@ -103,7 +132,7 @@ impl Body for Outgoing {
         let this = self.get_mut();
         // First, because a source that always has more would never let the deadline be seen.
         let late = this.deadline.as_ref().is_some_and(|deadline| deadline.poll(cx).is_ready());
-        if late && !matches!(this.source, ResponseBody::Empty | ResponseBody::Full(_)) {
+        if late && !matches!(this.source, ResponseBody::Empty | ResponseBody::Full(_) | ResponseBody::Stored(_)) {
             this.deadline = None;
             if let ResponseBody::Pipe(mut body) = std::mem::replace(&mut this.source, ResponseBody::Empty) {
                 body.deadline_over();

@@ -11,13 +11,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
 use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
-use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored};
+use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored, StoredBody};
 use pilotlight_cache::{Recorder, Timestamp, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
@@ -124,7 +123,7 @@ impl Handler {
     fn answer_now(
         &self,
         request: &Request<Incoming>,
-        answer: Response<Bytes>,
+        answer: Response<StoredBody>,
         record: Rc<Record>,
     ) -> Response<Outgoing> {
         let worker = &self.worker;
@@ -140,13 +139,13 @@ impl Handler {
         }
         worker.say_goodbye(answer.headers_mut());
         let guard = RequestGuard::new(&self.client, record);
-        answer.map(|body| Outgoing::new(ResponseBody::full(body), None, guard))
+        answer.map(|body| Outgoing::new(ResponseBody::stored(body), None, guard))
     }
 }
 
 /// What is known of a request when its head has been read.
 enum Found {
-    Stored(Arc<Route>, Response<Bytes>),
+    Stored(Arc<Route>, Response<StoredBody>),
     Route(Arc<Route>, String, Option<Lookup>),
 }
 
@@ -455,7 +454,7 @@ impl<'a> Inbound<'a> {
                     keep(recorder);
                 }
             }
-            ResponseBody::Http(_) | ResponseBody::Pipe(_) | ResponseBody::Relayed(_) => {
+            ResponseBody::Stored(_) | ResponseBody::Http(_) | ResponseBody::Pipe(_) | ResponseBody::Relayed(_) => {
                 let patience = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
                 let deadline = self.worker.deadlines.deadline();
                 return ResponseBody::Relayed(Relay::start(&self.worker.spawner, body, recorder, deadline, patience));
@@ -491,7 +490,7 @@ impl<'a> Inbound<'a> {
             None => stored.answer(method, headers, now()),
         };
         let (parts, body) = answer.into_parts();
-        (Response::from_parts(parts, ()), ResponseBody::full(body))
+        (Response::from_parts(parts, ()), ResponseBody::stored(body))
     }
 
     /// An answer of the service on its way to the client.

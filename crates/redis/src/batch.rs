@@ -73,6 +73,8 @@ struct Batch<'b, 'p, 'a> {
 #[derive(Default)]
 struct Again {
     errands: Vec<(usize, Target)>,
+    /// Why each of them is.
+    errors: Vec<Error>,
     pause: Duration,
     refresh: Option<Refresh>,
 }
@@ -149,6 +151,9 @@ impl Batch<'_, '_, '_> {
         let Ok(turn) = tokio::time::timeout(self.remaining().unwrap_or(FOREVER), lane.room()).await else {
             return Err(why);
         };
+        if self.remaining() == Some(Duration::ZERO) {
+            return Err(why);
+        }
         let ticket = self.submit(group, |carriage, encode| turn.submit(carriage, None, encode))?;
         drop(turn);
         Ok(Flight::new(lane, ticket))
@@ -191,6 +196,11 @@ impl Batch<'_, '_, '_> {
                 Err(error) => troubled.push((index, Trouble::NoRoute(error))),
             }
         }
+        // All that goes to one node stays together: the order of one key's commands is that of the pipeline.
+        for group in &mut groups {
+            let bytes = group.errands.iter().map(|&index| self.errands[index].parcel.size()).sum();
+            group.lane = Arc::clone(group.lane.fitting(bytes));
+        }
         (groups, troubled)
     }
 
@@ -232,11 +242,12 @@ impl Batch<'_, '_, '_> {
             Verdict::Alone(trouble) => {
                 self.replies[index] = Some(follow::follow(self.core, errand, self.options, trouble, self.since).await);
             }
-            Verdict::Again { after, refresh, to_primary, may_have_run } => {
+            Verdict::Again { error, after, refresh, to_primary, may_have_run } => {
                 if may_have_run {
                     self.may_have_run.push(index);
                 }
                 self.again.errands.push((index, if to_primary { Target::Primary } else { Target::Way }));
+                self.again.errors.push(error);
                 self.again.pause = self.again.pause.max(after);
                 self.again.refresh = self.again.refresh.max(Some(refresh));
             }
@@ -245,14 +256,21 @@ impl Batch<'_, '_, '_> {
 
     /// The next round, after its pause.
     async fn gather(&mut self) -> Vec<(usize, Target)> {
-        let Again { mut errands, pause, refresh } = std::mem::take(&mut self.again);
+        let Again { mut errands, errors, pause, refresh } = std::mem::take(&mut self.again);
         if let Some(refresh) = refresh {
             self.retries += 1;
-            errands.sort_unstable_by_key(|&(index, _)| index);
             self.core.want_refresh(refresh);
             if !pause.is_zero() {
+                let pause = self.remaining().map_or(pause, |remaining| pause.min(remaining));
                 self.core.pause_or_new_map(pause, refresh, self.map_version).await;
             }
+            // On a loaded machine a pause may outlast the deadline: what is sent then could run although its caller is told that it is too late.
+            if self.remaining() == Some(Duration::ZERO) {
+                for ((index, _), error) in errands.drain(..).zip(errors) {
+                    self.replies[index] = Some(Err(error));
+                }
+            }
+            errands.sort_unstable_by_key(|&(index, _)| index);
         }
         errands
     }

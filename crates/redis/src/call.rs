@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::command::Command;
 use crate::error::{Error, Ran};
 use crate::follow::{self, Trouble};
+use crate::metrics::Observed;
 use crate::net::lane::{Carriage, Kind, Lane, Outcome, Refused, Ticket};
 use crate::observe;
 use crate::parcel::Parcel;
@@ -31,6 +32,7 @@ pub struct Call<'a, T> {
     options: CallOptions,
     route: Option<Box<Route>>,
     stage: Stage<'a>,
+    observed: Option<Observed>,
     reply: PhantomData<fn() -> T>,
 }
 
@@ -65,13 +67,13 @@ impl<'a, T: FromReply> Call<'a, T> {
     #[inline]
     pub(crate) fn new(client: &'a Client, command: Command<'a>) -> Self {
         let options = CallOptions::of(client);
-        Self { client, command, options, route: None, stage: Stage::New, reply: PhantomData }
+        Self { client, command, options, route: None, stage: Stage::New, observed: None, reply: PhantomData }
     }
 
     /// The same command with its reply read as another type.
     pub fn of<U: FromReply>(self) -> Call<'a, U> {
-        let Self { client, command, options, route, stage, .. } = self;
-        Call { client, command, options, route, stage, reply: PhantomData }
+        let Self { client, command, options, route, stage, observed, .. } = self;
+        Call { client, command, options, route, stage, observed, reply: PhantomData }
     }
 
     /// The same command with another deadline, counted from its first poll; the default is [`command_timeout`](crate::Config::command_timeout), of a
@@ -96,6 +98,9 @@ impl<'a, T: FromReply> Call<'a, T> {
     }
 
     fn begin(&mut self, waker: &Waker) -> Stage<'a> {
+        if self.client.core().config().observer.is_some() {
+            self.observe();
+        }
         if observe::is_traced() {
             return self.traced();
         }
@@ -107,12 +112,36 @@ impl<'a, T: FromReply> Call<'a, T> {
             return Stage::Slow(name, Box::pin(special));
         }
         match core.lane_for(&self.command) {
-            Ok(lane) => match Flight::begin(lane, &self.command, self.options.timeout, waker) {
+            Ok(lane) => match Flight::begin(
+                core.fitting(lane, Parcel::Command(&self.command)),
+                &self.command,
+                self.options.timeout,
+                waker,
+            ) {
                 Ok(flight) => Stage::Sent(flight),
                 Err((lane, refused)) => self.slow(Trouble::Refused(lane, Arc::new(refused)), Instant::now()),
             },
             Err(error) => self.slow(Trouble::NoRoute(error), Instant::now()),
         }
+    }
+
+    /// Somebody is to be told how it ends.
+    #[cold]
+    fn observe(&mut self) {
+        let core = self.client.core();
+        self.observed = Observed::begin(core.config());
+        if let (Some(observed), None) = (&mut self.observed, &self.route) {
+            observed.node = core.lane_for(&self.command).ok().map(|lane| lane.node());
+        }
+    }
+
+    /// Tells how it ended.
+    #[inline]
+    fn ended(&mut self, name: &'static str, result: Result<T, Error>) -> Poll<Result<T, Error>> {
+        if let Some(observed) = self.observed.take() {
+            observed.end(self.client.core().config(), name, result.as_ref().err());
+        }
+        Poll::Ready(result)
     }
 
     /// The same within a span: by the slow way, as somebody listens.
@@ -168,11 +197,13 @@ impl<T: FromReply> Future for Call<'_, T> {
                     let Some((outcome, since)) = flight.poll(cx.waker()) else { return Poll::Pending };
                     match outcome {
                         Outcome::One(value) if !matches!(value, Value::Error(_)) => {
+                            this.client.core().note_reply(&this.command, &value);
                             let at_node =
                                 |error| Error::new(error, Ran::Executed, this.command.name()).at(flight.lane().node());
                             let result = T::from_reply(value).map_err(at_node);
                             this.stage = Stage::Done;
-                            return Poll::Ready(result);
+                            let name = this.command.name();
+                            return this.ended(name, result);
                         }
                         other => {
                             let lane = Arc::clone(flight.lane());
@@ -184,9 +215,8 @@ impl<T: FromReply> Future for Call<'_, T> {
                     let Poll::Ready(result) = future.as_mut().poll(cx) else { return Poll::Pending };
                     let name = *name;
                     this.stage = Stage::Done;
-                    return Poll::Ready(result.and_then(|value| {
-                        T::from_reply(value).map_err(|error| Error::new(error, Ran::Executed, name))
-                    }));
+                    let read = |value| T::from_reply(value).map_err(|error| Error::new(error, Ran::Executed, name));
+                    return this.ended(name, result.and_then(read));
                 }
                 Stage::Done => {
                     return Poll::Ready(Err(Error::new(

@@ -141,7 +141,10 @@ impl Cluster {
         let Some(owner) = owner else { return Err(self.no_owner(spec, slot)) };
         if self.config.read_from != ReadFrom::Primary && may_ask_replica(spec) {
             let (primary, replicas) = (&map.nodes[owner.get()], &map.replicas[owner.get()]);
-            return Ok(Arc::clone(reader(&self.config.read_from, primary, replicas, slot)));
+            return match reader(&self.config.read_from, primary, replicas, slot) {
+                Some(lane) => Ok(Arc::clone(lane)),
+                None => Err(self.no_replica(spec, slot)),
+            };
         }
         Ok(Arc::clone(map.nodes[owner.get()].lane(|| slot)))
     }
@@ -269,6 +272,9 @@ impl Cluster {
         let Some(shard) = shard.filter(|_| self.config.read_from != ReadFrom::Primary) else { return Vec::new() };
         let replicas: Vec<_> = shard.replicas.iter().map(|index| Arc::clone(&nodes[index.get()])).collect();
         replicas.iter().for_each(|node| node.open());
+        if self.config.read_from == ReadFrom::LowestLatency {
+            nodes[index.get()].open();
+        }
         replicas
     }
 
@@ -384,6 +390,13 @@ impl Cluster {
         self.want_refresh(Refresh::Urgent);
         let text = slot.map_or_else(|| "no node is known".to_owned(), |slot| format!("no node serves slot {slot}"));
         Error::new(ErrorKind::Cluster(text.into()), Ran::NotSent, spec.name)
+    }
+
+    #[cold]
+    fn no_replica(self: &Arc<Self>, spec: &CommandSpec, slot: Option<Slot>) -> Error {
+        self.want_refresh(Refresh::Soon);
+        let of = slot.map_or_else(String::new, |slot| format!(" of slot {slot}"));
+        Error::new(ErrorKind::Cluster(format!("no replica{of} is connected").into()), Ran::NotSent, spec.name)
     }
 
     pub(crate) fn map_stats(&self) -> MapStats {

@@ -192,6 +192,11 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// Bytes of all arguments, about.
+    pub(crate) fn size(&self) -> usize {
+        self.args.iter().map(Arg::size).sum()
+    }
+
     /// Appends the command in RESP: an array of bulk strings.
     #[inline]
     pub(crate) fn encode(&self, out: &mut Out) {

@@ -22,6 +22,7 @@ pub use nodes::{AddressFunction, AddressMap, ClusterConfig, ReadFrom, SentinelCo
 pub use tls::{NameFunction, Pem, TlsConfig, TlsIdentity, TlsRoots, TlsServerName};
 pub use url::{UrlError, UrlErrorKind};
 
+use crate::metrics::Observer;
 pub use crate::proto::backoff::Backoff;
 
 /// A boxed future, as the traits of the configuration return it.
@@ -67,6 +68,14 @@ pub struct Config {
     pub probe: Probe,
     /// Bytes of commands of one lane from their enqueueing to their replies. Default: 64 MiB.
     pub max_queued_bytes: usize,
+    /// Commands of so many bytes and more, and reads whose last reply had so many, go to each node on a connection of their own, which all of them share: they
+    /// delay no smaller ones. Of the commands of one key then only those keep their order that are awaited one after the other; pipelines are kept together,
+    /// and go by the bytes that they send to a node. Default: none, all share the same connections.
+    pub large_bytes: Option<usize>,
+    /// While replies are awaited, or several commands wait to be written, the next write is put off for so long that more may join it: fewer and larger
+    /// writes, for so much latency, at most 10 ms. A lone command is not put off. Times below a millisecond are spent in turns of the scheduler, not asleep. Default: none,
+    /// one turn of the scheduler while callers come in crowds.
+    pub flush_delay: Option<Duration>,
     /// Connections per node that are not shared: of blocking commands, and those that the caller has for itself. Default: 64.
     pub max_blocking_connections: usize,
     /// What a command does when `max_queued_bytes` is reached. Default: it waits.
@@ -87,6 +96,8 @@ pub struct Config {
     pub zones: Arc<HashMap<NodeAddress, Arc<str>>>,
     /// Redirects and refreshes in a cluster.
     pub cluster: ClusterConfig,
+    /// Is told of each operation when it ends: for metrics. Default: none.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 /// The version of the protocol to speak.
@@ -139,6 +150,9 @@ pub enum Overload {
     Wait,
     /// It fails at once.
     Reject,
+    /// It is taken, and the commands that have waited longest without being sent fail in its stead, so many that a sixteenth of the limit is free; if none
+    /// waits to be sent, it fails at once. For callers to whom a late answer is worth nothing.
+    Shed,
 }
 
 /// What happens to a command while there is no connection to its node.
@@ -172,6 +186,8 @@ impl Default for Config {
             no_delay: true,
             probe: Probe::default(),
             max_queued_bytes: 64 << 20,
+            large_bytes: None,
+            flush_delay: None,
             max_blocking_connections: 64,
             overload: Overload::default(),
             when_down: WhenDown::default(),
@@ -181,6 +197,7 @@ impl Default for Config {
             read_from: ReadFrom::default(),
             zones: Arc::default(),
             cluster: ClusterConfig::default(),
+            observer: None,
         }
     }
 }

@@ -10,15 +10,18 @@ use crate::cluster::Cluster;
 use crate::command::{Command, CommandSpec};
 use crate::config::{Config, NodeAddress, Topology, WhenDown};
 use crate::error::{Error, ErrorKind, Ran};
+use crate::large::LargeReplies;
 use crate::net::lane::Lane;
 use crate::node::{Outfit, Upkeep};
 use crate::observe;
+use crate::parcel::Parcel;
 use crate::pool::Pool;
 use crate::proto::asked::{Asked, Security};
 use crate::proto::redirect::{Redirect, RedirectKind};
 use crate::proto::retry::{Next, Refresh, RetryPolicy};
 use crate::proto::slot::Slot;
 use crate::pubsub::Hub;
+use crate::reply::Value;
 use crate::route::Way;
 use crate::single::Single;
 use crate::stats::{LaneStats, Stats, Totals};
@@ -36,6 +39,8 @@ pub(crate) struct Core {
     caches: Mutex<Vec<Weak<Cache>>>,
     upkeep: Arc<Upkeep>,
     totals: Totals,
+    /// `None`: nothing is kept apart by its size.
+    large: Option<LargeReplies>,
 }
 
 #[derive(Debug)]
@@ -59,7 +64,9 @@ impl Core {
         let pool = Pool::new(&config);
         let upkeep = Arc::clone(&outfit.upkeep);
         let pubsub = Hub::new(&config, finder, cluster, &upkeep);
+        let large = config.large_bytes.map(LargeReplies::new);
         Self {
+            large,
             config,
             retry,
             servers,
@@ -111,15 +118,35 @@ impl Core {
     #[inline]
     pub(crate) fn lane_for(&self, command: &Command<'_>) -> Result<Arc<Lane>, Error> {
         match &self.servers {
-            Servers::Single(single) => Ok(single.lane_of(command.spec(), || command.slot())),
+            Servers::Single(single) => single.lane_of(command.spec(), || command.slot()),
             Servers::Cluster(cluster) => cluster.lane_of(command.spec(), command.slot()),
+        }
+    }
+
+    /// Of the lanes to the same node, that for what the parcel has or will bring.
+    #[inline]
+    pub(crate) fn fitting(&self, lane: Arc<Lane>, parcel: Parcel<'_, '_>) -> Arc<Lane> {
+        match &self.large {
+            Some(large) => {
+                let brings_much = matches!(parcel, Parcel::Command(command) if large.expects(command));
+                Arc::clone(lane.fitting(if brings_much { usize::MAX } else { parcel.size() }))
+            }
+            None => lane,
+        }
+    }
+
+    /// Remembers whether a command's reply was large.
+    #[inline]
+    pub(crate) fn note_reply(&self, command: &Command<'_>, reply: &Value) {
+        if let Some(large) = &self.large {
+            large.note(command, reply);
         }
     }
 
     /// The lane for a command of which only the slot is known.
     pub(crate) fn lane_of(&self, spec: &CommandSpec, slot: Option<Slot>) -> Result<Arc<Lane>, Error> {
         match &self.servers {
-            Servers::Single(single) => Ok(single.lane_of(spec, || slot)),
+            Servers::Single(single) => single.lane_of(spec, || slot),
             Servers::Cluster(cluster) => cluster.lane_of(spec, slot),
         }
     }

@@ -9,15 +9,15 @@ use tokio::runtime::Handle;
 
 use crate::call::{CallOptions, Flight};
 use crate::command::{Command, Flags, RequestPolicy};
-use crate::config::{NodeAddress, Overload};
+use crate::config::{NodeAddress, Overload, ReadFrom};
 use crate::copy::Sink;
 use crate::core::Core;
 use crate::error::{Advice, Error, ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
 use crate::net::lane::{Carriage, Kind, Lane, Outcome, Refused, Ticket};
 use crate::net::out::Out;
-use crate::parcel::Errand;
+use crate::parcel::{Errand, Parcel};
 use crate::proof::Proof;
-use crate::proto::retry::{self, Attempt, Deployment, Next, Refresh, Repeat};
+use crate::proto::retry::{self, Attempt, Deployment, Next, Readers, Refresh, Repeat};
 use crate::reply::Value;
 use crate::route::Way;
 
@@ -93,6 +93,8 @@ pub(crate) enum Verdict {
     Alone(Trouble),
     /// It is sent again, with the others that are, after a pause.
     Again {
+        /// Why: if there is no time left, this is what became of it.
+        error: Error,
         after: Duration,
         refresh: Refresh,
         to_primary: bool,
@@ -131,20 +133,26 @@ pub(crate) fn verdict(
         return Verdict::Done(Err(error));
     }
     let may_have_run = error.ran() != Ran::NotSent;
-    let again = |after, refresh, to_primary| Verdict::Again { after, refresh, to_primary, may_have_run };
-    match (journey.next(lane.as_ref(), &error), lane) {
+    let again = |error, after, refresh, to_primary| Verdict::Again { error, after, refresh, to_primary, may_have_run };
+    let next = journey.next(lane.as_ref(), &error);
+    if !matches!(next, Next::Redirect { .. }) {
+        core.note(errand.parcel.name(), &error, &next);
+    }
+    match (next, lane) {
         (Next::Redirect { .. }, Some(lane)) => Verdict::Alone(Trouble::Failed(lane, error)),
-        (Next::Primary { refresh }, _) if matches!(errand.way, Way::Usual) => again(Duration::ZERO, refresh, true),
+        (Next::Primary { refresh }, _) if matches!(errand.way, Way::Usual) => {
+            again(error, Duration::ZERO, refresh, true)
+        }
         (Next::Fail(_) | Next::Redirect { .. } | Next::Primary { .. }, _) => Verdict::Done(Err(error)),
-        (Next::Resubmit { after }, _) => again(after, Refresh::No, false),
-        (Next::Refresh { after, refresh }, _) => again(after, refresh, false),
+        (Next::Resubmit { after }, _) => again(error, after, Refresh::No, false),
+        (Next::Refresh { after, refresh }, _) => again(error, after, refresh, false),
         (Next::Reconnect { after, refresh }, lane) => {
             if let Some(lane) = lane
                 && error.server().is_some()
             {
                 lane.reconnect(REPLACED, asked);
             }
-            again(after, refresh, false)
+            again(error, after, refresh, false)
         }
     }
 }
@@ -211,7 +219,12 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
     async fn follow(mut self, mut trouble: Trouble) -> Result<Value, Error> {
         loop {
             trouble = match self.judge(trouble).await {
-                Judged::Reply(value) => return Ok(value),
+                Judged::Reply(value) => {
+                    if let Parcel::Command(command) = self.errand.parcel {
+                        self.core.note_reply(command, &value);
+                    }
+                    return Ok(value);
+                }
                 Judged::Again(again) => again,
                 Judged::Failed(lane, error) => match self.step(lane, error).await {
                     Ok(trouble) => trouble,
@@ -302,7 +315,7 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         let config = self.core.config();
         let node = lane.node();
         // Without a runtime on the caller's thread there is no waiting with a deadline.
-        if config.overload == Overload::Reject || Handle::try_current().is_err() {
+        if config.overload != Overload::Wait || Handle::try_current().is_err() {
             let full = ErrorKind::Overloaded {
                 limit: "max_queued_bytes",
                 in_flight_bytes: used,
@@ -432,6 +445,7 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
     fn has_better_way(&self, lane: Option<&Arc<Lane>>, error: &Error) -> bool {
         let Errand { parcel, way } = self.errand;
         let Ok(now) = self.core.lane_by(way, parcel.spec(), parcel.slot()) else { return false };
+        let now = self.core.fitting(now, *parcel);
         let is_other = lane.is_none_or(|lane| !Arc::ptr_eq(lane, &now));
         !now.is_down() && (is_other || error.server().is_none())
     }
@@ -457,6 +471,10 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
             repeat: if self.options.is_retryable { Repeat::Allowed } else { Repeat::IfReadOnly },
             asked: self.core.asked(&asked),
             role: lane.map_or(crate::proto::topology::Role::Primary, |lane| lane.role()),
+            readers: match (&self.core.config().read_from, &self.errand.way) {
+                (ReadFrom::OnlyReplicas, Way::Usual) => Readers::Replicas,
+                _ => Readers::All,
+            },
             deployment: if self.core.is_cluster() { Deployment::Cluster } else { Deployment::Standalone },
             redirects: self.redirects,
             retries: self.retries,
@@ -488,6 +506,7 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
             let outcome = self.core.pool().carry(&lane, carriage, self.core.config(), &out).await;
             return Trouble::Outcome(lane, outcome);
         }
+        let lane = self.core.fitting(lane, self.errand.parcel);
         let proof = Proof::wanted(self.core.config());
         let submitted = self.submit_by(|carriage, encode| lane.submit(carriage, None, encode), is_asking, &proof);
         outcome(lane, submitted, self.proven(proof)).await

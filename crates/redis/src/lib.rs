@@ -41,6 +41,8 @@ mod dedicated;
 pub mod error;
 mod finder;
 mod follow;
+mod large;
+pub mod metrics;
 mod monitor;
 mod net;
 mod node;

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::command::Command;
-use crate::config::{Config, Credentials, DEFAULT_PORT, NodeAddress, ReadFrom, WhenDown};
+use crate::config::{Config, Credentials, DEFAULT_PORT, NodeAddress, Overload, ReadFrom, WhenDown};
 use crate::finder::Finder;
 use crate::net::connect::{Connection, Purpose, connect, connect_with};
-use crate::net::lane::{self, Dial, DialError, Lane, Settings, Watch};
+use crate::net::lane::{self, Dial, DialError, Lane, Settings, Watch, WhenFull};
 use crate::proto::handshake::{self, ServerInfo};
 use crate::proto::slot::Slot;
 use crate::proto::topology::Role;
@@ -96,10 +96,18 @@ impl Default for Outfit {
 /// Longest pause between two attempts to connect to the primary that Sentinels name.
 const MAX_SENTINEL_PAUSE: Duration = Duration::from_secs(1);
 
+/// How often it is measured how long a node takes to answer, if reads go by that.
+const LATENCY_EVERY: Duration = Duration::from_secs(1);
+
+/// Deadlines are not looked at meanwhile.
+const MAX_FLUSH_DELAY: Duration = Duration::from_millis(10);
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Node {
     lanes: Box<[Arc<Lane>]>,
+    /// For commands and replies that would delay others.
+    large: Option<Arc<Lane>>,
     place: Arc<Place>,
 }
 
@@ -151,7 +159,11 @@ impl Node {
     ) -> Self {
         let home = match &config.read_from {
             ReadFrom::AzAffinity { zone } => Some(Arc::clone(zone)),
-            ReadFrom::Primary | ReadFrom::PreferReplica | ReadFrom::RoundRobin => None,
+            ReadFrom::Primary
+            | ReadFrom::PreferReplica
+            | ReadFrom::OnlyReplicas
+            | ReadFrom::LowestLatency
+            | ReadFrom::RoundRobin => None,
         };
         let place = Arc::new(Place {
             home,
@@ -160,8 +172,12 @@ impl Node {
             is_near: AtomicBool::new(false),
             next: Arc::clone(&outfit.watch),
         });
-        let lane = |_| Lane::new(address.clone(), settings.clone(), dial(), Arc::clone(&place) as Arc<dyn Watch>);
-        Self { lanes: (0..config.lanes.max(1)).map(lane).collect(), place }
+        let lane = |large| {
+            let watch = Arc::clone(&place) as Arc<dyn Watch>;
+            Lane::new(address.clone(), settings.clone(), dial(), watch, large)
+        };
+        let large = config.large_bytes.map(|_| lane(None));
+        Self { lanes: (0..config.lanes.max(1)).map(|_| lane(large.clone())).collect(), large, place }
     }
 
     /// The lane of a slot; without a slot, the first.
@@ -173,8 +189,9 @@ impl Node {
         }
     }
 
-    pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
-        &self.lanes
+    /// All lanes, that for large commands last.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        self.lanes.iter().chain(&self.large)
     }
 
     /// Connects all lanes, if there is a runtime to do it on.
@@ -189,31 +206,31 @@ impl Node {
             lane,
             snapshot: it.snapshot(),
         };
-        self.lanes.iter().enumerate().map(stats).collect()
+        self.lanes().enumerate().map(stats).collect()
     }
 
     pub(crate) fn close(&self) {
-        self.lanes.iter().for_each(|lane| lane.close());
+        self.lanes().for_each(|lane| lane.close());
     }
 
     /// Ends all lanes at once.
     pub(crate) fn abort(&self) {
-        self.lanes.iter().for_each(|lane| lane.abort());
+        self.lanes().for_each(|lane| lane.abort());
     }
 
     /// Ends the lanes to a node that is not what it was: what was not written goes elsewhere.
     pub(crate) fn retire(&self) {
-        self.lanes.iter().for_each(|lane| lane.retire("the node has left the cluster or has another role"));
+        self.lanes().for_each(|lane| lane.retire("the node has left the cluster or has another role"));
     }
 
     /// Whether replies are overdue.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.is_stalled())
+        self.lanes().any(|lane| lane.is_stalled())
     }
 
     /// Waits until all lanes have ended.
     pub(crate) async fn ended(&self) {
-        for lane in &self.lanes {
+        for lane in self.lanes() {
             lane.ended().await;
         }
     }
@@ -225,7 +242,7 @@ impl Node {
 
     /// Whether any command is on its way.
     pub(crate) fn is_busy(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.is_busy())
+        self.lanes().any(|lane| lane.is_busy())
     }
 
     pub(crate) fn role(&self) -> Role {
@@ -246,13 +263,26 @@ impl Node {
 
 /// A lane's settings, by the configuration.
 pub(crate) fn settings(config: &Config, when_down: lane::WhenDown, role: Role) -> Settings {
+    let measures = config.read_from == ReadFrom::LowestLatency;
+    let idle_ping = config.probe.idle_ping;
     Settings {
         role,
         max_queued_bytes: config.max_queued_bytes,
+        when_full: match config.overload {
+            Overload::Wait | Overload::Reject => WhenFull::Refuse,
+            Overload::Shed => WhenFull::Shed,
+        },
         when_down,
         backoff: config.reconnect,
-        idle_ping: config.probe.idle_ping,
+        idle_ping: if measures {
+            Some(idle_ping.map_or(LATENCY_EVERY, |ping| ping.min(LATENCY_EVERY)))
+        } else {
+            idle_ping
+        },
         stall: config.probe.stall,
+        busy_ping: measures.then_some(LATENCY_EVERY),
+        flush_delay: config.flush_delay.map(|delay| delay.min(MAX_FLUSH_DELAY)),
+        large_bytes: config.large_bytes.unwrap_or(usize::MAX),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn span(core: &Core, command: &Command<'_>) -> Span {
         otel.name = command.name(),
         db.system.name = "redis",
         db.operation.name = command.name(),
-        db.namespace = core.config().database,
+        db.namespace = %core.config().database,
         server.address = field::Empty,
         server.port = field::Empty,
         db.response.status_code = field::Empty,
@@ -50,7 +50,7 @@ pub(crate) fn finish(span: &Span, result: &Result<Value, Error>) {
 }
 
 /// An error's kind as one word.
-fn error_type(kind: &ErrorKind) -> &'static str {
+pub(crate) fn error_type(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Misuse(_) => "misuse",
         ErrorKind::Server(_) => "server",

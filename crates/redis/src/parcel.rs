@@ -47,6 +47,15 @@ impl<'p, 'a> Parcel<'p, 'a> {
         }
     }
 
+    /// Bytes that it has, about.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Command(command) => command.size(),
+            Self::Encoded { bytes, .. } => bytes.len(),
+            Self::Transaction(sealed) => sealed.bytes().len(),
+        }
+    }
+
     /// Replies that it is answered with, and how they are gathered.
     pub(crate) fn replies(&self) -> (u32, Kind) {
         match self {

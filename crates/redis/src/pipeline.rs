@@ -11,6 +11,7 @@ use crate::command::{Command, CommandSpec};
 use crate::commands::Commands;
 use crate::error::{Error, ErrorKind, Misuse, Ran};
 use crate::follow;
+use crate::metrics::{Observed, batch_name};
 use crate::net::out::Out;
 use crate::parcel::{Errand, Parcel};
 use crate::proto::slot::Slot;
@@ -121,6 +122,8 @@ impl<'a> Pipeline<'a> {
             let misuse = Misuse::TooLarge { limit: "max_queued_bytes", bytes: self.encoded.len(), max_bytes };
             return Err(Error::new(misuse, Ran::NotSent, "pipeline"));
         }
+        let config = self.client.core().config();
+        let observed = Observed::begin(config);
         let mut encoded = batch::run(self.client.core(), &self.errands(), self.options).await.into_iter();
         let mut values = Vec::with_capacity(self.items.len());
         for item in &self.items {
@@ -128,6 +131,11 @@ impl<'a> Pipeline<'a> {
                 Item::Encoded { .. } => encoded.next(),
                 Item::Whole(command) => Some(special::run(self.client, command, None, self.options).await),
             });
+        }
+        if let Some(observed) = observed {
+            let name = batch_name("PIPELINE", self.items.iter().map(Item::name));
+            let error = values.iter().flatten().find_map(|value| value.as_ref().err());
+            observed.end_batch(config, name, Some(values.len()), error);
         }
         Ok(Replies::new(values, self.items.iter().map(Item::name).collect()))
     }

@@ -3,6 +3,7 @@
 //! Invariant: a connection is put back only between two commands and with nothing switched on that another user would notice. An exchange takes the
 //! connection out of its lease, so that a future that is dropped in the middle closes it.
 
+mod lease;
 mod link;
 
 use std::collections::HashMap;
@@ -16,14 +17,14 @@ use tokio::task::AbortHandle;
 
 use crate::config::{Config, NodeAddress};
 use crate::copy::Sink;
-use crate::error::{ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
+use crate::error::{ErrorKind, Ran, TimeoutReport, TimeoutStage};
 use crate::net::lane::{Carriage, Failure, Kind, Lane, Outcome};
 use crate::net::out::Out;
-use crate::proto::retry::{Remedy, row};
 use crate::proto::topology::Role;
 use crate::reply::Value;
 use crate::stats::{PoolNodeStats, PoolStats, Totals};
-use link::{Head, Idle, Link};
+pub(crate) use lease::Lease;
+use link::{Idle, Link};
 
 /// Unused connections are closed after this time.
 const MAX_IDLE: Duration = Duration::from_secs(30);
@@ -65,22 +66,6 @@ struct Shelf {
     idle: Mutex<Vec<Idle>>,
     /// Those who wait until one is given back.
     waiting: AtomicUsize,
-}
-
-/// One connection, lent.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    pool: Arc<Pool>,
-    shelf: Arc<Shelf>,
-    lane: Arc<Lane>,
-    node: Arc<str>,
-    /// `None`: it was lost, or is in the hands of an exchange.
-    link: Option<Link>,
-    /// It is not to be lent again.
-    is_spoilt: bool,
-    /// New credentials are not for it now.
-    holds_renewal: bool,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl Pool {
@@ -342,168 +327,6 @@ impl<'s> Waiter<'s> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Lease {
-    /// The node, as `host:port`.
-    pub(crate) fn node(&self) -> &Arc<str> {
-        &self.node
-    }
-
-    pub(crate) fn lane(&self) -> &Arc<Lane> {
-        &self.lane
-    }
-
-    /// Whether the connection is there.
-    pub(crate) fn is_open(&self) -> bool {
-        self.link.is_some()
-    }
-
-    /// The connection is closed after its use, not lent again.
-    pub(crate) fn spoil(&mut self) {
-        self.is_spoilt = true;
-    }
-
-    /// From now on new credentials are not made known on it, or are: within a `MULTI` they would be queued, and its user may have chosen others.
-    pub(crate) fn hold_renewal(&mut self, is_held: bool) {
-        self.holds_renewal = is_held;
-    }
-
-    /// Sends what is encoded and reads so many replies. Errors of the server are replies.
-    ///
-    /// # Cancel safety
-    /// Dropping the future closes the connection: if the server was waiting it stops.
-    pub(crate) async fn exchange(
-        &mut self,
-        out: &Out,
-        replies: u32,
-        timeout: Option<Duration>,
-    ) -> Result<Vec<Value>, Failure> {
-        let Some(mut link) = self.link.take() else {
-            let kind = ErrorKind::Connection("this connection was lost, or given up in the middle of a command".into());
-            return Err(Failure { kind, ran: Ran::NotSent, replies: Vec::new(), sent_bytes: 0 });
-        };
-        let since = Instant::now();
-        let mut is_written = false;
-        let work = async {
-            if !self.holds_renewal {
-                link.renew().await?;
-            }
-            link.send(out.contiguous(Default::default()).unwrap_or_default()).await?;
-            is_written = true;
-            link.receive(replies).await
-        };
-        let mut phase = self.pool.phase.subscribe();
-        let worked = tokio::select! {
-            biased;
-            worked = bounded(timeout, work) => Some(worked),
-            _ = phase.wait_for(|&phase| phase == Phase::Cut) => None,
-        };
-        let kind = match worked {
-            Some(Some(Ok(values))) => {
-                self.note(&values);
-                self.link = Some(link);
-                return Ok(values);
-            }
-            Some(Some(Err(kind))) => kind,
-            Some(None) => overdue(since, timeout, TimeoutStage::Sent),
-            None => ErrorKind::Closed,
-        };
-        let (ran, sent_bytes) = if is_written { (Ran::MaybeExecuted, out.len()) } else { (Ran::NotSent, 0) };
-        Err(Failure { kind, ran, replies: Vec::new(), sent_bytes })
-    }
-
-    /// Sends what is encoded, passes over `skip` replies, and hands over the next one, as [`Pool::carry_into`] says. `timeout` is for its beginning,
-    /// `patience` for each piece of it.
-    ///
-    /// # Cancel safety
-    /// Dropping the future closes the connection.
-    async fn copy(
-        &mut self,
-        out: &Out,
-        skip: u32,
-        timeout: Option<Duration>,
-        patience: Option<Duration>,
-        sink: &mut Sink<'_>,
-    ) -> Result<Value, Failure> {
-        // The first connection is there, as nothing else was done with it.
-        let lost = || ErrorKind::Connection("this connection was lost".into());
-        let failed = |kind, ran| Failure { kind, ran, replies: Vec::new(), sent_bytes: 0 };
-        let mut link = self.link.take().ok_or_else(|| failed(lost(), Ran::NotSent))?;
-        let (since, mut is_written) = (Instant::now(), false);
-        let mut phase = self.pool.phase.subscribe();
-        let mut cut = std::pin::pin!(phase.wait_for(|&phase| phase == Phase::Cut));
-        let begin = async {
-            link.send(out.contiguous(Default::default()).unwrap_or_default()).await?;
-            is_written = true;
-            link.receive(skip).await?;
-            link.receive_head().await
-        };
-        let begun = tokio::select! {
-            biased;
-            begun = bounded(timeout, begin) => begun.unwrap_or_else(|| Err(overdue(since, timeout, TimeoutStage::Sent))),
-            _ = &mut cut => Err(ErrorKind::Closed),
-        };
-        let ran = if is_written { Ran::MaybeExecuted } else { Ran::NotSent };
-        let size = match begun.map_err(|kind| failed(kind, ran))? {
-            Head::Other(value) => {
-                self.note(std::slice::from_ref(&value));
-                self.link = Some(link);
-                return Ok(value);
-            }
-            Head::Size(size) => size,
-        };
-        sink.begun = Some(size);
-        let copied = tokio::select! {
-            biased;
-            copied = link.receive_body(size, sink, patience) => {
-                copied.map_err(|kind| kind.unwrap_or_else(|| overdue(since, patience, TimeoutStage::Sent)))
-            }
-            _ = &mut cut => Err(ErrorKind::Closed),
-        };
-        copied.map_err(|kind| failed(kind, Ran::Executed))?;
-        self.link = Some(link);
-        Ok(Value::Null)
-    }
-
-    /// Waits for a value that comes unasked.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost: the next call goes on.
-    pub(crate) async fn receive_unasked(&mut self) -> Result<Value, ErrorKind> {
-        let Some(link) = &mut self.link else { return Err(ErrorKind::Connection("this connection was lost".into())) };
-        let mut phase = self.pool.phase.subscribe();
-        tokio::select! {
-            received = link.receive_one() => received,
-            _ = phase.wait_for(|&phase| phase != Phase::Open) => Err(ErrorKind::Closed),
-        }
-    }
-
-    /// A server that is not what it was, or wants other credentials: this connection and those like it are of no more use.
-    fn note(&mut self, values: &[Value]) {
-        let is_bad = |value: &Value| match value {
-            Value::Error(text) => {
-                let remedy = row(ServerError::parse(text).code()).remedy;
-                matches!(remedy, Remedy::Reconnect | Remedy::ReconnectOnce)
-            }
-            _ => false,
-        };
-        if values.iter().any(is_bad) {
-            self.is_spoilt = true;
-            self.shelf.idle.lock().clear();
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some(link) = self.link.take()
-            && !self.is_spoilt
-        {
-            self.pool.put(&self.shelf, link);
-        }
-        self.pool.leased.send_modify(|count| *count -= 1);
     }
 }
 

@@ -69,6 +69,8 @@ impl RawClient {
     /// The configuration makes no sense.
     pub fn new(config: Config) -> Result<Self, Error> {
         let outfit = Outfit { replies: Replies::PassThrough, ..Outfit::default() };
+        // What is passed on keeps its order.
+        let config = Config { large_bytes: None, ..config };
         Ok(Self { client: Client::of(Core::new(config, &outfit)) })
     }
 

@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::command::CommandSpec;
 use crate::config::{Config, NodeAddress, ReadFrom, Topology};
+use crate::error::{Error, ErrorKind, Ran};
 use crate::finder::Finder;
 use crate::net::connect::Purpose;
 use crate::net::lane::{self, Lane, Watch};
@@ -98,7 +99,8 @@ impl Single {
         let finder = Arc::new(Finder::new(config));
         let found = Arc::new(Found { single: OnceLock::new(), also: Arc::clone(&outfit.watch) });
         let primary = Node::primary(&finder, &Outfit { watch: Arc::clone(&found) as Arc<dyn Watch>, ..outfit.clone() });
-        let has_replicas = config.servers.len() > 1 || finder.sentinels().is_some();
+        let is_without = config.read_from == ReadFrom::OnlyReplicas;
+        let has_replicas = config.servers.len() > 1 || finder.sentinels().is_some() || is_without;
         let replicas = (config.read_from != ReadFrom::Primary && has_replicas).then(Replicas::default);
         let single = Arc::new(Self { finder, primary, replicas, outfit: outfit.clone(), watcher: Mutex::default() });
         let _ = found.single.set(Arc::downgrade(&single));
@@ -115,13 +117,24 @@ impl Single {
 
     /// The lane for a command.
     #[inline]
-    pub(crate) fn lane_of(&self, spec: &CommandSpec, slot: impl FnOnce() -> Option<Slot>) -> Arc<Lane> {
+    pub(crate) fn lane_of(&self, spec: &CommandSpec, slot: impl FnOnce() -> Option<Slot>) -> Result<Arc<Lane>, Error> {
         match &self.replicas {
             Some(replicas) if may_ask_replica(spec) => {
-                Arc::clone(reader(&self.finder.config().read_from, &self.primary, &replicas.chosen.load(), slot()))
+                let chosen = replicas.chosen.load();
+                match reader(&self.finder.config().read_from, &self.primary, &chosen, slot()) {
+                    Some(lane) => Ok(Arc::clone(lane)),
+                    None => Err(self.no_replica(spec)),
+                }
             }
-            _ => Arc::clone(self.primary.lane(slot)),
+            _ => Ok(Arc::clone(self.primary.lane(slot))),
         }
+    }
+
+    /// It is the primary's connection by which the replicas are learnt.
+    #[cold]
+    fn no_replica(&self, spec: &CommandSpec) -> Error {
+        self.primary.open();
+        Error::new(ErrorKind::Cluster("no replica is connected".into()), Ran::NotSent, spec.name)
     }
 
     /// The lane to a replica that is connected.
@@ -155,7 +168,7 @@ impl Single {
     /// The primary is said to be at `address`.
     pub(crate) fn moved(&self, address: &NodeAddress, reason: &str) {
         self.finder.hear(address);
-        self.primary.lanes().iter().for_each(|lane| lane.move_to(address, reason));
+        self.primary.lanes().for_each(|lane| lane.move_to(address, reason));
     }
 
     /// Of several configured servers, those that are not the primary are its replicas.

@@ -211,8 +211,15 @@ mod tests {
 
     fn lane(node: &str, role: Role, commands: u64) -> LaneStats {
         let counters = Counters { commands, bytes_read: commands * 100, ..Counters::default() };
-        let snapshot =
-            Snapshot { counters, queued: 0, in_flight: 3, budget_used_bytes: 0, cells_in_use: 3, is_connected: true };
+        let snapshot = Snapshot {
+            counters,
+            queued: 0,
+            in_flight: 3,
+            budget_used_bytes: 0,
+            cells_in_use: 3,
+            is_connected: true,
+            latency: None,
+        };
         LaneStats { node: node.into(), role, lane: 0, snapshot }
     }
 

@@ -103,7 +103,8 @@ impl Cached {
             Store::new(config.max_bytes).ok_or_else(|| Misuse::Arguments("a cache cannot have this size".into()))?;
         let coverage = Arc::new(Coverage::new(config.max_bytes));
         let outfit = Outfit { setup: config.mode.setup(), watch: Arc::clone(&coverage) as _, ..Outfit::default() };
-        let client = Config { protocol: ProtocolChoice::Resp3, ..client.clone() };
+        // A kept reply belongs to one connection.
+        let client = Config { protocol: ProtocolChoice::Resp3, large_bytes: None, ..client.clone() };
         let client = Client::of(Core::new(client, &outfit));
         let (hits, misses, shared) = Default::default();
         Ok(Self {

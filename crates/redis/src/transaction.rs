@@ -15,6 +15,7 @@ use crate::commands::Commands;
 use crate::dedicated::Dedicated;
 use crate::error::{Error, Misuse, Ran};
 use crate::follow::{self, Line};
+use crate::metrics::{Observed, batch_name};
 use crate::net::out::Out;
 use crate::parcel::Parcel;
 use crate::pipeline::{Queued, Replies};
@@ -159,12 +160,21 @@ impl<'a> Transaction<'a> {
             let misuse = Misuse::TooLarge { limit: "max_queued_bytes", bytes: encoded.len(), max_bytes };
             return Err(Error::new(misuse, Ran::NotSent, "transaction"));
         }
+        let client = match &target {
+            Target::Shared(client) => *client,
+            Target::Own(connection) => &connection.client().clone(),
+        };
+        let config = client.core().config();
+        let observed = Observed::begin(config).map(|it| (it, batch_name("MULTI", names.iter().copied()), names.len()));
         let sealed = Sealed::new(encoded, names, slot);
         let values = match target {
-            Target::Shared(client) => shared(client, &sealed, options).await?,
-            Target::Own(connection) => own(connection, &sealed, options).await?,
+            Target::Shared(client) => shared(client, &sealed, options).await,
+            Target::Own(connection) => own(connection, &sealed, options).await,
         };
-        Ok(sealed.replies_of(values))
+        if let Some((observed, name, size)) = observed {
+            observed.end_batch(config, name, Some(size), values.as_ref().err());
+        }
+        Ok(sealed.replies_of(values?))
     }
 }
 

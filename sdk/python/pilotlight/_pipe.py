@@ -215,7 +215,7 @@ class Service:
     def __init__(self, handle, path, token, threads, exchanges, max_own, max_body):
         self.handle, self.path, self.token, self.threads, self.exchanges = handle, path, token, threads, exchanges
         self.limits, self.max_body, self.lock = {"own": max_own, "shared": MAX_SHARED}, max_body, allocate_lock()
-        self.links, self.busy, (self.ear, self.bell) = set(), [], socketpair()  # busy: an entry for each open exchange
+        self.links, self.busy, self.ear, self.bell = set(), [], None, None  # busy: an entry for each open exchange
         self.draining, self.released, self.ended = False, False, None
 
     def dial(self, kind, count, worker=None):
@@ -224,12 +224,23 @@ class Service:
             try:
                 for _ in range(min(count, self.limits[kind] - len(self.of_kind(kind)))):
                     link = Link(self, kind, worker)
+                    self.ear or self.prepare()
                     self.links.add(link)
                     start_new_thread(link.tend, ())
             except OSError as error:
                 sys.stderr.write(f"pilotlight: cannot dial the gateway at {self.path}: {error}\n")
             except RuntimeError as error:  # the system's limit of threads
                 link.close(OSError(str(error)))
+
+    def prepare(self):
+        """What does not need to be there before the gateway is told (P-1), and before a thread is: done while it answers."""
+        self.ear, self.bell = socketpair()
+        self.bell.setblocking(False)
+        set_wakeup_fd(self.bell.fileno(), warn_on_full_buffer=False)  # a signal may land in another thread
+        for number in (SIGTERM, SIGINT):
+            signal(number, lambda *_: None)
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(line_buffering=True)  # standard output is the log
 
     def of_kind(self, kind):
         return [link for link in list(self.links) if link.kind == kind]
@@ -256,13 +267,7 @@ def serve(handle, threads=8, exchanges=64, max_own=64, max_body=64 << 20):
     if not path or not token:
         sys.stderr.write(f"pilotlight: PILOTLIGHT_SOCKET is not set.\n{sys.modules[__package__].__doc__ or ''}")
         raise SystemExit(2)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(line_buffering=True)  # standard output is the log
     service = Service(handle, path.decode(), token.decode(), threads, exchanges, max_own, max_body)
-    service.bell.setblocking(False)
-    set_wakeup_fd(service.bell.fileno(), warn_on_full_buffer=False)  # a signal may land in another thread
-    for number in (SIGTERM, SIGINT):
-        signal(number, lambda *_: None)
     service.dial("shared", 1)
     if not service.links:
         raise SystemExit(1)

@@ -42,7 +42,7 @@ async fn turn(wait: Wait, request: &HeaderMap) -> Turn {
 #[track_caller]
 fn body(turn: Turn) -> String {
     match turn {
-        Turn::Hit(stored) => String::from_utf8(stored.body().to_vec()).unwrap(),
+        Turn::Hit(stored) => String::from_utf8(stored.body().to_bytes().to_vec()).unwrap(),
         other => panic!("not a hit but {other:?}"),
     }
 }
@@ -312,7 +312,7 @@ async fn get(cache: Cache, asked: Arc<Vec<AtomicUsize>>, n: usize) -> String {
     let mut turn = cache.begin(&key, &Method::GET, &request, START);
     loop {
         turn = match turn {
-            Turn::Hit(stored) => return String::from_utf8(stored.body().to_vec()).unwrap(),
+            Turn::Hit(stored) => return String::from_utf8(stored.body().to_bytes().to_vec()).unwrap(),
             Turn::Follower(wait) => wait.landed().await.turn(&key, &request, START),
             Turn::Leader(fill) => {
                 tokio::task::yield_now().await;

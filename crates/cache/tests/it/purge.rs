@@ -285,7 +285,7 @@ fn no_thread_is_given_what_was_purged_before_it_asked() {
                 }
             },
         };
-        let body: u64 = std::str::from_utf8(seen.body()).unwrap().parse().unwrap();
+        let body: u64 = std::str::from_utf8(&seen.body().to_bytes()).unwrap().parse().unwrap();
         assert!(body > floor, "version {body} was given after the purge of version {floor}");
     };
     std::thread::scope(|scope| {

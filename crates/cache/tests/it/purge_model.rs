@@ -136,8 +136,8 @@ fn answer(tags: usize, groups: usize) -> HeaderMap {
 
 fn found(cache: &Cache, place: Place) -> String {
     match cache.lookup(&key(place), &Method::GET, &HeaderMap::new(), START) {
-        Lookup::Hit(stored) => format!("hit {}", String::from_utf8_lossy(stored.body())),
-        Lookup::Stale(stored, _) => format!("stale {}", String::from_utf8_lossy(stored.body())),
+        Lookup::Hit(stored) => format!("hit {}", String::from_utf8_lossy(&stored.body().to_bytes())),
+        Lookup::Stale(stored, _) => format!("stale {}", String::from_utf8_lossy(&stored.body().to_bytes())),
         Lookup::Miss(_) => "miss".into(),
         other => panic!("{other:?}"),
     }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use pilotlight_cache::{
-    Cache, CacheOptions, Decision, Key, Lookup, RouteRules, Stored, Timestamp, Timing, Turn, Unstored,
+    Cache, CacheOptions, Decision, Key, Lookup, RouteRules, Stored, StoredBody, Timestamp, Timing, Turn, Unstored,
 };
 
 pub(crate) type Fields<'a> = &'a [(&'static str, &'a str)];
@@ -88,7 +87,7 @@ pub(crate) fn hit(
     method: &Method,
     request: Fields<'_>,
     now: Timestamp,
-) -> Response<Bytes> {
+) -> Response<StoredBody> {
     let request = fields(request);
     match cache.lookup(key, method, &request, now) {
         Lookup::Hit(stored) => stored.answer(method, &request, now),
@@ -99,7 +98,7 @@ pub(crate) fn hit(
 /// A lookup's result in a word or two.
 pub(crate) fn outcome(cache: &Cache, key: &Key<'_>, method: &Method, request: Fields<'_>, now: Timestamp) -> String {
     match cache.lookup(key, method, &fields(request), now) {
-        Lookup::Hit(stored) => format!("hit {}", String::from_utf8_lossy(stored.body())),
+        Lookup::Hit(stored) => format!("hit {}", String::from_utf8_lossy(&stored.body().to_bytes())),
         Lookup::Miss(why) => format!("miss {why:?}"),
         Lookup::Stale(_, why) => format!("stale {why:?}"),
         Lookup::Bypass(why) => format!("bypass {why:?}"),
@@ -108,7 +107,7 @@ pub(crate) fn outcome(cache: &Cache, key: &Key<'_>, method: &Method, request: Fi
 }
 
 #[track_caller]
-pub(crate) fn check_header(response: &Response<Bytes>, name: &'static str, expected: &str) {
+pub(crate) fn check_header(response: &Response<StoredBody>, name: &'static str, expected: &str) {
     let found: Vec<_> = response.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect();
     assert_eq!(found.join(", "), expected, "{name}");
 }

@@ -194,7 +194,7 @@ impl World {
     fn entries(&self, stored: &Arc<Stored>) -> (Made, Made) {
         let answer = stored.answer(&Method::GET, &HeaderMap::new(), self.now);
         let entry = |text: &[u8]| self.made[std::str::from_utf8(text).unwrap().parse::<usize>().unwrap()].clone();
-        (entry(answer.body()), entry(answer.headers().get("x-entry").unwrap().as_bytes()))
+        (entry(&answer.body().to_bytes()), entry(answer.headers().get("x-entry").unwrap().as_bytes()))
     }
 
     fn served(&mut self, stored: &Arc<Stored>, asker: User, target: &str) {

@@ -189,6 +189,12 @@ impl Report {
         &self.file
     }
 
+    /// The text that was read.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
     /// The first 1,000 findings, in the order of the file; those without a place come last.
     #[must_use]
     pub fn diagnostics(&self) -> &[Diagnostic] {

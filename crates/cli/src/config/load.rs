@@ -48,7 +48,7 @@ impl Loaded {
 /// The report of everything that is wrong, if anything is an error.
 pub fn parse(text: &str, file: &Path) -> Result<Loaded, Report> {
     let folder = file.parent().unwrap_or(Path::new(""));
-    finish(read(text, file, folder, |_| Vec::new()))
+    finish(Ok(read(text, file, folder, |_| Vec::new())))
 }
 
 /// Reads a configuration file and checks that this machine can run it: programs, scripts and folders exist, addresses are free.
@@ -59,20 +59,35 @@ pub fn parse(text: &str, file: &Path) -> Result<Loaded, Report> {
 pub fn load(file: &Path, ports: Ports) -> Result<Loaded, Report> {
     let text = read_text(file)
         .map_err(|(text, diagnostic)| Report::new(file.display().to_string(), text, vec![*diagnostic]))?;
-    let absolute = match std::path::absolute(file) {
-        Ok(absolute) => absolute,
-        Err(error) => {
-            let message = format!("the current folder cannot be found: {error}");
-            let diagnostic =
-                Diagnostic::whole_file(Severity::Error, Code::File, message).help("change to a folder that exists");
-            return Err(Report::new(file.display().to_string(), text, vec![diagnostic]));
-        }
-    };
-    let folder = absolute.parent().unwrap_or(Path::new("/"));
-    finish(read(&text, file, folder, |config| environment::check(config, ports)))
+    finish(read_in_place(&text, file, |config| environment::check(config, ports)))
 }
 
-fn finish((config, report): (Config, Report)) -> Result<Loaded, Report> {
+/// Reads a text that [`load`] has read from this file before.
+///
+/// # Errors
+/// The report of what is wrong: nothing, if the text is the same and the current folder as well.
+pub fn reread(text: &str, file: &Path) -> Result<Config, Report> {
+    finish(read_in_place(text, file, |_| Vec::new())).map(|loaded| loaded.config)
+}
+
+/// With absolute paths.
+fn read_in_place(
+    text: &str,
+    file: &Path,
+    machine: impl FnOnce(&Config) -> Vec<Diagnostic>,
+) -> Result<(Config, Report), Report> {
+    let absolute = std::path::absolute(file).map_err(|error| {
+        let message = format!("the current folder cannot be found: {error}");
+        let diagnostic =
+            Diagnostic::whole_file(Severity::Error, Code::File, message).help("change to a folder that exists");
+        Report::new(file.display().to_string(), text.to_owned(), vec![diagnostic])
+    })?;
+    let folder = absolute.parent().unwrap_or(Path::new("/"));
+    Ok(read(text, file, folder, machine))
+}
+
+fn finish(read: Result<(Config, Report), Report>) -> Result<Loaded, Report> {
+    let (config, report) = read?;
     if report.error_count() > 0 { Err(report) } else { Ok(Loaded { config, warnings: report }) }
 }
 

@@ -14,7 +14,7 @@ use crate::net::exchange::exchange;
 use crate::proto::asked::{Asked, Security};
 use crate::proto::refresh::{Action, Outcome};
 use crate::proto::retry::Refresh;
-use crate::proto::topology::{Topology, consensus};
+use crate::proto::topology::{Consensus, Topology, consensus};
 
 /// After the first answer, the others get this much longer; before it, silence for so long has one more source asked.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -43,7 +43,7 @@ pub(super) async fn run(cluster: Weak<Cluster>) {
 }
 
 /// Asks some sources at once for the map, others if those fail or are silent.
-async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -> Result<Topology, Arc<str>> {
+async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -> Result<Consensus, Arc<str>> {
     let mut sources = sources.into_iter();
     let mut asked = JoinSet::new();
     for source in sources.by_ref().take(parallel) {
@@ -103,25 +103,39 @@ impl Cluster {
             let mut wanted = self.wanted.lock();
             (wanted.sources(&known, &self.config.servers), wanted.parallel())
         };
-        // Those without a live connection last: a dead node costs the whole connect time-out.
-        sources.sort_by_cached_key(|address| self.is_suspect(address));
+        let heirs = self.heirs();
+        // Those without a live connection last: a dead node costs the whole connect time-out. Who may take its place is the first to know.
+        sources.sort_by_cached_key(|address| (self.is_suspect(address), !heirs.contains(address)));
         (sources, parallel)
+    }
+
+    /// The replicas of primaries that are lost, as far as is known.
+    fn heirs(&self) -> Vec<NodeAddress> {
+        let map = self.map.load();
+        let Some(topology) = map.as_deref().map(|map| &map.topology) else { return Vec::new() };
+        let address = |index| topology.node(index).map(|node| &node.announced);
+        let is_lost = |primary: Option<_>| primary.and_then(address).is_some_and(|address| self.is_suspect(address));
+        let orphans = topology.shards().iter().filter(|shard| is_lost(shard.primary));
+        orphans.flat_map(|shard| shard.replicas.iter().filter_map(|&index| address(index))).cloned().collect()
     }
 
     fn is_suspect(&self, address: &NodeAddress) -> bool {
         self.nodes.lock().iter().any(|((known, _), node)| known == address && (node.is_down() || node.is_stalled()))
     }
 
-    fn note(self: &Arc<Self>, view: Result<Topology, Arc<str>>) {
-        let outcome = match view {
-            Ok(view) => {
+    fn note(self: &Arc<Self>, asked: Result<Consensus, Arc<str>>) {
+        let outcome = match asked {
+            Ok(Consensus { view, is_unanimous }) => {
                 {
                     let mut task = self.task.lock();
                     task.problem = None;
                     task.refreshes += 1;
                     task.refreshed = Some(std::time::Instant::now());
                 }
-                self.install(view)
+                match self.install(view) {
+                    Outcome::Unchanged if !is_unanimous => Outcome::Disputed,
+                    outcome => outcome,
+                }
             }
             Err(problem) => {
                 tracing::debug!(problem = &*problem, "the cluster's map could not be refreshed");

@@ -24,6 +24,16 @@ pub enum Arg<'a> {
 }
 
 impl Arg<'_> {
+    /// Its bytes, of numbers about.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Borrowed(bytes) => bytes.len(),
+            Self::Shared(bytes) => bytes.len(),
+            Self::Integer(_) | Self::Unsigned(_) | Self::Double(_) => size_of::<u64>(),
+        }
+    }
+
     /// Appends the argument as a bulk string.
     #[inline]
     pub(crate) fn encode(&self, out: &mut Out) {

@@ -40,6 +40,12 @@ pub enum ReadFrom {
     Primary,
     /// A replica, chosen at random of those that are connected; the primary while none is. Reads may be stale.
     PreferReplica,
+    /// A replica, chosen at random of those that are connected, never the primary: while no replica is, reads wait, and fail at their deadlines. Reads may
+    /// be stale. For what must not be a burden to primaries.
+    OnlyReplicas,
+    /// The primary or the replica that answers soonest: of those whose latency is at most a quarter or 0.2 ms above the lowest, one at random. It is measured
+    /// by a `PING` on each connection every second. Reads may be stale.
+    LowestLatency,
     /// The primary and its replicas alike, chosen at random. Reads may be stale.
     RoundRobin,
     /// A replica in the same availability zone, else the primary if that is in the zone, else another replica, else the primary. Reads may be stale.

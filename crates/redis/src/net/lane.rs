@@ -84,18 +84,34 @@ pub(crate) enum WhenDown {
     Fail,
 }
 
+/// What happens when the byte budget is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// A command is refused; its caller may wait for room.
+    Refuse,
+    /// The commands that wait longest to be written give way.
+    Shed,
+}
+
 /// How a lane behaves.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// What the node is taken for.
     pub(crate) role: Role,
     pub(crate) max_queued_bytes: usize,
+    pub(crate) when_full: WhenFull,
     pub(crate) when_down: WhenDown,
     pub(crate) backoff: Backoff,
     /// An idle lane is pinged this often; `None`: never.
     pub(crate) idle_ping: Option<Duration>,
     /// A reply overdue for this long has the node probed; `None`: never.
     pub(crate) stall: Option<Duration>,
+    /// A busy lane is pinged this often, to measure how long the node takes to answer; `None`: only an idle one is.
+    pub(crate) busy_ping: Option<Duration>,
+    /// Waves are put off for so long.
+    pub(crate) flush_delay: Option<Duration>,
+    /// Commands from so many bytes on go another way, if there is one.
+    pub(crate) large_bytes: usize,
 }
 
 /// See the module.
@@ -104,6 +120,10 @@ pub(crate) struct Lane {
     settings: Settings,
     dial: Box<dyn Dial>,
     watch: Arc<dyn Watch>,
+    /// Another lane to the same node, for large commands.
+    large: Option<Arc<Self>>,
+    /// Of the node, in microseconds and at least one; 0: not known.
+    latency: Arc<AtomicU64>,
     /// Ends the pause between two attempts to connect.
     hurry: Notify,
     /// Counts connections made and lost: odd while there is one.
@@ -179,11 +199,13 @@ impl Lane {
         settings: Settings,
         dial: Box<dyn Dial>,
         watch: Arc<dyn Watch>,
+        large: Option<Arc<Self>>,
     ) -> Arc<Self> {
         let now = Instant::now();
+        let state = State::new(now);
         let node = address.to_string().into();
         let shared = Shared {
-            state: State::new(now),
+            state,
             phase: Phase::New,
             driver: None,
             ticking: false,
@@ -198,10 +220,12 @@ impl Lane {
             inline: None,
         };
         Arc::new(Self {
+            latency: Arc::clone(&shared.state.latency),
             shared: Mutex::new(shared),
             settings,
             dial,
             watch,
+            large,
             hurry: Notify::new(),
             epoch: AtomicU64::new(0),
             room: Notify::new(),
@@ -227,6 +251,20 @@ impl Lane {
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
         self.connection().is_some()
+    }
+
+    /// The lane to the same node for a command of so many bytes.
+    #[inline]
+    pub(crate) fn fitting(self: &Arc<Self>, bytes: usize) -> &Arc<Self> {
+        match &self.large {
+            Some(large) if bytes >= self.settings.large_bytes => large,
+            _ => self,
+        }
+    }
+
+    /// How long the node took to answer lately, from the writing to the reading; `None`: it was not measured on this connection. It takes no lock.
+    pub(crate) fn latency(&self) -> Option<Duration> {
+        Some(self.latency.load(Ordering::Relaxed)).filter(|&micros| micros > 0).map(Duration::from_micros)
     }
 
     /// A connection to the same node that nobody shares.
@@ -287,11 +325,14 @@ impl Lane {
         encode: impl FnOnce(&mut Out),
     ) -> Result<Ticket, Refused> {
         let mut runtime = None;
-        if !matches!(shared.phase, Phase::Up) {
-            runtime = self.check_phase(&shared)?;
-        }
-        if shared.state.budget_used() >= limit_bytes {
-            return Err(Refused::Full(shared.state.budget_used()));
+        loop {
+            if !matches!(shared.phase, Phase::Up) {
+                runtime = self.check_phase(&shared)?;
+            }
+            if shared.state.budget_used() < limit_bytes {
+                break;
+            }
+            shared = self.make_room(shared)?;
         }
         let was_idle = shared.state.is_idle();
         shared.state.advance_for(carriage.timeout, was_idle);
@@ -308,6 +349,23 @@ impl Lane {
             driver.wake();
         }
         Ok(ticket)
+    }
+
+    /// The byte budget is used up: those who wait longest give way, if they are to and there are any.
+    #[cold]
+    fn make_room<'g>(&self, mut shared: MutexGuard<'g, Shared>) -> Result<MutexGuard<'g, Shared>, Refused> {
+        let mut wakers = Vec::new();
+        if self.settings.when_full == WhenFull::Shed {
+            shared.state.shed(self.settings.max_queued_bytes, &mut wakers);
+        }
+        let used = shared.state.budget_used();
+        if used >= self.settings.max_queued_bytes || self.settings.when_full == WhenFull::Refuse {
+            drop(shared);
+            wakers.into_iter().for_each(Waker::wake);
+            return Err(Refused::Full(used));
+        }
+        MutexGuard::unlocked(&mut shared, || wakers.into_iter().for_each(Waker::wake));
+        Ok(shared)
     }
 
     /// The runtime to run the driver on, if there is no driver yet.
@@ -443,6 +501,7 @@ impl Lane {
             budget_used_bytes: shared.state.budget_used(),
             cells_in_use: shared.state.cells_in_use(),
             is_connected: matches!(shared.phase, Phase::Up),
+            latency: self.latency(),
         }
     }
 }
@@ -462,6 +521,9 @@ pub struct Snapshot {
     pub cells_in_use: usize,
     /// Whether there is a connection.
     pub is_connected: bool,
+    /// How long the node took to answer a `PING` lately, on average: on an idle connection, or with
+    /// [`ReadFrom::LowestLatency`](crate::config::ReadFrom::LowestLatency) on any. `None`: it was not measured on this connection.
+    pub latency: Option<Duration>,
 }
 
 impl Shared {

@@ -19,6 +19,8 @@ pub struct RefreshPolicy {
     pub min_interval: Duration,
     /// Shortest time between refreshes that commands wait for, in the first moments of an outage; later twice as long, and longer. Default 50 ms.
     pub urgent_interval: Duration,
+    /// The same while the nodes contradict each other, for a moment. Default 20 ms.
+    pub dispute_interval: Duration,
     /// Longest pause while refreshes fail. Default 5 s.
     pub max_backoff: Duration,
     /// Time after which the map is asked for unasked; sooner after it has changed. Default 60 s; `None`: only on demand.
@@ -26,6 +28,9 @@ pub struct RefreshPolicy {
     /// How many nodes are asked at once, so that their views can be compared. Default 3.
     pub parallel: usize,
 }
+
+/// After so many disputed maps in a row the pace is the usual one.
+const MAX_DISPUTES: u32 = 5;
 
 /// What to do now about the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub enum Outcome {
     Renewed,
     /// There is a map, but it says what the old one said: what commands wait for has not happened yet.
     Unchanged,
+    /// The same, but not all nodes that were asked say so: a change may be spreading among them.
+    Disputed,
     /// Nobody answered with a map.
     Failed,
 }
@@ -62,6 +69,8 @@ pub struct RefreshSchedule {
     /// When the map became another one.
     renewed: Option<Instant>,
     failures: u32,
+    /// Disputed maps, one after the other.
+    disputes: u32,
     /// Random part of the pauses, drawn anew for each refresh.
     jitter: f64,
     /// Who was asked since a map was last obtained.
@@ -89,6 +98,7 @@ impl RefreshSchedule {
             outage: None,
             renewed: None,
             failures: 0,
+            disputes: 0,
             jitter,
             asked: Vec::new(),
         }
@@ -157,8 +167,9 @@ impl RefreshSchedule {
         self.running = false;
         let is_first = self.last.replace(now).is_none();
         self.jitter = self.rng.f64();
+        self.disputes = if outcome == Outcome::Disputed { self.disputes.saturating_add(1) } else { 0 };
         match outcome {
-            Outcome::Renewed | Outcome::Unchanged => {
+            Outcome::Renewed | Outcome::Unchanged | Outcome::Disputed => {
                 self.failures = 0;
                 self.asked.clear();
                 if outcome == Outcome::Renewed {
@@ -191,8 +202,12 @@ impl RefreshSchedule {
     }
 
     /// 50 ms at first, for a failover that was asked for is over in a moment; 100 ms from the second tenth of a second on, when it takes the servers longer;
-    /// from 10 s on a hundredth of the outage's age: 150 ms after 15 s (their usual node time-out), a second after two minutes.
+    /// from 10 s on a hundredth of the outage's age: 150 ms after 15 s (their usual node time-out), a second after two minutes. Some nodes know of the
+    /// successor already? Then all will in a moment; a node that is cut off contradicts for ever, and is not waited for.
     fn urgent(&self, last: Instant) -> Duration {
+        if (1..=MAX_DISPUTES).contains(&self.disputes) {
+            return self.spread(self.policy.dispute_interval.min(self.policy.min_interval));
+        }
         let age = self.outage.map_or(Duration::ZERO, |outage| last.saturating_duration_since(outage.since));
         let shortest = self.policy.urgent_interval;
         let pace = (age / 2).clamp(shortest, shortest * 2).max(age / 100);
@@ -223,6 +238,7 @@ impl Default for RefreshPolicy {
         Self {
             min_interval: Duration::from_secs(1),
             urgent_interval: Duration::from_millis(50),
+            dispute_interval: Duration::from_millis(20),
             max_backoff: Duration::from_secs(5),
             interval: Some(Duration::from_secs(60)),
             parallel: 3,

@@ -41,6 +41,8 @@ pub struct Attempt<'a> {
     pub asked: Asked<'a>,
     /// What the asked node was taken for.
     pub role: Role,
+    /// Whom else a read may ask.
+    pub readers: Readers,
     /// Whether there is a map to be refreshed.
     pub deployment: Deployment,
     /// Redirects followed so far.
@@ -51,6 +53,16 @@ pub struct Attempt<'a> {
     pub elapsed: Duration,
     /// The caller's time limit, if there is one.
     pub timeout: Option<Duration>,
+}
+
+/// Who may answer a read that a replica did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Readers {
+    /// The primary, too.
+    #[default]
+    All,
+    /// Other replicas, or the same later.
+    Replicas,
 }
 
 /// Whether a command may run twice.
@@ -234,7 +246,12 @@ impl Attempt<'_> {
 
     /// The first attempt went to a replica: its primary can be asked without any pause.
     fn has_primary_left(&self) -> bool {
-        self.role == Role::Replica && self.flags.has(Flags::READONLY)
+        self.readers == Readers::All && self.role == Role::Replica && self.flags.has(Flags::READONLY)
+    }
+
+    /// A redirect leads to a primary.
+    fn may_follow(&self) -> bool {
+        self.readers == Readers::All || self.role == Role::Primary || !self.flags.has(Flags::READONLY)
     }
 }
 
@@ -293,6 +310,9 @@ fn server(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rng:
     match remedy {
         Remedy::GiveUp | Remedy::Redirect => Next::Fail(Stop::Hopeless),
         Remedy::WaitIfReading if !attempt.flags.has(Flags::READONLY) => Next::Fail(Stop::Hopeless),
+        // Until its handshake shows that it is ready again, others are asked.
+        Remedy::Wait if !attempt.may_follow() => Next::Reconnect { after, refresh: Refresh::No },
+        Remedy::Refresh if !attempt.may_follow() => Next::Reconnect { after, refresh: attempt.urgent() },
         Remedy::ReconnectOnce if attempt.retries > 0 => Next::Fail(Stop::Hopeless),
         Remedy::ReconnectOnce => Next::Reconnect { after: Duration::ZERO, refresh: Refresh::No },
         Remedy::Wait if attempt.has_primary_left() => Next::Primary { refresh: Refresh::No },
@@ -320,6 +340,9 @@ fn redirect(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rn
         0 | 1 => Duration::ZERO,
         more => policy.pause(more - 1, rng),
     };
+    if !attempt.may_follow() {
+        return Next::Refresh { after: policy.pause(attempt.retries, rng), refresh: attempt.urgent() };
+    }
     let to = match Redirect::detect(error, &attempt.asked) {
         Ok(Some(to)) => to,
         Ok(None) | Err(_) if attempt.is_exhausted(policy) => return Next::Fail(Stop::TooManyRetries),

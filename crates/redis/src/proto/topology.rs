@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-pub use compare::{Change, Changes, MovedSlots, consensus, diff};
+pub use compare::{Change, Changes, Consensus, MovedSlots, consensus, diff};
 
 use super::asked::Asked;
 use super::slot::{SLOTS, Slot};

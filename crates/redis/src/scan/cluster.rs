@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Ran};
 use crate::proto::retry::{Refresh, Remedy, row};
 use crate::proto::scan::{ClusterScan, Step, Survey, moving_slots, own_slots};
 use crate::proto::slot::{Slot, SlotSet};
-use crate::proto::topology::{Node, Topology, consensus};
+use crate::proto::topology::{Consensus, Node, Topology, consensus};
 use crate::reply::{FromReply, ScanReply};
 use crate::route::Route;
 use crate::special;
@@ -116,7 +116,7 @@ async fn survey(client: &Client, scan: &mut ClusterScan) -> Result<(), Error> {
             Err(error) => problem = Some(error),
         }
     }
-    let Some(topology) = consensus(views) else {
+    let Some(Consensus { view: topology, .. }) = consensus(views) else {
         let nothing = || Error::new(ErrorKind::Cluster("no node tells a map".into()), Ran::NotSent, "SCAN");
         return Err(problem.unwrap_or_else(nothing));
     };

@@ -11,6 +11,9 @@ mod caching;
 #[path = "../../examples/cluster.rs"]
 mod cluster;
 #[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/metrics.rs"]
+mod metrics;
+#[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/pubsub.rs"]
 mod pubsub;
 #[expect(dead_code, reason = "its main is for those who run it")]
@@ -59,4 +62,31 @@ async fn caching() {
     let (hits, greeting) = caching::run(&server.url()).await.unwrap();
     assert!(hits >= 999, "{hits}");
     assert_eq!(greeting.as_deref(), Some("good evening"));
+}
+
+#[tokio::test]
+async fn metrics() {
+    let server = server().await;
+    let text = metrics::run(pilotlight_redis::Config::from_url(&server.url()).unwrap()).await.unwrap();
+    let port = server.port();
+    let operation = |name: &str, more: &str, count: u32| {
+        format!(
+            "db_client_operation_duration_seconds_count{{db_system_name=\"redis\",db_operation_name=\"{name}\",db_namespace=\"0\"\
+             {more}}} {count}"
+        )
+    };
+    let at = format!(",server_address=\"127.0.0.1\",server_port=\"{port}\"");
+    let failed = at.clone() + ",db_response_status_code=\"ERR\",error_type=\"server\"";
+    let pool = format!("db_client_connection_pool_name=\"127.0.0.1:{port}\"");
+    let expected = [
+        operation("SET", &at, 1),
+        operation("GET", &at, 3),
+        operation("INCR", &failed, 1),
+        operation("PIPELINE SADD", "", 1),
+        format!("db_client_connection_count{{{pool},db_client_connection_state=\"idle\",lane=\"0\"}} 1"),
+        format!("pilotlight_redis_commands_total{{{pool},lane=\"0\"}} 10"),
+    ];
+    for line in expected {
+        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+    }
 }

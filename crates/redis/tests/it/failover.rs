@@ -39,12 +39,13 @@ fn assert_only_doubt(failed: &[Failed]) {
 async fn a_killed_primary_with_a_replica() {
     let bed = Bed::start(3, 1).await;
     let client = bed.client();
+    // Made before: it takes a moment that is not the client's.
+    let key = &preimages()[100];
     let load = Load::start(&client, TASKS, keys());
     load.more(2000).await;
     let lag = Lag::start();
     bed.nodes()[0].server().kill().unwrap();
     let promoted = bed.run(|cluster| cluster.wait_for_promotion(&[&cluster.nodes()[3]]).unwrap().at).await;
-    let key = &preimages()[100];
     let first = until_ok(5 * SECOND, || client.set(key, format!("{key}/"))).await;
     let delay = first.saturating_duration_since(promoted);
     load.more(2000).await;
@@ -83,11 +84,11 @@ async fn a_waiting_command_notices_the_promotion() {
 async fn a_stopped_primary_with_a_replica() {
     let bed = Bed::start(3, 1).await;
     let client = bed.client();
+    let key = &preimages()[100];
     let load = Load::start(&client, TASKS, keys());
     load.more(2000).await;
     bed.nodes()[0].server().stop().unwrap();
     let promoted = bed.run(|cluster| cluster.wait_for_promotion(&[&cluster.nodes()[3]]).unwrap().at).await;
-    let key = &preimages()[100];
     let first = until_ok(8 * SECOND, || client.set(key, format!("{key}/")).timeout(300 * SECOND / 1000)).await;
     println!("first success {:?} after the promotion", first.saturating_duration_since(promoted));
     load.more(2000).await;

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pilotlight_redis::config::{BoxFuture, ByteStream, Connector, NodeAddress, Overload, Pem, TlsConfig, TlsRoots};
-use pilotlight_redis::{Client, Command, Commands, Config, ErrorKind};
+use pilotlight_redis::{Client, Command, Commands, Config, ErrorKind, Ran};
 use pilotlight_testkit::{Answer, ClientAuth, ScriptedServer, ScriptedServerBuilder, Server};
 use tokio::io::copy_bidirectional;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::bed::eventually;
 use crate::desync::scenario::{InMemory, PATIENCE, calm};
 
 const MIB: usize = 1 << 20;
@@ -210,6 +211,47 @@ async fn a_crowd_is_rejected_above_the_byte_budget_and_nobody_else() {
     }
     let rejected: u32 = timeout(PATIENCE, tasks.join_all()).await.unwrap().into_iter().sum();
     assert!((1..6400).contains(&rejected), "{rejected} of 6400 were rejected");
+    calm(&client).await;
+}
+
+/// While the server is away more and more are queued: the oldest give way, the newest are answered when it is back.
+#[tokio::test]
+async fn the_oldest_give_way_where_a_late_answer_is_worth_nothing() {
+    const CALLS: usize = 100;
+    const LIMIT: usize = 5000;
+    let server = Server::start().unwrap();
+    let client = Client::new(Config { max_queued_bytes: LIMIT, overload: Overload::Shed, ..tcp(&server) }).unwrap();
+    client.set("k", 0).await.unwrap();
+    server.kill().unwrap();
+    eventually(PATIENCE, "the loss", || !client.stats().lanes[0].snapshot.is_connected).await;
+    let mut calls = Vec::new();
+    for number in 0..CALLS {
+        let client = client.clone();
+        calls.push(tokio::spawn(async move { client.run::<Bytes>(Command::raw("ECHO").arg(number)).await }));
+        // In this order.
+        tokio::task::yield_now().await;
+    }
+    let counters = || client.stats().lanes[0].snapshot;
+    eventually(PATIENCE, "all calls", || counters().counters.commands == CALLS as u64 + 1).await;
+    // The last one is taken while there is any room.
+    assert!(counters().budget_used_bytes < LIMIT + 200, "{:?}", counters());
+    server.restart().unwrap();
+    let mut answered = Vec::new();
+    for (number, call) in calls.into_iter().enumerate() {
+        match call.await.unwrap() {
+            Ok(echo) => {
+                assert_eq!(echo, number.to_string());
+                answered.push(number);
+            }
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::Overloaded { .. }), "{error}");
+                assert_eq!(error.ran(), Ran::NotSent);
+            }
+        }
+    }
+    let shed = counters().counters.shed as usize;
+    assert!(shed > 0 && shed + answered.len() == CALLS, "{shed} gave way, {} were answered", answered.len());
+    assert!(answered.iter().copied().eq(shed..CALLS), "the newest: {answered:?}");
     calm(&client).await;
 }
 

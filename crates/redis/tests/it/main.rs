@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod apart;
 mod bed;
 mod blocking;
 mod chaos;
 mod cluster;
+mod deadline;
 mod desync;
 mod examples;
 mod failover;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pilotlight_redis::config::{NodeAddress, Probe, ReadFrom};
-use pilotlight_redis::{Client, Commands, Config, Error};
-use pilotlight_testkit::{Cluster, Node};
+use pilotlight_redis::config::{AddressMap, NodeAddress, Probe, ReadFrom};
+use pilotlight_redis::proto::topology::Role;
+use pilotlight_redis::{Client, Commands, Config, Error, ErrorKind};
+use pilotlight_testkit::{Cluster, FaultProxy, Node};
 use tokio::task::JoinSet;
 
 use crate::spare::Kind;
@@ -202,4 +203,83 @@ async fn a_hanging_replica_costs_each_reader_one_stall() {
 
 fn gets_of(node: &Node) -> u64 {
     count(node, "cmdstat_get", "calls=")
+}
+
+#[tokio::test]
+async fn only_replicas_answer_where_only_they_may() {
+    let bed = start().await;
+    let client = filled(&bed, config(&bed, ReadFrom::OnlyReplicas)).await;
+    read_all(&client).await;
+    let counted = gets(&bed);
+    assert_eq!(counted[..3], [0; 3], "primaries: {counted:?}");
+    assert_eq!(counted[3..].iter().sum::<u64>(), KEYS as u64);
+    // Without replicas there is nobody to ask, until they are back.
+    bed.nodes()[3..].iter().for_each(|node| node.server().kill().unwrap());
+    let error = client.get(key(1)).timeout(Duration::from_millis(300)).await.unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Cluster(_) | ErrorKind::Connection(_) | ErrorKind::Connect(_)),
+        "{error}"
+    );
+    client.set(key(1), 1).await.unwrap();
+    assert_eq!(gets(&bed)[..3], [0; 3]);
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.get(key(1)).of::<i64>().timeout(3 * LIMIT).await }
+    });
+    bed.nodes()[3..].iter().for_each(|node| node.server().restart().unwrap());
+    assert_eq!(tokio::time::timeout(3 * LIMIT, waiting).await.unwrap().unwrap().unwrap(), 1);
+    assert_eq!(gets(&bed)[..3], [0; 3]);
+}
+
+#[tokio::test]
+async fn a_lone_server_has_no_replica_to_be_asked() {
+    let server = tokio::task::spawn_blocking(|| pilotlight_testkit::Server::start().unwrap()).await.unwrap();
+    let config = Config::standalone(NodeAddress::tcp("127.0.0.1", server.port()));
+    let client = Client::new(Config { read_from: ReadFrom::OnlyReplicas, ..config }).unwrap();
+    client.set("k", "v").await.unwrap();
+    let error = client.get("k").timeout(Duration::from_millis(200)).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Cluster(_)), "{error}");
+    assert_eq!(error.ran(), pilotlight_redis::Ran::NotSent);
+}
+
+/// Whoever answers soonest is asked, as long as it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_nearest_answers() {
+    const FAR: Duration = Duration::from_millis(20);
+    let bed = start().await;
+    let mut proxies = Vec::new();
+    let mut map = HashMap::new();
+    for node in bed.nodes() {
+        let proxy = FaultProxy::to(node.server().addr()).await.unwrap();
+        map.insert(address(node), NodeAddress::tcp("127.0.0.1", proxy.port()));
+        proxies.push(proxy);
+    }
+    let set = |nodes: std::ops::Range<usize>, delay| {
+        proxies[nodes].iter().for_each(|proxy| proxy.set(|faults| faults.to_client.delay = delay));
+    };
+    set(0..3, FAR);
+    let config = config(&bed, ReadFrom::LowestLatency);
+    let client = filled(&bed, Config { address_map: AddressMap::Table(Arc::new(map)), ..config }).await;
+    let are_known = |client: &Client| client.stats().lanes.iter().all(|lane| lane.snapshot.latency.is_some());
+    until("all are measured", || are_known(&client)).await;
+    let before = gets(&bed);
+    read_all(&client).await;
+    let replicas: u64 = gets(&bed)[3..].iter().zip(&before[3..]).map(|(now, then)| now - then).sum();
+    assert_eq!(replicas, KEYS as u64, "{}", client.stats());
+
+    // Those are far now, and the others near.
+    set(0..3, Duration::ZERO);
+    set(3..6, 3 * FAR);
+    let is_turned = || {
+        let lanes = client.stats().lanes;
+        let latencies = |role| lanes.iter().filter(move |it| it.role == role).filter_map(|it| it.snapshot.latency);
+        latencies(Role::Primary).max() < latencies(Role::Replica).min()
+    };
+    until("it is noticed", is_turned).await;
+    let before = gets(&bed);
+    for number in 0..20 {
+        client.get(key(number)).await.unwrap();
+    }
+    let primaries: u64 = gets(&bed)[..3].iter().zip(&before[..3]).map(|(now, then)| now - then).sum();
+    assert_eq!(primaries, 20, "{}", client.stats());
 }

@@ -69,8 +69,6 @@ impl Owner {
         run.instance.set_start_times(times);
         record.service.status_mut().starts += 1;
         run.instance.set_state(InstanceState::Ready);
-        tracing::info!(service = %record.service.name(), instance = run.instance.number(), pid = run.pid,
-            took = ?now.duration_since(run.begun), phases = %times.phases(run.begun, now), "ready");
         let replaced = run.replaces.take();
         if replaced.is_some() {
             let counts = &mut record.service.status_mut().replaced;
@@ -90,6 +88,9 @@ impl Owner {
         record.publish(&self.runs); // before anybody is answered
         if let Some(run) = self.runs.get(&id) {
             record.service.change(Some(&run.seats), replaced);
+            // Only now: nobody waits for a line to be written.
+            tracing::info!(service = %record.service.name(), instance = run.instance.number(), pid = run.pid,
+                took = ?now.duration_since(run.begun), phases = %times.phases(run.begun, now), "ready");
         }
         if let Some(old) = replaced.filter(|old| self.runs.get(old).is_some_and(|old| old.stage == Stage::Ready)) {
             self.drain(old, AskedBy::Gateway, now);

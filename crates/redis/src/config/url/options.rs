@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::error::{UrlErrorKind, suggestion};
 use super::scalar::{
-    COUNT, DURATION, FLAG, OPTIONAL_DURATION, SIZE, count, decimal, duration, flag, natural, optional_duration, size,
+    COUNT, DURATION, FLAG, OPTIONAL_DURATION, OPTIONAL_SIZE, SIZE, count, decimal, duration, flag, natural,
+    optional_duration, optional_size, size,
 };
 use crate::config::{
     Config, Credentials, Overload, Pem, ProtocolChoice, ReadFrom, TlsConfig, TlsIdentity, TlsRoots, TlsServerName,
@@ -78,6 +79,10 @@ const KNOBS: &[Knob] = &[
     }),
     Knob::any("stall", OPTIONAL_DURATION, |draft, text| put(&mut draft.config.probe.stall, optional_duration(text))),
     Knob::any("max_queued_bytes", SIZE, |draft, text| put(&mut draft.config.max_queued_bytes, size(text))),
+    Knob::any("large_bytes", OPTIONAL_SIZE, |draft, text| put(&mut draft.config.large_bytes, optional_size(text))),
+    Knob::any("flush_delay", OPTIONAL_DURATION, |draft, text| {
+        put(&mut draft.config.flush_delay, optional_duration(text))
+    }),
     Knob::any("max_blocking_connections", COUNT, |draft, text| {
         put(&mut draft.config.max_blocking_connections, count(text))
     }),
@@ -87,7 +92,7 @@ const KNOBS: &[Knob] = &[
     Knob::any("subscription_max_bytes", SIZE, |draft, text| {
         put(&mut draft.config.subscription_limits.max_bytes, size(text))
     }),
-    Knob::any("overload", "wait or reject", |draft, text| put(&mut draft.config.overload, overload(text))),
+    Knob::any("overload", "wait, reject or shed", |draft, text| put(&mut draft.config.overload, overload(text))),
     Knob::any("when_down", "queue or fail_fast", |draft, text| put(&mut draft.config.when_down, when_down(text))),
     Knob::any("verify_replies", FLAG, |draft, text| put(&mut draft.config.verify_replies, flag(text))),
     Knob::any("max_bulk_bytes", SIZE, |draft, text| put(&mut draft.config.reply_limits.max_bulk_bytes, size(text))),
@@ -95,7 +100,7 @@ const KNOBS: &[Knob] = &[
     Knob::any("max_depth", COUNT, |draft, text| put(&mut draft.config.reply_limits.max_depth, count(text))),
     Knob::any("max_elements", COUNT, |draft, text| put(&mut draft.config.reply_limits.max_elements, count(text))),
     Knob::any("max_frame_bytes", SIZE, |draft, text| put(&mut draft.config.reply_limits.max_frame_bytes, size(text))),
-    Knob::any("read_from", "primary, replica, round_robin or az:ZONE", |draft, text| {
+    Knob::any("read_from", "primary, replica, replica_only, latency, round_robin or az:ZONE", |draft, text| {
         put(&mut draft.config.read_from, read_from(text))
     }),
     Knob::within(Scope::Cluster, "max_redirects", "a whole number", |draft, text| {
@@ -257,6 +262,7 @@ fn overload(text: &str) -> Option<Overload> {
     match text {
         "wait" => Some(Overload::Wait),
         "reject" => Some(Overload::Reject),
+        "shed" => Some(Overload::Shed),
         _ => None,
     }
 }
@@ -273,6 +279,8 @@ fn read_from(text: &str) -> Option<ReadFrom> {
     match text {
         "primary" => Some(ReadFrom::Primary),
         "replica" | "prefer_replica" => Some(ReadFrom::PreferReplica),
+        "replica_only" => Some(ReadFrom::OnlyReplicas),
+        "latency" => Some(ReadFrom::LowestLatency),
         "round_robin" => Some(ReadFrom::RoundRobin),
         _ => shared(text.strip_prefix("az:")?).map(|zone| ReadFrom::AzAffinity { zone }),
     }

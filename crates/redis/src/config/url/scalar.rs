@@ -6,6 +6,7 @@ use std::time::Duration;
 pub(super) const DURATION: &str = "a positive time such as 500ms, 2s, 1.5s, 5m or 1h";
 pub(super) const OPTIONAL_DURATION: &str = "a positive time such as 500ms, 2s, 5m or 1h, or none";
 pub(super) const SIZE: &str = "a positive number of bytes such as 65536, 64KiB, 64MiB or 1GiB";
+pub(super) const OPTIONAL_SIZE: &str = "a positive number of bytes such as 65536, 64KiB, 64MiB or 1GiB, or none";
 pub(super) const COUNT: &str = "a positive whole number";
 pub(super) const FLAG: &str = "true or false";
 
@@ -44,6 +45,15 @@ pub(super) fn size(text: &str) -> Option<usize> {
         _ => return None,
     };
     count::<usize>(number)?.checked_mul(unit_bytes)
+}
+
+/// A positive number of bytes, or `none`.
+#[expect(clippy::option_option, reason = "the outer one is whether the text is valid, the inner one is the value")]
+pub(super) fn optional_size(text: &str) -> Option<Option<usize>> {
+    match text {
+        "none" | "off" => Some(None),
+        _ => size(text).map(Some),
+    }
 }
 
 /// A positive whole number.

@@ -151,12 +151,21 @@ fn options() {
         |c| (c.overload, c.when_down),
         (Overload::Reject, WhenDown::FailFast),
     );
+    check_option("overload=shed", |c| c.overload, Overload::Shed);
     check_option(
         "max_bulk_bytes=1000&max_depth=9",
         |c| (c.reply_limits.max_bulk_bytes, c.reply_limits.max_depth),
         (1000, 9),
     );
     check_option("read_from=replica", |c| c.read_from.clone(), ReadFrom::PreferReplica);
+    check_option("read_from=replica_only", |c| c.read_from.clone(), ReadFrom::OnlyReplicas);
+    check_option("read_from=latency", |c| c.read_from.clone(), ReadFrom::LowestLatency);
+    check_option(
+        "large_bytes=64KiB&flush_delay=100us",
+        |c| (c.large_bytes, c.flush_delay),
+        (Some(64 << 10), Some(Duration::from_micros(100))),
+    );
+    check_option("large_bytes=none&flush_delay=none", |c| (c.large_bytes, c.flush_delay), (None, None));
     check_option("read_from=round_robin", |c| c.read_from.clone(), ReadFrom::RoundRobin);
     check_option("read_from=az:eu-1a", |c| c.read_from.clone(), ReadFrom::AzAffinity { zone: "eu-1a".into() });
     check_option("max_redirects=0", |c| c.cluster.max_redirects, 0);
@@ -299,7 +308,7 @@ fn errors_of_options() {
     check_error(
         "redis://a?read_from=az:",
         "read",
-        "option \"read_from\" takes primary, replica, round_robin or az:ZONE, not \"az:\"",
+        "option \"read_from\" takes primary, replica, replica_only, latency, round_robin or az:ZONE, not \"az:\"",
     );
     check_error(
         "redis://a?reconnect_factor=0.5",

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use pilotlight_resp::{Decoder, Frame, Value, encode};
+use pilotlight_resp::{Decoder, Frame, Value};
 use tokio::time::Sleep;
 
 use super::driver::TICK;
@@ -25,6 +25,12 @@ const MAX_STEPS_PER_TURN: u32 = 16;
 
 /// Replies given to their callers in one critical section.
 const MAX_BATCH: usize = 256;
+
+/// So many bytes are not kept waiting for more ([`flush_delay`](crate::Config::flush_delay)).
+const MAX_GATHERED_BYTES: usize = 64 * 1024;
+
+/// The shortest sleep that timers can tell.
+const MIN_SLEEP: Duration = Duration::from_millis(1);
 
 /// Ticks without work after which the driver stops ticking.
 const IDLE_TICKS: u32 = 100;
@@ -45,6 +51,8 @@ enum Taken {
     Nothing,
     /// More, in the next turn.
     Later,
+    /// More, when commands have gathered for long enough.
+    Delayed,
     /// Nothing ever any more.
     Ended,
 }
@@ -67,6 +75,10 @@ pub(super) struct Session<'l> {
     wakers: Vec<Waker>,
     /// One turn was let pass for commands to gather.
     has_gathered: bool,
+    /// They gather for as long as is configured, since then.
+    gathering: Option<Instant>,
+    /// Ends that, if it is long.
+    gathered: Option<Pin<Box<Sleep>>>,
     /// Who the server takes the client for.
     credentials: Option<Credentials>,
     /// The connection authenticates anew; until it has, nothing else is sent.
@@ -110,6 +122,8 @@ impl<'l> Session<'l> {
             replies: Vec::with_capacity(MAX_BATCH),
             wakers: Vec::with_capacity(MAX_BATCH),
             has_gathered: false,
+            gathering: None,
+            gathered: None,
             credentials,
             renewal: None,
             clock: Clock::new(),
@@ -142,6 +156,9 @@ impl<'l> Session<'l> {
             is_parked = match self.take_wave(cx)? {
                 Taken::Ended => return Ok(Poll::Ready(Ended::Drained)),
                 Taken::Later => return Ok(Poll::Pending),
+                // What comes meanwhile has to wake the driver: it reads until there is nothing.
+                Taken::Delayed if has_read => continue,
+                Taken::Delayed => return Ok(Poll::Pending),
                 Taken::Nothing => true,
                 Taken::Wave => false,
             };
@@ -274,14 +291,12 @@ impl<'l> Session<'l> {
         let is_renewing = shared.renewal.is_some() || self.renewal.is_some();
         let is_held_up = shared.condemned.is_some() || is_renewing && self.renew(&mut shared);
         if self.wave.is_empty() && !is_held_up {
-            // Callers that come in crowds get one turn of the scheduler to join the wave: one write for many commands.
-            if !self.has_gathered && shared.state.last_batch > 1 && !shared.state.out.is_empty() {
-                self.has_gathered = true;
+            if self.is_gathering(&shared.state) {
                 drop(shared);
-                cx.waker().wake_by_ref();
-                return Ok(Taken::Later);
+                return Ok(self.gather(cx));
             }
             self.has_gathered = false;
+            self.gathering = None;
             shared.state.take_wave(&mut self.wave);
         }
         self.clock.starts = !shared.ticking && !shared.state.is_idle();
@@ -293,6 +308,36 @@ impl<'l> Session<'l> {
             shared.driver = Some(cx.waker().clone());
         }
         Ok(Taken::Nothing)
+    }
+
+    /// Callers that come in crowds get one turn of the scheduler to join the wave, or as much time as is configured: one write for many commands.
+    #[inline]
+    fn is_gathering(&self, state: &State) -> bool {
+        let Some(delay) = self.lane.settings.flush_delay else {
+            return !self.has_gathered && state.last_batch > 1 && !state.out.is_empty();
+        };
+        let is_crowd = state.queued() > 1 || state.is_awaiting() && state.queued() > 0;
+        is_crowd && state.out.len() < MAX_GATHERED_BYTES && self.gathering.is_none_or(|since| since.elapsed() < delay)
+    }
+
+    /// Looks again in a turn of the scheduler, or later: its timers are good for milliseconds.
+    fn gather(&mut self, cx: &mut Context<'_>) -> Taken {
+        self.has_gathered = true;
+        if let Some(delay) = self.lane.settings.flush_delay {
+            let now = Instant::now();
+            let end = *self.gathering.get_or_insert(now) + delay;
+            if end.saturating_duration_since(now) >= MIN_SLEEP {
+                let sleep = self.gathered.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end.into())));
+                if sleep.deadline() != end.into() {
+                    sleep.as_mut().reset(end.into());
+                }
+                if sleep.as_mut().poll(cx).is_pending() {
+                    return Taken::Delayed;
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Taken::Later
     }
 
     /// Writes the wave as far as the kernel takes it. True: some of it.
@@ -369,6 +414,11 @@ impl<'l> Session<'l> {
         let has_room = self.lane.is_room_wanted(&shared);
         let is_stalled = self.clock.probe.is_none() && self.is_stalled(&shared.state, now);
         let mut next = TICK;
+        shared.state.note_silence(now);
+        if self.lane.settings.busy_ping.is_some_and(|every| shared.state.wants_ping(now, every)) {
+            shared.state.ping(now);
+            cx.waker().wake_by_ref();
+        }
         if !shared.state.is_idle() {
             self.clock.idle_ticks = 0;
         } else if self.clock.idle_ticks < IDLE_TICKS {
@@ -379,7 +429,7 @@ impl<'l> Session<'l> {
             self.input.shrink();
             next = self.lane.settings.idle_ping.unwrap_or(Duration::from_secs(3600));
         } else if let Some(pause) = self.lane.settings.idle_ping {
-            shared.state.submit_for_nobody(|out| encode::command(out.page(), &[b"PING"]));
+            shared.state.ping(now);
             shared.ticking = true;
             next = TICK.min(pause);
             cx.waker().wake_by_ref();

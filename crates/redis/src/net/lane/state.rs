@@ -12,12 +12,14 @@
 //!
 //! Invariant: a cell is freed once: by its ticket (taken or cancelled) when no reply is owed to it any more, else by the last reply owed.
 
+mod latency;
 mod leave;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,7 @@ use pilotlight_resp::Value;
 
 use crate::error::{ErrorKind, Ran};
 use crate::net::out::Out;
+use latency::Ping;
 pub(super) use leave::Circumstances;
 
 /// Counted for each queued command beside its bytes, so that the byte budget bounds the memory of waiters too.
@@ -158,6 +161,12 @@ pub(crate) struct State {
     pub(super) counters: Counters,
     /// Why there is no connection.
     pub(super) problem: Option<Arc<str>>,
+    /// A `PING` of the lane's own whose reply is awaited.
+    ping: Option<Ping>,
+    /// When the last one was answered.
+    pinged: Option<Instant>,
+    /// See [`Lane::latency`](super::Lane::latency).
+    pub(super) latency: Arc<AtomicU64>,
 }
 
 /// What a lane has done so far. Plain numbers behind the lane's lock; a snapshot costs nobody anything.
@@ -179,6 +188,8 @@ pub struct Counters {
     pub abandoned: u64,
     /// Deadlines that passed.
     pub timeouts: u64,
+    /// Commands that gave way to later ones ([`Overload::Shed`](crate::config::Overload::Shed)).
+    pub shed: u64,
     /// Connections made.
     pub connects: u64,
     /// Attempts to connect that failed.
@@ -212,6 +223,9 @@ impl State {
             last_progress: now,
             counters: Counters::default(),
             problem: None,
+            ping: None,
+            pinged: None,
+            latency: Arc::default(),
         }
     }
 
@@ -449,6 +463,10 @@ impl State {
         let cell = &mut self.cells[entry.cell as usize];
         self.budget_used -= cell.bytes + COMMAND_OVERHEAD_BYTES;
         cell.owed = false;
+        if let Some(ping) = self.ping.take_if(|ping| ping.number == cell.number) {
+            latency::note(&self.latency, self.now.saturating_duration_since(ping.at));
+            self.pinged = Some(self.now);
+        }
         if let Content::Gathering(values) = &mut cell.content {
             cell.content = Content::Done(Outcome::Many(std::mem::take(values)));
         }

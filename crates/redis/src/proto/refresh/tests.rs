@@ -101,6 +101,21 @@ fn the_first_second_of_an_outage_is_no_storm() {
     assert!(starts.len() <= 55, "{} in 5 s", starts.len());
 }
 
+/// Some nodes know of the successor, the others will in a moment; but one that is cut off contradicts for ever.
+#[test]
+fn a_dispute_is_looked_into_soon_and_not_for_long() {
+    let (mut schedule, now) = started(RefreshPolicy { interval: None, ..RefreshPolicy::default() });
+    schedule.request(now, Refresh::Urgent);
+    let starts = run(&mut schedule, now, ms(2000), ms(1), |schedule, at| {
+        schedule.request(at, Refresh::Urgent);
+        Outcome::Disputed
+    });
+    let pauses: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (first, later) = pauses.split_at(MAX_DISPUTES as usize);
+    assert!(first.iter().all(|pause| *pause <= ms(26)), "{pauses:?}");
+    assert!(later.iter().all(|pause| *pause >= ms(50)), "{pauses:?}");
+}
+
 #[test]
 fn the_first_request_after_a_quiet_time_starts_at_once() {
     let (mut schedule, now) = started(RefreshPolicy::default());

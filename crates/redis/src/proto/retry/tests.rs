@@ -17,6 +17,7 @@ fn attempt(asked: &NodeAddress, flags: Flags) -> Attempt<'_> {
         repeat: Repeat::IfReadOnly,
         asked: Asked::plain(asked),
         role: Role::Primary,
+        readers: Readers::All,
         deployment: Deployment::Cluster,
         redirects: 0,
         retries: 0,
@@ -236,6 +237,19 @@ mod connection_failures {
         let asked = address();
         let replica = Attempt { role: Role::Replica, ..attempt(&asked, READ) };
         check(&replica, Ran::MaybeExecuted, &Next::Primary { refresh: Refresh::Urgent });
+    }
+
+    #[test]
+    fn where_only_replicas_may_answer_no_way_leads_to_the_primary() {
+        let asked = address();
+        let only = Attempt { role: Role::Replica, readers: Readers::Replicas, ..attempt(&asked, READ) };
+        check(&only, Ran::MaybeExecuted, &URGENT);
+        for text in ["LOADING x", "MASTERDOWN x", "CLUSTERDOWN x", "MOVED 1 10.0.0.9:7000", "READONLY x"] {
+            let next = of_text(text, &only);
+            assert!(matches!(next, Next::Refresh { .. } | Next::Reconnect { .. }), "{text}: {next:?}");
+        }
+        let write = Attempt { flags: WRITE, role: Role::Primary, ..only };
+        assert!(matches!(of_text("MOVED 1 10.0.0.9:7000", &write), Next::Redirect { .. }));
     }
 
     #[test]

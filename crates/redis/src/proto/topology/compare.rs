@@ -47,12 +47,21 @@ pub struct MovedSlots {
     pub to: Option<NodeIndex>,
 }
 
+/// What several nodes say.
+#[derive(Debug, Clone)]
+pub struct Consensus {
+    /// The view to believe.
+    pub view: Topology,
+    /// Whether all others name the same owners.
+    pub is_unanimous: bool,
+}
+
 /// The view to believe: the one that agrees with the others about the most slots, then the one that covers the most; of equals, the first.
 ///
 /// A node that was cut off from the others still has a full view, but an old one: it is outvoted. Owners are compared by the
 /// servers' ids, for a node may be announced differently by others.
 #[must_use]
-pub fn consensus(views: Vec<Topology>) -> Option<Topology> {
+pub fn consensus(views: Vec<Topology>) -> Option<Consensus> {
     let owners = common_owners(&views);
     let agreement = |at: usize| -> usize {
         let others = owners.iter().enumerate().filter(|&(other, _)| other != at);
@@ -70,7 +79,8 @@ pub fn consensus(views: Vec<Topology>) -> Option<Topology> {
         }
     }
     let (_, _, at) = best?;
-    views.into_iter().nth(at)
+    let is_unanimous = owners.iter().all(|other| *other == owners[at]);
+    Some(Consensus { view: views.into_iter().nth(at)?, is_unanimous })
 }
 
 /// What is different in `new`.

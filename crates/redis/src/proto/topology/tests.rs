@@ -451,7 +451,7 @@ mod views {
 
     #[track_caller]
     fn check_border(views: Vec<Topology>, expected: u16) {
-        let best = consensus(views).unwrap();
+        let best = consensus(views).unwrap().view;
         check_owner(&best, expected - 1, Some("a:1"));
         check_owner(&best, expected, Some("b:2"));
     }
@@ -474,17 +474,26 @@ mod views {
     }
 
     #[test]
+    fn one_other_view_is_a_dispute() {
+        let is_unanimous = |borders: &[i64]| {
+            consensus(borders.iter().map(|&border| divided(border, true)).collect()).unwrap().is_unanimous
+        };
+        assert!(is_unanimous(&[100]) && is_unanimous(&[100, 100, 100]));
+        assert!(!is_unanimous(&[100, 100, 101]));
+    }
+
+    #[test]
     fn of_views_that_agree_with_nobody_the_fuller_wins() {
         let some = slots(&array([range(0, 9, [node("x", 1, "idx")])])).unwrap();
         let more = slots(&array([range(0, 99, [node("y", 1, "idy")])])).unwrap();
-        check_owner(&consensus(vec![some, more]).unwrap(), 50, Some("y:1"));
+        check_owner(&consensus(vec![some, more]).unwrap().view, 50, Some("y:1"));
     }
 
     #[test]
     fn one_server_under_two_names_agrees_with_itself() {
         let named = |host| slots(&array([range(0, 16383, [node(host, 1, "ida")])])).unwrap();
         let other = slots(&array([range(0, 16383, [node("z", 1, "idz")])])).unwrap();
-        check_owner(&consensus(vec![other, named("a"), named("b")]).unwrap(), 0, Some("a:1"));
+        check_owner(&consensus(vec![other, named("a"), named("b")]).unwrap().view, 0, Some("a:1"));
     }
 }
 

@@ -92,6 +92,26 @@ impl State {
         self.withdrawn_bytes = 0;
     }
 
+    /// Those who wait longest to be written give way, until a sixteenth of the budget is free: with less, each new command would look for another one.
+    pub(in crate::net::lane) fn shed(&mut self, max_bytes: usize, wake: &mut Vec<Waker>) {
+        let goal = max_bytes - max_bytes / 16;
+        let kind = ErrorKind::Overloaded { limit: "max_queued_bytes", in_flight_bytes: self.budget_used, max_bytes };
+        for at in 0..self.queued.len() {
+            if self.budget_used < goal {
+                break;
+            }
+            let index = self.queued[at].cell;
+            let cell = &mut self.cells[index as usize];
+            if matches!(cell.content, Content::Waiting | Content::Gathering(_)) {
+                wake.extend(cell.waker.take());
+                self.fail_cell(index, &kind, Ran::NotSent, 0);
+                self.withdraw(index);
+                self.counters.shed += 1;
+            }
+        }
+        self.sweep_if_worthwhile();
+    }
+
     /// Ends the waiting of those whose deadline has passed.
     #[inline]
     pub(in crate::net::lane) fn expire(&mut self, circumstances: Circumstances, wake: &mut Vec<Waker>) {
@@ -181,6 +201,7 @@ impl State {
         }
         self.written = self.appended - self.out.len() as u64;
         self.last_batch = 0;
+        self.forget_latency();
     }
 
     /// Nothing that waits to be written will be: it fails, certainly not run. Nothing is in flight.

@@ -1,5 +1,7 @@
 //! [`State`] against a model: a peer that reads what is written, byte by byte, and answers every whole command with its name.
 
+mod interleavings;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +29,7 @@ enum Op {
     Poll(u8),
     Cancel(u8),
     Tick(u8),
+    Shed(u16),
     Lose,
     LoseAll,
 }
@@ -51,6 +54,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => any::<u8>().prop_map(Op::Poll),
         4 => any::<u8>().prop_map(Op::Cancel),
         3 => (0_u8..40).prop_map(Op::Tick),
+        1 => (0_u16..2000).prop_map(Op::Shed),
         1 => Just(Op::Lose),
         1 => Just(Op::LoseAll),
     ]
@@ -131,6 +135,7 @@ impl Model {
             Op::Poll(who) => self.poll(usize::from(who)),
             Op::Cancel(who) => self.cancel(usize::from(who)),
             Op::Tick(ms) => self.tick(u64::from(ms)),
+            Op::Shed(max_bytes) => self.shed(usize::from(max_bytes)),
             Op::Lose => self.lose(),
             Op::LoseAll => {
                 self.lose();
@@ -311,6 +316,15 @@ impl Model {
         self.state.advance(self.now);
         self.state
             .expire(Circumstances { is_connected: true, unparsed_bytes: 0, lag: Duration::ZERO }, &mut self.wakers);
+    }
+
+    /// Those in front give way, and as many as have to.
+    fn shed(&mut self, max_bytes: usize) {
+        let (before, queued) = (self.state.budget_used(), self.state.queued());
+        self.state.shed(max_bytes, &mut self.wakers);
+        let (after, left) = (self.state.budget_used(), self.state.queued());
+        assert!(after <= before && left <= queued);
+        assert_eq!(before - after == 0, self.wakers.is_empty());
     }
 
     /// The connection is cut; the driver makes another.

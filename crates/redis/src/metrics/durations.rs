@@ -1,0 +1,123 @@
+//! Histograms of durations, one for each combination of attributes.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{Observer, Operation};
+
+/// Upper bounds of the histograms' buckets in seconds, as the conventions advise; above the last there is one more bucket.
+pub const BOUNDS: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0];
+
+/// Most combinations of attributes; all further ones become one, with the attribute `otel.metric.overflow`.
+pub const MAX_SERIES: usize = 2000;
+
+/// An [`Observer`] that keeps a histogram for each combination of attributes, for an exporter that asks now and then. It takes a lock at each
+/// operation: for very many threads, one of your own may do better.
+#[derive(Debug, Default)]
+pub struct Durations {
+    series: Mutex<HashMap<Attributes, Histogram>>,
+}
+
+type Attributes = Vec<(&'static str, String)>;
+
+#[derive(Debug, Clone, Default)]
+struct Histogram {
+    buckets: [u64; BOUNDS.len() + 1],
+    sum: Duration,
+}
+
+/// The histogram of one combination of attributes, since the beginning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DurationSeries {
+    /// By the conventions' names.
+    pub attributes: Vec<(&'static str, String)>,
+    /// Operations in each bucket; the bounds are [`BOUNDS`].
+    pub buckets: [u64; BOUNDS.len() + 1],
+    /// All durations together.
+    pub sum: Duration,
+}
+
+impl Durations {
+    /// All histograms, in the order of their attributes.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<DurationSeries> {
+        let series = |(attributes, histogram): (&Attributes, &Histogram)| DurationSeries {
+            attributes: attributes.clone(),
+            buckets: histogram.buckets,
+            sum: histogram.sum,
+        };
+        let mut all: Vec<_> = self.series.lock().iter().map(series).collect();
+        all.sort_by(|a, b| a.attributes.cmp(&b.attributes));
+        all
+    }
+}
+
+impl DurationSeries {
+    /// Operations in all.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+}
+
+impl Observer for Durations {
+    fn ended(&self, operation: &Operation<'_>) {
+        let attributes: Attributes = operation.attributes().map(|(name, value)| (name, value.into_owned())).collect();
+        let mut series = self.series.lock();
+        let is_one_too_many = series.len() >= MAX_SERIES && !series.contains_key(&attributes);
+        let attributes = if is_one_too_many { vec![("otel.metric.overflow", "true".to_owned())] } else { attributes };
+        let histogram = series.entry(attributes).or_default();
+        let seconds = operation.duration.as_secs_f64();
+        let bucket = BOUNDS.iter().position(|&bound| seconds <= bound).unwrap_or(BOUNDS.len());
+        histogram.buckets[bucket] += 1;
+        histogram.sum += operation.duration;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    fn operation(name: String, millis: u64) -> Operation<'static> {
+        let duration = Duration::from_millis(millis);
+        Operation {
+            name: Cow::Owned(name),
+            node: Some("[::1]:7"),
+            database: 3,
+            batch_size: None,
+            duration,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn each_duration_is_in_its_bucket() {
+        let durations = Durations::default();
+        [1, 2, 5, 10_000, 10_001].into_iter().for_each(|millis| durations.ended(&operation("GET".into(), millis)));
+        let all = durations.snapshot();
+        assert_eq!((all.len(), all[0].buckets), (1, [1, 2, 0, 0, 0, 0, 0, 0, 1, 1]));
+        assert_eq!((all[0].count(), all[0].sum), (5, Duration::from_millis(20_009)));
+        let expected = [
+            ("db.system.name", "redis"),
+            ("db.operation.name", "GET"),
+            ("db.namespace", "3"),
+            ("server.address", "::1"),
+            ("server.port", "7"),
+        ];
+        assert_eq!(all[0].attributes, expected.map(|(name, value)| (name, value.to_owned())));
+    }
+
+    #[test]
+    fn the_number_of_series_is_bounded() {
+        let durations = Durations::default();
+        (0..MAX_SERIES + 10).for_each(|number| durations.ended(&operation(number.to_string(), 1)));
+        let all = durations.snapshot();
+        assert_eq!(all.len(), MAX_SERIES + 1);
+        let overflow = all.iter().find(|series| series.attributes[0].0 == "otel.metric.overflow").unwrap();
+        assert_eq!(overflow.count(), 10);
+    }
+}

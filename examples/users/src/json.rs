@@ -1,0 +1,118 @@
+//! Users as JSON, written by hand: straight from SQLite's rows into the bytes that go out, without a value in between.
+//! serde_json reads what clients send.
+
+/// A user, borrowed from wherever it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserView<'a> {
+    pub(crate) id: i64,
+    pub(crate) name: &'a str,
+    pub(crate) email: &'a str,
+    pub(crate) bio: Option<&'a str>,
+    /// As SQLite has it: `YYYY-MM-DD HH:MM:SS`, UTC.
+    pub(crate) created_at: Option<&'a str>,
+}
+
+/// Room for a user of ordinary size.
+pub(crate) const USER_ROOM: usize = 256;
+
+/// Appends a user.
+pub(crate) fn user(out: &mut Vec<u8>, user: &UserView<'_>) {
+    out.extend_from_slice(b"{\"id\":");
+    number(out, user.id);
+    out.extend_from_slice(b",\"name\":");
+    string(out, user.name);
+    out.extend_from_slice(b",\"email\":");
+    string(out, user.email);
+    out.extend_from_slice(b",\"bio\":");
+    match user.bio {
+        Some(bio) => string(out, bio),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"createdAt\":");
+    match user.created_at {
+        Some(time) => timestamp(out, time),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.push(b'}');
+}
+
+/// Appends a number.
+pub(crate) fn number(out: &mut Vec<u8>, value: i64) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// SQLite's time as RFC 3339; what has another form goes out as it is.
+fn timestamp(out: &mut Vec<u8>, time: &str) {
+    let bytes = time.as_bytes();
+    if let (19, Some(b' ' | b'T')) = (bytes.len(), bytes.get(10))
+        && bytes.iter().all(|byte| (b' '..=b'~').contains(byte) && !matches!(byte, b'"' | b'\\'))
+    {
+        out.push(b'"');
+        out.extend_from_slice(&bytes[..10]);
+        out.push(b'T');
+        out.extend_from_slice(&bytes[11..]);
+        out.extend_from_slice(b"Z\"");
+    } else {
+        string(out, time);
+    }
+}
+
+/// RFC 8259 §7: quotation mark, reverse solidus and the control characters must be escaped, nothing else.
+fn string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte >= b' ' && *byte != b'"' && *byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[from..at]);
+        from = at + 1;
+        escape(out, *byte);
+    }
+    out.extend_from_slice(&bytes[from..]);
+    out.push(b'"');
+}
+
+#[cold]
+fn escape(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ => {
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(view: &UserView<'_>, expected: &Value) {
+        let mut out = Vec::new();
+        user(&mut out, view);
+        assert_eq!(serde_json::from_slice::<Value>(&out).expect("JSON"), *expected);
+    }
+
+    #[test]
+    fn every_character_comes_through() {
+        let all: String = (0..0x300).filter_map(char::from_u32).chain("\u{2028}𝄞".chars()).collect();
+        let view = UserView { id: i64::MAX, name: &all, email: "a@b", bio: Some("\"\\\n"), created_at: Some(&all) };
+        check(&view, &json!({ "id": i64::MAX, "name": all, "email": "a@b", "bio": "\"\\\n", "createdAt": all }));
+    }
+
+    #[test]
+    fn times_and_what_is_missing() {
+        let view = UserView { id: 1, name: "", email: "", bio: None, created_at: Some("2024-01-02 03:04:05") };
+        check(&view, &json!({ "id": 1, "name": "", "email": "", "bio": null, "createdAt": "2024-01-02T03:04:05Z" }));
+        let none = UserView { created_at: None, ..view };
+        check(&none, &json!({ "id": 1, "name": "", "email": "", "bio": null, "createdAt": null }));
+    }
+}

@@ -1,0 +1,145 @@
+//! Opening: the file, its settings, its threads.
+
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{fs, io};
+
+use rusqlite::Connection;
+
+use super::reader::Reader;
+use super::seed::seed;
+use super::writer::{self, Writer};
+
+/// Pages that each connection keeps, in KiB; SQLite's own default is 2,000.
+const PAGE_CACHE_KIB: i64 = 16 * 1024;
+
+/// Limits of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreSettings {
+    /// Writes that may wait for the writer.
+    pub(crate) max_waiting_writes: usize,
+    /// How long another process may hold the write lock.
+    pub(crate) lock_wait: Duration,
+}
+
+/// Why the store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+/// An open database. Dropping it waits until the writer has done what was asked of it, and closes the writer's connection.
+#[derive(Debug)]
+pub(crate) struct Store {
+    handle: StoreHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What makes readers and writers, on any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreHandle {
+    path: PathBuf,
+    writer: Writer,
+}
+
+impl Store {
+    /// Opens the database; creates and fills it if it is new.
+    pub(crate) fn open(path: &Path, settings: StoreSettings) -> Result<Self, OpenError> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder)?;
+        }
+        let mut connection = connect(path)?;
+        connection.busy_timeout(settings.lock_wait)?;
+        // What was answered with success is on the disk.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        seed(&mut connection)?;
+        let (writer, work) = writer::new(connection, settings.max_waiting_writes);
+        let thread = thread::Builder::new().name("users-writer".into()).spawn(move || work.run())?;
+        Ok(Self { handle: StoreHandle { path: path.to_owned(), writer }, thread: Some(thread) })
+    }
+
+    pub(crate) fn handle(&self) -> StoreHandle {
+        self.handle.clone()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.handle.writer.end();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            eprintln!("users: the writer had panicked");
+        }
+    }
+}
+
+impl StoreHandle {
+    /// A reader for the calling thread.
+    pub(crate) fn reader(&self) -> rusqlite::Result<Reader> {
+        Reader::new(connect(&self.path)?)
+    }
+
+    pub(crate) fn writer(&self) -> Writer {
+        self.writer.clone()
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    // Readers and the writer do not wait for each other.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "cache_size", -PAGE_CACHE_KIB)?;
+    Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::seed::ROWS;
+    use super::*;
+
+    const SETTINGS: StoreSettings = StoreSettings { max_waiting_writes: 16, lock_wait: Duration::from_secs(5) };
+
+    fn rows(path: &Path) -> i64 {
+        connect(path).unwrap().query_row("SELECT count(*) FROM users", [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn a_new_database_is_filled_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/down/users.db");
+        drop(Store::open(&path, SETTINGS).unwrap());
+        connect(&path).unwrap().execute("DELETE FROM users WHERE id = 1", []).unwrap();
+        drop(Store::open(&path, SETTINGS).unwrap());
+        assert_eq!(rows(&path), ROWS - 1);
+    }
+
+    #[test]
+    fn filling_that_was_cut_short_starts_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.db");
+        let half = connect(&path).unwrap();
+        half.execute_batch("BEGIN; CREATE TABLE users (id INTEGER PRIMARY KEY); INSERT INTO users VALUES (1);")
+            .unwrap();
+        drop(half);
+        drop(Store::open(&path, SETTINGS).unwrap());
+        assert_eq!(rows(&path), ROWS);
+    }
+
+    #[test]
+    fn two_at_once_fill_it_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.db");
+        thread::scope(|scope| {
+            let open: Vec<_> = (0..2).map(|_| scope.spawn(|| Store::open(&path, SETTINGS).unwrap())).collect();
+            for one in open {
+                one.join().unwrap();
+            }
+        });
+        assert_eq!(rows(&path), ROWS);
+    }
+}

@@ -1,0 +1,76 @@
+//! Reading, straight into JSON.
+
+use std::time::Duration;
+
+use rusqlite::types::{FromSqlError, ValueRef};
+use rusqlite::{Connection, Row};
+
+use super::StoreError;
+use crate::json::{self, USER_ROOM, UserView};
+
+/// How long a read may wait for another process that recovers the database. It holds up the whole thread, so not for long.
+const LOCK_WAIT: Duration = Duration::from_millis(20);
+/// Statements that stay prepared; there are two.
+const STATEMENTS: usize = 4;
+const ONE: &str = "SELECT id, name, email, bio, created_at FROM users WHERE id = ?1";
+const PAGE: &str = "SELECT id, name, email, bio, created_at FROM users ORDER BY id LIMIT ?1 OFFSET ?2";
+
+/// A connection that reads.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    connection: Connection,
+}
+
+impl Reader {
+    pub(super) fn new(connection: Connection) -> rusqlite::Result<Self> {
+        connection.busy_timeout(LOCK_WAIT)?;
+        connection.pragma_update(None, "query_only", true)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(Self { connection })
+    }
+
+    /// A user as JSON.
+    pub(crate) fn one(&self, id: i64) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut select = self.connection.prepare_cached(ONE)?;
+        let mut rows = select.query([id])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let mut out = Vec::with_capacity(USER_ROOM);
+        append(&mut out, row)?;
+        Ok(Some(out))
+    }
+
+    /// Users by id as a JSON array, `limit` of them after `offset`.
+    pub(crate) fn page(&self, out: &mut Vec<u8>, offset: i64, limit: i64) -> Result<(), StoreError> {
+        let mut select = self.connection.prepare_cached(PAGE)?;
+        let mut rows = select.query([limit, offset])?;
+        out.push(b'[');
+        let mut first = true;
+        while let Some(row) = rows.next()? {
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            append(out, row)?;
+        }
+        out.push(b']');
+        Ok(())
+    }
+}
+
+fn append(out: &mut Vec<u8>, row: &Row<'_>) -> rusqlite::Result<()> {
+    let view = UserView {
+        id: row.get(0)?,
+        name: text(row, 1)?.unwrap_or_default(),
+        email: text(row, 2)?.unwrap_or_default(),
+        bio: text(row, 3)?,
+        created_at: text(row, 4)?,
+    };
+    json::user(out, &view);
+    Ok(())
+}
+
+fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<Option<&'r str>> {
+    let value: ValueRef<'r> = row.get_ref(column)?;
+    let wrong =
+        |error: FromSqlError| rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), error.into());
+    value.as_str_or_null().map_err(wrong)
+}

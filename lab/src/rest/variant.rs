@@ -1,0 +1,231 @@
+//! What is measured: examples/users alone and behind the gateway, and the peers. Each starts as a process of its own on a copy of
+//! the seeded database.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::case::{Case, SLOW_FSYNC};
+use super::ports::free_address;
+use super::redis::{Redis, Topology};
+use crate::processes::{Held, Program, find_program, own_program, usage};
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// What `users` and `pilotlight` print first.
+const LISTENING: &str = "listening on http://";
+/// Users of the gateway's cache are kept for so long, as in Redis.
+const GATEWAY_TTL: &str = "60s";
+
+/// A service, and how it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Variant {
+    /// examples/users alone
+    Users,
+    /// examples/users behind the gateway, which caches nothing
+    Gateway,
+    /// examples/users behind the gateway, which caches for 60 s
+    GatewayCache,
+    /// axum, fred, rusqlite
+    AxumFred,
+    /// axum, redis-rs, rusqlite
+    AxumRedis,
+    /// net/http, rueidis, go-sqlite3
+    GoRueidis,
+    /// fastify, ioredis, better-sqlite3
+    NodeIoredis,
+}
+
+impl Variant {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Users,
+        Self::Gateway,
+        Self::GatewayCache,
+        Self::AxumFred,
+        Self::AxumRedis,
+        Self::GoRueidis,
+        Self::NodeIoredis,
+    ];
+
+    /// As on the command line.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// What it is, in a line.
+    pub(super) fn description(self) -> String {
+        let value = self.to_possible_value();
+        value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+    }
+
+    pub(super) fn is_peer(self) -> bool {
+        !matches!(self, Self::Users | Self::Gateway | Self::GatewayCache)
+    }
+}
+
+/// Where programs are.
+#[derive(Clone, Debug)]
+pub(super) struct Programs {
+    /// examples/users.
+    pub(super) users: PathBuf,
+    /// What `lab/peers/rest/build.sh` has built.
+    pub(super) peers: PathBuf,
+}
+
+impl Programs {
+    /// The command of a variant's service; why there is none.
+    pub(super) fn command(&self, variant: Variant) -> Result<Vec<OsString>, String> {
+        let built = |name: &str| {
+            let file = self.peers.join(name);
+            let missing = || format!("there is no {}; build it with lab/peers/rest/build.sh", file.display());
+            file.is_file().then(|| file.clone().into_os_string()).ok_or_else(missing)
+        };
+        match variant {
+            Variant::Users | Variant::Gateway | Variant::GatewayCache => {
+                let missing =
+                    || format!("there is no {}; build it with `cargo build --release -p users`", self.users.display());
+                self.users.is_file().then(|| vec![self.users.clone().into_os_string()]).ok_or_else(missing)
+            }
+            Variant::AxumFred => Ok(vec![built("axum-fred")?]),
+            Variant::AxumRedis => Ok(vec![built("axum-redis")?]),
+            Variant::GoRueidis => Ok(vec![built("go-rueidis")?]),
+            Variant::NodeIoredis => {
+                let node = find_program("node").ok_or("there is no node in the PATH")?;
+                built("node/node_modules/better-sqlite3/package.json")?;
+                Ok(vec![node.into(), built("node/server.js")?])
+            }
+        }
+    }
+
+    /// The library that makes a disk slow; why there is none.
+    pub(super) fn slow_disk(&self) -> Result<PathBuf, String> {
+        let file = self.peers.join("slowsync.so");
+        let missing = || format!("there is no {}; build it with lab/peers/rest/build.sh slowsync", file.display());
+        file.is_file().then(|| file.clone()).ok_or_else(missing)
+    }
+}
+
+/// A running service.
+#[derive(Debug)]
+pub(super) struct Running {
+    held: Held,
+    pub(super) address: SocketAddr,
+}
+
+impl Running {
+    /// Starts a variant in `dir`, on a database of its own.
+    pub(super) fn start(
+        programs: &Programs,
+        variant: Variant,
+        case: Case,
+        (redis, seed): (&Redis, &Path),
+        dir: PathBuf,
+    ) -> anyhow::Result<Self> {
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let db = dir.join("users.db");
+        fs::copy(seed, &db).with_context(|| format!("cannot copy {}", seed.display()))?;
+        let service = programs.command(variant).map_err(anyhow::Error::msg)?;
+        let mut environment: Vec<(String, OsString)> = Vec::new();
+        if case.is_slow() {
+            environment.push(("LD_PRELOAD".into(), programs.slow_disk().map_err(anyhow::Error::msg)?.into()));
+            environment.push(("SLOWSYNC_US".into(), SLOW_FSYNC.as_micros().to_string().into()));
+        }
+        let own: [OsString; 4] = ["--db".into(), db.clone().into(), "--redis".into(), redis.url().into()];
+        match variant {
+            Variant::Users => {
+                let arguments = own.into_iter().chain(["--listen".into(), "127.0.0.1:0".into()]);
+                Self::listening(start(variant, environment, service.into_iter().chain(arguments), dir)?)
+            }
+            Variant::Gateway | Variant::GatewayCache => {
+                let file = dir.join("pilotlight.toml");
+                let service: Vec<OsString> = service.into_iter().chain(own).collect();
+                fs::write(&file, configuration(&service, &environment, variant)?)
+                    .with_context(|| format!("cannot write {}", file.display()))?;
+                let gateway = [own_program()?.into(), "run".into(), "--config".into(), file.into_os_string()];
+                Self::listening(start(variant, Vec::new(), gateway.into_iter(), dir)?)
+            }
+            _ => {
+                let address = free_address()?;
+                let cluster = if redis.topology == Topology::Cluster { "1" } else { "0" };
+                environment.push(("PORT".into(), address.port().to_string().into()));
+                environment.push(("SQLITE_DB".into(), db.into()));
+                environment.push(("REDIS_PORT".into(), redis.port().to_string().into()));
+                environment.push(("REDIS_CLUSTER".into(), cluster.into()));
+                environment.push(("WRITE_CONNS".into(), "1".into()));
+                let mut held = start(variant, environment, service.into_iter(), dir)?;
+                held.wait_until(START_LIMIT, "it listens", |_| TcpStream::connect(address).ok())?;
+                Ok(Self { held, address })
+            }
+        }
+    }
+
+    fn listening(mut held: Held) -> anyhow::Result<Self> {
+        let address = held.wait_until(START_LIMIT, "it listens", |held| {
+            let output = held.output();
+            // The line has to be whole.
+            let (_, rest) = output.split_once(LISTENING)?;
+            rest.split_once('\n')?.0.trim().parse().ok()
+        })?;
+        Ok(Self { held, address })
+    }
+
+    /// The service's processes, the gateway's among them.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        usage::tree(self.held.pid()).into_iter().map(|process| process.pid).collect()
+    }
+
+    /// What it has printed.
+    pub(super) fn output(&self) -> String {
+        self.held.output()
+    }
+}
+
+/// A database with its 10,000 users: `users` fills it when it starts, and closes it when it ends.
+pub(super) fn seed(programs: &Programs, dir: &Path) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let db = dir.join("seed.db");
+    let service = programs.command(Variant::Users).map_err(anyhow::Error::msg)?;
+    let arguments = ["--db".into(), db.clone().into_os_string(), "--listen".into(), "127.0.0.1:0".into()];
+    let running =
+        Running::listening(start(Variant::Users, Vec::new(), service.into_iter().chain(arguments), dir.to_owned())?)?;
+    drop(running);
+    anyhow::ensure!(!dir.join("seed.db-wal").exists(), "the seeded database was not closed");
+    Ok(db)
+}
+
+fn start(
+    variant: Variant,
+    environment: Vec<(String, OsString)>,
+    command: impl Iterator<Item = OsString>,
+    dir: PathBuf,
+) -> anyhow::Result<Held> {
+    let mut words: Vec<OsString> = vec!["env".into()];
+    words.extend(environment.into_iter().map(|(name, value)| {
+        let mut word = OsString::from(format!("{name}="));
+        word.push(value);
+        word
+    }));
+    words.extend(command);
+    Program { name: variant.name(), command: words, output: dir.join("output"), dir }.start()
+}
+
+fn configuration(service: &[OsString], environment: &[(String, OsString)], variant: Variant) -> anyhow::Result<String> {
+    let text = |word: &OsString| {
+        let word = word.to_str().with_context(|| format!("{} is not UTF-8", word.display()))?;
+        anyhow::Ok(format!("{word:?}"))
+    };
+    let command = service.iter().map(text).collect::<Result<Vec<_>, _>>()?.join(", ");
+    let env = environment.iter().map(|(name, value)| Ok(format!("{name} = {}", text(value)?)));
+    let env = env.collect::<anyhow::Result<Vec<_>>>()?.join(", ");
+    let cache = if variant == Variant::GatewayCache { format!("{GATEWAY_TTL:?}") } else { "false".into() };
+    Ok(format!(
+        "listen = \"127.0.0.1:0\"\n\n[services.users]\ncommand = [{command}]\nenv = {{ {env} }}\n\n\
+         [[routes]]\npath = \"/\"\nservice = \"users\"\ncache = {cache}\n"
+    ))
+}
