@@ -24,11 +24,11 @@ use std::time::{Duration, SystemTime};
 use pilotlight_cache::{Cache, Purge, Timestamp};
 use pilotlight_redis::config::WhenDown;
 use pilotlight_redis::{Client, Config, Error};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::log::Names;
-use coverage::Coverage;
-use publish::Publish;
+use coverage::{Coverage, Gap};
+use publish::Queue;
 
 /// Purges of this gateway that wait to be appended to the log. When there are more, they become one of everything.
 pub const MAX_WAITING_PURGES: usize = 4096;
@@ -42,8 +42,8 @@ pub const BEAT: Duration = Duration::from_millis(250);
 pub const SILENCE: Duration = Duration::from_secs(1);
 /// How long a gateway counts as one after its last sign of life.
 pub const NODE_LIFETIME: Duration = Duration::from_secs(3);
-/// Requests to append that wait to be looked at.
-const QUEUE: usize = 256;
+/// Replaced records that wait to be told, where servers do not tell.
+const MAX_UNTOLD: usize = 1024;
 
 /// How a gateway takes part.
 #[derive(Debug, Clone)]
@@ -104,7 +104,7 @@ pub struct CoherenceStatus {
     /// The number of the last purge of the log that was applied.
     pub applied: u64,
     /// Purges of this gateway that wait to be told.
-    pub waiting: u64,
+    pub waiting: usize,
     /// How often coverage was lost.
     pub losses: u64,
     /// Records that others have replaced.
@@ -117,15 +117,18 @@ pub struct CoherenceStatus {
 #[derive(Debug, Clone)]
 pub struct Coherence {
     shared: Arc<Shared>,
-    publish: mpsc::Sender<Publish>,
     wrote: mpsc::Sender<u64>,
+    #[expect(dead_code, reason = "the driver ends when the last one is dropped")]
+    alive: watch::Sender<()>,
 }
 
 /// What does the work; see [`Driver::run`].
 pub struct Driver {
     shared: Arc<Shared>,
-    publish: mpsc::Receiver<Publish>,
     wrote: mpsc::Receiver<u64>,
+    alive: watch::Receiver<()>,
+    /// Of the log, and of the records.
+    gaps: (Gap, Gap),
 }
 
 #[derive(Debug)]
@@ -138,9 +141,7 @@ struct Shared {
     instance: String,
     coverage: Arc<Coverage>,
     applied: watch::Sender<u64>,
-    /// Purges that the queue had no room for.
-    overflow: AtomicBool,
-    waiting: AtomicU64,
+    queue: Queue,
     replaced: AtomicU64,
     by_channel: AtomicBool,
 }
@@ -167,17 +168,17 @@ impl Coherence {
             client: Client::new(config)?,
             names: Names::new(&options.prefix),
             options,
+            queue: Queue::new(instance.clone()),
             instance,
             applied: watch::Sender::new(0),
-            overflow: AtomicBool::new(false),
-            waiting: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
             by_channel: AtomicBool::new(false),
         });
-        let (publish, to_publish) = mpsc::channel(QUEUE);
-        let (wrote, written) = mpsc::channel(QUEUE);
-        let driver = Driver { shared: Arc::clone(&shared), publish: to_publish, wrote: written };
-        Ok((Self { shared, publish, wrote }, driver))
+        let (wrote, written) = mpsc::channel(MAX_UNTOLD);
+        let (alive, ends) = watch::channel(());
+        let gaps = (shared.coverage.gap(), shared.coverage.gap());
+        let driver = Driver { shared: Arc::clone(&shared), wrote: written, alive: ends, gaps };
+        Ok((Self { shared, wrote, alive }, driver))
     }
 
     /// Tells the other gateways of purges that this one has applied, and says which of them have as well.
@@ -185,21 +186,14 @@ impl Coherence {
     /// # Cancel safety
     /// Once polled, the purges are told, whether the answer is awaited or not.
     pub async fn publish(&self, purges: Vec<Purge>) -> Told {
-        let (reply, told) = oneshot::channel();
-        let gone = || Told::Waiting { why: "the gateway is stopping".to_owned(), waiting: 0 };
-        if self.publish.send(Publish { purges, reply: Some(reply) }).await.is_err() {
-            return gone();
-        }
-        told.await.unwrap_or_else(|_| gone())
+        let told = self.shared.queue.push_asked(&self.shared.cache, purges);
+        told.await.unwrap_or_else(|_| Told::Waiting { why: "the gateway is stopping".to_owned(), waiting: 0 })
     }
 
     /// The same without an answer, from a thread that must not wait.
     pub fn publish_behind(&self, purges: Vec<Purge>) {
-        if purges.is_empty() {
-            return;
-        }
-        if self.publish.try_send(Publish { purges, reply: None }).is_err() {
-            self.shared.overflow.store(true, Ordering::Release);
+        if !purges.is_empty() {
+            self.shared.queue.push(&self.shared.cache, purges);
         }
     }
 
@@ -216,7 +210,7 @@ impl Coherence {
         CoherenceStatus {
             is_covered: shared.coverage.is_whole(),
             applied: *shared.applied.borrow(),
-            waiting: shared.waiting.load(Ordering::Relaxed),
+            waiting: shared.queue.len(),
             losses: shared.coverage.losses(),
             replaced: shared.replaced.load(Ordering::Relaxed),
             by_channel: shared.by_channel.load(Ordering::Relaxed),
@@ -232,16 +226,22 @@ impl Driver {
     pub async fn run(self) {
         let shared = &*self.shared;
         tokio::select! {
-            () = follow::follow(shared) => {}
+            () = follow::follow(shared, self.gaps.0) => {}
             () = follow::tell_applied(shared) => {}
-            () = tracking::watch(&self.shared) => {}
+            () = tracking::watch(&self.shared, self.gaps.1) => {}
             () = shared.coverage.keep(shared.options.uncovered) => {}
             () = publish::tell_writes(shared, self.wrote) => {}
-            () = publish::publish(shared, self.publish) => {}
+            () = publish::publish(shared) => {}
+            () = ended(self.alive) => {}
         }
         follow::leave(shared).await;
         shared.client.close(Duration::ZERO).await;
     }
+}
+
+/// Until every handle is gone.
+async fn ended(mut alive: watch::Receiver<()>) {
+    while alive.changed().await.is_ok() {}
 }
 
 fn now() -> Timestamp {

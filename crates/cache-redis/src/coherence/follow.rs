@@ -9,6 +9,7 @@ use pilotlight_redis::reply::StreamEntry;
 use pilotlight_redis::{Commands, Dedicated, Error, Route};
 use tokio::time::{sleep, timeout};
 
+use super::coverage::Gap;
 use super::{BEAT, LOG_COMMAND_TIMEOUT, NODE_LIFETIME, SILENCE, Shared, now};
 use crate::log::{self, Entry, History, MAX_LOG_ENTRIES};
 
@@ -18,9 +19,9 @@ const PAGE: i64 = 1000;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Follows the log for ever.
-pub(super) async fn follow(shared: &Shared) {
+pub(super) async fn follow(shared: &Shared, gap: Gap) {
     let mut history = History::default();
-    let mut gap = Some(shared.coverage.gap());
+    let mut gap = Some(gap);
     loop {
         let why = match begin(shared, &mut history).await {
             Ok(mut connection) => {
@@ -126,10 +127,8 @@ fn apply(shared: &Shared, history: &mut History, entries: Vec<Entry>) {
     let own = format!("{} ", shared.instance);
     let mut others = Vec::new();
     for entry in entries {
-        if entry.by.starts_with(own.as_bytes()) {
-            // Applied when it was made.
-            entry.purges.iter().for_each(|purge| shared.cache.purges().number(purge, entry.number, now()));
-        } else {
+        // Its own were applied when they were made, and get their numbers where they are appended.
+        if !entry.by.starts_with(own.as_bytes()) {
             others.extend(numbered(&entry.purges, entry.number));
         }
         history.note(entry);

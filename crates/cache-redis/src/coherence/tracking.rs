@@ -41,10 +41,10 @@ enum Lost {
 }
 
 /// Keeps a connection to every primary, for ever.
-pub(super) async fn watch(shared: &Arc<Shared>) {
+pub(super) async fn watch(shared: &Arc<Shared>, gap: Gap) {
     let mut tasks = JoinSet::new();
     let mut known: HashMap<NodeAddress, AbortHandle> = HashMap::new();
-    let mut unknown = Some(shared.coverage.gap());
+    let mut unknown = Some(gap);
     loop {
         match primaries(&shared.client).await {
             Ok(primaries) => {
@@ -164,13 +164,13 @@ fn pushed(shared: &Shared, push: &[Value]) {
         Value::Bulk(key) | Value::Simple(key) => (shared.options.record_of)(key),
         _ => None,
     };
-    replaced(shared, keys.iter().filter_map(record).collect());
+    replaced(shared, &keys.iter().filter_map(record).collect::<Vec<_>>());
 }
 
-fn replaced(shared: &Shared, records: Vec<u64>) {
+fn replaced(shared: &Shared, records: &[u64]) {
     if !records.is_empty() {
         shared.replaced.fetch_add(records.len() as u64, Ordering::Relaxed);
-        shared.cache.purges().replaced(&records);
+        shared.cache.purges().replaced(records);
     }
 }
 
@@ -198,7 +198,7 @@ async fn listen(shared: &Shared) {
                 Err(_) => {}
                 Ok(None) => return std::future::pending().await,
                 Ok(Some(Event::Message(message))) if message.payload.starts_with(own.as_bytes()) => {}
-                Ok(Some(Event::Message(message))) => replaced(shared, records(&message.payload)),
+                Ok(Some(Event::Message(message))) => replaced(shared, &records(&message.payload)),
                 Ok(Some(Event::Gap { .. } | Event::Dropped { .. })) => shared.coverage.missed(),
                 Ok(Some(Event::Refused { error, .. })) => {
                     tracing::warn!("the channel of replaced records is refused: {error}");
