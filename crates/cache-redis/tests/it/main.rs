@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     reason = "clippy.toml allows them in test functions; here they are in what test functions share"
 )]
