@@ -52,24 +52,14 @@ pub struct Options {
     pub prefix: String,
     /// What this gateway is called where people read it.
     pub node: String,
-    /// What all records' names begin with; nothing else's name does.
-    pub record_prefix: String,
-    /// The number of a record by its name in Redis: that of [`pilotlight_cache::RecordName`]. `None`: the name is no concern of the memory.
-    pub record_of: fn(&[u8]) -> Option<u64>,
     /// How long a stored response is used without validation while it cannot be known what was purged. Default: 1 s.
     pub uncovered: Duration,
 }
 
 impl Options {
     /// The usual ones.
-    pub fn new(prefix: &str, node: &str, record_prefix: &str, record_of: fn(&[u8]) -> Option<u64>) -> Self {
-        Self {
-            prefix: prefix.to_owned(),
-            node: node.to_owned(),
-            record_prefix: record_prefix.to_owned(),
-            record_of,
-            uncovered: Duration::from_secs(1),
-        }
+    pub fn new(prefix: &str, node: &str) -> Self {
+        Self { prefix: prefix.to_owned(), node: node.to_owned(), uncovered: Duration::from_secs(1) }
     }
 }
 
@@ -118,15 +108,14 @@ pub struct CoherenceStatus {
 pub struct Coherence {
     shared: Arc<Shared>,
     wrote: mpsc::Sender<u64>,
-    #[expect(dead_code, reason = "the driver ends when the last one is dropped")]
-    alive: watch::Sender<()>,
+    stopped: watch::Sender<bool>,
 }
 
 /// What does the work; see [`Driver::run`].
 pub struct Driver {
     shared: Arc<Shared>,
     wrote: mpsc::Receiver<u64>,
-    alive: watch::Receiver<()>,
+    stopped: watch::Receiver<bool>,
     /// Of the log, and of the records.
     gaps: (Gap, Gap),
 }
@@ -175,10 +164,10 @@ impl Coherence {
             by_channel: AtomicBool::new(false),
         });
         let (wrote, written) = mpsc::channel(MAX_UNTOLD);
-        let (alive, ends) = watch::channel(());
+        let (stopped, stops) = watch::channel(false);
         let gaps = (shared.coverage.gap(), shared.coverage.gap());
-        let driver = Driver { shared: Arc::clone(&shared), wrote: written, alive: ends, gaps };
-        Ok((Self { shared, wrote, alive }, driver))
+        let driver = Driver { shared: Arc::clone(&shared), wrote: written, stopped: stops, gaps };
+        Ok((Self { shared, wrote, stopped }, driver))
     }
 
     /// Tells the other gateways of purges that this one has applied, and says which of them have as well.
@@ -204,6 +193,11 @@ impl Coherence {
         }
     }
 
+    /// Ends the [`Driver`]. What waits is not told.
+    pub fn stop(&self) {
+        self.stopped.send_replace(true);
+    }
+
     /// How it stands.
     pub fn status(&self) -> CoherenceStatus {
         let shared = &self.shared;
@@ -219,7 +213,7 @@ impl Coherence {
 }
 
 impl Driver {
-    /// Follows, appends and listens until every [`Coherence`] is gone.
+    /// Follows, appends and listens until it is [stopped](Coherence::stop), or every [`Coherence`] is gone.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections; nothing that was applied is undone.
@@ -232,16 +226,17 @@ impl Driver {
             () = shared.coverage.keep(shared.options.uncovered) => {}
             () = publish::tell_writes(shared, self.wrote) => {}
             () = publish::publish(shared) => {}
-            () = ended(self.alive) => {}
+            () = ended(self.stopped) => {}
         }
         follow::leave(shared).await;
         shared.client.close(Duration::ZERO).await;
     }
 }
 
-/// Until every handle is gone.
-async fn ended(mut alive: watch::Receiver<()>) {
-    while alive.changed().await.is_ok() {}
+/// Until somebody says so, or every handle is gone.
+async fn ended(mut stopped: watch::Receiver<bool>) {
+    // The error says that they are gone.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
 fn now() -> Timestamp {

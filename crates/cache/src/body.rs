@@ -42,6 +42,15 @@ impl StoredBody {
         growing.finish()
     }
 
+    /// The same bytes: shared if they are no more than one piece, else copied.
+    pub(crate) fn of(bytes: Bytes) -> Self {
+        if bytes.len() > PIECE_BYTES {
+            return Self::copy_of(&bytes);
+        }
+        let len = bytes.len();
+        Self { pieces: Pieces::One(bytes), len }
+    }
+
     /// These pieces, whose memory is theirs alone.
     pub(crate) fn of_pieces(mut pieces: Vec<Bytes>) -> Self {
         let len = pieces.iter().map(Bytes::len).sum();

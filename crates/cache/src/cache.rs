@@ -1,8 +1,8 @@
 //! The cache as the gateway sees it: one handle, shared by all its workers.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, LOCATION, PRAGMA, RANGE, TRANSFER_ENCODING,
@@ -17,6 +17,7 @@ use crate::policy::{Forward, RequestDirectives, Timestamp, reference};
 use crate::purge::{
     Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
 };
+use crate::second::Invalidations;
 use crate::stored::{Refusal, Stored};
 use crate::tier::memory::{Found, Memory};
 
@@ -143,6 +144,7 @@ struct Inner {
     recording: Budget,
     purges: Purges,
     hasher: RandomState,
+    invalidations: OnceLock<Arc<dyn Invalidations>>,
 }
 
 impl Cache {
@@ -174,7 +176,15 @@ impl Cache {
         }
         let memory = Memory::new(max_bytes, max_object_bytes)?;
         let recording = Budget { used: AtomicU64::new(0), max: (max_bytes / 4).max(max_object_bytes) };
-        let inner = Inner { options, memory, flights: Flights::new(), recording, purges, hasher: RandomState::new() };
+        let inner = Inner {
+            options,
+            memory,
+            flights: Flights::new(),
+            recording,
+            purges,
+            hasher: RandomState::new(),
+            invalidations: OnceLock::new(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -254,7 +264,20 @@ impl Cache {
     pub fn remove(&self, key: &Key<'_>) -> bool {
         let mut locked = self.inner.flights.lock(self.hash(key));
         locked.next_epoch();
-        self.inner.memory.remove(key)
+        let was_there = self.inner.memory.remove(key);
+        self.tell_invalidated(key);
+        was_there
+    }
+
+    /// Tells another tier from now on what is invalid. The first call counts.
+    pub fn tell_invalidations(&self, to: Arc<dyn Invalidations>) {
+        let _ = self.inner.invalidations.set(to);
+    }
+
+    pub(crate) fn tell_invalidated(&self, key: &Key<'_>) {
+        if let Some(invalidations) = self.inner.invalidations.get() {
+            invalidations.invalidated(key);
+        }
     }
 
     /// Applies purges and returns how many URLs among them had something stored under their plain key. When it returns, no lookup gives an answer that

@@ -22,6 +22,7 @@ use crate::cache::{Cache, MAX_WAITS, Turn};
 use crate::key::{Key, StoredKey};
 use crate::policy::Timestamp;
 use crate::purge::{Mark, Position};
+use crate::second::WriteBehind;
 use crate::stored::{Refusal, Stored};
 
 const STRIPES: usize = 64;
@@ -188,9 +189,30 @@ pub(crate) struct Landing {
     /// Where the order of purges was when the fetch began.
     position: Position,
     flight: Option<(FlightKey, Arc<Flight>)>,
+    behind: Option<Box<dyn WriteBehind>>,
 }
 
 impl Landing {
+    /// Whether others may follow.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    pub(crate) fn set_behind(&mut self, behind: Box<dyn WriteBehind>) {
+        self.behind = Some(behind);
+    }
+
+    pub(crate) fn forget_behind(&mut self) {
+        self.behind = None;
+    }
+
+    /// Passes what was stored on to another tier.
+    pub(crate) fn write_behind(&mut self, stored: &Arc<Stored>) {
+        if let Some(behind) = self.behind.take() {
+            behind.stored(&self.key.as_key(), stored);
+        }
+    }
+
     pub(crate) fn cache(&self) -> &Cache {
         &self.cache
     }
@@ -327,7 +349,15 @@ pub(crate) fn start(
     if let Some(stored) = cache.usable(key, method, request, now) {
         return Turn::Hit(stored);
     }
-    let landing = |epoch, flight| Landing { cache: cache.clone(), hash, key: key.to_stored(), epoch, position, flight };
+    let landing = |epoch, flight| Landing {
+        cache: cache.clone(),
+        hash,
+        key: key.to_stored(),
+        epoch,
+        position,
+        flight,
+        behind: None,
+    };
     let waits = match company {
         Company::Any { waits } if waits < MAX_WAITS => waits,
         Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),

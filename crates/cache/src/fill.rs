@@ -1,5 +1,9 @@
 //! What a leader does with the answer it got: record it, update a stored response, or let it pass.
 
+mod adopt;
+
+pub use adopt::Adopted;
+
 use std::sync::Arc;
 
 use http::header::{AGE, SET_COOKIE};
@@ -143,7 +147,10 @@ impl Fill {
                 let _ = self.replace(&stored, &updated, verdict);
             }
         } else {
-            self.landing.write(|cache| cache.memory().remove_variant(key, &stored));
+            self.landing.write(|cache| {
+                cache.memory().remove_variant(key, &stored);
+                cache.tell_invalidated(&key.as_key());
+            });
         }
     }
 
@@ -161,6 +168,7 @@ impl Fill {
                 // The service no longer wants it stored.
                 if is_lasting(why) {
                     cache.memory().remove_variant(key, old);
+                    cache.tell_invalidated(&key.as_key());
                 }
                 Err(why)
             }
@@ -230,7 +238,8 @@ pub(crate) fn is_lasting(why: Unstored) -> bool {
 }
 
 /// Lands a flight with a response that was just stored.
-pub(crate) fn land(landing: Landing, stored: &Arc<Stored>, now: Timestamp) {
+pub(crate) fn land(mut landing: Landing, stored: &Arc<Stored>, now: Timestamp) {
+    landing.write_behind(stored);
     let flights = landing.cache().flights();
     if stored.is_reusable(now) {
         flights.forget_solo(landing.hash());

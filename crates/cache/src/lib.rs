@@ -26,9 +26,11 @@ mod cache;
 mod collapse;
 mod fill;
 mod key;
+mod parts;
 mod policy;
 mod purge;
 mod recorder;
+mod second;
 mod status;
 mod stored;
 mod tier;
@@ -37,8 +39,9 @@ mod weight;
 pub use body::StoredBody;
 pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
 pub use collapse::{Landed, Wait};
-pub use fill::{Decision, Fill, Validated};
+pub use fill::{Adopted, Decision, Fill, Validated};
 pub use key::Key;
+pub use parts::{Freshness, Parts, Selection};
 pub use policy::{
     Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
     Unstored,
@@ -48,6 +51,7 @@ pub use purge::{
     PurgeCounts, Purges, RecordName, Scope, Standing, TagFields,
 };
 pub use recorder::Recorder;
+pub use second::{Invalidations, WriteBehind};
 pub use status::CacheStatus;
 pub use stored::Stored;
 pub use tier::MAX_VARIANTS;

@@ -68,6 +68,11 @@ impl CacheStatus {
         Self { detail: self.detail.or(Some(why.as_str())), ..self }
     }
 
+    /// More about it (`detail`), a token.
+    pub fn detailed(self, detail: &'static str) -> Self {
+        Self { detail: Some(detail), ..self }
+    }
+
     /// The request waited for another one and shares its answer.
     pub fn collapsed(self) -> Self {
         Self { collapsed: true, ..self }
@@ -137,6 +142,7 @@ mod tests {
     #[test]
     fn spellings() {
         check(CacheStatus::hit(30), "pilotlight; hit; ttl=30");
+        check(CacheStatus::hit(30).detailed("redis"), "pilotlight; hit; ttl=30; detail=redis");
         check(CacheStatus::hit(-4), "pilotlight; hit; ttl=-4");
         check(CacheStatus::forwarded(Forward::UriMiss).collapsed(), "pilotlight; fwd=uri-miss; collapsed");
         check(CacheStatus::forwarded(Forward::VaryMiss), "pilotlight; fwd=vary-miss");

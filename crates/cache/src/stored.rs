@@ -93,7 +93,7 @@ impl Stored {
         Self::assemble(status, kept, body, plan.freshness, plan.vary, mark)
     }
 
-    fn assemble(
+    pub(crate) fn assemble(
         status: StatusCode,
         headers: HeaderMap,
         body: StoredBody,
@@ -159,6 +159,10 @@ impl Stored {
     /// Bytes of memory this response counts for.
     pub fn weight(&self) -> usize {
         self.weight
+    }
+
+    pub(crate) fn freshness(&self) -> &Freshness {
+        &self.freshness
     }
 
     /// Where the order of purges was when its fetch began.

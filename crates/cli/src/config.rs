@@ -16,6 +16,7 @@
 //! limits of [`schema`], every path in it is joined to the folder of the file.
 
 mod address;
+mod cache_redis;
 mod cold_start;
 pub mod commands;
 mod diagnostic;
@@ -38,6 +39,7 @@ mod syntax;
 mod value;
 mod words;
 
+pub use cache_redis::{CacheRedis, RedisUrl};
 pub use diagnostic::{Code, Diagnostic, Report, Severity, Span};
 pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse, reread};

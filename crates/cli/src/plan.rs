@@ -129,7 +129,7 @@ fn followed(old: &Config, new: &Config) -> Vec<&'static str> {
 fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
     let changed = [
         ("workers", settings::workers(old) != settings::workers(new)),
-        ("cache", old.cache != new.cache),
+        ("cache", (&old.cache, &old.cache_redis) != (&new.cache, &new.cache_redis)),
         ("admin", old.operate.admin != new.operate.admin),
         ("metrics", old.operate.metrics != new.operate.metrics),
         ("access_log", old.operate.access_log != new.operate.access_log),
@@ -143,7 +143,7 @@ pub(crate) fn followed_config(old: &Config, new: Config) -> Config {
     operate.admin.clone_from(&old.operate.admin);
     operate.metrics = old.operate.metrics;
     operate.access_log.clone_from(&old.operate.access_log);
-    Config { workers: old.workers, cache: old.cache.clone(), operate, ..new }
+    Config { workers: old.workers, cache: old.cache.clone(), cache_redis: old.cache_redis.clone(), operate, ..new }
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RouteCache, RouteSpec,
-    ServiceTarget, Serving, Settings, TagFields,
+    CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RedisOptions, RouteCache,
+    RouteSpec, ServiceTarget, Serving, Settings, TagFields,
 };
 use pilotlight_supervisor::{
     HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
@@ -145,7 +145,20 @@ pub(crate) fn gateway(
             max_object_bytes: cache.max_object,
             tag_fields: if cache.keep_tags { TagFields::Kept } else { TagFields::Removed },
         }),
+        redis: config.cache_redis.as_ref().map(redis),
         access_log: config.operate.access_log.clone(),
+    }
+}
+
+fn redis(redis: &config::CacheRedis) -> RedisOptions {
+    RedisOptions {
+        prefix: redis.prefix.as_str().into(),
+        budget: redis.budget,
+        lease: redis.lease,
+        max_queue: redis.queue,
+        max_queue_bytes: redis.queue_memory,
+        keep_stale: redis.keep_stale,
+        ..RedisOptions::new(redis.url.config())
     }
 }
 

@@ -35,8 +35,10 @@ use crate::server_timing;
 use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
+use second_tier::Second;
 
 mod fetch;
+mod second_tier;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -343,7 +345,7 @@ impl<'a> Inbound<'a> {
         let cache = self.worker.common.cache.clone();
         let (why, stale) = match lookup {
             None => return self.pass(None, Forward::Disabled).await,
-            Some(Lookup::OnlyIfCached) => return Err(Failure::OnlyIfCached),
+            Some(Lookup::OnlyIfCached) => return self.only_if_cached().await,
             Some(Lookup::Bypass(why)) => {
                 self.record.verdict(Verdict::Bypass);
                 return self.pass(cache.as_ref(), why).await;
@@ -361,7 +363,10 @@ impl<'a> Inbound<'a> {
                 self.record.verdict(Verdict::Collapsed);
                 Ok(self.answer_from(&stored, Some(CacheStatus::forwarded(why).collapsed())))
             }
-            Asks::First(fill) => self.fill(fill, why, stale).await,
+            Asks::First(fill) => match self.second_tier(fill, stale).await {
+                Second::Answer(parted) => Ok(parted),
+                Second::Ask(fill, stale) => self.fill(fill, why, stale).await,
+            },
             Asks::Alone => self.pass(None, why).await,
         }
     }
@@ -393,7 +398,10 @@ impl<'a> Inbound<'a> {
         if let Some(cache) = cache {
             let authority = key_authority(&self.outbound.authority);
             let key = key(&authority, target(&self.parts().uri));
-            cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers, now());
+            let invalidated = cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers, now());
+            if let Some(coherence) = &self.worker.common.coherence {
+                coherence.handle().publish_behind(invalidated.groups);
+            }
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
         Ok(self.deliver(answer, status))

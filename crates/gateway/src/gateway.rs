@@ -8,11 +8,13 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use pilotlight_cache::{Cache, OptionsError};
+use pilotlight_cache_redis::{SharedTier, record_name};
 use pilotlight_supervisor::WorkerEvents;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::access_log::Writer;
+use crate::coherence::{CoherenceError, CoherenceThread};
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
 use crate::options::{AccessLogTarget, GatewayOptions, Inherited, ListenAddr, Serving};
@@ -28,6 +30,9 @@ pub enum GatewayError {
     /// The cache's sizes make no sense.
     #[error("the cache cannot be made: {0}")]
     Cache(#[from] OptionsError),
+    /// Purges cannot be shared.
+    #[error(transparent)]
+    Coherence(#[from] CoherenceError),
     /// The supervisor was started for another number of workers.
     #[error("{workers} workers got {events} receivers of events")]
     Events {
@@ -101,7 +106,19 @@ impl Gateway {
             options.listen.iter().map(|addr| listen::bind(addr, workers, &mut legacy)).collect();
         let new = NewListeners::of(bound?, options.listen)?;
         drop(legacy);
-        let cache = options.cache.map(Cache::new).transpose()?;
+        let cache = match (&options.redis, options.cache) {
+            (Some(_), Some(limits)) => Some(Cache::shared(limits, record_name)?),
+            (None, Some(limits)) => Some(Cache::new(limits)?),
+            (_, None) => None,
+        };
+        let second = options.redis.filter(|_| cache.is_some()).map(SharedTier::new);
+        if let (Some(cache), Some(second)) = (&cache, &second) {
+            cache.tell_invalidations(second.invalidations());
+        }
+        let coherence = match (&second, &cache) {
+            (Some(second), Some(cache)) => Some(CoherenceThread::start(second, cache)?),
+            _ => None,
+        };
         let metrics = Registry::new(workers);
         let table = table(options.serving, &metrics);
         let access_log = match &options.access_log {
@@ -109,7 +126,7 @@ impl Gateway {
             None => None,
         };
         let (table, addresses) = (ArcSwap::from_pointee(table), ArcSwap::default());
-        let common = Arc::new(Common { table, cache, metrics, workers, addresses });
+        let common = Arc::new(Common { table, cache, second, coherence, metrics, workers, addresses });
         let (stop, stopped) = watch::channel(Stop::No);
         let (draining, drained) = mpsc::channel();
         let mut gateway = Self {

@@ -10,6 +10,7 @@ mod access_log;
 mod admin;
 mod body;
 mod client;
+mod coherence;
 mod connection;
 mod deadline;
 mod exchange;
@@ -43,3 +44,4 @@ pub use options::{
     Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::{CacheOptions, TagFields};
+pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};

@@ -42,6 +42,8 @@ pub(crate) enum Verdict {
     Off,
     /// Answered from memory.
     Hit,
+    /// Answered from Redis.
+    Redis,
     /// The service was asked; the answer may have been stored.
     Miss,
     /// A stored answer was validated.
@@ -53,13 +55,14 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Off, Self::Hit, Self::Miss, Self::Revalidated, Self::Collapsed, Self::Bypass];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Off, Self::Hit, Self::Redis, Self::Miss, Self::Revalidated, Self::Collapsed, Self::Bypass];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Hit => "hit",
+            Self::Redis => "redis",
             Self::Miss => "miss",
             Self::Revalidated => "revalidated",
             Self::Collapsed => "collapsed",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_cache::CacheOptions;
+use pilotlight_cache_redis::Options as RedisOptions;
 use pilotlight_supervisor::{Service, Transport};
 
 /// Everything a gateway needs to run.
@@ -21,6 +22,8 @@ pub struct GatewayOptions {
     pub inherited: Vec<Inherited>,
     /// The memory tier, or `None` for no caching at all.
     pub cache: Option<CacheOptions>,
+    /// The tier in Redis behind it, if there is one.
+    pub redis: Option<RedisOptions>,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
 }

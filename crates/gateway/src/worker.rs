@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use http::header::{CONNECTION, HeaderMap, HeaderValue};
 use pilotlight_cache::Cache;
+use pilotlight_cache_redis::{SharedTier, Tier};
 use pilotlight_supervisor::{Service, Transport, WorkerEvent, WorkerEvents};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::net::{TcpListener, UnixListener};
@@ -20,6 +21,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::access_log::{AccessLog, Sink};
 use crate::client::Desk;
+use crate::coherence::CoherenceThread;
 use crate::connection;
 use crate::deadline::Deadlines;
 use crate::listen::Listener;
@@ -41,10 +43,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long connections that are cut may take to go: no task blocks, so this is never used up.
 const CUT_TIME: Duration = Duration::from_secs(1);
 
+/// How long what was stored last may take to be written to Redis.
+const WRITE_OUT_TIME: Duration = Duration::from_secs(1);
+
 /// What all workers share.
 pub(crate) struct Common {
     pub(crate) table: ArcSwap<Table>,
     pub(crate) cache: Option<Cache>,
+    /// The cache's tier in Redis.
+    pub(crate) second: Option<SharedTier>,
+    /// What tells other gateways of purges, and is told of theirs.
+    pub(crate) coherence: Option<CoherenceThread>,
     pub(crate) workers: usize,
     pub(crate) metrics: Registry,
     /// Where is listened, with real ports.
@@ -101,6 +110,8 @@ pub(crate) struct Worker {
     pub(crate) desk: RefCell<Desk>,
     pub(crate) clock: Clock,
     pub(crate) access_log: Option<Rc<AccessLog>>,
+    /// This worker's end of the tier in Redis.
+    pub(crate) second: Option<Rc<Tier>>,
     stopping: Cell<Stop>,
     clients: Cell<usize>,
     max_clients: Cell<usize>,
@@ -140,6 +151,9 @@ async fn main(
     spawner.spawn(Rc::clone(&worker).close_idle_connections());
     if let Some(log) = &worker.access_log {
         spawner.spawn(Rc::clone(log).run());
+    }
+    if let Some(second) = &worker.second {
+        spawner.spawn(Rc::clone(second).run());
     }
     let supervised = tokio::task::spawn_local(Rc::clone(&worker).take_events(events));
     let mut open = Vec::new();
@@ -192,6 +206,9 @@ async fn main(
     if let Some(log) = &worker.access_log {
         log.pass_on();
     }
+    if let Some(second) = &worker.second {
+        second.close(WRITE_OUT_TIME).await;
+    }
     owner.abort();
     Ok(())
 }
@@ -208,6 +225,7 @@ impl Worker {
             desk: RefCell::default(),
             clock: Clock::new(),
             access_log: sink.map(AccessLog::new),
+            second: second_tier(index, &common),
             stopping: Cell::new(Stop::No),
             clients: Cell::new(0),
             max_clients: Cell::new(max_clients),
@@ -381,6 +399,12 @@ impl Worker {
             });
         }
     }
+}
+
+/// A worker's end of the tier in Redis. What its configuration cannot be was found out when it was read, or here: the gateway runs without it, then.
+fn second_tier(index: usize, common: &Common) -> Option<Rc<Tier>> {
+    let (shared, cache) = (common.second.as_ref()?, common.cache.as_ref()?);
+    Tier::new(shared, cache).inspect_err(|e| tracing::error!(worker = index, "cache.redis cannot be used: {e}")).ok()
 }
 
 /// One worker's part of `limits.connections`.

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::coverage::Gap;
 use super::{BEAT, LOG_COMMAND_TIMEOUT, SILENCE, Shared};
+use crate::keys;
 
 /// How often it is looked which primaries there are.
 const LOOK: Duration = Duration::from_secs(1);
@@ -119,8 +120,8 @@ async fn session(
     let mut decoder = Decoder::new(Limits::default());
     let mut out = Vec::new();
     encode::command(&mut out, &[b"HELLO", b"3"]);
-    let prefix = shared.options.record_prefix.as_bytes();
-    encode::command(&mut out, &[b"CLIENT", b"TRACKING", b"ON", b"BCAST", b"PREFIX", prefix]);
+    let prefix = format!("{}{}", shared.options.prefix, keys::VERSION);
+    encode::command(&mut out, &[b"CLIENT", b"TRACKING", b"ON", b"BCAST", b"PREFIX", prefix.as_bytes()]);
     stream.write_all(&out).await?;
     let mut replies = 0;
     let mut heard = Instant::now();
@@ -161,7 +162,9 @@ fn pushed(shared: &Shared, push: &[Value]) {
         return;
     };
     let record = |key: &Value| match key {
-        Value::Bulk(key) | Value::Simple(key) => (shared.options.record_of)(key),
+        Value::Bulk(key) | Value::Simple(key) => {
+            keys::record_name_of(&shared.options.prefix, std::str::from_utf8(key).ok()?)
+        }
         _ => None,
     };
     replaced(shared, &keys.iter().filter_map(record).collect::<Vec<_>>());

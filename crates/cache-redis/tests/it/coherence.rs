@@ -8,7 +8,7 @@ use pilotlight_cache::{
     Address, Cache, CacheOptions, Decision, Key, Lookup, Mode, Purge, RouteRules, Scope, Standing, Timestamp, Timing,
     Turn,
 };
-use pilotlight_cache_redis::{Coherence, CoherenceOptions, MAX_WAITING_PURGES, Told};
+use pilotlight_cache_redis::{Coherence, CoherenceOptions, MAX_WAITING_PURGES, Told, record_name};
 use pilotlight_redis::{Client, Commands, Config};
 use pilotlight_testkit::{Cluster, Failover, Server};
 use tokio::task::{JoinHandle, JoinSet};
@@ -25,17 +25,12 @@ struct Gateway {
     driver: JoinHandle<()>,
 }
 
-fn record_name(key: &Key<'_>) -> u64 {
-    key.target.bytes().fold(7, |hash, byte| hash * 31 + u64::from(byte))
-}
-
-/// `test:1:{NUMBER}`
-fn record_of(name: &[u8]) -> Option<u64> {
-    std::str::from_utf8(name).ok()?.strip_prefix("test:1:{")?.strip_suffix('}')?.parse().ok()
-}
-
+/// The name of a target's record in Redis.
 fn record_key(target: &str) -> String {
-    format!("test:1:{{{}}}", record_name(&key(target)))
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bits = u128::from(record_name(&key(target)).swap_bytes()) << 2;
+    let digits: String = (0..11).rev().map(|at| char::from(DIGITS[(bits >> (6 * at) & 63) as usize])).collect();
+    format!("{PREFIX}:1:{{{digits}AAAAAAAAAAA}}")
 }
 
 fn key(target: &str) -> Key<'_> {
@@ -53,7 +48,7 @@ fn address(target: &str) -> Address {
 impl Gateway {
     fn start(name: &str, config: &Config) -> Self {
         let cache = Cache::shared(CacheOptions::default(), record_name).unwrap();
-        let mut options = CoherenceOptions::new(PREFIX, name, "test:1:{", record_of);
+        let mut options = CoherenceOptions::new(PREFIX, name);
         // Tests look at what happens, not at how often.
         options.uncovered = Duration::from_millis(50);
         let (coherence, driver) = Coherence::new(config, cache.clone(), options).unwrap();

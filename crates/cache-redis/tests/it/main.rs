@@ -1,9 +1,11 @@
-//! Gateways that share a Redis, each played by a cache and its coherence, with real servers.
+//! The tier with real servers.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "clippy.toml allows them in test functions; here they are in what test functions share"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod cluster;
 mod coherence;
+mod coherent;
+mod lease;
+mod lost;
+mod node;
+mod sharing;

@@ -8,6 +8,7 @@ use http::header::{AGE, DATE, EXPIRES};
 use super::directives::{ResponseDirectives, Seconds};
 use super::fields;
 use super::time::{Timestamp, Timing, millis};
+use crate::parts::Freshness as Parts;
 
 /// How old a stored response was when it arrived, how long it is fresh, and what it demands when it no longer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,28 @@ impl Freshness {
                 || directives.s_maxage != Seconds::Absent,
             no_cache: directives.no_cache,
         })
+    }
+
+    pub(crate) fn to_parts(self) -> Parts {
+        Parts {
+            received: self.received,
+            initial_age_ms: self.initial_age_ms,
+            lifetime_ms: self.lifetime_ms,
+            is_by_route: self.source == Source::Route,
+            must_revalidate: self.must_revalidate,
+            no_cache: self.no_cache,
+        }
+    }
+
+    pub(crate) fn from_parts(parts: Parts) -> Self {
+        Self {
+            received: parts.received,
+            initial_age_ms: parts.initial_age_ms,
+            lifetime_ms: parts.lifetime_ms,
+            source: if parts.is_by_route { Source::Route } else { Source::Response },
+            must_revalidate: parts.must_revalidate,
+            no_cache: parts.no_cache,
+        }
     }
 
     /// Not reusable from the start: for an answer that serves one request and is not stored.

@@ -30,6 +30,11 @@ impl Validators {
         Self { etag: stored.get(ETAG).cloned(), last_modified: last_modified.cloned(), modified }
     }
 
+    /// Whether nothing can be asked by them.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+
     /// RFC 9111 §4.3.1: replaces the client's conditions by the stored validators, so that 304 means the stored response.
     pub(crate) fn apply(&self, request: &mut HeaderMap) {
         replace(request, IF_NONE_MATCH, self.etag.as_ref());

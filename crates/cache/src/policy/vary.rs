@@ -55,6 +55,24 @@ impl Vary {
         Ok(Self { fields: fields.into_boxed_slice() })
     }
 
+    /// What `request` has for these fields.
+    pub(crate) fn select<'a>(names: impl IntoIterator<Item = &'a HeaderName>, request: &HeaderMap) -> Self {
+        let value = |name: &HeaderName| request.contains_key(name).then(|| normalised(request, name).collect());
+        Self::from_fields(names.into_iter().map(|name| (name.clone(), value(name))))
+    }
+
+    /// Fields with their normalised values; of a name that comes twice the first counts.
+    pub(crate) fn from_fields(fields: impl IntoIterator<Item = (HeaderName, Option<Box<[u8]>>)>) -> Self {
+        let mut fields: Vec<Selecting> = fields.into_iter().map(|(name, value)| Selecting { name, value }).collect();
+        fields.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+        fields.dedup_by(|later, first| later.name == first.name);
+        Self { fields: fields.into_boxed_slice() }
+    }
+
+    pub(crate) fn fields(&self) -> impl ExactSizeIterator<Item = (&HeaderName, Option<&[u8]>)> {
+        self.fields.iter().map(|field| (&field.name, field.value.as_deref()))
+    }
+
     /// Whether the selecting fields of `request` have the values they had when the response was stored.
     pub(crate) fn matches(&self, request: &HeaderMap) -> bool {
         self.fields.iter().all(|field| match &field.value {

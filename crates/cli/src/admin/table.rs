@@ -96,6 +96,16 @@ pub(super) fn gateway(told: &Value, style: Style) -> String {
     if let Some(cache) = told["cache"].as_object() {
         let (bytes, most) = (size(cache["bytes"].as_u64()), size(cache["max_bytes"].as_u64()));
         let _ = writeln!(text, "cache {bytes} of {most}, {} targets, {} hits", cache["resources"], cache["hits"]);
+        if let Some(redis) = cache.get("redis").and_then(Value::as_object) {
+            let state = if redis["answers"] == true { "answers" } else { "does not answer" };
+            let (hits, asked) = (&redis["reads"]["hit"], redis["reads"].as_object().into_iter().flatten());
+            let asked: u64 = asked.filter_map(|(_, count)| count.as_u64()).sum();
+            let _ = writeln!(
+                text,
+                "cache.redis {state}, {hits} hits of {asked} requests, {} to be written",
+                redis["queued"]
+            );
+        }
     }
     text.push('\n');
     const HEADS: [&str; 12] = [

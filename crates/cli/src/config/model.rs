@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pilotlight_supervisor::Isolation;
 
+use super::cache_redis::CacheRedis;
 use super::diagnostic::Span;
 use super::isolation;
 use super::operate::Operate;
@@ -26,6 +27,8 @@ pub struct Config {
     pub limits: Limits,
     /// The response cache; none: nothing is cached.
     pub cache: Option<CacheLimits>,
+    /// The cache's tier in Redis, if there is one.
+    pub cache_redis: Option<CacheRedis>,
     /// What the operator sees.
     pub operate: Operate,
     /// The services, in the order of the file.

@@ -5,6 +5,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::address;
+use super::cache_redis;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{CacheLimits, Config, Limits, Listener, ListenerAddress, Workers};
 use super::operate;
@@ -29,6 +30,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         dev: root.boolean("dev", false, found),
         trust_forwarded: root.boolean("trust_forwarded", false, found),
         cache: cache(cache_field.as_ref(), found),
+        cache_redis: cache_redis::read(cache_field.as_ref(), found),
         limits,
         operate: operate::read(&root, folder, found),
         services: services.complete,

@@ -78,6 +78,21 @@ pub const QUEUE: Bounds<u64> = Bounds { default: 1024, min: 1, max: 1_000_000 };
 pub const CACHE_MEMORY: Bounds<u64> = Bounds { default: 64 * MIB, min: MIB, max: 1024 * GIB };
 /// `cache.max_object`, bytes.
 pub const CACHE_MAX_OBJECT: Bounds<u64> = Bounds { default: MIB, min: KIB, max: GIB };
+/// `cache.redis.prefix`.
+pub const CACHE_REDIS_PREFIX: &str = "pilotlight";
+/// `cache.redis.budget`.
+pub const CACHE_REDIS_BUDGET: Bounds<Duration> =
+    Bounds { default: Duration::from_millis(5), min: Duration::from_millis(1), max: Duration::from_secs(1) };
+/// `cache.redis.lease`.
+pub const CACHE_REDIS_LEASE: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(3), min: Duration::from_millis(10), max: Duration::from_secs(60) };
+/// `cache.redis.queue`.
+pub const CACHE_REDIS_QUEUE: Bounds<u64> = Bounds { default: 1024, min: 1, max: 1_000_000 };
+/// `cache.redis.queue_memory`, bytes.
+pub const CACHE_REDIS_QUEUE_MEMORY: Bounds<u64> = Bounds { default: 16 * MIB, min: 64 * KIB, max: 4 * GIB };
+/// `cache.redis.keep_stale`.
+pub const CACHE_REDIS_KEEP_STALE: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(60), min: Duration::ZERO, max: Duration::from_secs(30 * DAY) };
 /// `access_log.max_size`, bytes; none unless the file says so.
 pub const ACCESS_LOG_SIZE: Bounds<u64> = Bounds { default: 100 * MIB, min: 64 * KIB, max: 1024 * GIB };
 /// A service's `start_timeout`.
@@ -235,6 +250,28 @@ pub const CACHE: &[Key] = &[
     key("memory", A_SIZE, "\"64MiB\"", &["size", "max_size", "max_memory", "max_bytes"]),
     key("max_object", A_SIZE, "\"1MiB\"", &["max_object_size", "object_size", "max_entry"]),
     key("keep_tags", TRUE_OR_FALSE, "false", &["pass_tags", "expose_tags", "tags"]),
+    key(
+        "redis",
+        A_SECTION,
+        "{ url = \"redis+cluster://10.0.0.1,10.0.0.2\" }",
+        &["valkey", "shared", "l2", "second_tier"],
+    ),
+];
+
+/// The keys of `[cache.redis]`.
+pub const CACHE_REDIS: &[Key] = &[
+    key(
+        "url",
+        "a string",
+        "\"redis+cluster://10.0.0.1,10.0.0.2\"",
+        &["urls", "server", "servers", "address", "host", "nodes"],
+    ),
+    key("prefix", "a string", "\"pilotlight\"", &["namespace", "key_prefix"]),
+    key("budget", A_TIME, "\"5ms\"", &["timeout", "read_timeout", "max_wait"]),
+    key("lease", "a time with its unit, or \"none\"", "\"3s\"", &["lock", "lock_timeout", "collapse"]),
+    key("queue", "a number", "1024", &["max_queue", "write_queue"]),
+    key("queue_memory", A_SIZE, "\"16MiB\"", &["queue_size", "max_queue_bytes"]),
+    key("keep_stale", A_TIME, "\"60s\"", &["grace", "stale", "keep"]),
 ];
 
 /// The keys of `[services.NAME]`.
@@ -329,6 +366,8 @@ pub enum Part {
     Limits,
     /// `[cache]`.
     Cache,
+    /// `[cache.redis]`.
+    CacheRedis,
     /// `[services.NAME]`.
     Service,
     /// `[services.NAME.queue]`.
@@ -349,10 +388,11 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 12] = [
         Part::Top,
         Part::Limits,
         Part::Cache,
+        Part::CacheRedis,
         Part::Service,
         Part::ServiceQueue,
         Part::ServiceLimits,
@@ -370,6 +410,7 @@ impl Part {
             Part::Top => ROOT,
             Part::Limits => LIMITS,
             Part::Cache => CACHE,
+            Part::CacheRedis => CACHE_REDIS,
             Part::Service => SERVICE,
             Part::ServiceQueue => SERVICE_QUEUE,
             Part::ServiceLimits => SERVICE_LIMITS,
@@ -388,6 +429,7 @@ impl Part {
             Part::Top => "at the top of the file, before the first [section]",
             Part::Limits => "in [limits]",
             Part::Cache => "in [cache]",
+            Part::CacheRedis => "in [cache.redis]",
             Part::Service => "in [services.NAME]",
             Part::ServiceQueue => "in [services.NAME.queue]",
             Part::ServiceLimits => "in [services.NAME.limits]",

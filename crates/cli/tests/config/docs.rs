@@ -17,6 +17,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::Top => "## The top of the file",
         Part::Limits => "## `[limits]`",
         Part::Cache => "## `[cache]`",
+        Part::CacheRedis => "## `[cache.redis]`",
         Part::Service => "## `[services.NAME]`",
         Part::ServiceLimits => "## `[services.NAME.limits]`",
         Part::ServiceCgroup => "## `[services.NAME.cgroup]`",
@@ -77,6 +78,10 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
         ),
         (Part::AccessLog, "[access_log]\npath=\"stdout\"\nmax_size = \"1B\""),
+        (
+            Part::CacheRedis,
+            "[cache.redis]\nurl=\"redis://a\"\nbudget = \"0s\"\nlease = \"0s\"\nqueue = 0\nqueue_memory = \"1B\"\nkeep_stale = \"31d\"",
+        ),
         (Part::Cache, "[cache]\nmemory = \"1B\"\nmax_object = \"1B\""),
         (
             Part::Service,

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pilotlight_cache::Unstored;
+use pilotlight_cache_redis::Family;
 use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status};
 
 use super::{Shared, memory, status};
@@ -196,6 +197,24 @@ fn gateway(text: &mut Text, shared: &Shared) {
         );
         text.one("pilotlight_cache_resources", "gauge", "Targets with a stored answer.", &usage.resources);
     }
+    if let Some(second) = &shared.common.second {
+        redis(text, &second.status());
+    }
+    if let Some(cache) = &shared.common.cache {
+        let help = "Purges applied, those of other gateways included.";
+        text.one("pilotlight_cache_purges_total", "counter", help, &cache.purges().counts().applied);
+    }
+    if let Some(coherence) = &shared.common.coherence {
+        let status = coherence.handle().status();
+        let help = "1: it is known what other gateways purge and replace; 0: stored answers are validated instead.";
+        text.one("pilotlight_cache_coherence_covered", "gauge", help, &u8::from(status.is_covered));
+        let help = "How often it was not known what other gateways purge and replace.";
+        text.one("pilotlight_cache_coherence_losses_total", "counter", help, &status.losses);
+        let help = "Purges that other gateways have not been told yet.";
+        text.one("pilotlight_cache_coherence_waiting_purges", "gauge", help, &status.waiting);
+        let help = "Records that other gateways have replaced.";
+        text.one("pilotlight_cache_coherence_replaced_total", "counter", help, &status.replaced);
+    }
     if let Some(dropped) = &shared.dropped_log_lines {
         let help = "Lines of the access log that were not written.";
         text.one("pilotlight_access_log_dropped_lines_total", "counter", help, &dropped.load(Relaxed));
@@ -207,6 +226,36 @@ fn gateway(text: &mut Text, shared: &Shared) {
         text.one("process_resident_memory_bytes", "gauge", "Resident memory of the gateway's process.", &bytes);
         text.one("process_cpu_seconds_total", "counter", "CPU time of the gateway's process.", &seconds);
     }
+}
+
+/// The cache's tier in Redis.
+fn redis(text: &mut Text, status: &pilotlight_cache_redis::Status) {
+    let totals = &status.totals;
+    for (family, name, help) in [
+        (
+            Family::Reads,
+            "pilotlight_cache_redis_reads_total",
+            "Requests that memory could not answer, by what Redis had for them.",
+        ),
+        (Family::Writes, "pilotlight_cache_redis_writes_total", "Answers for Redis, by what became of them."),
+    ] {
+        text.family(name, "counter", help);
+        for (_, result, count) in totals.counted().filter(|(of, ..)| *of == family) {
+            text.sample(name, &labels(&[("result", result)]), &count);
+        }
+    }
+    let help = "Requests that waited for the fetch of another gateway.";
+    text.one("pilotlight_cache_redis_waits_total", "counter", help, &totals.waits);
+    let help = "Records that were damaged, unknown or not to be trusted.";
+    text.one("pilotlight_cache_redis_refused_records_total", "counter", help, &totals.refused);
+    let help = "Invalidations that Redis has got.";
+    text.one("pilotlight_cache_redis_invalidations_total", "counter", help, &totals.invalidations);
+    let help = "Invalidations that Redis has not got yet.";
+    text.one("pilotlight_cache_redis_pending_invalidations", "gauge", help, &status.pending_invalidations);
+    let help = "Breakers that are open: workers (of a cluster, and ranges of slots) that go on without Redis.";
+    text.one("pilotlight_cache_redis_open_breakers", "gauge", help, &status.open_breakers);
+    text.one("pilotlight_cache_redis_queue_length", "gauge", "Answers that wait to be written.", &status.queued);
+    text.one("pilotlight_cache_redis_queue_bytes", "gauge", "Memory of those answers.", &status.queued_bytes);
 }
 
 struct Text(String);

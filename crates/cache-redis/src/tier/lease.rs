@@ -1,0 +1,62 @@
+//! One fetch of all gateways: whoever gets the lease asks the service, the others wait for what it stores.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use pilotlight_cache::{Key, Stored, Timestamp};
+use pilotlight_redis::Commands;
+use pilotlight_redis::commands::options::SetOptions;
+
+use super::ask::within;
+use super::{Ticket, Tier};
+use crate::options::LEASE_POLL;
+
+impl Tier {
+    /// Gets the right to fetch, or what another gateway has fetched meanwhile. `None`: ask the service.
+    ///
+    /// It waits for the lease's time at most, and not at all when Redis does not answer. `now` reads the clock.
+    ///
+    /// # Cancel safety
+    /// Dropping it gives the lease back with the ticket.
+    pub async fn lead(
+        &self,
+        ticket: &mut Ticket,
+        key: &Key<'_>,
+        request: &HeaderMap,
+        now: impl Fn() -> Timestamp,
+    ) -> Option<Arc<Stored>> {
+        let patience = self.shared.options().lease?;
+        let begun = Instant::now();
+        let mut pause = LEASE_POLL.0;
+        loop {
+            // Both in one write, and in this order: who gets the lease sees what its last holder has stored.
+            let (taken, stored) = tokio::join!(
+                self.take_lease(ticket.name.lease(), patience),
+                self.look_again(ticket, key, request, now())
+            );
+            ticket.lease = taken?;
+            let stored = stored?;
+            if let Some(stored) = stored.filter(|stored| self.cache.serves(key, stored, request, now())) {
+                return Some(stored);
+            }
+            if ticket.lease.is_some() || begun.elapsed() >= patience {
+                return None;
+            }
+            if pause == LEASE_POLL.0 {
+                self.own.counters.waits.add_one();
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 3 / 2).min(LEASE_POLL.1);
+        }
+    }
+
+    /// The token of the lease, `Some(None)` if another one has it, `None` if there was no answer.
+    async fn take_lease(&self, lease: String, time: Duration) -> Option<Option<u64>> {
+        let token = fastrand::u64(1..);
+        let options = SetOptions::new().nx().px(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        let budget = self.shared.options().budget;
+        let taken = within(budget, self.client.set_with(lease, token, options)).await.ok()?.ok()?;
+        Some(taken.then_some(token))
+    }
+}

@@ -1,0 +1,159 @@
+//! What the workers of a gateway share: settings, invalidations, and the sums of what they have done.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use pilotlight_cache::Invalidations;
+use tokio::sync::Notify;
+
+use crate::breaker;
+use crate::coherence::Coherence;
+use crate::counters::{Counters, Totals};
+use crate::invalid::Invalid;
+use crate::keys::{Keys, Name};
+use crate::options::Options;
+use crate::queue::Queue;
+
+/// The tier of one gateway. A clone is another handle to the same.
+#[derive(Debug, Clone)]
+pub struct SharedTier {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: Options,
+    keys: Keys,
+    invalid: Arc<Invalid>,
+    workers: Mutex<Vec<Arc<Worker>>>,
+    /// Breakers that are open, of all workers.
+    open: AtomicUsize,
+    /// Somebody has said that Redis does not answer, and nobody yet that it does again.
+    is_lost: AtomicBool,
+    /// Tells other gateways what was written, where the servers do not.
+    coherence: OnceLock<Coherence>,
+}
+
+/// What of a worker others may see.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) counters: Counters,
+    pub(super) queue: Queue,
+    pub(super) in_flight: AtomicUsize,
+    /// Nothing waits and nothing is on its way.
+    pub(super) rested: Notify,
+}
+
+impl Worker {
+    pub(super) fn writing(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+}
+
+/// How the tier is, and what it has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Sums over all workers.
+    pub totals: Totals,
+    /// Breakers that are open: as many workers and ranges of slots go on without Redis.
+    pub open_breakers: usize,
+    /// Responses that wait to be written.
+    pub queued: usize,
+    /// Their bytes.
+    pub queued_bytes: usize,
+    /// Invalidations that Redis has not got yet.
+    pub pending_invalidations: usize,
+}
+
+impl SharedTier {
+    /// The tier of a gateway, before its workers have their ends of it.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let keys = Keys::new(&options.prefix);
+        let invalid = Arc::new(Invalid::new(keys.clone()));
+        let (workers, open, is_lost) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
+        let coherence = OnceLock::new();
+        Self { inner: Arc::new(Inner { options, keys, invalid, workers, open, is_lost, coherence }) }
+    }
+
+    /// Takes the cache's invalidations ([`pilotlight_cache::Cache::tell_invalidations`]).
+    #[must_use]
+    pub fn invalidations(&self) -> Arc<dyn Invalidations> {
+        Arc::clone(&self.inner.invalid) as _
+    }
+
+    /// Tells other gateways by this, from now on, which records are written. The first call counts.
+    pub fn tell_writes(&self, coherence: Coherence) {
+        let _ = self.inner.coherence.set(coherence);
+    }
+
+    pub(super) fn wrote(&self, name: &Name) {
+        if let Some(coherence) = self.inner.coherence.get() {
+            coherence.wrote(name.record_name());
+        }
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let (_, pending_invalidations) = self.inner.invalid.len();
+        let open_breakers = self.inner.open.load(Ordering::Relaxed);
+        let mut status = Status { open_breakers, pending_invalidations, ..Status::default() };
+        for worker in self.inner.workers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            status.totals.add(&worker.counters);
+            let (jobs, bytes) = worker.queue.len();
+            status.queued += jobs + worker.writing();
+            status.queued_bytes += bytes;
+        }
+        status
+    }
+
+    pub(super) fn register(&self) -> Arc<Worker> {
+        let options = self.options();
+        let worker = Arc::new(Worker {
+            counters: Counters::default(),
+            queue: Queue::new(options.max_queue, options.max_queue_bytes),
+            in_flight: AtomicUsize::new(0),
+            rested: Notify::new(),
+        });
+        self.inner.workers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&worker));
+        worker
+    }
+
+    pub(super) fn keys(&self) -> &Keys {
+        &self.inner.keys
+    }
+
+    pub(super) fn invalid(&self) -> &Invalid {
+        &self.inner.invalid
+    }
+
+    pub(super) fn breaker_opened(&self, why: &dyn fmt::Display) {
+        self.inner.open.fetch_add(1, Ordering::Relaxed);
+        self.say_unreachable(why);
+    }
+
+    /// Once, however many workers and breakers find out.
+    pub(super) fn say_unreachable(&self, why: &dyn fmt::Display) {
+        if !self.inner.is_lost.swap(true, Ordering::Relaxed) {
+            let pause = breaker::PAUSE.1;
+            tracing::warn!(
+                "cache.redis does not answer, so requests go on without it, and it is tried again every {pause:?}: {why}"
+            );
+        }
+    }
+
+    pub(super) fn breaker_closed(&self) {
+        let was_last = self.inner.open.fetch_sub(1, Ordering::Relaxed) == 1;
+        if was_last && self.inner.is_lost.swap(false, Ordering::Relaxed) {
+            tracing::info!("cache.redis answers again");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A Redis that is not there, or does not answer.
+
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use pilotlight_cache_redis::{MAX_FAILURES, Options};
+use pilotlight_testkit::Server;
+
+use crate::node::{FRESH, LIMIT, Node, options, run};
+
+const BUDGET: Duration = Duration::from_millis(20);
+
+fn node(server: &Server) -> Node {
+    Node::with(Options { budget: BUDGET, ..options(&server.url()) })
+}
+
+/// Asks until Redis answers again.
+async fn until_it_answers(node: &Node) -> Duration {
+    let begun = Instant::now();
+    while node.ask("/", &HeaderMap::new()).await.ticket.is_none() {
+        assert!(begun.elapsed() < LIMIT, "{:?}", node.status());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    begun.elapsed()
+}
+
+#[test]
+fn a_paused_redis_costs_a_few_budgets_and_comes_back_by_itself() {
+    run(|| async {
+        let server = Server::start().unwrap();
+        let node = node(&server);
+        node.store("/", &[], FRESH, b"x").await;
+        server.stop().unwrap();
+        let begun = Instant::now();
+        for _ in 0..1000 {
+            let asked = node.ask("/", &HeaderMap::new()).await;
+            assert!(asked.stored.is_none() && asked.ticket.is_none());
+        }
+        let totals = node.status().totals;
+        assert_eq!(node.status().open_breakers, 1);
+        assert_eq!((totals.timeouts >= u64::from(MAX_FAILURES), totals.timeouts + totals.skipped), (true, 1000));
+        println!("1,000 requests of a paused Redis took {:?}, {} waited", begun.elapsed(), totals.timeouts);
+        server.cont().unwrap();
+        println!("it was back after {:?}", until_it_answers(&node).await);
+        assert!(node.found("/", &HeaderMap::new()).await.is_some());
+        assert_eq!(node.status().open_breakers, 0);
+    });
+}
+
+#[test]
+fn a_killed_redis_costs_nothing_and_its_successor_is_used() {
+    run(|| async {
+        let server = Server::start().unwrap();
+        let node = node(&server);
+        node.store("/", &[], FRESH, b"x").await;
+        server.kill().unwrap();
+        for _ in 0..1000 {
+            assert!(node.ask("/", &HeaderMap::new()).await.ticket.is_none());
+        }
+        assert_eq!(node.status().open_breakers, 1);
+        node.post("/other");
+        server.restart().unwrap();
+        println!("it was back after {:?}", until_it_answers(&node).await);
+        // The script is not known there any more.
+        node.store("/2", &[], FRESH, b"y").await;
+        assert!(node.found("/2", &HeaderMap::new()).await.is_some());
+        node.settled().await;
+        assert_eq!(node.status().totals.invalidations, 1);
+    });
+}
+
+#[test]
+fn a_redis_that_starts_later() {
+    run(|| async {
+        let server = Server::start().unwrap();
+        server.kill().unwrap();
+        let node = node(&server);
+        assert!(node.ask("/", &HeaderMap::new()).await.ticket.is_none());
+        server.restart().unwrap();
+        until_it_answers(&node).await;
+        node.store("/", &[], FRESH, b"x").await;
+        assert!(node.found("/", &HeaderMap::new()).await.is_some());
+    });
+}
+
+#[test]
+fn what_has_no_room_in_the_queue_is_dropped_and_counted() {
+    run(|| async {
+        let server = Server::start().unwrap();
+        let node = Node::with(Options { max_queue: 2, max_queue_bytes: 10_000, ..options(&server.url()) });
+        let mut flights = Vec::new();
+        for target in ["/1", "/2", "/3"] {
+            flights.push(node.takeoff(target, &HeaderMap::new()).await);
+        }
+        let large = node.takeoff("/large", &HeaderMap::new()).await;
+        // Without a pause in between, in which the writer could take one.
+        large.land(&crate::node::fields(FRESH), &[0; 20_000]).unwrap();
+        for flight in flights {
+            flight.land(&crate::node::fields(FRESH), b"x").unwrap();
+        }
+        assert_eq!((node.status().queued, node.status().totals.dropped_writes), (2, 2));
+        node.settled().await;
+        assert_eq!((node.status().totals.writes, node.status().queued_bytes), (2, 0));
+    });
+}
+
+#[test]
+fn what_is_in_the_queue_is_written_before_the_end() {
+    run(|| async {
+        let server = Server::start().unwrap();
+        let node = Node::new(&server.url());
+        let flight = node.takeoff("/", &HeaderMap::new()).await;
+        flight.land(&crate::node::fields(FRESH), b"x").unwrap();
+        node.tier.close(LIMIT).await;
+        assert!(Node::new(&server.url()).found("/", &HeaderMap::new()).await.is_some());
+    });
+}
