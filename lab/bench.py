@@ -13,7 +13,7 @@ from harness.machine import machine
 from harness.program import Failed
 from harness.report import figures_table
 
-SECTIONS = ["cached", "pipelined", "proxy", "pipe", "cold", "zygote", "scaling", "isolation", "idle", "memory", "flood"]
+SECTIONS = ["cached", "redis_tier", "pipelined", "proxy", "pipe", "cold", "zygote", "scaling", "isolation", "idle", "memory", "flood"]
 VERSIONS = [["nginx", "-v"], ["haproxy", "-v"], ["/usr/bin/python3", "--version"], ["node", "--version"], ["rustc", "--version"]]
 
 

@@ -8,7 +8,7 @@ use pilotlight_cache::{
     Turn,
 };
 
-const KEY: Key<'_> = Key { scheme: "http", authority: "fuzz.test", target: "/" };
+const KEY: Key<'_> = Key { scheme: "http", authority: "fuzz.test", target: "/", extra: "" };
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const BODY: &[u8] = b"the answer";
 

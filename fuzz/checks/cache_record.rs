@@ -4,7 +4,7 @@
 use pilotlight_cache::Key;
 use pilotlight_cache_redis::record::{self, Content};
 
-const KEY: Key<'_> = Key { scheme: "http", authority: "fuzz.test", target: "/" };
+const KEY: Key<'_> = Key { scheme: "http", authority: "fuzz.test", target: "/", extra: "" };
 
 pub(crate) fn check(data: &[u8]) {
     read(data);

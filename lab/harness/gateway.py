@@ -18,12 +18,12 @@ def route_table(path, service, cache=False):
 class Gateway(Program):
     """A gateway with one worker that listens on a free port of its own."""
 
-    def __init__(self, lab, name, tables, core=SERVER_CORE):
+    def __init__(self, lab, name, tables, core=SERVER_CORE, memory="64MiB"):
         lab.require("pilotlight", GATEWAY_BIN)
         self.port = free_port()
         folder = lab.folder(name)
         config = folder / "pilotlight.toml"
-        config.write_text("\n".join([f'listen = "127.0.0.1:{self.port}"\nworkers = 1\n\n[cache]\nmemory = "64MiB"\n', *tables]))
+        config.write_text("\n".join([f'listen = "127.0.0.1:{self.port}"\nworkers = 1\n\n[cache]\nmemory = "{memory}"\n', *tables]))
         super().__init__([GATEWAY_BIN, "--config", config], folder / "log", core)
 
     def __enter__(self):

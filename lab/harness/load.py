@@ -21,8 +21,9 @@ def run_json(command, seconds=0, environment=None):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def cbench(target, connections, depth, seconds, path="/"):
-    command = ["taskset", "-c", LOAD_CORE, PEER_BIN / "cbench", target, connections, depth, seconds, path]
+def cbench(target, connections, depth, seconds, path="/", paths=None):
+    """With `paths`, so many are asked for in turn."""
+    command = ["taskset", "-c", LOAD_CORE, PEER_BIN / "cbench", target, connections, depth, seconds, path, *([paths] if paths else [])]
     return run_json(command, seconds)
 
 

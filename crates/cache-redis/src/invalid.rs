@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    const KEY: Key<'_> = Key { scheme: "http", authority: "a", target: "/" };
+    const KEY: Key<'_> = Key { scheme: "http", authority: "a", target: "/", extra: "" };
 
     #[test]
     fn an_invalidation_is_expected_until_some_time_after_it_was_sent() {

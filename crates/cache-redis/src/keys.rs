@@ -7,10 +7,14 @@
 //! pilotlight:1:{HASH}:l         who fetches it at this moment
 //! ```
 //!
+//! What a route adds to the key of a target ([`Key::extra`]) selects a variant, as a field of the request does ([`EXTRA`]): so one name stands for all of
+//! a URL, and one tombstone is enough to invalidate it.
+//!
 //! All of a target is in one slot, and targets are spread over all slots. The hash is SHA-256, cut to 128 bits: all gateways must agree on it without a
 //! secret to be handed around, and with a weaker one a client could make a URL whose records displace another's. It is no proof: the record has the
 //! whole key, which is compared.
 
+use http::{HeaderMap, HeaderName};
 use pilotlight_cache::{Key, Selection};
 use ring::digest::{Context, SHA256};
 
@@ -23,6 +27,25 @@ pub(crate) const VERSION: &str = ":1:{";
 
 /// The first half of a SHA-256.
 pub(crate) type Hash = [u8; 16];
+
+/// Stands for [`Key::extra`] among the fields that responses are selected by; what a request has under this name is not looked at.
+pub(crate) const EXTRA: HeaderName = HeaderName::from_static("pilotlight-key-extra");
+
+/// What a request has for these fields.
+pub(crate) fn select<'a>(
+    names: impl IntoIterator<Item = &'a HeaderName> + Clone,
+    key: &Key<'_>,
+    request: &HeaderMap,
+) -> Selection {
+    let of_request = Selection::of(names.clone().into_iter().filter(|name| **name != EXTRA), request);
+    if names.into_iter().any(|name| *name == EXTRA) { of_extra(key).and(&of_request) } else { of_request }
+}
+
+/// The selection by [`EXTRA`] alone.
+pub(crate) fn of_extra(key: &Key<'_>) -> Selection {
+    let value = (!key.extra.is_empty()).then(|| key.extra.as_bytes().into());
+    Selection::from_fields([(EXTRA, value)])
+}
 
 /// Makes names.
 #[derive(Debug, Clone)]
@@ -153,11 +176,11 @@ fn push_base64(to: &mut String, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderName, HeaderValue};
+    use http::HeaderValue;
 
     use super::*;
 
-    const KEY: Key<'_> = Key { scheme: "http", authority: "example.org", target: "/a?b" };
+    const KEY: Key<'_> = Key { scheme: "http", authority: "example.org", target: "/a?b", extra: "" };
 
     #[test]
     fn names_are_stable() {
@@ -166,6 +189,17 @@ mod tests {
         assert_eq!(name.base, "shop:1:{OSmUd6mxNGp3Oqz8RzV9bg}");
         assert_eq!(name.body(1), format!("{}:b:AQAAAAAAAAA", name.base));
         assert_eq!(name.lease(), format!("{}:l", name.base));
+    }
+
+    #[test]
+    fn what_a_route_adds_to_a_key_selects_a_variant() {
+        let (name, accept) = (Keys::new("p").name(&KEY), HeaderName::from_static("accept"));
+        let (a, b) = (Key { extra: "a", ..KEY }, Key { extra: "b", ..KEY });
+        assert_eq!(Keys::new("p").name(&a), name);
+        let request: HeaderMap = [(EXTRA, HeaderValue::from_static("a"))].into_iter().collect();
+        let variant = |key: &Key<'_>| name.variant(&select([&accept, &EXTRA], key, &request));
+        assert_ne!(variant(&a), variant(&b));
+        assert_ne!(variant(&a), variant(&KEY), "a field of the client's is no part of the key");
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) ticket: Ticket,
-    /// Scheme, authority, target.
-    pub(crate) key: [Box<str>; 3],
+    /// Scheme, authority, target, and what the route adds.
+    pub(crate) key: [Box<str>; 4],
     pub(crate) stored: Arc<Stored>,
 }
 

@@ -129,7 +129,7 @@ pub fn encode_response(generation: Generation, key: &Key<'_>, response: &Respons
     let kind = if apart.is_some() { Kind::Apart } else { Kind::Whole };
     let fields: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let mut to = begin(kind, generation, 96 + key.target.len() + key.authority.len() + fields + parts.body.len());
-    for part in [key.scheme, key.authority, key.target] {
+    for part in [key.scheme, key.authority, key.target, key.extra] {
         to.bytes(part.as_bytes());
     }
     to.number(u64::from(parts.status.as_u16()));
@@ -263,7 +263,7 @@ fn read_freshness(from: &mut Reader<'_>) -> Result<Freshness, RecordError> {
 fn response(kind: Kind, payload: &[u8], key: &Key<'_>) -> Result<Content, RecordError> {
     let mut from = Reader::new(payload);
     // the hash of a key is no proof.
-    for part in [key.scheme, key.authority, key.target] {
+    for part in [key.scheme, key.authority, key.target, key.extra] {
         if from.bytes()? != part.as_bytes() {
             return Err(RecordError::OtherTarget);
         }

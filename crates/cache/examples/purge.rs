@@ -57,7 +57,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> Duration {
 }
 
 fn key(target: &str) -> Key<'_> {
-    Key { scheme: "http", authority: "h", target }
+    Key { scheme: "http", authority: "h", target, extra: "" }
 }
 
 fn is_hit(cache: &Cache, target: &str) -> bool {

@@ -13,10 +13,11 @@ use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::policy::storing::has_body;
-use crate::policy::{Forward, RequestDirectives, Timestamp, reference};
+use crate::policy::{Forward, RequestDirectives, Timestamp, Unstored, reference};
 use crate::purge::{
-    Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
+    Address, Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
 };
+use crate::reasons::Reasons;
 use crate::second::Invalidations;
 use crate::stored::{Refusal, Stored};
 use crate::tier::memory::{Found, Memory};
@@ -117,8 +118,24 @@ impl Turn {
 pub struct Invalidated {
     /// Targets that lost stored responses.
     pub targets: usize,
-    /// Groups that were purged, for whoever tells other nodes.
-    pub groups: Vec<Purge>,
+    /// What was purged, for whoever tells other nodes: groups, and targets whose keys hold more than their URL.
+    pub purges: Vec<Purge>,
+}
+
+/// Where what answers a target is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The target as it stands in the key.
+    pub target: String,
+    /// Whether keys of it hold more ([`Key::extra`]), so that there may be many.
+    pub has_extra: bool,
+}
+
+impl Place {
+    /// Where it is without rules of a route.
+    pub fn of(target: &str) -> Self {
+        Self { target: target.to_owned(), has_extra: false }
+    }
 }
 
 /// How full a cache is.
@@ -142,6 +159,7 @@ struct Inner {
     memory: Memory,
     flights: Flights,
     recording: Budget,
+    reasons: Reasons,
     purges: Purges,
     hasher: RandomState,
     invalidations: OnceLock<Arc<dyn Invalidations>>,
@@ -181,6 +199,7 @@ impl Cache {
             memory,
             flights: Flights::new(),
             recording,
+            reasons: Reasons::new(),
             purges,
             hasher: RandomState::new(),
             invalidations: OnceLock::new(),
@@ -244,20 +263,39 @@ impl Cache {
         response: &HeaderMap,
         now: Timestamp,
     ) -> Invalidated {
+        self.invalidate_as(key, (method, status), response, now, Place::of)
+    }
+
+    /// The same where keys are not made of what was received alone: `place` says where what answers a target is stored. The
+    /// target of `key` is the one that was received.
+    pub fn invalidate_as(
+        &self,
+        key: &Key<'_>,
+        (method, status): (&Method, StatusCode),
+        response: &HeaderMap,
+        now: Timestamp,
+        place: impl Fn(&str) -> Place,
+    ) -> Invalidated {
         // RFC 9111 §4.4: a non-error status code. RFC 9875 §3: the field is ignored in answers to safe methods; that it is in
         // those that report an error is our own reading.
         if is_safe(method) || !(status.is_success() || status.is_redirection()) {
             return Invalidated::default();
         }
-        let groups = invalidated_groups(key, response);
-        if !groups.is_empty() {
-            self.inner.purges.apply(&groups, now);
-        }
+        let mut invalidated = Invalidated { targets: 0, purges: invalidated_groups(key, response) };
         let references = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.get(name));
         let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
-        let own = usize::from(self.remove(key));
-        let targets = own + named.filter(|target| self.remove(&Key { target, ..*key })).count();
-        Invalidated { targets, groups }
+        for place in std::iter::once(place(key.target)).chain(named.map(|target| place(&target))) {
+            let key = Key { target: &place.target, extra: "", ..*key };
+            invalidated.targets += usize::from(self.remove(&key));
+            if place.has_extra {
+                // Its keys are not known: as a purge it is found out when one of them is asked for.
+                invalidated.purges.push(Purge { scope: Scope::Url(Address::of(&key)), mode: Mode::Hard });
+            }
+        }
+        if !invalidated.purges.is_empty() {
+            self.inner.purges.apply(&invalidated.purges, now);
+        }
+        invalidated
     }
 
     /// Removes every response stored for a target and says whether there was one. Answers on their way are not stored.
@@ -278,6 +316,16 @@ impl Cache {
         if let Some(invalidations) = self.inner.invalidations.get() {
             invalidations.invalidated(key);
         }
+    }
+
+    /// Every response that is stored under a key, newest first, whatever a request would get of them.
+    pub fn variants(&self, key: &Key<'_>) -> Vec<Arc<Stored>> {
+        self.inner.memory.variants(key)
+    }
+
+    /// Why the last answer for a key that was not stored was not, as far as it is remembered, and how many seconds ago.
+    pub fn last_unstored(&self, key: &Key<'_>, now: Timestamp) -> Option<(Unstored, u64)> {
+        self.inner.reasons.of(self.hash(key), now)
     }
 
     /// Applies purges and returns how many URLs among them had something stored under their plain key. When it returns, no lookup gives an answer that
@@ -339,6 +387,10 @@ impl Cache {
 
     pub(crate) fn flights(&self) -> &Flights {
         &self.inner.flights
+    }
+
+    pub(crate) fn reasons(&self) -> &Reasons {
+        &self.inner.reasons
     }
 
     pub(crate) fn recording(&self) -> &Budget {

@@ -70,12 +70,19 @@ impl Fill {
             self.describe(request, status, headers, timing, rules);
         }
         let candidate = Candidate { method: &self.method, request, status, response: headers, timing, rules };
-        let max_object_bytes = self.landing.cache().options().max_object_bytes;
+        let allowed = self.landing.cache().options().max_object_bytes;
+        let max_object_bytes = rules.max_object_bytes.map_or(allowed, |bytes| bytes.min(allowed));
         match candidate.plan() {
             Ok(plan) if plan.length.is_some_and(|length| length > max_object_bytes) => {
                 Decision::Pass(self.pass_on(Unstored::TooLarge, status, timing.received))
             }
-            Ok(plan) => Decision::Store(Box::new(Recorder::new(self.landing, status, headers, plan, timing))),
+            Ok(plan) => Decision::Store(Box::new(Recorder::new(
+                self.landing,
+                status,
+                headers,
+                plan,
+                (timing, max_object_bytes),
+            ))),
             Err(why) => Decision::Pass(self.pass_on(why, status, timing.received)),
         }
     }
@@ -112,6 +119,11 @@ impl Fill {
             None => land(self.landing, &updated, timing.received),
         }
         Validated::Answer { stored: updated, unstored }
+    }
+
+    /// Lets an answer pass because the route does not want it stored ([`crate::StoreRules::refuses`]).
+    pub fn refuse(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
+        self.pass_on(why, status, now)
     }
 
     /// Lets the answer pass, for reasons of the caller's. Those who wait go on, each alone.
@@ -177,6 +189,7 @@ impl Fill {
     }
 
     fn pass_on(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
+        self.landing.cache().reasons().note(self.landing.hash(), why, now);
         // A failing service says nothing about its answers when it works.
         if is_lasting(why) && !status.is_server_error() {
             self.landing.cache().flights().remember_solo(self.landing.hash(), now);
@@ -223,7 +236,9 @@ pub(crate) fn is_lasting(why: Unstored) -> bool {
         | Unstored::Malformed
         | Unstored::NoFreshness
         | Unstored::Stale
-        | Unstored::TooLarge => true,
+        | Unstored::TooLarge
+        | Unstored::RouteStatus
+        | Unstored::RouteType => true,
         Unstored::Method
         | Unstored::RequestBody
         | Unstored::Status

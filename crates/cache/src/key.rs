@@ -1,4 +1,5 @@
-//! The primary cache key (RFC 9111 §2): the target URI. GET and HEAD share it; no other method is stored.
+//! The primary cache key (RFC 9111 §2): the target URI, and what a route adds to it. GET and HEAD share it; no other method is
+//! stored.
 
 use std::hash::{Hash, Hasher};
 
@@ -11,18 +12,23 @@ pub struct Key<'a> {
     pub scheme: &'a str,
     /// Host and port, lower case, without the scheme's default port.
     pub authority: &'a str,
-    /// Path and query exactly as received.
+    /// Path and query as received, or as the route's rules make it.
     pub target: &'a str,
+    /// What the route adds of the request's fields ([`crate::KeyRules::extra`]); empty in the ordinary case.
+    pub extra: &'a str,
 }
 
 impl Key<'_> {
     pub(crate) fn to_stored(self) -> StoredKey {
-        let mut text = String::with_capacity(self.scheme.len() + self.authority.len() + self.target.len());
+        let length = self.scheme.len() + self.authority.len() + self.target.len() + self.extra.len();
+        let mut text = String::with_capacity(length);
         text.push_str(self.scheme);
         text.push_str(self.authority);
         let target_at = text.len();
         text.push_str(self.target);
-        StoredKey { text: text.into_boxed_str(), authority_at: self.scheme.len(), target_at }
+        let extra_at = text.len();
+        text.push_str(self.extra);
+        StoredKey { text: text.into_boxed_str(), authority_at: self.scheme.len(), target_at, extra_at }
     }
 }
 
@@ -33,6 +39,10 @@ impl Hash for Key<'_> {
         state.write(self.authority.as_bytes());
         state.write(self.target.as_bytes());
         state.write_usize(self.authority.len() << 8 | self.scheme.len() & 0xff);
+        if !self.extra.is_empty() {
+            state.write(self.extra.as_bytes());
+            state.write_usize(self.extra.len());
+        }
     }
 }
 
@@ -48,6 +58,7 @@ pub(crate) struct StoredKey {
     text: Box<str>,
     authority_at: usize,
     target_at: usize,
+    extra_at: usize,
 }
 
 impl StoredKey {
@@ -56,7 +67,8 @@ impl StoredKey {
         Key {
             scheme: part(0, self.authority_at),
             authority: part(self.authority_at, self.target_at),
-            target: part(self.target_at, self.text.len()),
+            target: part(self.target_at, self.extra_at),
+            extra: part(self.extra_at, self.text.len()),
         }
     }
 
@@ -82,15 +94,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn borrowed_and_stored_keys_agree(a in "[ab/:é]{0,4}", b in "[ab/:é]{0,4}", c in "[ab/:é]{0,4}") {
-            let key = Key { scheme: &a, authority: &b, target: &c };
+        fn borrowed_and_stored_keys_agree(
+            a in "[ab/:é]{0,4}", b in "[ab/:é]{0,4}", c in "[ab/:é]{0,4}", d in "[ab/:é]{0,4}",
+        ) {
+            let key = Key { scheme: &a, authority: &b, target: &c, extra: &d };
             let stored = key.to_stored();
             let hasher = RandomState::new();
             prop_assert_eq!(stored.as_key(), key);
             prop_assert_eq!(hasher.hash_one(key), hasher.hash_one(&stored));
             prop_assert!(key.equivalent(&stored));
-            let moved = Key { scheme: &b, authority: &a, target: &c };
-            prop_assert_eq!(moved.equivalent(&stored), moved == key);
+            for moved in [Key { scheme: &b, authority: &a, ..key }, Key { target: &d, extra: &c, ..key }] {
+                prop_assert_eq!(moved.equivalent(&stored), moved == key);
+                prop_assert_eq!(hasher.hash_one(moved) == hasher.hash_one(key), moved == key);
+            }
         }
     }
 }

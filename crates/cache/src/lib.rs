@@ -29,7 +29,10 @@ mod key;
 mod parts;
 mod policy;
 mod purge;
+mod reasons;
 mod recorder;
+mod report;
+mod route;
 mod second;
 mod status;
 mod stored;
@@ -37,20 +40,25 @@ mod tier;
 mod weight;
 
 pub use body::StoredBody;
-pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Turn, Usage};
+pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Place, Turn, Usage};
 pub use collapse::{Landed, Wait};
 pub use fill::{Adopted, Decision, Fill, Validated};
 pub use key::Key;
 pub use parts::{Freshness, Parts, Selection};
 pub use policy::{
-    Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing,
-    Unstored,
+    ERROR_STATUSES, ErrorLifetimes, Forward, MAX_VARY_FIELDS, MaxStale, RequestDirectives, ResponseDirectives,
+    RouteRules, Seconds, Timestamp, Timing, Unstored,
 };
 pub use purge::{
     Address, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, MAX_TAG_BYTES, MAX_TAGS, Mode, Position, Purge,
     PurgeCounts, Purges, RecordName, Scope, Standing, TagFields,
 };
 pub use recorder::Recorder;
+pub use report::Report;
+pub use route::{
+    BypassRules, ExtraTooLong, KeyRules, MAX_EXTRA_BYTES, NamePattern, NamePatterns, Parameters, PatternError,
+    QueryRules, RouteControl, StatusSet, StoreRules,
+};
 pub use second::{Invalidations, WriteBehind};
 pub use status::CacheStatus;
 pub use stored::Stored;

@@ -6,11 +6,13 @@
 //! 2. `freshness`: how old it is and how long it stays fresh (§4.2); `reuse`: whether it may be used without asking (§4, §5.2.1).
 //! 3. `validate`: how to ask (§4.3.1), what 304 means to a client (§4.3.2) and to the stored response (§4.3.4).
 //! 4. `storing`: whether a new response may be kept (§3); `fields`: which of its fields are kept (§3.1) or updated (§3.2).
+//!    `lifetimes`: what a route adds to how long.
 //! 5. `reference`: which stored responses an unsafe request makes invalid (§4.4).
 
 pub(crate) mod directives;
 pub(crate) mod fields;
 pub(crate) mod freshness;
+pub(crate) mod lifetimes;
 pub(crate) mod reference;
 pub(crate) mod reuse;
 pub(crate) mod storing;
@@ -19,6 +21,7 @@ pub(crate) mod validate;
 pub(crate) mod vary;
 
 pub use directives::{MaxStale, RequestDirectives, ResponseDirectives, Seconds};
+pub use lifetimes::{ERROR_STATUSES, ErrorLifetimes};
 pub use reuse::Forward;
 pub use storing::{RouteRules, Unstored};
 pub use time::{Timestamp, Timing};

@@ -340,7 +340,7 @@ impl Purges {
     fn hashed<'p>(&self, purge: &'p Purge) -> table::Hashed<'p> {
         let what = match &purge.scope {
             Scope::Url(Address { scheme, authority, target }) => {
-                table::What::Url(self.hash_url(&Key { scheme, authority, target }))
+                table::What::Url(self.hash_url(&Key { scheme, authority, target, extra: "" }))
             }
             Scope::Prefix(address) => table::What::Prefix(address),
             Scope::Tag(tag) => table::What::Tag(self.hash(tags::Named::Tag(tag.as_bytes()))),
@@ -376,8 +376,13 @@ impl Purges {
 }
 
 impl Address {
+    /// The target of a key.
+    pub fn of(key: &Key<'_>) -> Self {
+        Self { scheme: key.scheme.to_owned(), authority: key.authority.to_owned(), target: key.target.to_owned() }
+    }
+
     pub(crate) fn key(&self) -> Key<'_> {
-        Key { scheme: &self.scheme, authority: &self.authority, target: &self.target }
+        Key { scheme: &self.scheme, authority: &self.authority, target: &self.target, extra: "" }
     }
 }
 

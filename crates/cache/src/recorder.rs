@@ -24,6 +24,7 @@ pub struct Recorder {
     headers: HeaderMap,
     plan: Plan,
     timing: Timing,
+    max_object_bytes: u64,
     body: Growing,
     /// Bytes taken from the budget that all recordings share.
     reserved_bytes: u64,
@@ -31,13 +32,20 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(landing: Landing, status: StatusCode, headers: &HeaderMap, plan: Plan, timing: Timing) -> Self {
+    pub(crate) fn new(
+        landing: Landing,
+        status: StatusCode,
+        headers: &HeaderMap,
+        plan: Plan,
+        (timing, max_object_bytes): (Timing, u64),
+    ) -> Self {
         Self {
             landing: Some(landing),
             status,
             headers: fields::to_store(headers),
             plan,
             timing,
+            max_object_bytes,
             body: Growing::default(),
             reserved_bytes: 0,
             failure: Unstored::Incomplete,
@@ -59,15 +67,14 @@ impl Recorder {
         let Some(landing) = &self.landing else {
             return Err(self.failure);
         };
-        let options = landing.cache().options();
         let needed = self.body.len() as u64 + chunk.len() as u64;
         // An answer longer than announced is broken; it ends as incomplete.
-        if needed > self.plan.length.unwrap_or(options.max_object_bytes) {
+        if needed > self.plan.length.unwrap_or(self.max_object_bytes) {
             let why = if self.plan.length.is_some() { Unstored::Incomplete } else { Unstored::TooLarge };
             return self.give_up(why);
         }
         if needed > self.reserved_bytes {
-            let doubled = (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(options.max_object_bytes).max(needed);
+            let doubled = (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(self.max_object_bytes).max(needed);
             let wanted = self.plan.length.unwrap_or(doubled);
             let more = wanted - self.reserved_bytes;
             if !landing.cache().recording().take(more) {
@@ -115,6 +122,7 @@ impl Recorder {
         self.body = Growing::default();
         if let Some(landing) = self.landing.take() {
             self.release(&landing);
+            landing.cache().reasons().note(landing.hash(), why, self.timing.received);
             if is_lasting(why) {
                 landing.cache().flights().remember_solo(landing.hash(), self.timing.received);
             }

@@ -161,10 +161,6 @@ impl Stored {
         self.weight
     }
 
-    pub(crate) fn freshness(&self) -> &Freshness {
-        &self.freshness
-    }
-
     /// Where the order of purges was when its fetch began.
     pub fn position(&self) -> Position {
         self.mark.position()
@@ -172,6 +168,10 @@ impl Stored {
 
     pub(crate) fn mark(&self) -> &Mark {
         &self.mark
+    }
+
+    pub(crate) fn freshness(&self) -> &Freshness {
+        &self.freshness
     }
 
     pub(crate) fn vary(&self) -> &Vary {

@@ -17,6 +17,7 @@
 
 mod address;
 mod cache_redis;
+mod caching;
 mod cold_start;
 pub mod commands;
 mod diagnostic;
@@ -44,8 +45,8 @@ pub use diagnostic::{Code, Diagnostic, Report, Severity, Span};
 pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse, reread};
 pub use model::{
-    CacheLimits, ColdStart, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed, PathMatch,
-    Preload, PreloadAt, Route, RouteCache, Scaling, Service, ServiceKind, Transport, Upstream, Workers,
+    CacheLimits, CacheRules, ColdStart, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed,
+    PathMatch, Preload, PreloadAt, Route, RouteCache, Scaling, Service, ServiceKind, Transport, Upstream, Workers,
 };
 pub use operate::{AdminSocket, Operate};
 pub use render::Style;

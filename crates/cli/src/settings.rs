@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pilotlight_gateway::{
     CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RedisOptions, RouteCache,
-    RouteSpec, ServiceTarget, Serving, Settings, TagFields,
+    RouteControl, RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
 };
 use pilotlight_supervisor::{
     HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
@@ -184,15 +184,26 @@ pub(crate) fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec
         exact: route.path_match == PathMatch::Exact,
         service: route.service,
         strip_prefix: route.strip_prefix,
-        cache: match route.cache {
-            config::RouteCache::Off => RouteCache::Off,
-            config::RouteCache::Explicit => RouteCache::On { default_ttl: None },
-            config::RouteCache::Lifetime(ttl) => RouteCache::On { default_ttl: Some(ttl) },
-        },
+        cache: cache(&route.cache),
         timeout: route.timeout,
         // The file's values have the general ones as defaults; errors are to name the setting that applied.
         response_timeout: Some(route.response_timeout).filter(|t| *t != limits.response_timeout),
         body_size: route.body_size.filter(|_| route.body_size != limits.body_size),
+    }
+}
+
+fn cache(cache: &config::RouteCache) -> RouteCache {
+    let plain =
+        |default_ttl| RouteCache::On { rules: RouteRules { default_ttl, ..RouteRules::default() }, control: None };
+    match cache {
+        config::RouteCache::Off => RouteCache::Off,
+        config::RouteCache::Explicit => plain(None),
+        config::RouteCache::Lifetime(ttl) => plain(Some(*ttl)),
+        config::RouteCache::Rules(route) => {
+            // A route that only gives lifetimes costs a request nothing.
+            let control = (route.control != RouteControl::default()).then(|| Arc::new(route.control.clone()));
+            RouteCache::On { rules: route.rules, control }
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 //! What is in memory is answered without a future: [`Handler::call`] returns the response itself. (Most hits never come here:
 //! [`crate::client`] answers them before hyper sees them.) Everything else goes through [`forward`].
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,10 +15,11 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
-use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Key, Lookup, RouteRules, Stored, StoredBody};
+use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Lookup, Stored, StoredBody};
 use pilotlight_cache::{Recorder, Timestamp, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
+use crate::cache_key::{self, CacheKey};
 use crate::client::{Client, RequestGuard};
 use crate::fields::FieldList;
 use crate::metrics::Verdict;
@@ -163,26 +163,22 @@ pub(crate) fn look_up(
     (method, headers): (&Method, &HeaderMap),
     now: Timestamp,
 ) -> Option<Lookup> {
-    let cache = common.cache.as_ref().filter(|_| route.cache != RouteCache::Off)?;
-    Some(cache.lookup(&key(&key_authority(authority), target), method, headers, now))
-}
-
-pub(crate) fn key<'a>(authority: &'a str, target: &'a str) -> Key<'a> {
-    Key { scheme: "http", authority, target }
+    let RouteCache::On { control, .. } = &route.cache else { return None };
+    let cache = common.cache.as_ref()?;
+    let control = control.as_deref();
+    if let Some(control) = control
+        && control.bypass.applies(method, target, headers).is_some()
+    {
+        return Some(Lookup::Bypass(Forward::Rule));
+    }
+    Some(match CacheKey::of(control, authority, target, headers) {
+        Ok(key) => cache.lookup(&key.as_key(), method, headers, now),
+        Err(why) => Lookup::Bypass(why),
+    })
 }
 
 fn target(uri: &http::Uri) -> &str {
     uri.path_and_query().map_or("/", |t| t.as_str())
-}
-
-/// Lower case, without the default port (RFC 9110 §4.2.3).
-pub(crate) fn key_authority(authority: &str) -> Cow<'_, str> {
-    let authority = authority.strip_suffix(":80").unwrap_or(authority);
-    if authority.bytes().any(|b| b.is_ascii_uppercase()) {
-        Cow::Owned(authority.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(authority)
-    }
 }
 
 /// RFC 9112 §3.2: the authority of an absolute target, else the one `Host`; HTTP/1.0 may have none.
@@ -375,9 +371,9 @@ impl<'a> Inbound<'a> {
     async fn turn(&self, cache: &Cache) -> Asks {
         let patience = self.first_byte();
         patience.service_turn(); // the other request takes as long as this one may
-        let authority = key_authority(&self.outbound.authority);
-        let key = key(&authority, target(&self.parts().uri));
         let headers = &self.parts().headers;
+        let Ok(key) = self.key() else { return Asks::Alone };
+        let key = key.as_key();
         let mut turn = cache.begin(&key, &self.parts().method, headers, now());
         loop {
             turn = match turn {
@@ -396,11 +392,12 @@ impl<'a> Inbound<'a> {
         let mut body = self.body()?;
         let (answer, _) = self.fetch(&mut body).await?;
         if let Some(cache) = cache {
-            let authority = key_authority(&self.outbound.authority);
-            let key = key(&authority, target(&self.parts().uri));
-            let invalidated = cache.invalidate(&key, &self.parts().method, answer.status, &answer.headers, now());
+            let table = self.worker.common.table.load();
+            let url = (self.outbound.authority.as_str(), target(&self.parts().uri));
+            let answered = (&self.parts().method, answer.status);
+            let invalidated = cache_key::invalidate(cache, &table, url, answered, &answer.headers, now());
             if let Some(coherence) = &self.worker.common.coherence {
-                coherence.handle().publish_behind(invalidated.groups);
+                coherence.handle().publish_behind(invalidated.purges);
             }
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
@@ -410,7 +407,6 @@ impl<'a> Inbound<'a> {
     /// To the service, and its answer into the cache if it may be stored.
     async fn fill(&mut self, fill: Fill, why: Forward, stale: Option<Arc<Stored>>) -> Result<Parted, Failure> {
         let mut body = self.body()?;
-        let rules = self.rules();
         let mut fill = fill;
         if let Some(stored) = &stale {
             let mut validators = HeaderMap::new();
@@ -418,6 +414,7 @@ impl<'a> Inbound<'a> {
             self.outbound.validators = Some(validators).filter(|v| !v.is_empty());
         }
         let (mut answer, mut timing) = self.fetch(&mut body).await?;
+        let rules = cache_key::rules(&self.route, &self.parts().headers);
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) =
             (&stale, self.outbound.validators.is_some(), answer.status)
         {
@@ -440,6 +437,11 @@ impl<'a> Inbound<'a> {
             }
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
+        if let Some(why) = cache_key::refuses(&self.route, answer.status, &answer.headers) {
+            let why = fill.refuse(why, answer.status, timing.received);
+            self.record.unstored(why);
+            return Ok(self.deliver(answer, status.unstored(why)));
+        }
         Ok(match fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules) {
             Decision::Store(recorder) => {
                 let status = status.stored().ttl(recorder.ttl_s(timing.received));
@@ -471,11 +473,9 @@ impl<'a> Inbound<'a> {
         body
     }
 
-    fn rules(&self) -> RouteRules {
-        match self.route.cache {
-            RouteCache::On { default_ttl } => RouteRules { default_ttl },
-            RouteCache::Off => RouteRules { default_ttl: None },
-        }
+    fn key(&self) -> Result<CacheKey<'_>, Forward> {
+        let (authority, target) = (&self.outbound.authority, target(&self.parts().uri));
+        CacheKey::of(cache_key::control(&self.route), authority, target, &self.parts().headers)
     }
 
     fn body(&mut self) -> Result<Option<RequestBody>, Failure> {

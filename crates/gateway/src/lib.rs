@@ -9,6 +9,7 @@
 mod access_log;
 mod admin;
 mod body;
+mod cache_key;
 mod client;
 mod coherence;
 mod connection;
@@ -43,5 +44,8 @@ pub use options::{
     AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions, Inherited,
     Limits, ListenAddr, RouteCache, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
 };
-pub use pilotlight_cache::{CacheOptions, TagFields};
+pub use pilotlight_cache::{
+    BypassRules, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters,
+    QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
+};
 pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};

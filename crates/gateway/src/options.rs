@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_cache::CacheOptions;
+use pilotlight_cache::{CacheOptions, RouteControl, RouteRules};
 use pilotlight_cache_redis::Options as RedisOptions;
 use pilotlight_supervisor::{Service, Transport};
 
@@ -208,14 +208,16 @@ impl RouteSpec {
 }
 
 /// Whether answers of a route are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteCache {
     /// Never looked up, never stored.
     Off,
-    /// By RFC 9111, with a lifetime for answers that give none themselves.
+    /// By RFC 9111, and what the route adds.
     On {
-        /// The lifetime for answers without explicit freshness; `None` stores only answers that have it.
-        default_ttl: Option<Duration>,
+        /// How long, and how much.
+        rules: RouteRules,
+        /// What belongs to the key, what goes past the cache, what may be stored; `None` where the route says nothing of it.
+        control: Option<Arc<RouteControl>>,
     },
 }
 

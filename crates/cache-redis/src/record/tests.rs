@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const KEY: Key<'_> = Key { scheme: "http", authority: "example.org", target: "/a?b=c" };
+const KEY: Key<'_> = Key { scheme: "http", authority: "example.org", target: "/a?b=c", extra: "e" };
 
 fn small() -> Response {
     let mut headers = HeaderMap::new();
@@ -104,9 +104,12 @@ fn every_prefix_of_a_record_is_refused() {
 #[test]
 fn only_the_target_that_was_asked_for() {
     let record = encode_response(Generation([1; 8]), &KEY, &small());
-    for other in
-        [Key { target: "/a?b=d", ..KEY }, Key { scheme: "https", ..KEY }, Key { authority: "example.com", ..KEY }]
-    {
+    for other in [
+        Key { target: "/a?b=d", ..KEY },
+        Key { scheme: "https", ..KEY },
+        Key { authority: "example.com", ..KEY },
+        Key { extra: "", ..KEY },
+    ] {
         assert_eq!(decode(&record, &other), Err(RecordError::OtherTarget));
     }
 }
@@ -142,7 +145,7 @@ fn the_bytes_are_those_of_the_specification() {
     // docs/spec/cache-record.md: change the version with the format.
     let record = encode_response(Generation(*b"generati"), &KEY, &small());
     let payload =
-        b"\x04http\x0bexample.org\x06/a?b=c\xc8\x01\xfb\xd0\x95\xff\xbc\x31\xdc\x0b\xe0\xd4\x03\x02\x07\x00\x02\
+        b"\x04http\x0bexample.org\x06/a?b=c\x01e\xc8\x01\xfb\xd0\x95\xff\xbc\x31\xdc\x0b\xe0\xd4\x03\x02\x07\x00\x02\
         \x0dcache-control\x0amax-age=60\x04etag\x03\"a\"body\0\r\n";
     assert_eq!(&record[..13], b"PLR\x01\x01generati");
     assert_eq!(record[PAYLOAD_AT..], payload[..], "{:?}", Bytes::copy_from_slice(&record[PAYLOAD_AT..]));

@@ -11,7 +11,7 @@ use pilotlight_cache::{Key, Parts, Selection, Standing, Stored, Timestamp};
 use pilotlight_redis::{Commands, Error};
 
 use super::{Ticket, Tier};
-use crate::keys::Name;
+use crate::keys::{self, EXTRA, Name};
 use crate::options::{BODY_BYTES_PER_MS, MAX_CLOCK_SKEW};
 use crate::record::{self, Apart, Content, Generation, Record, RecordError, Response};
 
@@ -58,6 +58,7 @@ impl Tier {
             None => counters.misses.add_one(),
         }
         let Target { seen, selection, .. } = found;
+        let selection = with_extra(selection, key);
         let ticket = Ticket { name, seen, selection, began, lease: None, worker: Arc::clone(&self.own) };
         Asked { stored, ticket: Some(ticket) }
     }
@@ -107,7 +108,7 @@ impl Tier {
         let began = Instant::now();
         let (found, stored) = self.look(&ticket.name, key, request, now).await?;
         ticket.seen = found.seen;
-        ticket.selection = found.selection;
+        ticket.selection = with_extra(found.selection, key);
         ticket.began = began;
         Some(stored)
     }
@@ -124,11 +125,14 @@ impl Tier {
     }
 
     async fn read(&self, name: &Name, key: &Key<'_>, request: &HeaderMap) -> Result<Target, Error> {
-        let hinted = self.hints.borrow().of(&name.hash);
+        let mut hinted = self.hints.borrow().of(&name.hash);
+        if hinted.is_none() && !key.extra.is_empty() {
+            hinted = Some(Rc::new([EXTRA]));
+        }
         let (base, guessed) = match &hinted {
             None => (self.value(&name.base).await?, None),
             Some(names) => {
-                let selection = Selection::of(names.iter(), request);
+                let selection = keys::select(&**names, key, request);
                 let variant = name.variant(&selection);
                 let (base, variant) = tokio::join!(self.value(&name.base), self.value(&variant));
                 (base?, Some((names, selection, variant?)))
@@ -153,7 +157,7 @@ impl Tier {
             _ => {
                 let names: Rc<[HeaderName]> = names.into();
                 self.hints.borrow_mut().set(name.hash, Rc::clone(&names));
-                let selection = Selection::of(names.iter(), request);
+                let selection = keys::select(&*names, key, request);
                 let variant = self.value(&name.variant(&selection)).await?;
                 (selection, variant)
             }
@@ -213,6 +217,15 @@ impl Tier {
         }
         None
     }
+}
+
+/// What a response is written under: what the route adds to the key is always part of it.
+fn with_extra(selection: Option<Selection>, key: &Key<'_>) -> Option<Selection> {
+    if key.extra.is_empty() {
+        return selection;
+    }
+    let extra = keys::of_extra(key);
+    Some(selection.map_or_else(|| extra.clone(), |selection| extra.and(&selection)))
 }
 
 /// Waits for a future so long. What has become ready in the same turn of the event loop as the time was over counts as in time.

@@ -27,7 +27,7 @@ pub struct Ticket {
 
 impl WriteBehind for Ticket {
     fn stored(self: Box<Self>, key: &Key<'_>, stored: &Arc<Stored>) {
-        let key = [key.scheme, key.authority, key.target].map(Box::from);
+        let key = [key.scheme, key.authority, key.target, key.extra].map(Box::from);
         let worker = Arc::clone(&self.worker);
         let write = Write { ticket: *self, key, stored: Arc::clone(stored) };
         if let Err(Full(job)) = worker.queue.push(Job::Write(Box::new(write))) {

@@ -72,8 +72,8 @@ impl Tier {
 
     /// Writes a response, unless its target was written or invalidated since it was read.
     async fn store(&self, write: Write) -> Result<bool, Error> {
-        let Write { mut ticket, key: [scheme, authority, target], stored } = write;
-        let key = Key { scheme: &scheme, authority: &authority, target: &target };
+        let Write { mut ticket, key: [scheme, authority, target, extra], stored } = write;
+        let key = Key { scheme: &scheme, authority: &authority, target: &target, extra: &extra };
         if ticket.began.elapsed() > MAX_FLIGHT {
             return Ok(false);
         }

@@ -34,7 +34,7 @@ fn record_key(target: &str) -> String {
 }
 
 fn key(target: &str) -> Key<'_> {
-    Key { scheme: "http", authority: "h", target }
+    Key { scheme: "http", authority: "h", target, extra: "" }
 }
 
 fn tag(name: &str, mode: Mode) -> Purge {

@@ -21,7 +21,7 @@ pub(crate) fn now() -> Timestamp {
 }
 
 pub(crate) fn key(target: &str) -> Key<'_> {
-    Key { scheme: "http", authority: "example.org", target }
+    Key { scheme: "http", authority: "example.org", target, extra: "" }
 }
 
 pub(crate) fn fields(of: &[(&'static str, &str)]) -> HeaderMap {
@@ -97,8 +97,12 @@ impl Node {
 
     /// A flight that has found nothing in Redis.
     pub(crate) async fn takeoff(&self, target: &str, request: &HeaderMap) -> Flight {
-        let mut fill = self.begin(target, request);
-        let asked = self.ask(target, request).await;
+        self.takeoff_as(&key(target), request).await
+    }
+
+    pub(crate) async fn takeoff_as(&self, key: &Key<'_>, request: &HeaderMap) -> Flight {
+        let Turn::Leader(mut fill) = self.cache.begin(key, &Method::GET, request, now()) else { panic!("it is there") };
+        let asked = self.tier.ask(key, request, now()).await;
         fill.write_behind(Box::new(asked.ticket.expect("an answer of Redis")));
         Flight { fill, request: request.clone() }
     }

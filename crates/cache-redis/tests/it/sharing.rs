@@ -186,3 +186,27 @@ fn with_tls_and_a_password() {
         assert!(b.found("/", &HeaderMap::new()).await.is_some());
     });
 }
+
+#[test]
+fn what_a_route_adds_to_the_key_is_apart_and_goes_with_its_url() {
+    run(|| async {
+        let server = Server::start().unwrap();
+        let (a, b) = (Node::new(&server.url()), Node::new(&server.url()));
+        let with = |extra| pilotlight_cache::Key { extra, ..key("/") };
+        for extra in ["de", "en", ""] {
+            let (key, request) = (with(extra), HeaderMap::new());
+            a.takeoff_as(&key, &request).await.land(&fields(FRESH), extra.as_bytes()).unwrap();
+            a.settled().await;
+        }
+        for extra in ["de", "en", ""] {
+            let stored = b.tier.ask(&with(extra), &HeaderMap::new(), now()).await.stored.unwrap();
+            assert_eq!(&stored.body().to_bytes()[..], extra.as_bytes());
+        }
+        assert!(b.tier.ask(&with("fr"), &HeaderMap::new(), now()).await.stored.is_none());
+        a.post("/");
+        a.settled().await;
+        for extra in ["de", "en", ""] {
+            assert!(b.tier.ask(&with(extra), &HeaderMap::new(), now()).await.stored.is_none(), "{extra}");
+        }
+    });
+}

@@ -93,6 +93,11 @@ impl Freshness {
         }
     }
 
+    /// The same with a lifetime of at most so much.
+    pub(crate) fn at_most(self, max: Option<Duration>) -> Self {
+        Self { lifetime_ms: max.map_or(self.lifetime_ms, |max| self.lifetime_ms.min(millis(max))), ..self }
+    }
+
     /// RFC 9111 §4.2.3: `current_age = corrected_initial_age + resident_time`.
     pub(crate) fn age_ms(&self, now: Timestamp) -> u64 {
         self.initial_age_ms.saturating_add(now.millis_since(self.received))

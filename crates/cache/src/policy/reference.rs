@@ -92,7 +92,7 @@ mod tests {
 
     #[track_caller]
     fn check(reference: &str, expected: Option<&str>) {
-        let base = Key { scheme: "http", authority: "example.org", target: "/a/b?c=1" };
+        let base = Key { scheme: "http", authority: "example.org", target: "/a/b?c=1", extra: "" };
         assert_eq!(resolve_same_origin(&base, reference.as_bytes()).as_deref(), expected, "{reference}");
     }
 
@@ -127,7 +127,7 @@ mod tests {
         check("//evil@example.org/x", None);
         check("http:x", None);
         check(&"/x".repeat(MAX_REFERENCE_BYTES), None);
-        let base = Key { scheme: "http", authority: "example.org", target: "*" };
+        let base = Key { scheme: "http", authority: "example.org", target: "*", extra: "" };
         assert_eq!(resolve_same_origin(&base, b"x").as_deref(), Some("/x"));
         assert_eq!(resolve_same_origin(&base, b"\xff"), None);
     }

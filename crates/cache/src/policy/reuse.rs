@@ -26,6 +26,10 @@ pub enum Forward {
     Credentials,
     /// The cache is switched off for this route.
     Disabled,
+    /// A rule of the route sends the request past the cache.
+    Rule,
+    /// The cookies and fields that the route puts into the key are too long for it.
+    KeyTooLong,
 }
 
 impl Forward {
@@ -33,7 +37,9 @@ impl Forward {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Method => "method",
-            Self::RequestBody | Self::Range | Self::Credentials | Self::Disabled => "bypass",
+            Self::RequestBody | Self::Range | Self::Credentials | Self::Disabled | Self::Rule | Self::KeyTooLong => {
+                "bypass"
+            }
             Self::UriMiss => "uri-miss",
             Self::VaryMiss => "vary-miss",
             Self::Stale => "stale",
@@ -48,6 +54,8 @@ impl Forward {
             Self::Range => Some("range"),
             Self::Credentials => Some("credentials"),
             Self::Disabled => Some("disabled"),
+            Self::Rule => Some("rule"),
+            Self::KeyTooLong => Some("key-too-long"),
             Self::Method | Self::UriMiss | Self::VaryMiss | Self::Stale | Self::Request => None,
         }
     }

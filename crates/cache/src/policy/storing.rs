@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, COOKIE, LAST_MODIFIED, SET_COOKIE, TRANSFER_ENCODING};
+use http::header::{AUTHORIZATION, COOKIE, EXPIRES, LAST_MODIFIED, SET_COOKIE, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, StatusCode};
 
 use super::RequestDirectives;
 use super::directives::{ResponseDirectives, Seconds};
 use super::fields::{self, Length};
 use super::freshness::{Freshness, Source};
+use super::lifetimes::ErrorLifetimes;
 use super::time::Timing;
 use super::validate::ENTITY_TAG;
 use super::vary::Vary;
@@ -22,6 +23,15 @@ pub struct RouteRules {
     /// 410), and never between requests with `Cookie` or `Authorization`: a service that says nothing about caching has
     /// not said either that its answer is for everybody.
     pub default_ttl: Option<Duration>,
+    /// The longest freshness lifetime, whoever gives it; no bound by default. There is no shortest one: to use a response
+    /// for longer than the service calls it fresh is to answer with what is wrong (RFC 9111 §4.2).
+    pub max_ttl: Option<Duration>,
+    /// Freshness lifetimes of errors that give none, under the same conditions as `default_ttl`.
+    pub errors: ErrorLifetimes,
+    /// The longest body that is stored, if that is less than the cache allows.
+    pub max_object_bytes: Option<u64>,
+    /// Every cookie of the request is in its key ([`crate::KeyRules::covers_cookies`]).
+    pub cookies_in_key: bool,
 }
 
 /// Why an answer was not stored.
@@ -68,11 +78,15 @@ pub enum Unstored {
     Invalidated,
     /// The stored response was replaced or evicted while it was being validated.
     Superseded,
+    /// The route does not store this status.
+    RouteStatus,
+    /// The route does not store this media type.
+    RouteType,
 }
 
 impl Unstored {
     /// Every reason, in the order of their numbers (`why as usize`).
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Method,
         Self::RequestBody,
         Self::Status,
@@ -93,6 +107,8 @@ impl Unstored {
         Self::Incomplete,
         Self::Invalidated,
         Self::Superseded,
+        Self::RouteStatus,
+        Self::RouteType,
     ];
 
     /// A token for `Cache-Status`'s `detail` and for metrics.
@@ -118,6 +134,8 @@ impl Unstored {
             Self::Incomplete => "incomplete",
             Self::Invalidated => "invalidated",
             Self::Superseded => "superseded",
+            Self::RouteStatus => "route-status",
+            Self::RouteType => "route-type",
         }
     }
 }
@@ -149,7 +167,9 @@ impl Candidate<'_> {
         self.request_allows()?;
         let directives = ResponseDirectives::parse(self.response);
         self.response_allows(&directives)?;
-        let vary = Vary::capture(self.response, self.request)?;
+        // The key is the service's `Vary: Cookie`, but who promised it is the route: the service has to say `public` as well.
+        let is_keyed = self.rules.cookies_in_key && directives.public;
+        let vary = Vary::capture(self.response, self.request, (!is_keyed).then_some(&COOKIE))?;
         let length = match fields::content_length(self.response) {
             Length::Unknown => None,
             Length::Known(length) => Some(length),
@@ -206,13 +226,22 @@ impl Candidate<'_> {
         if self.request.contains_key(AUTHORIZATION) && !shareable {
             return Err(Unstored::Authorization);
         }
-        Ok(())
+        // RFC 9111 §3: at least one of public, Expires, max-age, s-maxage or a heuristically cacheable status; no-cache is not
+        // among them. Or the route says so.
+        let is_marked = directives.public
+            || directives.max_age != Seconds::Absent
+            || directives.s_maxage != Seconds::Absent
+            || self.response.contains_key(EXPIRES)
+            || is_heuristically_cacheable(self.status)
+            || self.rules.lifetime(self.status).is_some();
+        if is_marked { Ok(()) } else { Err(Unstored::NoFreshness) }
     }
 
     fn freshness(&self, directives: &ResponseDirectives) -> Result<Freshness, Unstored> {
-        let default_ttl = self.rules.default_ttl.filter(|_| takes_default(self.status));
+        let default_ttl = self.rules.lifetime(self.status);
         let freshness =
             Freshness::of(self.response, directives, self.timing, default_ttl).ok_or(Unstored::NoFreshness)?;
+        let freshness = freshness.at_most(self.rules.max_ttl);
         if freshness.source == Source::Route && has_credentials(self.request) {
             return Err(Unstored::Credentials);
         }
@@ -243,9 +272,9 @@ fn is_understood(status: StatusCode) -> bool {
         200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
 }
 
-/// The heuristically cacheable statuses of RFC 9110 §15.1 without those that report a failing request or service.
-fn takes_default(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 410)
+/// RFC 9110 §15.1; 206 is not stored.
+fn is_heuristically_cacheable(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
 #[cfg(test)]

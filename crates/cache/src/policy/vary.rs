@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, VARY};
+use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, VARY};
 use http::{HeaderMap, HeaderName};
 
 use super::fields;
@@ -27,8 +27,13 @@ struct Selecting {
 }
 
 impl Vary {
-    /// Reads `Vary` of `response` and what it selects in `request`.
-    pub(crate) fn capture(response: &HeaderMap, request: &HeaderMap) -> Result<Self, Unstored> {
+    /// Reads `Vary` of `response` and what it selects in `request`. `Cookie` is refused unless the key has all cookies of the
+    /// request and the service calls the response public.
+    pub(crate) fn capture(
+        response: &HeaderMap,
+        request: &HeaderMap,
+        refused: Option<&HeaderName>,
+    ) -> Result<Self, Unstored> {
         let mut fields: Vec<Selecting> = Vec::new();
         for member in fields::members(response, &VARY) {
             // RFC 9111 §4.1: a stored response with "*" among its members always fails to match.
@@ -39,7 +44,7 @@ impl Vary {
                 return Err(Unstored::Malformed);
             };
             // Stricter than the RFC: a store of one response per cookie is never useful and always a risk.
-            if name == COOKIE {
+            if Some(&name) == refused {
                 return Err(Unstored::VaryCookie);
             }
             if fields.iter().any(|field| field.name == name) {
@@ -104,6 +109,11 @@ impl Vary {
             request.contains_key(&field.name).hash(state);
             normalised(request, &field.name).for_each(|byte| state.write_u8(byte));
         }
+    }
+
+    /// Each field with the normalised value that it selects by, `None` where it must be absent.
+    pub(crate) fn selected(&self) -> impl Iterator<Item = (&HeaderName, Option<&[u8]>)> {
+        self.fields.iter().map(|field| (&field.name, field.value.as_deref()))
     }
 
     /// Bytes held, for the store's budget.
@@ -174,6 +184,7 @@ impl Trimmed<'_> {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use http::header::COOKIE;
     use proptest::prelude::*;
 
     use super::*;
@@ -183,7 +194,7 @@ mod tests {
     }
 
     fn vary(value: &'static str, for_request: &HeaderMap) -> Result<Vary, Unstored> {
-        Vary::capture(&request(&[("vary", value)]), for_request)
+        Vary::capture(&request(&[("vary", value)]), for_request, Some(&COOKIE))
     }
 
     #[track_caller]
@@ -225,9 +236,9 @@ mod tests {
         assert_eq!(vary("x a", &none), Err(Unstored::Malformed));
         let names: Vec<String> = (0..=MAX_VARY_FIELDS).map(|n| format!("x-{n}")).collect();
         let response = request(&[("vary", &names.join(","))]);
-        assert_eq!(Vary::capture(&response, &none), Err(Unstored::VaryTooLong));
+        assert_eq!(Vary::capture(&response, &none, Some(&COOKIE)), Err(Unstored::VaryTooLong));
         let response = request(&[("vary", &names.get(1..).unwrap().join(","))]);
-        assert!(Vary::capture(&response, &none).is_ok());
+        assert!(Vary::capture(&response, &none, Some(&COOKIE)).is_ok());
     }
 
     #[test]

@@ -170,7 +170,7 @@ mod tests {
     /// The tags and groups that are found, in their order.
     #[track_caller]
     fn check(fields: &[(&'static str, &str)], expected: &[&str]) {
-        let key = Key { scheme: "http", authority: "example.org", target: "/" };
+        let key = Key { scheme: "http", authority: "example.org", target: "/", extra: "" };
         let hasher = RandomState::new();
         let found = Tags::of(&map(fields), &key, |named| hasher.hash_one(named));
         let wanted = expected.iter().map(|name| match name.strip_prefix("group ") {

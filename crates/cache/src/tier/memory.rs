@@ -160,6 +160,11 @@ impl Memory {
         self.store.peek(key)?.variants().first().cloned()
     }
 
+    /// Every response of a resource, newest first.
+    pub(crate) fn variants(&self, key: &Key<'_>) -> Vec<Arc<Stored>> {
+        self.store.peek(key).map(|resource| resource.variants().to_vec()).unwrap_or_default()
+    }
+
     /// Adds a response in front of the others. The caller holds the key's lock.
     pub(crate) fn put(&self, key: StoredKey, stored: &Arc<Stored>) -> Result<(), Oversized> {
         let mut variants = vec![Arc::clone(stored)];

@@ -12,6 +12,8 @@ mod invalidation;
 mod memory;
 mod purge;
 mod purge_model;
+mod rfc9111;
+mod ruled_users;
 mod serving;
 mod support;
 mod two_users;

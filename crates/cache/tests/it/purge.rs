@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, Method, StatusCode};
 use pilotlight_cache::{
-    Address, Cache, CacheOptions, Decision, Lookup, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, Mode, Purge,
-    RouteRules, Scope, Standing, TagFields, Turn, Validated,
+    Address, Cache, CacheOptions, Decision, Key, Lookup, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, Mode,
+    Place, Purge, RouteRules, Scope, Standing, TagFields, Turn, Validated,
 };
 
 use crate::support::*;
@@ -150,7 +150,7 @@ fn groups_are_invalidated_by_unsafe_requests_of_their_origin() {
         fetch(&cache, &other, &[], grouped, START).unwrap();
         let told = cache.invalidate(&key("/form"), &method, status, &invalidation, START);
         assert_eq!(outcome(&cache, &other, &Method::GET, &[], START), "hit x", "a group belongs to one origin");
-        (outcome(&cache, &key("/a"), &Method::GET, &[], START), told.groups.len())
+        (outcome(&cache, &key("/a"), &Method::GET, &[], START), told.purges.len())
     };
     assert_eq!(after(Method::POST, StatusCode::OK), ("miss UriMiss".into(), 1));
     assert_eq!(after(Method::GET, StatusCode::OK), ("hit x".into(), 0), "RFC 9875 §3: not by a safe method");
@@ -336,4 +336,26 @@ fn no_thread_is_given_what_was_purged_before_it_asked() {
             purged.store(round, Ordering::SeqCst);
         }
     });
+}
+
+/// A URL has as many keys as there are values of what the route puts into them: all of them go.
+#[test]
+fn a_url_goes_with_whatever_else_its_keys_hold() {
+    let cache = cache();
+    let dark = Key { extra: "cookie:theme=dark", ..KEY };
+    let light = Key { extra: "cookie:theme=light", ..KEY };
+    let answer = (200, &[("cache-control", "max-age=60")][..], "x");
+    let fill = |key| {
+        fetch(&cache, key, &[], answer, START).unwrap();
+        outcome(&cache, key, &Method::GET, &[], START)
+    };
+    let outcomes = || [&dark, &light].map(|key| outcome(&cache, key, &Method::GET, &[], START));
+    assert_eq!([fill(&dark), fill(&light)], ["hit x", "hit x"]);
+    let place = |target: &str| Place { target: target.to_owned(), has_extra: true };
+    cache.invalidate_as(&KEY, (&Method::POST, StatusCode::OK), &fields(&[]), START, place);
+    assert_eq!(outcomes(), ["miss UriMiss", "miss UriMiss"]);
+    assert_eq!([fill(&dark), fill(&light)], ["hit x", "hit x"]);
+    let url = Scope::Url(Address::of(&KEY));
+    cache.purge(&[Purge { scope: url, mode: Mode::Hard }], START);
+    assert_eq!(outcomes(), ["miss UriMiss", "miss UriMiss"]);
 }

@@ -106,7 +106,7 @@ impl Model {
 }
 
 fn key((authority, target): Place) -> Key<'static> {
-    Key { scheme: "http", authority: AUTHORITIES[authority], target: TARGETS[target] }
+    Key { scheme: "http", authority: AUTHORITIES[authority], target: TARGETS[target], extra: "" }
 }
 
 fn begin(cache: &Cache, place: Place) -> Fill {

@@ -10,7 +10,7 @@ use pilotlight_cache::{
 
 pub(crate) type Fields<'a> = &'a [(&'static str, &'a str)];
 
-pub(crate) const KEY: Key<'static> = Key { scheme: "http", authority: "example.org", target: "/a?b" };
+pub(crate) const KEY: Key<'static> = Key { scheme: "http", authority: "example.org", target: "/a?b", extra: "" };
 
 /// Sun, 06 Nov 1994 08:49:37 GMT, and half a second.
 pub(crate) const START: Timestamp = Timestamp(784_111_777_500);
@@ -37,7 +37,7 @@ pub(crate) fn cache() -> Cache {
 }
 
 pub(crate) fn route(default_ttl_s: u64) -> RouteRules {
-    RouteRules { default_ttl: Some(Duration::from_secs(default_ttl_s)) }
+    RouteRules { default_ttl: Some(Duration::from_secs(default_ttl_s)), ..RouteRules::default() }
 }
 
 /// The fill of a request that must be the one to ask.

@@ -264,7 +264,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn world(default_ttl_s: Option<u64>) -> World {
-    let rules = RouteRules { default_ttl: default_ttl_s.map(Duration::from_secs) };
+    let rules = RouteRules { default_ttl: default_ttl_s.map(Duration::from_secs), ..RouteRules::default() };
     World { cache: cache(), rules, now: START, made: Vec::new(), shared: 0 }
 }
 

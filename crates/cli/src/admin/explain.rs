@@ -33,24 +33,7 @@ pub(super) fn text(told: &Value) -> String {
     if route["target_for_service"] != told["target"] {
         fact("", &format!("it sees {}", string(&route["target_for_service"])));
     }
-    let cache = &told["cache"];
-    let rule =
-        cache["rule"].as_str().filter(|rule| !rule.is_empty()).map(|rule| format!(" ({rule})")).unwrap_or_default();
-    fact("cache", &format!("{}: {}{rule}", string(&cache["verdict"]), string(&cache["why"])));
-    if let Some(key) = cache["key"].as_str() {
-        fact("", &format!("key {key}"));
-    }
-    if let Some(stored) = cache["stored"].as_object() {
-        let (status, bytes, ttl) =
-            (&stored["status"], &stored["body_bytes"], stored["ttl_seconds"].as_i64().unwrap_or(0));
-        let fresh = if ttl < 0 { format!("stale for {} s", -ttl) } else { format!("fresh for {ttl} s more") };
-        fact("", &format!("stored: {status}, {bytes} bytes, {fresh}"));
-    }
-    let unstored = cache["not_stored_so_far"].as_object().into_iter().flatten();
-    let unstored: Vec<String> = unstored.map(|(why, count)| format!("{why} × {count}")).collect();
-    if !unstored.is_empty() {
-        fact("", &format!("answers of this route that were not stored: {}", unstored.join(", ")));
-    }
+    cache(&told["cache"], &mut fact);
     for (index, limit) in told["limits"].as_array().into_iter().flatten().enumerate() {
         let value = if limit["value"].is_null() {
             "none".to_owned()
@@ -63,11 +46,136 @@ pub(super) fn text(told: &Value) -> String {
     text
 }
 
+/// What the cache would do, and what it has.
+fn cache(cache: &Value, fact: &mut impl FnMut(&str, &str)) {
+    let rule =
+        cache["rule"].as_str().filter(|rule| !rule.is_empty()).map(|rule| format!(" ({rule})")).unwrap_or_default();
+    let by = cache["bypassed_by"].as_str().map(|key| format!(": {key}")).unwrap_or_default();
+    fact("cache", &format!("{}: {}{by}{rule}", string(&cache["verdict"]), string(&cache["why"])));
+    if let Some(key) = cache["key"].as_str() {
+        fact("key", key);
+    }
+    let left_out = strings(&cache["key_parts"]["left_out"]);
+    if !left_out.is_empty() {
+        fact("", &format!("left out: {}", left_out.join("&")));
+    }
+    if cache["stored"].is_object() {
+        for (index, line) in stored(&cache["stored"]).iter().enumerate() {
+            fact(if index == 0 { "stored" } else { "" }, line);
+        }
+    }
+    let variants: Vec<&Value> = cache["variants"].as_array().into_iter().flatten().collect();
+    let is_all = variants.len() == 1 && variants.iter().all(|one| one["chosen"] == true);
+    for (index, one) in variants.iter().enumerate().filter(|_| !is_all) {
+        let mark = if one["chosen"] == true { ", this request's" } else { "" };
+        let line = stored(one).into_iter().take(2).collect::<Vec<_>>().join("; ");
+        let vary = vary(one).map(|vary| format!("; {vary}")).unwrap_or_default();
+        fact(if index == 0 { "variants" } else { "" }, &format!("{line}{vary}{mark}"));
+    }
+    if let Some(why) = cache["last_not_stored"]["why"].as_str() {
+        let ago = &cache["last_not_stored"]["seconds_ago"];
+        fact("unstored", &format!("the last answer for this key that was not stored: {why}, {ago} s ago"));
+    }
+    let counts = cache["not_stored_so_far"].as_object().into_iter().flatten();
+    let counts: Vec<String> = counts.map(|(why, count)| format!("{why} × {count}")).collect();
+    if !counts.is_empty() {
+        fact("", &format!("answers of this route that were not stored: {}", counts.join(", ")));
+    }
+    let rules = cache["route"].as_object().into_iter().flatten();
+    for (index, (key, value)) in rules.enumerate() {
+        fact(if index == 0 { "rules" } else { "" }, &format!("{key}: {}", words(value)));
+    }
+}
+
+/// A stored answer, the most important first.
+fn stored(stored: &Value) -> Vec<String> {
+    let ttl = stored["ttl_seconds"].as_i64().unwrap_or(0);
+    let fresh = if ttl < 0 { format!("stale for {} s", -ttl) } else { format!("fresh for {ttl} s more") };
+    let bytes = stored["body_bytes"].as_u64().unwrap_or(0);
+    let mut lines = vec![
+        format!("{}, {bytes} bytes, in {}", stored["status"], string(&stored["tier"])),
+        format!(
+            "age {} s of {} s ({}), {fresh}",
+            stored["age_seconds"],
+            stored["lifetime_seconds"],
+            string(&stored["lifetime_by"])
+        ),
+    ];
+    let demands = [("no_cache", "must always be validated"), ("must_revalidate", "must not be used stale")];
+    lines.extend(demands.iter().filter(|(key, _)| stored[*key] == true).map(|(_, text)| (*text).to_owned()));
+    lines.extend(vary(stored));
+    let validators = stored["validators"].as_object().into_iter().flatten();
+    lines.extend(validators.map(|(name, value)| format!("{name} {}", string(value))));
+    let tags = strings(&stored["tags"]);
+    if !tags.is_empty() {
+        lines.push(format!("tags {}", tags.join(" ")));
+    }
+    lines
+}
+
+fn vary(stored: &Value) -> Option<String> {
+    let fields = stored["vary"].as_object().filter(|fields| !fields.is_empty())?;
+    let one = |(name, value): (&String, &Value)| match value.as_str() {
+        Some(value) => format!("{name}: {value}"),
+        None => format!("no {name}"),
+    };
+    Some(format!("for {}", fields.iter().map(one).collect::<Vec<_>>().join(", ")))
+}
+
+/// A value as words.
+fn words(value: &Value) -> String {
+    match value {
+        Value::Array(list) => list.iter().map(words).collect::<Vec<_>>().join(" "),
+        Value::Object(map) => {
+            map.iter().map(|(name, value)| format!("{name} {}", words(value))).collect::<Vec<_>>().join(", ")
+        }
+        Value::String(_) => string(value),
+        other => other.to_string(),
+    }
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().map(string).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_the_cache_has() {
+        let told = json!({
+            "verdict": "hit", "why": "a stored answer is fresh", "rule": "RFC 9111 §4.2", "bypassed_by": null,
+            "key": "http://h/x?a=1 cookie:theme=dark", "key_parts": { "left_out": ["utm_source=x", "fbclid=1"] },
+            "stored": { "status": 200, "body_bytes": 12, "tier": "memory", "age_seconds": 3, "lifetime_seconds": 60,
+                        "lifetime_by": "max-age", "ttl_seconds": 57, "must_revalidate": true, "no_cache": false,
+                        "vary": { "accept": null, "accept-language": "de" }, "validators": { "ETag": "\"v\"" }, "chosen": true },
+            "variants": [],
+            "last_not_stored": { "why": "set-cookie", "seconds_ago": 9 },
+            "not_stored_so_far": { "set-cookie": 2 },
+            "route": { "errors_seconds": { "404": 60.0 }, "key.ignore_query": ["utm_*", "fbclid"], "key.sort_query": true },
+        });
+        let mut text = String::new();
+        cache(&told, &mut |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n")));
+        let expected = "\
+cache     hit: a stored answer is fresh (RFC 9111 §4.2)
+key       http://h/x?a=1 cookie:theme=dark
+          left out: utm_source=x&fbclid=1
+stored    200, 12 bytes, in memory
+          age 3 s of 60 s (max-age), fresh for 57 s more
+          must not be used stale
+          for no accept, accept-language: de
+          ETag \"v\"
+unstored  the last answer for this key that was not stored: set-cookie, 9 s ago
+          answers of this route that were not stored: set-cookie × 2
+rules     errors_seconds: 404 60.0
+          key.ignore_query: utm_* fbclid
+          key.sort_query: true
+";
+        assert_eq!(text, expected);
+    }
 
     #[test]
     fn no_route() {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pilotlight_gateway::{RouteControl, RouteRules};
 use pilotlight_supervisor::Isolation;
 
 use super::cache_redis::CacheRedis;
@@ -321,7 +322,7 @@ pub enum PathMatch {
 }
 
 /// What may be cached on a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteCache {
     /// Nothing.
     Off,
@@ -329,6 +330,17 @@ pub enum RouteCache {
     Explicit,
     /// These, and those that say nothing, for this long.
     Lifetime(Duration),
+    /// By rules of the route's own.
+    Rules(Box<CacheRules>),
+}
+
+/// The rules of `[routes.cache]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheRules {
+    /// How long, and how much.
+    pub rules: RouteRules,
+    /// What belongs to the key, what goes past the cache, what may be stored.
+    pub control: RouteControl,
 }
 
 /// `path` as seen from `folder`.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
+use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{HostPattern, Limits, PathMatch, RouteCache};
 use super::pattern;
@@ -112,6 +113,10 @@ fn cache(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> (RouteCache, 
         None => (RouteCache::Explicit, None),
         Some(Field { value: DeValue::Boolean(false), .. }) => (RouteCache::Off, None),
         Some(Field { value: DeValue::Boolean(true), at, .. }) => (RouteCache::Explicit, Some(at)),
+        Some(Field { value: DeValue::Table(table), at, .. }) => {
+            let rules = caching::read(at.clone(), table, found);
+            (RouteCache::Rules(Box::new(rules)), Some(at))
+        }
         Some(field) => {
             let lifetime = noted(field.time(&schema::CACHE_LIFETIME), found);
             (lifetime.map_or(RouteCache::Explicit, RouteCache::Lifetime), Some(field.at))

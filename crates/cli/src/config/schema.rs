@@ -168,7 +168,9 @@ pub const MAX_SECRETS: usize = 64;
 /// A route's `timeout`; the wire holds it in 32 bits of milliseconds.
 pub const ROUTE_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::ZERO, min: Duration::from_millis(1), max: Duration::from_secs(30 * DAY) };
-/// A route's `cache`, when it is a time.
+/// Most entries of a list in `[routes.cache]`.
+pub const MAX_CACHE_NAMES: usize = 64;
+/// A route's `cache`, when it is a time, and the times of `[routes.cache]`.
 pub const CACHE_LIFETIME: Bounds<Duration> =
     Bounds { default: Duration::ZERO, min: Duration::from_secs(1), max: Duration::from_secs(365 * DAY) };
 
@@ -187,6 +189,7 @@ const A_SIZE: &str = "a size with its unit";
 const A_TIME: &str = "a time with its unit";
 const A_TIME_OR_NONE: &str = "a time with its unit or \"none\"";
 const A_NUMBER_OR_NONE: &str = "a number or \"none\"";
+const A_LIST: &str = "a list of strings";
 const A_STRING: &str = "a string";
 const A_PATH_LIST: &str = "a path or a list of paths";
 const TRUE_OR_FALSE: &str = "true or false";
@@ -351,10 +354,44 @@ pub const ROUTE: &[Key] = &[
     key("exact", TRUE_OR_FALSE, "false", &[]),
     key("service", "the name of a service", "\"users\"", &["upstream", "target", "backend", "to"]),
     key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "rewrite"]),
-    key("cache", "true, false, or a time with its unit", "\"5s\"", &["ttl", "cache_ttl", "max_age"]),
+    key("cache", "true, false, a time with its unit, or a section", "\"5s\"", &["ttl", "cache_ttl", "max_age"]),
     key("timeout", "a time with its unit or \"none\"", "\"30s\"", &["deadline"]),
     key("response_timeout", A_TIME, "\"60s\"", &["proxy_read_timeout"]),
     key("body_size", "a size with its unit or \"none\"", "\"10MiB\"", &["max_body_size", "client_max_body_size"]),
+];
+
+/// The keys of `[routes.cache]`.
+pub const ROUTE_CACHE: &[Key] = &[
+    key("default_ttl", A_TIME, "\"5s\"", &["ttl", "lifetime", "default_lifetime", "proxy_cache_valid"]),
+    key("max_ttl", A_TIME, "\"1h\"", &["max_lifetime", "max_age", "s_maxage"]),
+    key("errors", "a time with its unit, or a table of statuses", "\"5s\"", &["negative", "negative_ttl", "error_ttl"]),
+    key("key", A_SECTION, "{ ignore_query = [\"utm_*\"] }", &["cache_key", "keys", "vary"]),
+    key("bypass", A_SECTION, "{ cookies = [\"session\"] }", &["skip", "no_cache", "proxy_cache_bypass", "pass"]),
+    key("store", A_SECTION, "{ types = [\"text/*\"] }", &["storing", "cacheable", "only"]),
+];
+
+/// The keys of `[routes.cache.key]`.
+pub const ROUTE_CACHE_KEY: &[Key] = &[
+    key("sort_query", TRUE_OR_FALSE, "true", &["sort", "query_sort", "query_string_sort"]),
+    key("ignore_query", A_LIST, "[\"utm_*\", \"fbclid\"]", &["ignore", "query_ignore", "exclude", "ignore_params"]),
+    key("only_query", A_LIST, "[\"page\", \"q\"]", &["only", "allow", "include", "query", "query_allow", "params"]),
+    key("cookies", A_LIST, "[\"theme\"]", &["cookie"]),
+    key("headers", A_LIST, "[\"accept-language\"]", &["header", "fields"]),
+];
+
+/// The keys of `[routes.cache.bypass]`.
+pub const ROUTE_CACHE_BYPASS: &[Key] = &[
+    key("methods", A_LIST, "[\"HEAD\"]", &["method"]),
+    key("cookies", A_LIST, "[\"session\", \"wordpress_*\"]", &["cookie"]),
+    key("headers", A_LIST, "[\"x-preview\"]", &["header", "fields"]),
+    key("query", A_LIST, "[\"preview\"]", &["params", "parameters", "args"]),
+];
+
+/// The keys of `[routes.cache.store]`.
+pub const ROUTE_CACHE_STORE: &[Key] = &[
+    key("statuses", "a list of statuses", "[\"2xx\", 404]", &["status", "codes"]),
+    key("types", A_LIST, "[\"text/*\", \"image/png\"]", &["content_types", "content_type", "mime_types"]),
+    key("max_object", A_SIZE, "\"64KiB\"", &["max_object_size", "object_size", "max_size"]),
 ];
 
 /// A part of the file.
@@ -378,6 +415,14 @@ pub enum Part {
     ServiceCgroup,
     /// `[[routes]]`.
     Route,
+    /// `[routes.cache]`.
+    RouteCache,
+    /// `[routes.cache.key]`.
+    RouteCacheKey,
+    /// `[routes.cache.bypass]`.
+    RouteCacheBypass,
+    /// `[routes.cache.store]`.
+    RouteCacheStore,
     /// `[admin]`.
     Admin,
     /// `[metrics]`.
@@ -388,7 +433,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 12] = [
+    pub const ALL: [Part; 16] = [
         Part::Top,
         Part::Limits,
         Part::Cache,
@@ -398,6 +443,10 @@ impl Part {
         Part::ServiceLimits,
         Part::ServiceCgroup,
         Part::Route,
+        Part::RouteCache,
+        Part::RouteCacheKey,
+        Part::RouteCacheBypass,
+        Part::RouteCacheStore,
         Part::Admin,
         Part::Metrics,
         Part::AccessLog,
@@ -416,6 +465,10 @@ impl Part {
             Part::ServiceLimits => SERVICE_LIMITS,
             Part::ServiceCgroup => SERVICE_CGROUP,
             Part::Route => ROUTE,
+            Part::RouteCache => ROUTE_CACHE,
+            Part::RouteCacheKey => ROUTE_CACHE_KEY,
+            Part::RouteCacheBypass => ROUTE_CACHE_BYPASS,
+            Part::RouteCacheStore => ROUTE_CACHE_STORE,
             Part::Admin => ADMIN,
             Part::Metrics => METRICS,
             Part::AccessLog => ACCESS_LOG,
@@ -435,6 +488,10 @@ impl Part {
             Part::ServiceLimits => "in [services.NAME.limits]",
             Part::ServiceCgroup => "in [services.NAME.cgroup]",
             Part::Route => "in [[routes]]",
+            Part::RouteCache => "in [routes.cache]",
+            Part::RouteCacheKey => "in [routes.cache.key]",
+            Part::RouteCacheBypass => "in [routes.cache.bypass]",
+            Part::RouteCacheStore => "in [routes.cache.store]",
             Part::Admin => "in [admin]",
             Part::Metrics => "in [metrics]",
             Part::AccessLog => "in [access_log]",

@@ -23,6 +23,10 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::ServiceCgroup => "## `[services.NAME.cgroup]`",
         Part::ServiceQueue => "## `[services.NAME.queue]`",
         Part::Route => "## `[[routes]]`",
+        Part::RouteCache => "## `[routes.cache]`",
+        Part::RouteCacheKey => "## `[routes.cache.key]`",
+        Part::RouteCacheBypass => "## `[routes.cache.bypass]`",
+        Part::RouteCacheStore => "## `[routes.cache.store]`",
         Part::Admin => "## `[admin]`",
         Part::Metrics => "## `[metrics]`",
         Part::AccessLog => "## `[access_log]`",
@@ -102,6 +106,11 @@ fn every_limit_of_the_schema_is_in_the_reference() {
         ),
         (Part::ServiceCgroup, "[services.a]\ncommand=\"a\"\n[services.a.cgroup]\nmemory = \"1B\"\ncpu = 0"),
         (Part::ServiceQueue, "[services.a]\ncommand=\"a\"\n[services.a.queue]\nmax = 0\ntimeout = \"0s\""),
+        (
+            Part::RouteCache,
+            "[[routes]]\npath=\"/\"\nservice=\"a\"\n[routes.cache]\ndefault_ttl = \"0s\"\nmax_ttl = \"900d\"\nerrors = \"0s\"",
+        ),
+        (Part::RouteCacheStore, "[[routes]]\npath=\"/\"\nservice=\"a\"\n[routes.cache.store]\nmax_object = \"1B\""),
         (
             Part::Route,
             "[[routes]]\npath=\"/\"\nservice=\"a\"\ncache = \"0s\"\ntimeout = \"0s\"\nresponse_timeout = \"0s\"\nbody_size = \"0B\"",

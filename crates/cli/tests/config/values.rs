@@ -7,6 +7,7 @@ use pilotlight_cli::config::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, ListenerAddress, Managed, PathMatch, RouteCache, ServiceKind,
     Transport, Upstream, Workers, commands, parse,
 };
+use pilotlight_gateway::RouteControl;
 use pilotlight_supervisor::Sandbox;
 
 #[track_caller]
@@ -132,7 +133,7 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     let config = config(include_str!("full.toml"));
     let first = &config.routes[0];
     assert_eq!((first.path.as_str(), first.path_match, first.strip_prefix), ("/users", PathMatch::Prefix, false));
-    assert_eq!((&first.host, first.cache, first.timeout), (&None, RouteCache::Explicit, None));
+    assert_eq!((&first.host, &first.cache, first.timeout), (&None, &RouteCache::Explicit, None));
     assert_eq!((first.body_size, first.response_timeout), (None, 5 * SECOND));
     assert_eq!(config.service_of(first).unwrap().name, "users");
 
@@ -145,7 +146,7 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     assert_eq!(config.service_of(second).unwrap().name, "node");
 
     let third = &config.routes[2];
-    assert_eq!((&third.host, third.cache), (&Some(HostPattern::Exact("a.example.org".to_owned())), RouteCache::Off));
+    assert_eq!((&third.host, &third.cache), (&Some(HostPattern::Exact("a.example.org".to_owned())), &RouteCache::Off));
 }
 
 #[test]
@@ -170,4 +171,29 @@ fn the_starter_file_shows_the_defaults() {
     let loaded = parse(commands::STARTER, Path::new("pilotlight.toml")).unwrap();
     assert_eq!(loaded.warnings.diagnostics(), []);
     assert!(loaded.config.dev);
+}
+
+#[test]
+fn the_cache_rules_of_a_route() {
+    let config = config(include_str!("full.toml"));
+    let RouteCache::Rules(ruled) = &config.routes[4].cache else { panic!("{:?}", config.routes[4].cache) };
+    let rules = &ruled.rules;
+    assert_eq!((rules.default_ttl, rules.max_ttl), (Some(10 * SECOND), Some(3600 * SECOND)));
+    assert_eq!(rules.max_object_bytes, Some(64 << 10));
+    // A status before its class.
+    let errors: Vec<_> = rules.errors.iter().map(|(status, time)| (status, time.as_secs())).collect();
+    assert_eq!(errors, [(404, 60), (500, 2), (501, 2), (502, 2), (503, 1), (504, 2)]);
+    let RouteControl { key, bypass, store } = &ruled.control;
+    assert_eq!(key.target("/x?utm_a=1&b=2&a=1&fbclid=3"), "/x?a=1&b=2");
+    assert_eq!((key.cookies.join(" "), key.headers[0].as_str()), ("theme".to_owned(), "accept-language"));
+    assert_eq!(
+        (bypass.methods.len(), bypass.cookies.0.len(), bypass.headers.len(), bypass.query.0.len()),
+        (1, 1, 1, 1)
+    );
+    assert_eq!(store.types, ["text/*"]);
+
+    let RouteCache::Rules(errors) = &config.routes[5].cache else { panic!("{:?}", config.routes[5].cache) };
+    let lifetimes: Vec<_> = errors.rules.errors.iter().map(|(status, time)| (status, time.as_secs())).collect();
+    assert_eq!(lifetimes, [404, 410, 500, 501, 502, 503, 504].map(|status| (status, 5)));
+    assert_eq!(errors.control.key.target("/x?a=1"), "/x");
 }

@@ -3,15 +3,17 @@
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use pilotlight_cache::{Forward, Key, Lookup, Stored, Timestamp, Unstored};
+use pilotlight_cache::Key;
 use pilotlight_supervisor::{CircuitState, InstanceState, Service, ServiceSpec, ServiceState, Status};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Shared;
+use crate::cache_key::{self, CacheKey};
 use crate::exchange;
-use crate::metrics::sums::Sums;
-use crate::options::{ListenAddr, RouteCache, ServiceTarget};
+use crate::options::{ListenAddr, ServiceTarget};
 use crate::routes::{Route, normalized};
+
+mod cache;
 
 /// What a URL names.
 pub(super) struct Target {
@@ -51,11 +53,20 @@ impl Target {
         if !target.starts_with('/') {
             return Err(format!("{target:?} does not begin with /; {EXAMPLE}"));
         }
-        Ok(Self { authority: exchange::key_authority(&authority).into_owned(), target })
+        Ok(Self { authority: cache_key::key_authority(&authority).into_owned(), target })
     }
 
-    pub(super) fn with_key<T>(&self, then: impl FnOnce(&Key<'_>) -> T) -> T {
-        then(&exchange::key(&self.authority, &self.target))
+    /// The key of the target by the rules of its route; of its request's fields nothing is in it.
+    pub(super) fn with_key<T>(&self, shared: &Shared, then: impl FnOnce(&Key<'_>) -> T) -> T {
+        let table = shared.common.table.load();
+        let route = table.find(&self.authority, self.path());
+        let control = route.and_then(|route| cache_key::control(route));
+        then(&CacheKey::of_url(control, &self.authority, &self.target).as_key())
+    }
+
+    /// The key of the target as it was written.
+    pub(super) fn with_plain_key<T>(&self, then: impl FnOnce(&Key<'_>) -> T) -> T {
+        then(&CacheKey::of_url(None, &self.authority, &self.target).as_key())
     }
 
     pub(super) fn text(&self) -> String {
@@ -89,7 +100,7 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
     };
     map.insert("route".into(), self::route(route, &target));
     map.insert("service".into(), service(route));
-    map.insert("cache".into(), cache(shared, route, &target, &method, &headers));
+    map.insert("cache".into(), cache::explain(shared, route, &target, (&method, &headers)));
     map.insert("limits".into(), limits(shared, route));
     Ok(told)
 }
@@ -175,80 +186,6 @@ fn next(service: &Service, status: &Status) -> String {
         ServiceState::Ready if waiting > 0 => format!("the request waits behind {waiting} others"),
         ServiceState::Ready if full => "the request waits: every instance is busy".to_owned(),
         ServiceState::Ready => "the request is sent at once".to_owned(),
-    }
-}
-
-fn cache(shared: &Shared, route: &Route, target: &Target, method: &Method, headers: &HeaderMap) -> Value {
-    let now = exchange::now();
-    let key = target.text();
-    let Some(lookup) =
-        exchange::look_up(&shared.common, route, (&target.authority, &target.target), (method, headers), now)
-    else {
-        let why = match route.cache {
-            RouteCache::Off => "the route says cache = false",
-            RouteCache::On { .. } => "the configuration says cache = false",
-        };
-        return json!({ "key": null, "verdict": "off", "why": why, "rule": null });
-    };
-    let (verdict, stored, (why, rule)) = match &lookup {
-        Lookup::Hit(stored) if stored.ttl_s(now) < 0 => {
-            ("hit", Some(stored), ("stale, but not staler than the request accepts", "RFC 9111 §5.2.1.2"))
-        }
-        Lookup::Hit(stored) => ("hit", Some(stored), ("a stored answer is fresh", "RFC 9111 §4.2")),
-        Lookup::Stale(stored, why) => ("stale", Some(stored), rule(*why)),
-        Lookup::Miss(why) => ("miss", None, rule(*why)),
-        Lookup::Bypass(why) => ("bypass", None, rule(*why)),
-        Lookup::OnlyIfCached => (
-            "only-if-cached",
-            None,
-            ("nothing usable is stored, and the request wants nothing else: 504", "RFC 9111 §5.2.1.7"),
-        ),
-    };
-    let ttl = match route.cache {
-        RouteCache::On { default_ttl: Some(ttl) } => Some(ttl.as_secs_f64()),
-        _ => None,
-    };
-    json!({
-        "key": key,
-        "verdict": verdict,
-        "why": why,
-        "rule": rule,
-        "stored": stored.map(|stored| self::stored(stored, now)),
-        "default_ttl_seconds": ttl,
-        "not_stored_so_far": not_stored(route),
-    })
-}
-
-fn stored(stored: &Stored, now: Timestamp) -> Value {
-    json!({
-        "status": stored.status().as_u16(),
-        "body_bytes": stored.body().len(),
-        "weight_bytes": stored.weight(),
-        "ttl_seconds": stored.ttl_s(now),
-    })
-}
-
-/// Why answers of this route were not stored, and how often.
-fn not_stored(route: &Route) -> Value {
-    let sums = Sums::of(&route.series);
-    let some = Unstored::ALL.iter().zip(&sums.unstored).filter(|(_, count)| **count > 0);
-    some.map(|(why, count)| (why.as_str().to_owned(), Value::from(*count))).collect::<Map<_, _>>().into()
-}
-
-fn rule(why: Forward) -> (&'static str, &'static str) {
-    match why {
-        Forward::Method => ("only answers to GET and HEAD are stored", "RFC 9111 §3"),
-        Forward::RequestBody => ("the request has a body, which the cache key does not cover", "RFC 9111 §2"),
-        Forward::Range => ("ranges are not answered from the store", "RFC 9111 §3.3"),
-        Forward::UriMiss => ("nothing is stored for this target", "RFC 9111 §4"),
-        Forward::VaryMiss => ("what is stored was made for other values of the fields in Vary", "RFC 9111 §4.1"),
-        Forward::Stale => ("the stored answer is stale, or must always be validated", "RFC 9111 §4.2, §5.2.2.4"),
-        Forward::Request => ("the request's own Cache-Control does not accept what is stored", "RFC 9111 §5.2.1"),
-        Forward::Credentials => (
-            "the stored answer is fresh by the route's default only, which does not count for requests with Cookie or Authorization",
-            "stricter than RFC 9111 §3.5",
-        ),
-        Forward::Disabled => ("the cache is switched off", ""),
     }
 }
 

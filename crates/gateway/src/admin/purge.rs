@@ -20,7 +20,7 @@ pub(super) async fn purge(shared: &Shared, body: &[u8]) -> Result<Value, Refused
     let bad = |what: String| refused(StatusCode::BAD_REQUEST, format!("{what}; {EXAMPLE}"));
     let asked: Map<String, Value> =
         serde_json::from_slice(body).map_err(|e| bad(format!("the body is not a JSON object: {e}")))?;
-    let purges = read(&asked, |url| address(shared, url)).map_err(bad)?;
+    let purges = read(&asked, |url| address(shared, url), |url| prefix(shared, url)).map_err(bad)?;
     let Some(cache) = &shared.common.cache else {
         return Err(refused(StatusCode::CONFLICT, "nothing is cached: the configuration says cache = false"));
     };
@@ -59,18 +59,22 @@ fn told(purges: &[Purge], stored: usize) -> Value {
     told
 }
 
+/// Where what answers a URL is stored.
 fn address(shared: &Shared, url: &str) -> Result<Address, String> {
-    Target::parse(shared, url).map(|target| {
-        target.with_key(|key| Address {
-            scheme: key.scheme.to_owned(),
-            authority: key.authority.to_owned(),
-            target: key.target.to_owned(),
-        })
-    })
+    Target::parse(shared, url).map(|target| target.with_key(shared, Address::of))
+}
+
+/// The beginning of addresses: as it is written, whatever a route makes of a whole query.
+fn prefix(shared: &Shared, url: &str) -> Result<Address, String> {
+    Target::parse(shared, url).map(|target| target.with_plain_key(Address::of))
 }
 
 /// What the body asks for, in the order of [`KEYS`].
-fn read(asked: &Map<String, Value>, address: impl Fn(&str) -> Result<Address, String>) -> Result<Vec<Purge>, String> {
+fn read(
+    asked: &Map<String, Value>,
+    address: impl Fn(&str) -> Result<Address, String>,
+    begin: impl Fn(&str) -> Result<Address, String>,
+) -> Result<Vec<Purge>, String> {
     if let Some(unknown) = asked.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(format!("`{unknown}` means nothing here; there is {}", KEYS.join(", ")));
     }
@@ -89,7 +93,7 @@ fn read(asked: &Map<String, Value>, address: impl Fn(&str) -> Result<Address, St
     for prefix in list(asked, "prefixes")? {
         let prefix = text("prefixes", prefix)?;
         // As people write it.
-        scopes.push(Scope::Prefix(address(prefix.strip_suffix('*').unwrap_or(prefix))?));
+        scopes.push(Scope::Prefix(begin(prefix.strip_suffix('*').unwrap_or(prefix))?));
     }
     for tag in list(asked, "tags")? {
         scopes.push(Scope::Tag(name("tags", tag)?));
@@ -149,7 +153,7 @@ mod tests {
             }
             None => Err(format!("{url:?} is not a URL")),
         };
-        let found = read(&asked, address);
+        let found = read(&asked, address, address);
         let told = |purge: &Purge| format!("{:?} {}", purge.mode, purge.scope);
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found.iter().map(told).collect::<Vec<_>>(), expected),

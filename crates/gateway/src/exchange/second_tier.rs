@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pilotlight_cache::{Adopted, Cache, CacheStatus, Fill, Stored};
 use pilotlight_cache_redis::{Asked, Tier};
 
-use super::{Inbound, Parted, key, key_authority, now, target};
+use super::{Inbound, Parted, now};
 use crate::metrics::Verdict;
 use crate::problem::Failure;
 use crate::timing::Layer;
@@ -73,8 +73,8 @@ impl Inbound<'_> {
     /// RFC 9111 §5.2.1.7: what Redis has is stored as well; the service is not asked.
     pub(super) async fn only_if_cached(&self) -> Result<Parted, Failure> {
         let Some((tier, cache)) = self.tiers() else { return Err(Failure::OnlyIfCached) };
-        let authority = key_authority(&self.outbound.authority);
-        let key = key(&authority, target(&self.parts().uri));
+        let Ok(key) = self.key() else { return Err(Failure::OnlyIfCached) };
+        let key = key.as_key();
         let headers = &self.parts().headers;
         let asked = tier.ask(&key, headers, now()).await;
         self.record.lap(Layer::Cache);

@@ -25,7 +25,7 @@ fn plan(
         status: StatusCode::from_u16(status).unwrap(),
         response: &map(response),
         timing: Timing { sent: at, received: at },
-        rules: RouteRules { default_ttl: default_s.map(Duration::from_secs) },
+        rules: RouteRules { default_ttl: default_s.map(Duration::from_secs), ..RouteRules::default() },
     }
     .plan()
 }

@@ -1,5 +1,6 @@
 //! Many connections, each with a fixed number of requests in flight: an answer that came is replaced by a request.
 use crate::histogram::Histogram;
+use crate::requests::Requests;
 use crate::response::Responses;
 use crate::target::Socket;
 use crate::{Outcome, Plan};
@@ -41,10 +42,10 @@ impl Connection {
         })
     }
 
-    fn send(&mut self, request: &[u8], count: usize, now: Instant) -> io::Result<()> {
+    fn send(&mut self, requests: &mut Requests, count: usize, now: Instant) -> io::Result<()> {
         self.sent.push_back((now, count));
         for _ in 0..count {
-            self.output.extend_from_slice(request);
+            self.output.extend_from_slice(requests.next());
         }
         self.flush()
     }
@@ -96,21 +97,21 @@ impl Connection {
         Ok(epoll::modify(epoll, &self.socket, EventData::new_u64(index as u64), interest)?)
     }
 
-    fn turn(&mut self, flags: EventFlags, request: &[u8], latency: &mut Histogram) -> io::Result<()> {
+    fn turn(&mut self, flags: EventFlags, requests: &mut Requests, latency: &mut Histogram) -> io::Result<()> {
         if flags.contains(EventFlags::OUT) {
             self.flush()?;
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
             let (answers, now) = self.receive(latency)?;
             if answers > 0 {
-                self.send(request, answers, now)?;
+                self.send(requests, answers, now)?;
             }
         }
         Ok(())
     }
 }
 
-pub fn run(plan: &Plan) -> io::Result<Outcome> {
+pub fn run(plan: &mut Plan) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut connections = Vec::with_capacity(plan.connections);
@@ -121,7 +122,7 @@ pub fn run(plan: &Plan) -> io::Result<Outcome> {
     }
     let start = Instant::now();
     for connection in connections.iter_mut().flatten() {
-        connection.send(&plan.request, plan.depth, Instant::now())?;
+        connection.send(&mut plan.requests, plan.depth, Instant::now())?;
     }
     let mut events = Vec::with_capacity(EVENTS);
     let mut alive = plan.connections;
@@ -133,7 +134,7 @@ pub fn run(plan: &Plan) -> io::Result<Outcome> {
             let Some(connection) = &mut connections[index] else {
                 continue;
             };
-            let turned = connection.turn(flags, &plan.request, &mut outcome.latency);
+            let turned = connection.turn(flags, &mut plan.requests, &mut outcome.latency);
             if turned.and_then(|()| connection.watch_writing(&epoll, index)).is_err() {
                 outcome.bad_status += connection.responses.bad_status;
                 outcome.broken += 1;

@@ -1,15 +1,17 @@
 //! A closed-loop HTTP/1.1 load generator cheap enough that one core of it saturates one core of server.
 //!
-//! `cbench TARGET CONNECTIONS DEPTH SECONDS PATH`, where TARGET is `127.0.0.1:PORT` or `unix:PATH` and DEPTH is the number of
-//! requests in flight on each connection. One connection with one request uses blocking I/O: round trips without an event
+//! `cbench TARGET CONNECTIONS DEPTH SECONDS PATH [PATHS]`, where TARGET is `127.0.0.1:PORT` or `unix:PATH` and DEPTH is the number of
+//! requests in flight on each connection. With PATHS, that many paths are asked for in turn: PATH and six digits. One connection with one request uses blocking I/O: round trips without an event
 //! loop. Prints one line of JSON; times are microseconds.
 mod concurrent;
 mod histogram;
+mod requests;
 mod response;
 mod sequential;
 mod target;
 
 use histogram::Histogram;
+use requests::Requests;
 use std::time::{Duration, Instant};
 use target::Target;
 
@@ -19,7 +21,7 @@ struct Plan {
     connections: usize,
     depth: usize,
     duration: Duration,
-    request: Vec<u8>,
+    requests: Requests,
 }
 
 /// What came back.
@@ -35,31 +37,40 @@ struct Outcome {
 impl Plan {
     fn from_arguments() -> Option<Self> {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
-        let [target, connections, depth, seconds, path] = arguments.as_slice() else {
+        let (first, paths) = arguments.split_at_checked(5)?;
+        let [target, connections, depth, seconds, path] = first else {
             return None;
+        };
+        let paths = match paths {
+            [] => None,
+            [count] => Some(count.parse().ok().filter(|count| (1..=1_000_000).contains(count))?),
+            _ => return None,
         };
         let plan = Self {
             target: Target::parse(target),
             connections: connections.parse().ok()?,
             depth: depth.parse().ok()?,
             duration: Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?,
-            request: format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes(),
+            requests: Requests::new(path, paths),
         };
         (plan.connections > 0 && plan.depth > 0).then_some(plan)
     }
 }
 
 fn main() {
-    let Some(plan) = Plan::from_arguments() else {
-        eprintln!("usage: cbench 127.0.0.1:PORT|unix:PATH CONNECTIONS DEPTH SECONDS PATH");
+    let Some(mut plan) = Plan::from_arguments() else {
+        eprintln!("usage: cbench 127.0.0.1:PORT|unix:PATH CONNECTIONS DEPTH SECONDS PATH [PATHS]");
         std::process::exit(2);
     };
     let start = Instant::now();
     let run = if plan.connections == 1 && plan.depth == 1 { sequential::run } else { concurrent::run };
-    let outcome = run(&plan).unwrap_or_else(|error| {
-        eprintln!("cbench: {}: {error}", plan.target);
-        std::process::exit(1);
-    });
+    let outcome = match run(&mut plan) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            eprintln!("cbench: {}: {error}", plan.target);
+            std::process::exit(1);
+        }
+    };
     let latency = &outcome.latency;
     println!(
         r#"{{"rps":{:.1},"n":{},"p50":{:.2},"p99":{:.2},"max":{:.1},"errors":{}}}"#,

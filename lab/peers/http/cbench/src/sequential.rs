@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const ANSWER_LIMIT: usize = 64 * 1024;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub fn run(plan: &Plan) -> io::Result<Outcome> {
+pub fn run(plan: &mut Plan) -> io::Result<Outcome> {
     let mut socket = plan.target.dial()?;
     socket.set_read_timeout(ANSWER_TIMEOUT)?;
     let mut outcome = Outcome::default();
@@ -16,7 +16,7 @@ pub fn run(plan: &Plan) -> io::Result<Outcome> {
     let start = Instant::now();
     while start.elapsed() < plan.duration {
         let sent = Instant::now();
-        if exchange(&mut socket, &plan.request, &mut responses, &mut buffer).is_err() {
+        if exchange(&mut socket, plan.requests.next(), &mut responses, &mut buffer).is_err() {
             outcome.broken += 1;
             break;
         }

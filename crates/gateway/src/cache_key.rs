@@ -1,0 +1,98 @@
+//! From a request to its place in the cache, by the rules of its route.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, Method, StatusCode};
+use pilotlight_cache::{Cache, Forward, Invalidated, Key, Place, RouteControl, RouteRules, Timestamp, Unstored};
+
+use crate::options::{RouteCache, RouteSpec};
+use crate::routes::Table;
+
+/// A key, borrowed as far as the route's rules leave the request as it is.
+pub(crate) struct CacheKey<'a> {
+    authority: Cow<'a, str>,
+    target: Cow<'a, str>,
+    extra: String,
+}
+
+impl<'a> CacheKey<'a> {
+    /// The key of a request; `authority` as it was received.
+    pub(crate) fn of(
+        control: Option<&RouteControl>,
+        authority: &'a str,
+        target: &'a str,
+        headers: &HeaderMap,
+    ) -> Result<Self, Forward> {
+        let Some(control) = control else { return Ok(Self::of_url(None, authority, target)) };
+        let extra = control.key.extra(headers).map_err(|_| Forward::KeyTooLong)?;
+        Ok(Self { extra, ..Self::of_url(Some(control), authority, target) })
+    }
+
+    /// The key of a URL whose route puts nothing else into keys.
+    pub(crate) fn of_url(control: Option<&RouteControl>, authority: &'a str, target: &'a str) -> Self {
+        let target = control.map_or(Cow::Borrowed(target), |control| control.key.target(target));
+        Self { authority: key_authority(authority), target, extra: String::new() }
+    }
+
+    pub(crate) fn as_key(&self) -> Key<'_> {
+        Key { scheme: "http", authority: &self.authority, target: &self.target, extra: &self.extra }
+    }
+}
+
+/// The route's rules, if it has any.
+pub(crate) fn control(route: &RouteSpec) -> Option<&RouteControl> {
+    match &route.cache {
+        RouteCache::On { control, .. } => control.as_deref(),
+        RouteCache::Off => None,
+    }
+}
+
+/// What the route adds to the policy, for an answer to this request.
+pub(crate) fn rules(route: &RouteSpec, request: &HeaderMap) -> RouteRules {
+    match &route.cache {
+        RouteCache::On { rules, control } => {
+            let cookies_in_key = control.as_ref().is_some_and(|control| control.key.covers_cookies(request));
+            RouteRules { cookies_in_key, ..*rules }
+        }
+        RouteCache::Off => RouteRules::default(),
+    }
+}
+
+/// Why the route does not want an answer stored.
+pub(crate) fn refuses(route: &RouteSpec, status: StatusCode, response: &HeaderMap) -> Option<Unstored> {
+    // 304 says nothing of the type, and its status is not what is stored.
+    control(route).filter(|_| status != StatusCode::NOT_MODIFIED)?.store.refuses(status, response)
+}
+
+/// Takes note of an answer to an unsafe request (RFC 9111 §4.4). What it names is looked for where the route of that target
+/// has it stored.
+pub(crate) fn invalidate(
+    cache: &Cache,
+    table: &Table,
+    (authority, target): (&str, &str),
+    answered: (&Method, StatusCode),
+    response: &HeaderMap,
+    now: Timestamp,
+) -> Invalidated {
+    let place = |target: &str| {
+        let path = target.split('?').next().unwrap_or_default();
+        match table.find(authority, path).and_then(|route| control(route)) {
+            None => Place::of(target),
+            Some(control) => {
+                Place { target: control.key.target(target).into_owned(), has_extra: control.key.has_extra() }
+            }
+        }
+    };
+    let key = CacheKey::of_url(None, authority, target);
+    cache.invalidate_as(&key.as_key(), answered, response, now, place)
+}
+
+/// Lower case, without the default port (RFC 9110 §4.2.3).
+pub(crate) fn key_authority(authority: &str) -> Cow<'_, str> {
+    let authority = authority.strip_suffix(":80").unwrap_or(authority);
+    if authority.bytes().any(|b| b.is_ascii_uppercase()) {
+        Cow::Owned(authority.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(authority)
+    }
+}
