@@ -23,7 +23,7 @@ pub const MAX_PREFIX_BYTES: usize = 64;
 /// The prefix if none is given.
 pub const DEFAULT_PREFIX: &str = "pilotlight";
 /// Of the names; a record's version is in the record.
-const VERSION: &str = ":1:{";
+pub(crate) const VERSION: &str = ":1:{";
 
 /// The first half of a SHA-256.
 pub(crate) type Hash = [u8; 16];
@@ -117,6 +117,10 @@ impl Keys {
 }
 
 impl Name {
+    pub(crate) fn record_name(&self) -> u64 {
+        number(&self.hash)
+    }
+
     pub(crate) fn variant(&self, selection: &Selection) -> String {
         let parts = selection.fields().flat_map(|(name, value)| {
             let presence: &[u8] = if value.is_some() { b"+" } else { b"-" };

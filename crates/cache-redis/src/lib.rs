@@ -22,10 +22,12 @@
 #![forbid(unsafe_code)]
 
 mod breaker;
+mod coherence;
 mod counters;
 mod hints;
 mod invalid;
 mod keys;
+mod log;
 mod options;
 mod queue;
 pub mod record;
@@ -33,9 +35,14 @@ mod script;
 mod tier;
 
 pub use breaker::{MAX_FAILURES, PAUSE};
+pub use coherence::{
+    BEAT, Coherence, CoherenceStatus, Driver, LOG_COMMAND_TIMEOUT, MAX_CONFIRMATION, MAX_WAITING_PURGES, NODE_LIFETIME,
+    Options as CoherenceOptions, SILENCE, Told,
+};
 pub use counters::{Family, Totals};
 pub use keys::{DEFAULT_PREFIX, MAX_PREFIX_BYTES, is_prefix, record_name, record_name_of};
-pub use pilotlight_redis::Config;
+pub use log::{MAX_LOG_ENTRIES, MAX_REMEMBERED_ENTRIES};
+pub use pilotlight_redis::{Config, Error as RedisError};
 
 pub use options::{
     BODY_BYTES_PER_MS, JITTER_PERCENT, LEASE_POLL, MAX_CLOCK_SKEW, MAX_FLIGHT, MAX_INLINE_BODY_BYTES,

@@ -180,7 +180,7 @@ impl Cache {
     /// # Errors
     /// The limits contradict each other.
     pub fn new(options: CacheOptions) -> Result<Self, OptionsError> {
-        Self::with_purges(options, Purges::new(1, |_| 0, options.tag_fields))
+        Self::with_purges(options, Purges::new(1, None, options.tag_fields))
     }
 
     /// Makes an empty cache in front of a tier that other caches share, which names its records by `record_name`.
@@ -190,7 +190,7 @@ impl Cache {
     pub fn shared(options: CacheOptions, record_name: RecordName) -> Result<Self, OptionsError> {
         let stripes = (options.max_bytes / BYTES_PER_STRIPE).clamp(1, MAX_STRIPES);
         let stripes = usize::try_from(stripes).unwrap_or(1);
-        Self::with_purges(options, Purges::new(stripes, record_name, options.tag_fields))
+        Self::with_purges(options, Purges::new(stripes, Some(record_name), options.tag_fields))
     }
 
     fn with_purges(options: CacheOptions, purges: Purges) -> Result<Self, OptionsError> {

@@ -185,7 +185,8 @@ pub struct Purges {
     /// Written before the numbers above, which are written under its lock.
     table: RwLock<Table>,
     hasher: RandomState,
-    record_name: RecordName,
+    /// None: there is no shared tier, and no log.
+    record_name: Option<RecordName>,
     tag_fields: TagFields,
 }
 
@@ -194,7 +195,7 @@ pub type RecordName = fn(&Key<'_>) -> u64;
 
 impl Purges {
     /// `stripes` is rounded up to a power of two; one is enough for a cache that shares nothing.
-    pub(crate) fn new(stripes: usize, record_name: RecordName, tag_fields: TagFields) -> Self {
+    pub(crate) fn new(stripes: usize, record_name: Option<RecordName>, tag_fields: TagFields) -> Self {
         let stripes = stripes.next_power_of_two();
         Self {
             sequence: AtomicU64::new(0),
@@ -213,21 +214,29 @@ impl Purges {
         Position { local: self.sequence.load(Ordering::Acquire), logged: self.logged.load(Ordering::Acquire) }
     }
 
-    /// Applies purges of this cache's own.
+    /// Applies purges of this cache's own. In front of a shared tier each waits for its [`number`](Self::number): until then it forbids every record.
     pub fn apply(&self, purges: &[Purge], now: Timestamp) {
         self.write(purges.iter().map(|purge| (purge, 0)), now);
     }
 
-    /// Applies purges of the shared log, with their numbers, in their order. Those applied already change nothing.
+    /// Applies purges of the shared log that others have made, with their numbers.
     pub fn apply_logged(&self, purges: &[(Purge, u64)], now: Timestamp) {
         self.write(purges.iter().map(|(purge, number)| (purge, *number)), now);
     }
 
-    /// The shared log has this number for a purge that [`apply`](Self::apply) was given already: only records are judged by it.
-    pub fn number(&self, purge: &Purge, logged: u64, now: Timestamp) {
-        let mut table = self.locked();
-        table.apply(&self.hashed(purge), Numbers { local: 0, logged }, now);
+    /// The shared log has this number for a purge that [`apply`](Self::apply) was given: records are judged by it from now on.
+    pub fn number(&self, purge: &Purge, logged: u64) {
+        self.locked().number(&self.hashed(purge), logged);
         self.logged.fetch_max(logged, Ordering::AcqRel);
+    }
+
+    /// Purges that wait for their numbers will never get one: a purge of everything is to stand for them, and waits in their place.
+    pub fn fold(&self, purges: &[Purge]) {
+        let mut table = self.locked();
+        table.wait(&table::Hashed { what: table::What::Everything, mode: Mode::Hard });
+        for purge in purges {
+            table.number(&self.hashed(purge), 0);
+        }
     }
 
     /// The shared log no longer has what is older than this number: a record that is older may have been purged.
@@ -280,7 +289,7 @@ impl Purges {
     /// What a response with these fields, fetched at `position`, is to carry.
     pub(crate) fn mark(&self, key: &Key<'_>, headers: &HeaderMap, position: Position) -> Mark {
         // At most as many stripes as fit into memory many times over.
-        let stripe = self.stripe((self.record_name)(key)) as u32;
+        let stripe = self.record_name.map_or(0, |name| self.stripe(name(key))) as u32;
         let tags = Tags::of(headers, key, |tag| self.hash(tag));
         Mark { position, checked: AtomicU64::new(position.local), stripe, tags, tag_fields: self.tag_fields }
     }
@@ -305,11 +314,11 @@ impl Purges {
         let next = self.next();
         let mut last = 0;
         for (purge, logged) in purges {
-            // Twice in one log, or read again after a lost connection.
-            if logged > 0 && table.knows(&self.hashed(purge), logged) {
-                continue;
+            let purge = self.hashed(purge);
+            table.apply(&purge, Numbers { local: next, logged }, now);
+            if logged == 0 && self.record_name.is_some() {
+                table.wait(&purge);
             }
-            table.apply(&self.hashed(purge), Numbers { local: next, logged }, now);
             last = last.max(logged);
         }
         self.logged.fetch_max(last, Ordering::AcqRel);

@@ -458,7 +458,10 @@ impl<'a> Inbound<'a> {
             let table = self.worker.common.table.load();
             let url = (self.outbound.authority.as_str(), target(&self.parts().uri));
             let answered = (&self.parts().method, answer.status);
-            cache_key::invalidate(cache, &table, url, answered, &answer.headers, now());
+            let invalidated = cache_key::invalidate(cache, &table, url, answered, &answer.headers, now());
+            if let Some(coherence) = &self.worker.common.coherence {
+                coherence.handle().publish_behind(invalidated.purges);
+            }
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
         let Some(fill) = post else { return Ok(self.deliver(answer, status)) };

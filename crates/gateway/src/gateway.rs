@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::access_log::Writer;
+use crate::coherence::{CoherenceError, CoherenceThread};
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
 use crate::options::{AccessLogTarget, GatewayOptions, Inherited, ListenAddr, Serving};
@@ -29,6 +30,9 @@ pub enum GatewayError {
     /// The cache's sizes make no sense.
     #[error("the cache cannot be made: {0}")]
     Cache(#[from] OptionsError),
+    /// Purges cannot be shared.
+    #[error(transparent)]
+    Coherence(#[from] CoherenceError),
     /// The supervisor was started for another number of workers.
     #[error("{workers} workers got {events} receivers of events")]
     Events {
@@ -114,6 +118,10 @@ impl Gateway {
         if let (Some(cache), Some(second)) = (&cache, &second) {
             cache.tell_invalidations(second.invalidations());
         }
+        let coherence = match (&second, &cache) {
+            (Some(second), Some(cache)) => Some(CoherenceThread::start(second, cache)?),
+            _ => None,
+        };
         let metrics = Registry::new(workers);
         let table = table(options.serving, &metrics);
         let access_log = match &options.access_log {
@@ -122,7 +130,7 @@ impl Gateway {
         };
         let (table, addresses) = (ArcSwap::from_pointee(table), ArcSwap::default());
         let abandoned = options.abandoned;
-        let common = Arc::new(Common { table, cache, second, abandoned, metrics, workers, addresses });
+        let common = Arc::new(Common { table, cache, second, coherence, abandoned, metrics, workers, addresses });
         let (stop, stopped) = watch::channel(Stop::No);
         let (draining, drained) = mpsc::channel();
         let mut gateway = Self {

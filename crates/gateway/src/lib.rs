@@ -11,6 +11,7 @@ mod admin;
 mod body;
 mod cache_key;
 mod client;
+mod coherence;
 mod connection;
 mod deadline;
 mod exchange;

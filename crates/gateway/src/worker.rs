@@ -21,6 +21,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::access_log::{AccessLog, Sink};
 use crate::client::Desk;
+use crate::coherence::CoherenceThread;
 use crate::connection;
 use crate::deadline::Deadlines;
 use crate::listen::Listener;
@@ -52,6 +53,8 @@ pub(crate) struct Common {
     pub(crate) abandoned: Abandoned,
     /// The cache's tier in Redis.
     pub(crate) second: Option<SharedTier>,
+    /// What tells other gateways of purges, and is told of theirs.
+    pub(crate) coherence: Option<CoherenceThread>,
     pub(crate) workers: usize,
     pub(crate) metrics: Registry,
     /// Where is listened, with real ports.

@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pilotlight_cache::Invalidations;
 use tokio::sync::Notify;
 
 use crate::breaker;
+use crate::coherence::Coherence;
 use crate::counters::{Counters, Totals};
 use crate::invalid::Invalid;
-use crate::keys::Keys;
+use crate::keys::{Keys, Name};
 use crate::options::Options;
 use crate::queue::Queue;
 
@@ -30,6 +31,8 @@ struct Inner {
     open: AtomicUsize,
     /// Somebody has said that Redis does not answer, and nobody yet that it does again.
     is_lost: AtomicBool,
+    /// Tells other gateways what was written, where the servers do not.
+    coherence: OnceLock<Coherence>,
 }
 
 /// What of a worker others may see.
@@ -70,13 +73,25 @@ impl SharedTier {
         let keys = Keys::new(&options.prefix);
         let invalid = Arc::new(Invalid::new(keys.clone()));
         let (workers, open, is_lost) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        Self { inner: Arc::new(Inner { options, keys, invalid, workers, open, is_lost }) }
+        let coherence = OnceLock::new();
+        Self { inner: Arc::new(Inner { options, keys, invalid, workers, open, is_lost, coherence }) }
     }
 
     /// Takes the cache's invalidations ([`pilotlight_cache::Cache::tell_invalidations`]).
     #[must_use]
     pub fn invalidations(&self) -> Arc<dyn Invalidations> {
         Arc::clone(&self.inner.invalid) as _
+    }
+
+    /// Tells other gateways by this, from now on, which records are written. The first call counts.
+    pub fn tell_writes(&self, coherence: Coherence) {
+        let _ = self.inner.coherence.set(coherence);
+    }
+
+    pub(super) fn wrote(&self, name: &Name) {
+        if let Some(coherence) = self.inner.coherence.get() {
+            coherence.wrote(name.record_name());
+        }
     }
 
     /// What it was made with.

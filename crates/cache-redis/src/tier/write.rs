@@ -92,7 +92,7 @@ impl Tier {
         }
         let response = Response { parts, apart, position: stored.position().logged() };
         let record = record::encode_response(generation, &key, &response);
-        let name = &ticket.name;
+        let name = ticket.name.clone();
         let body_name = apart.map_or_else(|| name.base.clone(), |apart| name.body(apart.id));
         let (base, place, variant) = if selection.is_empty() {
             (record, name.base.clone(), Vec::new())
@@ -110,6 +110,9 @@ impl Tier {
         let call = script::WRITE.run::<i64>(&self.client);
         let call = call.key(&*name.base).key(place).key(body_name).key(name.lease());
         let done = call.arg(seen).arg(base).arg(variant).arg(body).arg(keep_ms).arg(lease).await?;
+        if done == 1 {
+            self.shared.wrote(&name);
+        }
         Ok(done == 1)
     }
 
@@ -161,6 +164,7 @@ impl Tier {
         match self.client.set_with(&*name.base, tombstone, options).retryable().await {
             Ok(_) => {
                 self.own.counters.invalidations.add_one();
+                self.shared.wrote(&name);
                 self.shared.invalid().sent(&name, generation, Instant::now());
                 Sent::Yes
             }

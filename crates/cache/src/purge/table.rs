@@ -66,6 +66,9 @@ struct Last {
     hard: Numbers,
     soft: Numbers,
     soft_at: Timestamp,
+    /// Purges that are made and have no number of the log yet.
+    hard_waiting: u32,
+    soft_waiting: u32,
 }
 
 impl Last {
@@ -80,9 +83,10 @@ impl Last {
     }
 
     fn standing(&self, numbering: Numbering, since: u64) -> Standing {
-        if self.hard.by(numbering) > since {
+        let waits = |count| numbering == Numbering::Logged && count > 0;
+        if self.hard.by(numbering) > since || waits(self.hard_waiting) {
             Standing::Gone
-        } else if self.soft.by(numbering) > since {
+        } else if self.soft.by(numbering) > since || waits(self.soft_waiting) {
             Standing::Stale(self.soft_at)
         } else {
             Standing::Good
@@ -95,11 +99,21 @@ impl Last {
         newest
     }
 
-    fn has(&self, mode: Mode, logged: u64) -> bool {
+    fn waiting(&mut self, mode: Mode) -> &mut u32 {
         match mode {
-            Mode::Hard => self.hard.logged >= logged,
-            Mode::Soft => self.soft.logged >= logged,
+            Mode::Hard => &mut self.hard_waiting,
+            Mode::Soft => &mut self.soft_waiting,
         }
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.hard_waiting > 0 || self.soft_waiting > 0
+    }
+
+    fn number(&mut self, mode: Mode, logged: u64) {
+        let waiting = self.waiting(mode);
+        *waiting = waiting.saturating_sub(1);
+        self.take(mode, Numbers { local: 0, logged }, Timestamp::default());
     }
 }
 
@@ -126,7 +140,8 @@ impl Names {
         let (_, &mut median, _) = ages.select_nth_unstable(middle);
         let floor = &mut self.floor;
         self.last.retain(|_, last| {
-            let is_newer = last.newest().local > median;
+            // What waits is bounded by the queue that it waits in.
+            let is_newer = last.newest().local > median || last.is_waiting();
             if !is_newer {
                 floor.raise(last.newest());
             }
@@ -161,6 +176,8 @@ pub(super) struct Table {
     prefixes: Vec<(Address, Last)>,
     prefix_floor: Numbers,
     everything: Last,
+    /// Purges of forgotten prefixes that wait for their numbers.
+    orphans: u32,
     /// What is older may have been purged or replaced while nobody could tell.
     pub(super) uncovered: u64,
     /// For each stripe the number of the last replacement of a record.
@@ -177,6 +194,7 @@ impl Table {
             prefixes: Vec::new(),
             prefix_floor: Numbers::default(),
             everything: Last::default(),
+            orphans: 0,
             uncovered: 0,
             replaced: vec![0; stripes].into(),
             applied: 0,
@@ -207,19 +225,47 @@ impl Table {
         if self.prefixes.len() >= MAX_PURGED_PREFIXES {
             let (_, oldest) = self.prefixes.remove(0);
             self.prefix_floor.raise(oldest.newest());
+            // Its numbers will come for a prefix that is not known any more.
+            self.orphans += oldest.hard_waiting + oldest.soft_waiting;
         }
         self.prefixes.push((prefix, last));
     }
 
-    /// Whether a purge of the log with this number, or a later one of the same, was applied.
-    pub(super) fn knows(&self, purge: &Hashed<'_>, logged: u64) -> bool {
-        let last = match purge.what {
-            What::Everything => Some(&self.everything),
-            What::Url(url) => self.urls.last.get(&url),
-            What::Tag(tag) => self.tags.last.get(&tag),
-            What::Prefix(prefix) => self.prefixes.iter().find(|(known, _)| known == prefix).map(|(_, last)| last),
-        };
-        last.is_some_and(|last| last.has(purge.mode, logged))
+    /// A purge that was applied is to get a number of the log.
+    pub(super) fn wait(&mut self, purge: &Hashed<'_>) {
+        let mode = purge.mode;
+        match self.last(&purge.what) {
+            Some(last) => *last.waiting(mode) += 1,
+            None => self.orphans += 1,
+        }
+        if let What::Tag(_) = purge.what {
+            *self.any_tag.waiting(mode) += 1;
+        }
+    }
+
+    /// It has got it.
+    pub(super) fn number(&mut self, purge: &Hashed<'_>, logged: u64) {
+        let mode = purge.mode;
+        match self.last(&purge.what) {
+            Some(last) => last.number(mode, logged),
+            None => {
+                self.orphans = self.orphans.saturating_sub(1);
+                self.prefix_floor.raise(Numbers { local: 0, logged });
+            }
+        }
+        if let What::Tag(_) = purge.what {
+            self.any_tag.number(mode, logged);
+        }
+    }
+
+    /// What is remembered of a thing. Only prefixes are forgotten before they have their numbers.
+    fn last(&mut self, what: &What<'_>) -> Option<&mut Last> {
+        match what {
+            What::Everything => Some(&mut self.everything),
+            What::Url(url) => Some(self.urls.last.entry(*url).or_default()),
+            What::Tag(tag) => Some(self.tags.last.entry(*tag).or_default()),
+            What::Prefix(prefix) => self.prefixes.iter_mut().find(|(known, _)| known == *prefix).map(|(_, last)| last),
+        }
     }
 
     pub(super) fn forget_logged(&mut self, number: u64) {
@@ -251,8 +297,10 @@ impl Table {
     }
 
     fn by_prefix(&self, numbering: Numbering, since: u64, key: &Key<'_>) -> Standing {
-        let floor = if self.prefix_floor.by(numbering) > since { Standing::Unknown } else { Standing::Good };
-        let newer = self.prefixes.iter().rev().filter(|(_, last)| last.newest().by(numbering) > since);
+        let is_forgotten =
+            self.prefix_floor.by(numbering) > since || (numbering == Numbering::Logged && self.orphans > 0);
+        let floor = if is_forgotten { Standing::Unknown } else { Standing::Good };
+        let newer = self.prefixes.iter().filter(|(_, last)| last.standing(numbering, since) != Standing::Good);
         let matching = newer.filter(|(prefix, _)| {
             prefix.authority == key.authority && key.target.starts_with(&prefix.target) && prefix.scheme == key.scheme
         });

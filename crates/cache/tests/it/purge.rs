@@ -212,7 +212,7 @@ fn check_forgotten(count: usize, scope: impl Fn(usize) -> Scope, plain: &str) {
 
 #[test]
 fn records_are_judged_by_the_numbers_of_the_log() {
-    let cache = cache();
+    let cache = Cache::shared(CacheOptions::default(), |_| 0).unwrap();
     let purges = cache.purges();
     let tagged = fields(&[("cache-tag", "t")]);
     let admits = |headers: &HeaderMap, logged| purges.admits(&KEY, headers, logged);
@@ -222,20 +222,48 @@ fn records_are_judged_by_the_numbers_of_the_log() {
     assert_eq!([6, 7, 8].map(|number| admits(&tagged, number)), [Standing::Gone, Standing::Good, Standing::Good]);
     assert_eq!(admits(&fields(&[("surrogate-key", "u")]), 8), Standing::Stale(START));
     assert_eq!(admits(&fields(&[]), 0), Standing::Good);
-    // Of its own: not known to the log yet.
-    cache.purge(&[tag("own", Mode::Hard)], START);
-    let own = fields(&[("cache-tag", "own")]);
-    assert_eq!(admits(&own, 9), Standing::Good);
-    purges.number(&tag("own", Mode::Hard), 12, START);
-    assert_eq!((admits(&own, 11), admits(&own, 12)), (Standing::Gone, Standing::Good));
-    // Read again: nothing new.
     fetch(&cache, &key("/a"), &[], TAGGED, START).unwrap();
-    purges.apply_logged(&[(tag("t", Mode::Hard), 7)], START);
-    check(&cache, "/a", "hit x");
     purges.apply_logged(&[(tag("t", Mode::Hard), 13)], START);
     check(&cache, "/a", "miss UriMiss");
     purges.forget_logged(20);
     assert_eq!([19, 20].map(|number| admits(&fields(&[]), number)), [Standing::Unknown, Standing::Good]);
+}
+
+#[test]
+fn until_a_purge_of_its_own_has_a_number_no_record_passes_it() {
+    let prefix = |number: usize| Purge { scope: Scope::Prefix(address(&format!("/a{number}"))), mode: Mode::Hard };
+    let url = Purge { scope: Scope::Url(address("/a?b")), mode: Mode::Soft };
+    let everything = Purge { scope: Scope::Everything, mode: Mode::Hard };
+    let own = fields(&[("cache-tag", "own")]);
+    for (purge, waiting) in [
+        (tag("own", Mode::Hard), Standing::Gone),
+        (tag("own", Mode::Soft), Standing::Stale(START)),
+        (url, Standing::Stale(START)),
+        (Purge { scope: Scope::Prefix(address("/a")), mode: Mode::Hard }, Standing::Gone),
+        (everything.clone(), Standing::Gone),
+    ] {
+        let cache = Cache::shared(CacheOptions::default(), |_| 0).unwrap();
+        let admits = |logged| cache.purges().admits(&KEY, &own, logged);
+        // Twice, so that one number is not enough.
+        for _ in 0..2 {
+            cache.purge(std::slice::from_ref(&purge), START);
+        }
+        assert_eq!([0, 9, 100].map(admits), [waiting; 3], "{purge:?}");
+        cache.purges().number(&purge, 9);
+        assert_eq!(admits(100), waiting, "{purge:?}");
+        cache.purges().number(&purge, 12);
+        assert_eq!((admits(11) == Standing::Good, admits(12)), (false, Standing::Good), "{purge:?}");
+    }
+    // Too many to be told one by one.
+    let cache = Cache::shared(CacheOptions::default(), |_| 0).unwrap();
+    let admits = |logged| cache.purges().admits(&KEY, &own, logged);
+    let many: Vec<Purge> = (0..2 * MAX_PURGED_PREFIXES).map(prefix).collect();
+    cache.purge(&many, START);
+    assert_eq!(admits(100), Standing::Unknown);
+    cache.purges().fold(&many);
+    assert_eq!(admits(100), Standing::Gone);
+    cache.purges().number(&everything, 20);
+    assert_eq!((admits(19), admits(20)), (Standing::Gone, Standing::Good));
 }
 
 #[test]

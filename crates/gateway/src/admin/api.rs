@@ -136,7 +136,7 @@ fn explained(shared: &Shared, request: &Request<Incoming>) -> Answer {
 
 async fn purged(shared: &Shared, request: Request<Incoming>) -> Answer {
     let body = whole(request.into_body()).await?;
-    Ok(json(StatusCode::OK, &purge::purge(shared, &body)?))
+    Ok(json(StatusCode::OK, &purge::purge(shared, &body).await?))
 }
 
 async fn upgrade(shared: &Shared, request: Request<Incoming>) -> Answer {

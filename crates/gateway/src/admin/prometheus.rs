@@ -200,6 +200,21 @@ fn gateway(text: &mut Text, shared: &Shared) {
     if let Some(second) = &shared.common.second {
         redis(text, &second.status());
     }
+    if let Some(cache) = &shared.common.cache {
+        let help = "Purges applied, those of other gateways included.";
+        text.one("pilotlight_cache_purges_total", "counter", help, &cache.purges().counts().applied);
+    }
+    if let Some(coherence) = &shared.common.coherence {
+        let status = coherence.handle().status();
+        let help = "1: it is known what other gateways purge and replace; 0: stored answers are validated instead.";
+        text.one("pilotlight_cache_coherence_covered", "gauge", help, &u8::from(status.is_covered));
+        let help = "How often it was not known what other gateways purge and replace.";
+        text.one("pilotlight_cache_coherence_losses_total", "counter", help, &status.losses);
+        let help = "Purges that other gateways have not been told yet.";
+        text.one("pilotlight_cache_coherence_waiting_purges", "gauge", help, &status.waiting);
+        let help = "Records that other gateways have replaced.";
+        text.one("pilotlight_cache_coherence_replaced_total", "counter", help, &status.replaced);
+    }
     if let Some(dropped) = &shared.dropped_log_lines {
         let help = "Lines of the access log that were not written.";
         text.one("pilotlight_access_log_dropped_lines_total", "counter", help, &dropped.load(Relaxed));

@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use pilotlight_cache::{Address, MAX_TAG_BYTES, Mode, Purge, Scope};
+use pilotlight_cache_redis::Told;
 use serde_json::{Map, Value, json};
 
 use super::explain::Target;
@@ -16,7 +17,7 @@ const EXAMPLE: &str = "send {\"url\": \"http://example.org/path\"}, or {\"tags\"
 const KEYS: [&str; 7] = ["url", "urls", "prefixes", "tags", "groups", "everything", "soft"];
 
 /// Purges what a request's body asks for, and tells what that was.
-pub(super) fn purge(shared: &Shared, body: &[u8]) -> Result<Value, Refused> {
+pub(super) async fn purge(shared: &Shared, body: &[u8]) -> Result<Value, Refused> {
     let bad = |what: String| refused(StatusCode::BAD_REQUEST, format!("{what}; {EXAMPLE}"));
     let asked: Map<String, Value> =
         serde_json::from_slice(body).map_err(|e| bad(format!("the body is not a JSON object: {e}")))?;
@@ -26,7 +27,24 @@ pub(super) fn purge(shared: &Shared, body: &[u8]) -> Result<Value, Refused> {
     };
     let stored = cache.purge(&purges, exchange::now());
     let table = shared.common.table.load();
-    Ok(told(&purges, stored, |url| cache_key::place(&table, &url.authority, &url.target).has_extra))
+    let mut told = told(&purges, stored, |url| cache_key::place(&table, &url.authority, &url.target).has_extra);
+    drop(table);
+    if let (Some(coherence), Value::Object(map)) = (&shared.common.coherence, &mut told) {
+        // In memory it has happened by now, whatever becomes of this.
+        map.insert("nodes".into(), nodes(coherence.handle().publish(purges).await));
+    }
+    Ok(told)
+}
+
+/// Which other gateways were told.
+fn nodes(told: Told) -> Value {
+    match told {
+        Told::Logged { number, applied, late, took } => json!({
+            "number": number, "applied": applied, "late": late,
+            "milliseconds": (took.as_secs_f64() * 1e6).round() / 1e3,
+        }),
+        Told::Waiting { why, waiting } => json!({ "error": why, "waiting": waiting }),
+    }
 }
 
 fn told(purges: &[Purge], stored: usize, has_extra: impl Fn(&Address) -> bool) -> Value {

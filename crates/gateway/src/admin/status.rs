@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use pilotlight_cache_redis::Family;
+use pilotlight_cache::PurgeCounts;
+use pilotlight_cache_redis::{CoherenceStatus, Family};
 use pilotlight_supervisor::{Service, Transport};
 use serde_json::{Map, Value, json};
 
@@ -31,6 +32,8 @@ pub(super) fn gateway(shared: &Shared) -> Value {
         json!({
             "bytes": usage.bytes, "max_bytes": options.max_bytes, "resources": usage.resources, "hits": hits,
             "redis": shared.common.second.as_ref().map(|second| redis(&second.status())),
+            "purges": purges(&cache.purges().counts()),
+            "coherence": shared.common.coherence.as_ref().map(|coherence| agreement(&coherence.handle().status())),
         })
     });
     let (opened, closed) = connections(shared);
@@ -70,6 +73,23 @@ pub(super) fn one(shared: &Shared, target: &ServiceTarget) -> Value {
 fn times<'a>(all: impl Iterator<Item = (&'static str, &'a Distribution)>) -> Value {
     let some = all.filter(|(_, times)| times.count() > 0);
     some.map(|(name, times)| (name.to_owned(), latency(times))).collect::<Map<_, _>>().into()
+}
+
+/// What was purged.
+fn purges(counts: &PurgeCounts) -> Value {
+    json!({ "applied": counts.applied, "tags": counts.tags, "urls": counts.urls, "prefixes": counts.prefixes })
+}
+
+/// Whether this gateway knows what the others have purged and replaced.
+fn agreement(status: &CoherenceStatus) -> Value {
+    json!({
+        "covered": status.is_covered,
+        "applied": status.applied,
+        "waiting": status.waiting,
+        "losses": status.losses,
+        "replaced_records": status.replaced,
+        "by_channel": status.by_channel,
+    })
 }
 
 /// The cache's tier in Redis.

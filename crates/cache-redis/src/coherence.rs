@@ -1,0 +1,250 @@
+//! What keeps the memory of one gateway in agreement with what the others do: the log of purges is followed, purges are appended to it, and records that others
+//! replace are noticed.
+//!
+//! ```text
+//!  purge ─▶ memory at once ─▶ queue ─▶ XADD ─▶ log ─▶ XREAD BLOCK of every gateway ─▶ Purges::apply_logged ─▶ its number ─▶ node:NAME
+//!                                                                                                                 │
+//!                        answer: number, who has applied it ◀─────────────────────────────────────────────────────┘
+//!  another gateway's write ─▶ CLIENT TRACKING BCAST on a connection to each primary (or a channel) ─▶ Purges::replaced
+//! ```
+//!
+//! Invariant: while one of these connections is missing, no response is used for longer than [`Options::uncovered`] without having been validated, and what
+//! was stored before it was back is validated once more ([`coverage`]).
+//! Invariant: a purge that could not be appended waits in a bounded queue; when that is full, it becomes a purge of everything.
+
+mod coverage;
+mod follow;
+mod publish;
+mod tracking;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use pilotlight_cache::{Cache, Purge, Timestamp};
+use pilotlight_redis::config::WhenDown;
+use pilotlight_redis::{Client, Config, Error};
+use tokio::sync::{mpsc, watch};
+
+use crate::log::Names;
+use coverage::{Coverage, Gap};
+use publish::Queue;
+
+/// Purges of this gateway that wait to be appended to the log. When there are more, they become one of everything.
+pub const MAX_WAITING_PURGES: usize = 4096;
+/// How long an answer to a purge waits for the other gateways to have applied it.
+pub const MAX_CONFIRMATION: Duration = Duration::from_secs(1);
+/// How long one command of the log may take.
+pub const LOG_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often a connection that is only listened on is asked whether it is there.
+pub const BEAT: Duration = Duration::from_millis(250);
+/// A connection from which nothing has come for so long is lost.
+pub const SILENCE: Duration = Duration::from_secs(1);
+/// How long a gateway counts as one after its last sign of life.
+pub const NODE_LIFETIME: Duration = Duration::from_secs(3);
+/// Replaced records that wait to be told, where servers do not tell.
+const MAX_UNTOLD: usize = 1024;
+
+/// How a gateway takes part.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The prefix of all names in Redis.
+    pub prefix: String,
+    /// What this gateway is called where people read it.
+    pub node: String,
+    /// How long a stored response is used without validation while it cannot be known what was purged. Default: 1 s.
+    pub uncovered: Duration,
+}
+
+impl Options {
+    /// The usual ones.
+    pub fn new(prefix: &str, node: &str) -> Self {
+        Self { prefix: prefix.to_owned(), node: node.to_owned(), uncovered: Duration::from_secs(1) }
+    }
+}
+
+/// What became of a purge beyond this gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// It is in the log.
+    Logged {
+        /// Its number.
+        number: u64,
+        /// Gateways that have applied it.
+        applied: Vec<String>,
+        /// Gateways that had not after [`MAX_CONFIRMATION`].
+        late: Vec<String>,
+        /// From the begin to the last of those that have.
+        took: Duration,
+    },
+    /// It is not in the log yet.
+    Waiting {
+        /// Why.
+        why: String,
+        /// How many purges wait.
+        waiting: usize,
+    },
+}
+
+/// How the agreement stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoherenceStatus {
+    /// Every connection is there.
+    pub is_covered: bool,
+    /// The number of the last purge of the log that was applied.
+    pub applied: u64,
+    /// Purges of this gateway that wait to be told.
+    pub waiting: usize,
+    /// How often coverage was lost.
+    pub losses: u64,
+    /// Records that others have replaced.
+    pub replaced: u64,
+    /// The servers refuse client tracking: gateways tell each other.
+    pub by_channel: bool,
+}
+
+/// A handle; clones are the same.
+#[derive(Debug, Clone)]
+pub struct Coherence {
+    shared: Arc<Shared>,
+    wrote: mpsc::Sender<u64>,
+    stopped: watch::Sender<bool>,
+}
+
+/// What does the work; see [`Driver::run`].
+pub struct Driver {
+    shared: Arc<Shared>,
+    wrote: mpsc::Receiver<u64>,
+    stopped: watch::Receiver<bool>,
+    /// Of the log, and of the records.
+    gaps: (Gap, Gap),
+}
+
+#[derive(Debug)]
+struct Shared {
+    cache: Cache,
+    client: Client,
+    options: Options,
+    names: Names,
+    /// This process's own name: that for people is not unique.
+    instance: String,
+    coverage: Arc<Coverage>,
+    applied: watch::Sender<u64>,
+    queue: Queue,
+    replaced: AtomicU64,
+    by_channel: AtomicBool,
+}
+
+impl Coherence {
+    /// Prepares it; the [`Driver`] does the work.
+    ///
+    /// # Errors
+    /// The configuration makes no sense.
+    pub fn new(config: &Config, cache: Cache, options: Options) -> Result<(Self, Driver), Error> {
+        let mut config = Config {
+            connect_timeout: LOG_COMMAND_TIMEOUT,
+            command_timeout: Some(LOG_COMMAND_TIMEOUT),
+            when_down: WhenDown::FailFast,
+            client_name: Some("pilotlight-coherence".into()),
+            lanes: 1,
+            ..config.clone()
+        };
+        config.reconnect.max = config.reconnect.max.min(BEAT);
+        let instance = format!("{}:{:016x}", options.node, random());
+        let shared = Arc::new(Shared {
+            coverage: Coverage::new(cache.clone()),
+            cache,
+            client: Client::new(config)?,
+            names: Names::new(&options.prefix),
+            options,
+            queue: Queue::new(instance.clone()),
+            instance,
+            applied: watch::Sender::new(0),
+            replaced: AtomicU64::new(0),
+            by_channel: AtomicBool::new(false),
+        });
+        let (wrote, written) = mpsc::channel(MAX_UNTOLD);
+        let (stopped, stops) = watch::channel(false);
+        let gaps = (shared.coverage.gap(), shared.coverage.gap());
+        let driver = Driver { shared: Arc::clone(&shared), wrote: written, stopped: stops, gaps };
+        Ok((Self { shared, wrote, stopped }, driver))
+    }
+
+    /// Tells the other gateways of purges that this one has applied, and says which of them have as well.
+    ///
+    /// # Cancel safety
+    /// Once polled, the purges are told, whether the answer is awaited or not.
+    pub async fn publish(&self, purges: Vec<Purge>) -> Told {
+        let told = self.shared.queue.push_asked(&self.shared.cache, purges);
+        told.await.unwrap_or_else(|_| Told::Waiting { why: "the gateway is stopping".to_owned(), waiting: 0 })
+    }
+
+    /// The same without an answer, from a thread that must not wait.
+    pub fn publish_behind(&self, purges: Vec<Purge>) {
+        if !purges.is_empty() {
+            self.shared.queue.push(&self.shared.cache, purges);
+        }
+    }
+
+    /// This gateway has written or removed a record. Others are told by the server, or by this where it refuses to.
+    pub fn wrote(&self, record_name: u64) {
+        if self.shared.by_channel.load(Ordering::Relaxed) && self.wrote.try_send(record_name).is_err() {
+            tracing::debug!("a replaced record was not told to other gateways: they use theirs until it is stale");
+        }
+    }
+
+    /// Ends the [`Driver`]. What waits is not told.
+    pub fn stop(&self) {
+        self.stopped.send_replace(true);
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> CoherenceStatus {
+        let shared = &self.shared;
+        CoherenceStatus {
+            is_covered: shared.coverage.is_whole(),
+            applied: *shared.applied.borrow(),
+            waiting: shared.queue.len(),
+            losses: shared.coverage.losses(),
+            replaced: shared.replaced.load(Ordering::Relaxed),
+            by_channel: shared.by_channel.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Driver {
+    /// Follows, appends and listens until it is [stopped](Coherence::stop), or every [`Coherence`] is gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes all connections; nothing that was applied is undone.
+    pub async fn run(self) {
+        let shared = &*self.shared;
+        tokio::select! {
+            () = follow::follow(shared, self.gaps.0) => {}
+            () = follow::tell_applied(shared) => {}
+            () = tracking::watch(&self.shared, self.gaps.1) => {}
+            () = shared.coverage.keep(shared.options.uncovered) => {}
+            () = publish::tell_writes(shared, self.wrote) => {}
+            () = publish::publish(shared) => {}
+            () = ended(self.stopped) => {}
+        }
+        follow::leave(shared).await;
+        shared.client.close(Duration::ZERO).await;
+    }
+}
+
+/// Until somebody says so, or every handle is gone.
+async fn ended(mut stopped: watch::Receiver<bool>) {
+    // The error says that they are gone.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_system(SystemTime::now())
+}
+
+/// A number that no other process has.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
