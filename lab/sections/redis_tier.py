@@ -65,8 +65,8 @@ PATH = "/users/"
 
 def fill(target, nodes, paths):
     """Asks for each path until Redis has them all."""
-    for _ in range(20):
-        cbench(target, CONNECTIONS, 1, 1, PATH, paths)
+    for seconds in (1, 2, 4, 8, 16):  # each time from the first path on
+        cbench(target, CONNECTIONS, 1, seconds, PATH, paths)
         if not paths or sum(node.keys() for node in nodes) >= paths:
             return
     raise Failed(f"of {paths} answers Redis has {sum(node.keys() for node in nodes)}")
