@@ -141,7 +141,7 @@ fn other_versions_kinds_and_demands_are_unknown() {
     assert_eq!(with(3, 2), Err(RecordError::Unknown), "version");
     assert_eq!(with(4, 9), Err(RecordError::Unknown), "kind");
     let demands = record.windows(2).position(|two| two == [0b010, 7]).unwrap();
-    assert_eq!(with(demands, 0b1010), Err(RecordError::Unknown), "a demand that is not known");
+    assert_eq!(with(demands, 0b1_1010), Err(RecordError::Unknown), "a lifetime of two sources");
 }
 
 #[test]
