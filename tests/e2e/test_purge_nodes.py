@@ -3,6 +3,7 @@
 Every body says its URL and the version that the service had of it: an answer older than a purge that was confirmed is a wrong one.
 """
 
+import contextlib
 import json
 import threading
 import time
@@ -11,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from harness import BINARY, Gateway, config, route, service, setUpModule
 from redis_servers import Cluster
-from test_operate import ADMIN, Operated
+from test_operate import ADMIN, Operated, Unix
 
 __all__ = ["setUpModule"]
 
@@ -64,6 +65,16 @@ class Nodes(Operated):
         gateway = self.start(Gateway(BINARY, config(web, route("/", "web", cache=True), ADMIN, redis)))
         self.wait_covered(gateway)
         return gateway
+
+    def admin(self, gateway, target, method="GET", body=None, status=200):
+        """Many are asked in a row: each connection is closed, as 64 are served at once."""
+        connection = Unix(self.socket(gateway))
+        with contextlib.closing(connection):
+            connection.request(method, target, body)
+            answer = connection.getresponse()
+            text = answer.read()
+        self.assertEqual(answer.status, status, text)
+        return json.loads(text)
 
     def coherence(self, gateway):
         return self.admin(gateway, "/status")["cache"]["coherence"]

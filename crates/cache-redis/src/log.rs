@@ -163,6 +163,10 @@ impl History {
         if entry.by.is_empty() {
             return;
         }
+        // Appended again: it is remembered once.
+        if let Some(known) = self.recent.iter().position(|known| known.by == entry.by) {
+            self.recent.remove(known);
+        }
         if self.recent.len() >= MAX_REMEMBERED_ENTRIES {
             self.recent.pop_front();
             self.has_forgotten = true;
