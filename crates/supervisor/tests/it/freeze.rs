@@ -106,7 +106,7 @@ fn a_frozen_one_that_ignores_sigterm_is_killed() {
 fn shutting_down_leaves_nothing_frozen() {
     run(async {
         let stubborn = sh("h", "trap '' TERM; setsid sleep 1000 & while :; do sleep 1; done", UNIX);
-        let stubborn = ServiceSpec { min_instances: MinInstances::One, start_timeout: 200 * MS, ..freezing(stubborn) };
+        let stubborn = ServiceSpec { min_instances: MinInstances::One, start_timeout: 1000 * MS, ..freezing(stubborn) };
         let mut bed = Bed::new(1, vec![freezing(pipe_child("p", &[])), stubborn]);
         let _seen = bed.work();
         let (first, second) = (bed.service(0), bed.service(1));
