@@ -97,7 +97,7 @@ pub struct CoherenceStatus {
     pub waiting: usize,
     /// How often coverage was lost.
     pub losses: u64,
-    /// Records that others have replaced.
+    /// Records that were replaced, by others or (where the servers tell of it) by this gateway itself.
     pub replaced: u64,
     /// The servers refuse client tracking: gateways tell each other.
     pub by_channel: bool,
@@ -165,7 +165,7 @@ impl Coherence {
         });
         let (wrote, written) = mpsc::channel(MAX_UNTOLD);
         let (stopped, stops) = watch::channel(false);
-        let gaps = (shared.coverage.gap(), shared.coverage.gap());
+        let gaps = (shared.coverage.first(), shared.coverage.first());
         let driver = Driver { shared: Arc::clone(&shared), wrote: written, stopped: stops, gaps };
         Ok((Self { shared, wrote, stopped }, driver))
     }

@@ -31,6 +31,7 @@ const EXAMPLES: &str = "Examples:
   pilotlight                           run it (the same as `pilotlight run`)
   pilotlight run --config other.toml   run another file
   pilotlight status --watch            what a running one is doing
+  pilotlight purge --tag prices        take back what is stored, on every gateway that shares the cache
   pilotlight lab transport             measure on this machine: HTTP and the pipe, warm and cold
   pilotlight lab rest                  measure examples/users beside services in other stacks
   pilotlight redis cli -h cache        a prompt for Redis and Valkey
@@ -126,7 +127,7 @@ The new process gets the listening sockets; the old one goes on if the new one d
     #[command(after_help = "Example:
   pilotlight start users          before it is needed, or at once after its failures")]
     Start(Acted),
-    /// Remove what is stored: by URL, prefix, tag, or everything
+    /// Remove what is stored: by URL, prefix, tag, group, or everything
     #[command(after_help = "Examples:
   pilotlight purge http://example.org/users/7
   pilotlight purge /users/7                     at the first address that is listened on

@@ -9,10 +9,12 @@ use tracing_subscriber::EnvFilter;
 
 /// Environment variable with the levels of events, as `RUST_LOG` elsewhere: `info`, `debug`, `pilotlight_gateway=trace`.
 const LEVELS: &str = "PILOTLIGHT_LOG";
+/// The client of Redis tells of every attempt to connect; what comes of them for the cache, the cache says once.
+const DEFAULT_LEVELS: &str = "info,pilotlight_redis=error";
 
-/// Prints events of `info` and above, or what the environment asks for.
+/// Prints events of [`DEFAULT_LEVELS`], or what the environment asks for.
 pub(crate) fn start_tracing() {
-    let filter = EnvFilter::try_from_env(LEVELS).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env(LEVELS).unwrap_or_else(|_| EnvFilter::new(DEFAULT_LEVELS));
     let events = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

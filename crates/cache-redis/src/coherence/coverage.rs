@@ -29,8 +29,13 @@ impl Coverage {
     }
 
     pub(super) fn gap(self: &Arc<Self>) -> Gap {
-        self.gaps.fetch_add(1, Ordering::AcqRel);
         self.losses.fetch_add(1, Ordering::Relaxed);
+        self.first()
+    }
+
+    /// What is not known yet, at the start or as a part of another gap: nothing was lost.
+    pub(super) fn first(self: &Arc<Self>) -> Gap {
+        self.gaps.fetch_add(1, Ordering::AcqRel);
         self.cache.purges().uncover();
         Gap { coverage: Arc::clone(self) }
     }
@@ -87,5 +92,7 @@ mod tests {
         drop(second);
         assert!(coverage.is_whole() && positions() != during);
         assert_eq!(coverage.losses(), 2);
+        drop(coverage.first());
+        assert_eq!(coverage.losses(), 2, "nothing was known that could be lost");
     }
 }

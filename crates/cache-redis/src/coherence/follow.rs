@@ -22,10 +22,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) async fn follow(shared: &Shared, gap: Gap) {
     let mut history = History::default();
     let mut gap = Some(gap);
+    let mut is_lost = false;
     loop {
         let why = match begin(shared, &mut history).await {
             Ok(mut connection) => {
-                tracing::debug!(node = connection.node(), "the log of purges is followed");
+                if is_lost {
+                    tracing::info!(node = connection.node(), "the log of purges is followed again");
+                    is_lost = false;
+                }
                 gap = None;
                 let Err(error) = read_on(shared, &mut connection, &mut history).await;
                 error
@@ -34,6 +38,7 @@ pub(super) async fn follow(shared: &Shared, gap: Gap) {
         };
         if gap.is_none() {
             tracing::warn!("the log of purges cannot be followed: {why}; stored responses are validated until it can");
+            is_lost = true;
             gap = Some(shared.coverage.gap());
         }
         sleep(PAUSE).await;

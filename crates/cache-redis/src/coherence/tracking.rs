@@ -59,7 +59,8 @@ pub(super) async fn watch(shared: &Arc<Shared>, gap: Gap) {
                 for address in primaries {
                     known.entry(address).or_insert_with_key(|address| {
                         // Held from here on, so that there is none between the one and the other.
-                        let gap = shared.coverage.gap();
+                        let coverage = &shared.coverage;
+                        let gap = if unknown.is_some() { coverage.first() } else { coverage.gap() };
                         tasks.spawn(track(Arc::clone(shared), address.clone(), gap))
                     });
                 }
@@ -94,8 +95,9 @@ async fn primaries(client: &Client) -> Result<Vec<NodeAddress>, Error> {
 /// Listens to one primary until it is told to stop, or the server refuses.
 async fn track(shared: Arc<Shared>, address: NodeAddress, gap: Gap) {
     let mut gap = Some(gap);
+    let mut is_lost = false;
     loop {
-        let Err(lost) = session(&shared, &address, &mut gap).await;
+        let Err(lost) = session(&shared, &address, (&mut gap, &mut is_lost)).await;
         if let Lost::Refused(why) = &lost {
             tracing::warn!(node = %address, "client tracking is refused: {why}; gateways tell each other which records they replace");
             shared.by_channel.store(true, Ordering::Relaxed);
@@ -103,6 +105,7 @@ async fn track(shared: Arc<Shared>, address: NodeAddress, gap: Gap) {
         }
         if gap.is_none() {
             tracing::warn!(node = %address, "it is not known which records other gateways replace: {lost}; stored responses are validated until it is");
+            is_lost = true;
             gap = Some(shared.coverage.gap());
         }
         sleep(PAUSE).await;
@@ -112,7 +115,7 @@ async fn track(shared: Arc<Shared>, address: NodeAddress, gap: Gap) {
 async fn session(
     shared: &Shared,
     address: &NodeAddress,
-    gap: &mut Option<Gap>,
+    (gap, is_lost): (&mut Option<Gap>, &mut bool),
 ) -> Result<std::convert::Infallible, Lost> {
     let connecting = shared.client.stream(Route::Node(address.clone()));
     let connection = timeout(LOG_COMMAND_TIMEOUT, connecting).await.map_err(|_| Lost::Silent)??;
@@ -138,8 +141,8 @@ async fn session(
                 Frame::Reply(_) => replies += 1,
             }
         }
-        if replies >= 2 && gap.take().is_some() {
-            tracing::debug!(node = %address, "replaced records are told");
+        if replies >= 2 && gap.take().is_some() && std::mem::take(is_lost) {
+            tracing::info!(node = %address, "it is known again which records other gateways replace");
         }
         read.reserve(READ_BUFFER);
         match timeout(BEAT, stream.read_buf(&mut read)).await {
@@ -180,12 +183,17 @@ fn replaced(shared: &Shared, records: &[u64]) {
 /// Listens to the other gateways.
 async fn listen(shared: &Shared) {
     let mut gap = Some(shared.coverage.gap());
+    let mut is_told = false;
     let own = format!("{} ", shared.instance);
     loop {
         let mut subscription = match shared.client.subscribe(&*shared.names.records).await {
             Ok(subscription) => subscription,
             Err(error) => {
-                tracing::debug!("the channel of replaced records cannot be had: {error}");
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(
+                        "the channel of replaced records cannot be had: {error}; stored responses are validated until it can"
+                    );
+                }
                 sleep(PAUSE).await;
                 continue;
             }

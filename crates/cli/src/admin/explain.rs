@@ -52,6 +52,9 @@ fn cache(cache: &Value, fact: &mut impl FnMut(&str, &str)) {
         cache["rule"].as_str().filter(|rule| !rule.is_empty()).map(|rule| format!(" ({rule})")).unwrap_or_default();
     let by = cache["bypassed_by"].as_str().map(|key| format!(": {key}")).unwrap_or_default();
     fact("cache", &format!("{}: {}{by}{rule}", string(&cache["verdict"]), string(&cache["why"])));
+    if cache["asks_redis"] == true {
+        fact("", "before its service it asks cache.redis, where this does not look");
+    }
     if let Some(key) = cache["key"].as_str() {
         fact("key", key);
     }
@@ -108,7 +111,7 @@ fn stored(stored: &Value) -> Vec<String> {
     lines.extend(validators.map(|(name, value)| format!("{name} {}", string(value))));
     let tags = strings(&stored["tags"]);
     if !tags.is_empty() {
-        lines.push(format!("tags {}", tags.join(" ")));
+        lines.push(format!("tags {}", tags.join("; ")));
     }
     lines
 }
@@ -173,6 +176,19 @@ unstored  the last answer for this key that was not stored: set-cookie, 9 s ago
 rules     errors_seconds: 404 60.0
           key.ignore_query: utm_* fbclid
           key.sort_query: true
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_is_not_looked_at() {
+        let mut text = String::new();
+        let told = json!({ "verdict": "miss", "why": "nothing", "rule": null, "asks_redis": true, "key": "http://h/" });
+        cache(&told, &mut |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n")));
+        let expected = "\
+cache     miss: nothing
+          before its service it asks cache.redis, where this does not look
+key       http://h/
 ";
         assert_eq!(text, expected);
     }

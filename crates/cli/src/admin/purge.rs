@@ -72,15 +72,15 @@ fn text(told: &Value) -> String {
     let what = told["what"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let what: Vec<String> = what.map(table::printable).collect();
     let is_soft = told["soft"].as_bool() == Some(true);
-    // About one URL it is known here whether there was anything.
+    let nodes = told.get("nodes").filter(|nodes| !nodes.is_null());
+    let done = if is_soft { "made stale" } else { "purged" };
+    // About one URL it is known whether this gateway had anything; of the others, and of Redis, it is not.
     let mut text = match (&what[..], told["purged"].as_bool()) {
-        ([url], Some(false)) => format!("nothing was stored for {url}\n"),
-        _ => {
-            let done = if is_soft { "made stale" } else { "purged" };
-            what.iter().map(|one| format!("{done} {one}\n")).collect()
-        }
+        ([url], Some(false)) if nodes.is_none() => format!("nothing was stored for {url}\n"),
+        ([url], Some(false)) => format!("{done} {url} (this gateway had nothing of it in memory)\n"),
+        _ => what.iter().map(|one| format!("{done} {one}\n")).collect(),
     };
-    if let Some(nodes) = told.get("nodes").filter(|nodes| !nodes.is_null()) {
+    if let Some(nodes) = nodes {
         text.push_str(&self::nodes(nodes));
     }
     text
@@ -93,10 +93,8 @@ fn nodes(nodes: &Value) -> String {
     };
     if let Some(why) = nodes["error"].as_str() {
         let waiting = nodes["waiting"].as_u64().unwrap_or_default();
-        return format!(
-            "other gateways were not told: {}; {waiting} purges are told when Redis is back\n",
-            table::printable(why)
-        );
+        let waiting = if waiting == 1 { "1 purge waits".to_owned() } else { format!("{waiting} purges wait") };
+        return format!("other gateways were not told yet ({waiting} for Redis): {}\n", table::printable(why));
     }
     let mut text = format!("told to other gateways, number {}\n", nodes["number"]);
     let (applied, late) = (names("applied"), names("late"));
@@ -154,7 +152,12 @@ mod tests {
         let nodes = json!({ "error": "cannot connect", "waiting": 2 });
         check_text(
             &json!({ "what": ["tag a"], "nodes": nodes }),
-            "purged tag a\nother gateways were not told: cannot connect; 2 purges are told when Redis is back\n",
+            "purged tag a\nother gateways were not told yet (2 purges wait for Redis): cannot connect\n",
+        );
+        check_text(
+            &json!({ "what": ["http://h/a"], "purged": false, "nodes": { "error": "cannot connect", "waiting": 1 } }),
+            "purged http://h/a (this gateway had nothing of it in memory)\n\
+             other gateways were not told yet (1 purge waits for Redis): cannot connect\n",
         );
     }
 }

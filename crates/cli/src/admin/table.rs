@@ -85,27 +85,21 @@ fn rows(heads: &[&str], rows: &[Vec<Cell>], style: Style) -> String {
 pub(super) fn gateway(told: &Value, style: Style) -> String {
     let gateway = &told["gateway"];
     let mut text = format!(
-        "pilotlight {}  pid {}  up {}  {}  {} connections  {}\n",
+        "pilotlight {}  pid {}  up {}  {}  {}  {}\n",
         string(&gateway["version"]),
         gateway["pid"],
         time(gateway["uptime_seconds"].as_f64()),
         list(&gateway["listen"]),
-        gateway["connections_open"],
+        counted(&gateway["connections_open"], "connection"),
         size(gateway["memory_bytes"].as_u64()),
     );
     if let Some(cache) = told["cache"].as_object() {
         let (bytes, most) = (size(cache["bytes"].as_u64()), size(cache["max_bytes"].as_u64()));
-        let _ = writeln!(text, "cache {bytes} of {most}, {} targets, {} hits", cache["resources"], cache["hits"]);
-        if let Some(redis) = cache.get("redis").and_then(Value::as_object) {
-            let state = if redis["answers"] == true { "answers" } else { "does not answer" };
-            let (hits, asked) = (&redis["reads"]["hit"], redis["reads"].as_object().into_iter().flatten());
-            let asked: u64 = asked.filter_map(|(_, count)| count.as_u64()).sum();
-            let _ = writeln!(
-                text,
-                "cache.redis {state}, {hits} hits of {asked} requests, {} to be written",
-                redis["queued"]
-            );
-        }
+        let (targets, hits) = (counted(&cache["resources"], "target"), counted(&cache["hits"], "hit"));
+        let _ = writeln!(text, "cache {bytes} of {most}, {targets}, {hits}");
+    }
+    if told["cache"]["redis"].is_object() {
+        text.push_str(&redis(&told["cache"]["redis"], &told["cache"]["coherence"]));
     }
     text.push('\n');
     const HEADS: [&str; 12] = [
@@ -125,6 +119,37 @@ pub(super) fn gateway(told: &Value, style: Style) -> String {
     let services: Vec<Vec<Cell>> = told["services"].as_array().into_iter().flatten().map(row).collect();
     text.push_str(&rows(&HEADS, &services, style));
     text
+}
+
+/// The cache's tier in Redis, and what is known of the gateways that share it.
+fn redis(redis: &Value, coherence: &Value) -> String {
+    let is_covered = coherence["covered"] != false;
+    let state = match (is_covered, redis["open_breakers"].as_u64().unwrap_or_default()) {
+        (true, 0) => "answers".to_owned(),
+        // Idle workers find out with their next request.
+        (true, open) => format!("answers ({open} breakers not closed yet)"),
+        (false, 0) => "cannot be followed".to_owned(),
+        (false, _) => "does not answer".to_owned(),
+    };
+    let asked: u64 = redis["reads"].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum();
+    let hits = counted(&redis["reads"]["hit"], "hit");
+    let mut text = format!(
+        "cache.redis {state}, {hits} of {}, {} to be written\n",
+        counted(&asked.into(), "read"),
+        redis["queued"]
+    );
+    if !is_covered {
+        text.push_str("what other gateways purge is not known: stored answers are validated before their use\n");
+    }
+    if coherence["waiting"].as_u64() > Some(0) {
+        let _ = writeln!(text, "not told to other gateways yet: {}", counted(&coherence["waiting"], "purge"));
+    }
+    text
+}
+
+/// So many of them.
+fn counted(count: &Value, one: &str) -> String {
+    format!("{count} {one}{}", if count.as_u64() == Some(1) { "" } else { "s" })
 }
 
 fn row(service: &Value) -> Vec<Cell> {
@@ -404,6 +429,27 @@ mod tests {
              longer   stopped             0        -       -        12          1      3  400µs  12.3ms       -           7\n"
         );
         assert!(gateway(&told, Style::Coloured).contains("\x1b[32mready\x1b[0m"));
+    }
+
+    #[test]
+    fn the_tier_in_redis() {
+        let check = |(covered, open_breakers, waiting): (bool, u64, u64), expected: &str| {
+            let tier = json!({ "open_breakers": open_breakers, "reads": { "hit": 1, "miss": 4 }, "queued": 2 });
+            assert_eq!(redis(&tier, &json!({ "covered": covered, "waiting": waiting })), expected);
+        };
+        check((true, 0, 0), "cache.redis answers, 1 hit of 5 reads, 2 to be written\n");
+        check((true, 2, 0), "cache.redis answers (2 breakers not closed yet), 1 hit of 5 reads, 2 to be written\n");
+        check(
+            (false, 0, 0),
+            "cache.redis cannot be followed, 1 hit of 5 reads, 2 to be written\n\
+             what other gateways purge is not known: stored answers are validated before their use\n",
+        );
+        check(
+            (false, 1, 1),
+            "cache.redis does not answer, 1 hit of 5 reads, 2 to be written\n\
+             what other gateways purge is not known: stored answers are validated before their use\n\
+             not told to other gateways yet: 1 purge\n",
+        );
     }
 
     #[test]

@@ -181,7 +181,11 @@ impl<'a> Field<'a> {
             return Ok(());
         }
         let message = format!("`{}` cannot be without a limit", self.key.name);
-        Err(Diagnostic::error(Code::BadValue, self.at.clone(), message).help(format!("write {max} or less")))
+        let help = match self.key.takes.contains("false") {
+            true => format!("to switch it off write {} = false", self.key.name),
+            false => format!("write {max} or less"),
+        };
+        Err(Diagnostic::error(Code::BadValue, self.at.clone(), message).help(help))
     }
 
     fn none_for_zero(&self, is_zero: bool) -> Option<String> {

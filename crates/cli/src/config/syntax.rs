@@ -219,9 +219,17 @@ fn diagnostic(text: &str, error: &Error, span: Span, spans: &Spans) -> Diagnosti
     if message.starts_with("duplicate key") {
         let help = match written {
             "routes" => "write [[routes]], with two brackets, once for each route",
+            "cache" => "keep one of the two; a route's cache = \"5s\" is default_ttl = \"5s\" in [routes.cache]",
             _ => "keep one of the two, or give one another name",
         };
         return syntax(span, &format!("{} is there twice", shown(written)), help);
+    }
+    if message.starts_with("cannot extend value of type") {
+        let help = match written {
+            "cache" => "keep one of the two: with `cache = false` there is no [cache] and no [cache.redis]",
+            _ => "keep one of the two",
+        };
+        return syntax(span, &format!("{} is a value above, so it cannot be a section", shown(written)), help);
     }
     if message.starts_with("missing comma") {
         return syntax(

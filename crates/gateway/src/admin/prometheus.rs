@@ -212,7 +212,7 @@ fn gateway(text: &mut Text, shared: &Shared) {
         text.one("pilotlight_cache_coherence_losses_total", "counter", help, &status.losses);
         let help = "Purges that other gateways have not been told yet.";
         text.one("pilotlight_cache_coherence_waiting_purges", "gauge", help, &status.waiting);
-        let help = "Records that other gateways have replaced.";
+        let help = "Records that were replaced, by other gateways or by this one.";
         text.one("pilotlight_cache_coherence_replaced_total", "counter", help, &status.replaced);
     }
     if let Some(dropped) = &shared.dropped_log_lines {

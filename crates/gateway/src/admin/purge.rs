@@ -18,9 +18,9 @@ const KEYS: [&str; 7] = ["url", "urls", "prefixes", "tags", "groups", "everythin
 
 /// Purges what a request's body asks for, and tells what that was.
 pub(super) async fn purge(shared: &Shared, body: &[u8]) -> Result<Value, Refused> {
-    let bad = |what: String| refused(StatusCode::BAD_REQUEST, format!("{what}; {EXAMPLE}"));
+    let bad = |what: String| refused(StatusCode::BAD_REQUEST, what);
     let asked: Map<String, Value> =
-        serde_json::from_slice(body).map_err(|e| bad(format!("the body is not a JSON object: {e}")))?;
+        serde_json::from_slice(body).map_err(|e| bad(format!("the body is not a JSON object: {e}; {EXAMPLE}")))?;
     let purges = read(&asked, |url| address(shared, url), |url| prefix(shared, url)).map_err(bad)?;
     let Some(cache) = &shared.common.cache else {
         return Err(refused(StatusCode::CONFLICT, "nothing is cached: the configuration says cache = false"));
@@ -81,7 +81,7 @@ fn read(
     begin: impl Fn(&str) -> Result<Address, String>,
 ) -> Result<Vec<Purge>, String> {
     if let Some(unknown) = asked.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(format!("`{unknown}` means nothing here; there is {}", KEYS.join(", ")));
+        return Err(format!("`{unknown}` means nothing here; there is {}; {EXAMPLE}", KEYS.join(", ")));
     }
     let flag = |name: &str| match asked.get(name) {
         None => Ok(false),
@@ -116,7 +116,7 @@ fn read(
         scopes.push(Scope::Everything);
     }
     match scopes.len() {
-        0 => Err("the body names nothing to purge".to_owned()),
+        0 => Err(format!("the body names nothing to purge; {EXAMPLE}")),
         1..=MAX_PURGES => Ok(scopes.into_iter().map(|scope| Purge { scope, mode }).collect()),
         count => Err(format!("{count} purges are more than the {MAX_PURGES} of one request")),
     }

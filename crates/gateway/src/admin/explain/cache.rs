@@ -34,6 +34,7 @@ pub(super) fn explain(
         "verdict": verdict,
         "why": why,
         "rule": rule,
+        "asks_redis": shared.common.second.is_some() && matches!(lookup, Lookup::Miss(_) | Lookup::Stale(..)),
         "bypassed_by": bypass.map(|key| format!("bypass.{key}")),
         "stored": chosen.map(|stored| self::stored(stored, rules, now)),
         "default_ttl_seconds": rules.default_ttl.map(|ttl| ttl.as_secs_f64()),
@@ -110,6 +111,15 @@ fn verdict(lookup: &Lookup, now: Timestamp) -> (&'static str, Option<&Stored>, (
             "stale-while-revalidate",
             Some(stored),
             ("stale, and the service lets it be used while it is revalidated", "RFC 5861 §3"),
+        ),
+        // Purges and replaced records say so, not its age.
+        Lookup::Stale(stored, Forward::Stale) if stored.ttl_s(now) > 0 => (
+            "stale",
+            Some(stored),
+            (
+                "the stored answer is fresh, but to be validated: it says no-cache, was purged softly, or may have been replaced in cache.redis",
+                "RFC 9111 §5.2.2.4",
+            ),
         ),
         Lookup::Stale(stored, why) => ("stale", Some(stored), rule(*why)),
         Lookup::Miss(why) => ("miss", None, rule(*why)),
