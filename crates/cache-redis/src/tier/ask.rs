@@ -125,6 +125,7 @@ impl Tier {
     }
 
     async fn read(&self, name: &Name, key: &Key<'_>, request: &HeaderMap) -> Result<Target, Error> {
+        let order = self.cache.language_order();
         let mut hinted = self.hints.borrow().of(&name.hash);
         if hinted.is_none() && !key.extra.is_empty() {
             hinted = Some(Rc::new([EXTRA]));
@@ -132,7 +133,7 @@ impl Tier {
         let (base, guessed) = match &hinted {
             None => (self.value(&name.base).await?, None),
             Some(names) => {
-                let selection = keys::select(&**names, key, request);
+                let selection = keys::select(&**names, key, request, order);
                 let variant = name.variant(&selection);
                 let (base, variant) = tokio::join!(self.value(&name.base), self.value(&variant));
                 (base?, Some((names, selection, variant?)))
@@ -157,7 +158,7 @@ impl Tier {
             _ => {
                 let names: Rc<[HeaderName]> = names.into();
                 self.hints.borrow_mut().set(name.hash, Rc::clone(&names));
-                let selection = keys::select(&*names, key, request);
+                let selection = keys::select(&*names, key, request, order);
                 let variant = self.value(&name.variant(&selection)).await?;
                 (selection, variant)
             }
