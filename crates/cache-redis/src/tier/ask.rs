@@ -87,9 +87,10 @@ impl Tier {
         let response = found.response.take().filter(|response| self.is_trusted(response, now));
         let Some(mut response) = response else { return Some((found, None)) };
         match self.cache.purges().admits(key, &response.parts.headers, response.position) {
-            Standing::Good => {}
+            // What was purged since the log was lost is not known.
+            Standing::Good if self.shared.knows_purges() => {}
             // It may be used once it was validated.
-            Standing::Stale(_) | Standing::Unknown => response.parts.freshness.no_cache = true,
+            Standing::Good | Standing::Stale(_) | Standing::Unknown => response.parts.freshness.no_cache = true,
             Standing::Gone => return Some((found, None)),
         }
         let parts = self.whole(name, *response).await;
