@@ -133,6 +133,8 @@ struct Shared {
     queue: Queue,
     replaced: AtomicU64,
     by_channel: AtomicBool,
+    /// Every purge of the log is applied as it comes.
+    is_followed: AtomicBool,
 }
 
 impl Coherence {
@@ -162,6 +164,7 @@ impl Coherence {
             applied: watch::Sender::new(0),
             replaced: AtomicU64::new(0),
             by_channel: AtomicBool::new(false),
+            is_followed: AtomicBool::new(false),
         });
         let (wrote, written) = mpsc::channel(MAX_UNTOLD);
         let (stopped, stops) = watch::channel(false);
@@ -184,6 +187,11 @@ impl Coherence {
         if !purges.is_empty() {
             self.shared.queue.push(&self.shared.cache, purges);
         }
+    }
+
+    /// Whether purges of other gateways are known. While they are not, what is read from Redis may have been purged.
+    pub fn knows_purges(&self) -> bool {
+        self.shared.is_followed.load(Ordering::Acquire)
     }
 
     /// This gateway has written or removed a record. Others are told by the server, or by this where it refuses to.

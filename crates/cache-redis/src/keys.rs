@@ -15,7 +15,7 @@
 //! whole key, which is compared.
 
 use http::{HeaderMap, HeaderName};
-use pilotlight_cache::{Key, Selection};
+use pilotlight_cache::{Key, LanguageOrder, Selection};
 use ring::digest::{Context, SHA256};
 
 /// The longest prefix.
@@ -36,8 +36,9 @@ pub(crate) fn select<'a>(
     names: impl IntoIterator<Item = &'a HeaderName> + Clone,
     key: &Key<'_>,
     request: &HeaderMap,
+    order: LanguageOrder,
 ) -> Selection {
-    let of_request = Selection::of(names.clone().into_iter().filter(|name| **name != EXTRA), request);
+    let of_request = Selection::of(names.clone().into_iter().filter(|name| **name != EXTRA), request, order);
     if names.into_iter().any(|name| *name == EXTRA) { of_extra(key).and(&of_request) } else { of_request }
 }
 
@@ -197,7 +198,7 @@ mod tests {
         let (a, b) = (Key { extra: "a", ..KEY }, Key { extra: "b", ..KEY });
         assert_eq!(Keys::new("p").name(&a), name);
         let request: HeaderMap = [(EXTRA, HeaderValue::from_static("a"))].into_iter().collect();
-        let variant = |key: &Key<'_>| name.variant(&select([&accept, &EXTRA], key, &request));
+        let variant = |key: &Key<'_>| name.variant(&select([&accept, &EXTRA], key, &request, LanguageOrder::Counts));
         assert_ne!(variant(&a), variant(&b));
         assert_ne!(variant(&a), variant(&KEY), "a field of the client's is no part of the key");
     }
@@ -216,7 +217,7 @@ mod tests {
         let select = |value: Option<&'static str>| {
             let request: HeaderMap =
                 value.map(|value| (accept.clone(), HeaderValue::from_static(value))).into_iter().collect();
-            name.variant(&Selection::of([&accept], &request))
+            name.variant(&Selection::of([&accept], &request, LanguageOrder::Counts))
         };
         assert_eq!(select(Some("a, b")), select(Some("a,b")), "normalised");
         assert_ne!(select(Some("a")), select(Some("b")));
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn memory_and_redis_know_a_record_by_the_same_number() {
-        let selection = Selection::of([&HeaderName::from_static("accept")], &HeaderMap::new());
+        let selection = Selection::of([&HeaderName::from_static("accept")], &HeaderMap::new(), LanguageOrder::Counts);
         for target in ["/", "/a", "/b?c", "/ä"] {
             let key = Key { target, ..KEY };
             let name = Keys::new("p").name(&key);

@@ -241,8 +241,12 @@ impl Fill {
         if is_lasting(why) && !status.is_server_error() {
             self.landing.cache().flights().remember_solo(self.landing.solo(), now);
             if let Some(stale) = &self.stale {
-                // RFC 9111 §4.3.3: another answer came in its place, and that is not to be kept.
-                self.landing.write(|cache| cache.memory().remove_variant(self.landing.key(), stale));
+                // RFC 9111 §4.3.3: another answer came in its place, and that is not to be kept. Another tier may still call the
+                // old one fresh: the request may have wanted validation.
+                self.landing.write(|cache| {
+                    cache.memory().remove_variant(self.landing.key(), stale);
+                    cache.tell_invalidated(&self.landing.key().as_key());
+                });
             }
         }
         self.landing.passed();

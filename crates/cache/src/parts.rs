@@ -10,8 +10,9 @@ use crate::cache::Cache;
 use crate::key::Key;
 use crate::policy::freshness;
 pub use crate::policy::freshness::Source as LifetimeSource;
+use crate::policy::storing::has_body;
 use crate::policy::vary::Vary;
-use crate::policy::{RequestDirectives, Timestamp};
+use crate::policy::{LanguageOrder, RequestDirectives, Timestamp};
 use crate::purge::Position;
 use crate::stored::Stored;
 
@@ -66,8 +67,8 @@ pub struct Selection {
 
 impl Selection {
     /// What a request has for these fields.
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a HeaderName>, request: &HeaderMap) -> Self {
-        Self { vary: Vary::select(names, request) }
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a HeaderName>, request: &HeaderMap, order: LanguageOrder) -> Self {
+        Self { vary: Vary::select(names, request, order) }
     }
 
     /// Fields with values that are normalised already; `None`: the request had no such field.
@@ -99,11 +100,21 @@ impl Cache {
         let Parts { status, headers, body, selection, freshness } = parts;
         let freshness = freshness::Freshness::from_parts(freshness);
         let mark = self.purges().mark(key, &headers, position);
-        Arc::new(Stored::assemble(status, headers, StoredBody::of(body), freshness, selection.vary, mark))
+        let vary = selection.vary.ordered_by(self.language_order());
+        Arc::new(Stored::assemble(status, headers, StoredBody::of(body), freshness, vary, mark))
+    }
+
+    /// What the order of `Accept-Language` means to services, for whoever selects by it in another tier.
+    pub fn language_order(&self) -> LanguageOrder {
+        self.policy().language_order
     }
 
     /// Whether a response, stored in memory or not, may answer a request without validation.
     pub fn serves(&self, key: &Key<'_>, stored: &Stored, request: &HeaderMap, now: Timestamp) -> bool {
+        // As in a lookup: a body is in no key.
+        if has_body(request) {
+            return false;
+        }
         let standing = self.purges().standing(key, stored.mark());
         stored.refusal(request, &RequestDirectives::parse(request), now, standing).is_none()
     }

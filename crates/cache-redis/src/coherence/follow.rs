@@ -1,5 +1,6 @@
 //! The log is followed on a connection of its own: a blocking read returns with what was appended.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,7 +32,9 @@ pub(super) async fn follow(shared: &Shared, gap: Gap) {
                     is_lost = false;
                 }
                 gap = None;
+                shared.is_followed.store(true, Ordering::Release);
                 let Err(error) = read_on(shared, &mut connection, &mut history).await;
+                shared.is_followed.store(false, Ordering::Release);
                 error
             }
             Err(error) => error,

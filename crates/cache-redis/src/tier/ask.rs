@@ -87,9 +87,10 @@ impl Tier {
         let response = found.response.take().filter(|response| self.is_trusted(response, now));
         let Some(mut response) = response else { return Some((found, None)) };
         match self.cache.purges().admits(key, &response.parts.headers, response.position) {
-            Standing::Good => {}
+            // What was purged since the log was lost is not known.
+            Standing::Good if self.shared.knows_purges() => {}
             // It may be used once it was validated.
-            Standing::Stale(_) | Standing::Unknown => response.parts.freshness.no_cache = true,
+            Standing::Good | Standing::Stale(_) | Standing::Unknown => response.parts.freshness.no_cache = true,
             Standing::Gone => return Some((found, None)),
         }
         let parts = self.whole(name, *response).await;
@@ -125,6 +126,7 @@ impl Tier {
     }
 
     async fn read(&self, name: &Name, key: &Key<'_>, request: &HeaderMap) -> Result<Target, Error> {
+        let order = self.cache.language_order();
         let mut hinted = self.hints.borrow().of(&name.hash);
         if hinted.is_none() && !key.extra.is_empty() {
             hinted = Some(Rc::new([EXTRA]));
@@ -132,7 +134,7 @@ impl Tier {
         let (base, guessed) = match &hinted {
             None => (self.value(&name.base).await?, None),
             Some(names) => {
-                let selection = keys::select(&**names, key, request);
+                let selection = keys::select(&**names, key, request, order);
                 let variant = name.variant(&selection);
                 let (base, variant) = tokio::join!(self.value(&name.base), self.value(&variant));
                 (base?, Some((names, selection, variant?)))
@@ -157,7 +159,7 @@ impl Tier {
             _ => {
                 let names: Rc<[HeaderName]> = names.into();
                 self.hints.borrow_mut().set(name.hash, Rc::clone(&names));
-                let selection = keys::select(&*names, key, request);
+                let selection = keys::select(&*names, key, request, order);
                 let variant = self.value(&name.variant(&selection)).await?;
                 (selection, variant)
             }

@@ -31,7 +31,7 @@ struct Inner {
     open: AtomicUsize,
     /// Somebody has said that Redis does not answer, and nobody yet that it does again.
     is_lost: AtomicBool,
-    /// Tells other gateways what was written, where the servers do not.
+    /// Tells other gateways what was written, where the servers do not, and knows what they have purged.
     coherence: OnceLock<Coherence>,
 }
 
@@ -83,9 +83,14 @@ impl SharedTier {
         Arc::clone(&self.inner.invalid) as _
     }
 
-    /// Tells other gateways by this, from now on, which records are written. The first call counts.
+    /// Tells other gateways by this, from now on, which records are written, and asks it whether their purges are known. The first call
+    /// counts.
     pub fn tell_writes(&self, coherence: Coherence) {
         let _ = self.inner.coherence.set(coherence);
+    }
+
+    pub(super) fn knows_purges(&self) -> bool {
+        self.inner.coherence.get().is_none_or(Coherence::knows_purges)
     }
 
     pub(super) fn wrote(&self, name: &Name) {

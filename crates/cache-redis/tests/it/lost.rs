@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
-use pilotlight_cache_redis::{MAX_FAILURES, Options};
+use pilotlight_cache_redis::{Coherence, CoherenceOptions, Config, MAX_FAILURES, Options};
 use pilotlight_testkit::Server;
 
-use crate::node::{FRESH, LIMIT, Node, options, run};
+use crate::node::{FRESH, LIMIT, Node, key, now, options, run};
 
 const BUDGET: Duration = Duration::from_millis(20);
 
@@ -113,5 +113,41 @@ fn what_is_in_the_queue_is_written_before_the_end() {
         flight.land(&crate::node::fields(FRESH), b"x").unwrap();
         node.tier.close(LIMIT).await;
         assert!(Node::new(&server.url()).found("/", &HeaderMap::new()).await.is_some());
+    });
+}
+
+#[test]
+fn while_purges_of_others_are_not_known_what_redis_has_is_validated_first() {
+    run(|| async {
+        // As two primaries of a cluster, of which one has the log and the other the record.
+        let (records, log) = (Server::start().unwrap(), Server::start().unwrap());
+        let node = node(&records);
+        let config = Config::from_url(&log.url()).unwrap();
+        let (coherence, driver) =
+            Coherence::new(&config, node.cache.clone(), CoherenceOptions::new("test", "node")).unwrap();
+        node.shared.tell_writes(coherence.clone());
+        let is_found = async || {
+            let stored = node.ask("/", &HeaderMap::new()).await.stored.expect("Redis has it");
+            node.cache.serves(&key("/"), &stored, &HeaderMap::new(), now())
+        };
+        let until = async |knows: bool| {
+            let begun = Instant::now();
+            while coherence.knows_purges() != knows {
+                assert!(begun.elapsed() < LIMIT, "{:?}", coherence.status());
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        node.store("/", &[], FRESH, b"x").await;
+        assert!(!is_found().await, "the log was not read yet");
+        let driver = tokio::task::spawn_local(driver.run());
+        until(true).await;
+        assert!(is_found().await);
+        log.stop().unwrap();
+        until(false).await;
+        assert!(!is_found().await, "it may have been purged");
+        log.cont().unwrap();
+        until(true).await;
+        assert!(is_found().await);
+        driver.abort();
     });
 }

@@ -44,7 +44,7 @@ pub enum Unstored {
     Method,
     /// The request had a body, which the cache key does not cover.
     RequestBody,
-    /// Informational, 206 or 304.
+    /// Informational, 206, 304, 412 or 416.
     Status,
     /// The request says `no-store`.
     RequestNoStore,
@@ -204,6 +204,11 @@ impl Candidate<'_> {
         // RFC 9111 §3: a final status; 206 and 304 only by caches that understand them: ranges are not stored, and 304
         // goes to `freshen`.
         if self.status.is_informational() || matches!(self.status.as_u16(), 206 | 304) {
+            return Err(Unstored::Status);
+        }
+        // Stricter than the RFC: they answer the conditions (RFC 9110 §15.5.13) or the range (§15.5.17) of one request, which are in
+        // no key, so that one client could answer all others with them.
+        if matches!(self.status.as_u16(), 412 | 416) {
             return Err(Unstored::Status);
         }
         // Stricter than RFC 9111 §7.3 asks: a response with Set-Cookie was made for one user.

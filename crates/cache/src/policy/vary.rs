@@ -31,7 +31,7 @@ struct Selecting {
 
 impl Selecting {
     fn of(request: &HeaderMap, name: HeaderName, order: LanguageOrder) -> Self {
-        let unordered = order == LanguageOrder::Ignored && name == ACCEPT_LANGUAGE;
+        let unordered = is_unordered(&name, order);
         let value = request.contains_key(&name).then(|| match unordered {
             true => sorted(request, &name),
             false => normalised(request, &name).collect(),
@@ -85,15 +85,29 @@ impl Vary {
     }
 
     /// What `request` has for these fields.
-    pub(crate) fn select<'a>(names: impl IntoIterator<Item = &'a HeaderName>, request: &HeaderMap) -> Self {
-        let value = |name: &HeaderName| request.contains_key(name).then(|| normalised(request, name).collect());
-        Self::from_fields(names.into_iter().map(|name| (name.clone(), value(name))))
+    pub(crate) fn select<'a>(
+        names: impl IntoIterator<Item = &'a HeaderName>,
+        request: &HeaderMap,
+        order: LanguageOrder,
+    ) -> Self {
+        Self::sorted_by_name(names.into_iter().map(|name| Selecting::of(request, name.clone(), order)).collect())
     }
 
     /// Fields with their normalised values; of a name that comes twice the first counts.
     pub(crate) fn from_fields(fields: impl IntoIterator<Item = (HeaderName, Option<Box<[u8]>>)>) -> Self {
         let one = |(name, value)| Selecting { name, value, unordered: false };
-        let mut fields: Vec<Selecting> = fields.into_iter().map(one).collect();
+        Self::sorted_by_name(fields.into_iter().map(one).collect())
+    }
+
+    /// The same, compared by what the order of languages means here. Values in another order than that match nothing.
+    pub(crate) fn ordered_by(mut self, order: LanguageOrder) -> Self {
+        for field in &mut self.fields {
+            field.unordered = is_unordered(&field.name, order);
+        }
+        self
+    }
+
+    fn sorted_by_name(mut fields: Vec<Selecting>) -> Self {
         fields.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         fields.dedup_by(|later, first| later.name == first.name);
         Self { fields: fields.into_boxed_slice() }
@@ -159,6 +173,10 @@ fn normalised<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<It
             .chain(Trimmed { rest: line.trim_ascii(), quoted: false, escaped: false })
             .map(move |byte| if folds { byte.to_ascii_lowercase() } else { byte })
     })
+}
+
+fn is_unordered(name: &HeaderName, order: LanguageOrder) -> bool {
+    order == LanguageOrder::Ignored && *name == ACCEPT_LANGUAGE
 }
 
 /// The members of a normalised value in the order of their bytes, for fields whose own order means nothing.

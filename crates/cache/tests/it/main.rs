@@ -17,6 +17,7 @@ mod purge_model;
 mod rfc9111;
 mod ruled_users;
 mod rules;
+mod second;
 mod serving;
 mod support;
 mod two_users;

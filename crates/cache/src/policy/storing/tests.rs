@@ -66,7 +66,7 @@ fn statuses() {
     for status in [200, 204, 301, 302, 404, 500, 503, 599, 299, 418] {
         check(&[], status, &[CACHEABLE], Ok(()));
     }
-    for status in [100, 103, 206, 304] {
+    for status in [100, 103, 206, 304, 412, 416] {
         check(&[], status, &[CACHEABLE], Err(Unstored::Status));
     }
 }
