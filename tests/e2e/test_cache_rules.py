@@ -217,6 +217,8 @@ class BypassAndStore(RuledCase):
     RULES = {
         "/bypass": {"bypass": {"cookies": ["session*"], "headers": ["x-preview"], "query": ["preview"], "methods": ["HEAD"]}},  # fmt: skip
         "/store": {"store": {"statuses": ["2xx", "4xx"], "types": ["text/*"], "max_object": "1KiB"}},
+        "/on": True,
+        "/off": False,
     }
 
     def test_bypass(self):
@@ -246,6 +248,15 @@ class BypassAndStore(RuledCase):
         # As clients that would rather speak HTTP/2 do with their first request.
         self.body(target, ("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", ""), method="POST")
         self.assert_apart((target,))
+
+    def test_an_unsafe_request_of_a_route_without_cache_invalidates_what_it_names(self):
+        page, grouped = make(LONG, path="/on/make"), make(LONG, 'Cache-Groups: "g"', path="/on/make")
+        self.assert_shared((page,), (page,))
+        self.assert_shared((grouped,), (grouped,))
+        self.body(make(f"Location: {page}", path="/off/make"), method="POST")
+        self.assert_apart((page,))
+        self.body(make('Cache-Group-Invalidation: "g"', path="/off/make"), method="POST")
+        self.assert_apart((grouped,))
 
     def test_what_may_be_stored(self):
         text = "Content-Type: text/plain"
