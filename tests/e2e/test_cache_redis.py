@@ -130,10 +130,15 @@ class RedisCase(TestCase):
         self.addCleanup(self.pages.server_close)
         self.addCleanup(self.pages.shutdown)
 
-    def gateway(self, url, **settings):
+    def gateway(self, url, cache=True, is_covered=True, **settings):
         text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in ({"url": url} | self.settings | settings).items())
         web = service("web", url=f"http://127.0.0.1:{self.pages.server_port}")
-        return self.start(Gateway(BINARY, config(web, route(service="web", cache=True), f"[cache.redis]\n{text}", ADMIN)))
+        gateway = self.start(Gateway(BINARY, config(web, route(service="web", cache=cache), f"[cache.redis]\n{text}", ADMIN)))
+        if is_covered:
+            # Until it has read the log of purges, it validates what Redis has.
+            covered = "pilotlight_cache_coherence_covered 1"
+            self.assert_eventually(lambda: covered in self.metrics(gateway), "purges of others are known", 30)
+        return gateway
 
     def server(self, **arguments):
         server = Server(**arguments)
@@ -161,6 +166,10 @@ class RedisCase(TestCase):
     def metric(self, gateway, name):
         text = self.metrics(gateway)
         return float(next(line for line in text.splitlines() if line.startswith("pilotlight_cache_redis_" + name)).split()[-1])
+
+    def replaced(self, gateway):
+        name = "pilotlight_cache_coherence_replaced_total "
+        return float(next(line for line in self.metrics(gateway).splitlines() if line.startswith(name)).split()[-1])
 
     def metrics(self, gateway):
         with socket.socket(socket.AF_UNIX) as connection:
@@ -244,6 +253,47 @@ class Sharing(RedisCase):
         self.assert_from_redis(b, "/page/1", [("Accept-Language", "de")])
         self.assert_from_redis(b, "/page/1", [("Accept-Language", "en")])
 
+    def test_what_a_rule_sends_past_the_cache_is_answered_from_no_tier(self):
+        server = self.server()
+        rules = {"bypass": {"headers": ["x-preview"]}}
+        a, b = (self.gateway(server.url, cache=rules) for _ in range(2))
+        a.get("/page/1")
+        self.written(a, 1)
+        cached = ("Cache-Control", "only-if-cached")
+        self.assert_problem(b.get("/page/1", [cached, ("X-Preview", "1")]), 504)
+        self.assert_problem(b.request("GET", "/page/1", [cached], body=b"x"), 504)
+        self.assert_from_redis(b, "/page/1", [cached])
+
+    def test_a_response_that_redis_brings_back_does_not_replace_a_newer_one(self):
+        server = self.server()
+        a = self.gateway(server.url)
+        a.get("/page/1")
+        self.written(a, 1)
+        # As a failover that loses the last writes.
+        copy = "local name = redis.call('KEYS', 'pilotlight:1:*}')[1]; redis.call('COPY', KEYS[1] == 'x' and name or 'x', KEYS[1] == 'x' and 'x' or name, 'REPLACE')"
+        server.command("EVAL", copy, 1, "x")
+        self.pages.versions["/page/1"] += 1
+        self.assertEqual(a.get("/page/1", [("Cache-Control", "no-cache")]).body, b"/page/1 1")
+        self.written(a, 2)
+        self.assertEqual(a.get("/page/1").body, b"/page/1 1")
+        replaced = self.replaced(a)
+        server.command("EVAL", copy, 1, "y")
+        self.assert_eventually(lambda: self.replaced(a) > replaced, "it is told")
+        self.assertEqual(a.get("/page/1").body, b"/page/1 1")
+        self.assertEqual(a.get("/page/1").body, b"/page/1 1")
+
+    def test_in_place_of_an_error_what_another_has_stored(self):
+        server = self.server()
+        a, b = self.gateway(server.url), self.gateway(server.url)
+        self.pages.fields = [("Cache-Control", "max-age=60, stale-if-error=600"), ("Age", "61")]
+        a.get("/page/1")
+        self.written(a, 1)
+        self.pages.shutdown()
+        self.pages.server_close()
+        answer = b.get("/page/1")
+        self.assertEqual((answer.status, answer.body), (200, b"/page/1 0"))
+        self.assertIn("detail=stale-if-error", self.status(answer))
+
     def test_three_gateways_ask_the_service_for_a_cold_url_twice_at_most(self):
         server = self.server()
         gateways = [self.gateway(server.url) for _ in range(3)]
@@ -325,7 +375,7 @@ class Faults(RedisCase):
     def test_a_gateway_starts_without_redis_and_says_so_once(self):
         server = self.server()
         server.kill()
-        gateway = self.gateway(server.url)
+        gateway = self.gateway(server.url, is_covered=False)
         for target in TARGETS:
             self.assert_status(gateway.get(target), 200)
         said = lambda: gateway.output().count("cache.redis does not answer")  # noqa: E731

@@ -78,6 +78,14 @@ class Query(RuledCase):
         self.body(target)
         self.assertEqual(self.origin.requests("/")[0], target)
 
+    def test_a_hit_that_leaves_out_a_part_of_the_target_is_one_that_hyper_takes(self):
+        target = make(LONG, path="/ignore/make", query="b=2")
+        self.assert_shared((target,), (f"{target}&utm_x=1",))
+        self.assert_status(self.gateway.get(f"{target}&utm_x=<"), 400)
+        # What is behind it is no part of the target: it is not what another one has stored.
+        fragment = target.replace("&b=2", "&utm_x=1#&b=2")
+        self.assert_apart((fragment,))
+
     def test_what_counts_keeps_answers_apart(self):
         target = make(LONG, path="/ignore/make", query="id=1")
         self.assert_apart((target,), (target.replace("id=1", "id=2"),), (f"{target}&id=2",), (f"{target}&UTM_source=1",),
@@ -209,6 +217,8 @@ class BypassAndStore(RuledCase):
     RULES = {
         "/bypass": {"bypass": {"cookies": ["session*"], "headers": ["x-preview"], "query": ["preview"], "methods": ["HEAD"]}},  # fmt: skip
         "/store": {"store": {"statuses": ["2xx", "4xx"], "types": ["text/*"], "max_object": "1KiB"}},
+        "/on": True,
+        "/off": False,
     }
 
     def test_bypass(self):
@@ -231,6 +241,22 @@ class BypassAndStore(RuledCase):
         self.assert_shared((target,), (target,))
         self.body(target, ("Cookie", "session=1"), method="POST")
         self.assert_apart((target,))
+
+    def test_an_unsafe_request_that_offers_another_protocol_invalidates(self):
+        target = make(LONG, path="/bypass/make")
+        self.assert_shared((target,), (target,))
+        # As clients that would rather speak HTTP/2 do with their first request.
+        self.body(target, ("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", ""), method="POST")
+        self.assert_apart((target,))
+
+    def test_an_unsafe_request_of_a_route_without_cache_invalidates_what_it_names(self):
+        page, grouped = make(LONG, path="/on/make"), make(LONG, 'Cache-Groups: "g"', path="/on/make")
+        self.assert_shared((page,), (page,))
+        self.assert_shared((grouped,), (grouped,))
+        self.body(make(f"Location: {page}", path="/off/make"), method="POST")
+        self.assert_apart((page,))
+        self.body(make('Cache-Group-Invalidation: "g"', path="/off/make"), method="POST")
+        self.assert_apart((grouped,))
 
     def test_what_may_be_stored(self):
         text = "Content-Type: text/plain"

@@ -14,7 +14,7 @@ use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::live::Live;
-use crate::policy::storing::has_body;
+use crate::policy::storing::{has_body, has_credentials};
 use crate::policy::vary::Vary;
 use crate::policy::{Forward, PolicyOptions, RequestDirectives, Timestamp, Unstored, reference};
 use crate::purge::{
@@ -258,6 +258,7 @@ impl Cache {
     pub fn begin(&self, key: &Key<'_>, method: &Method, request: &HeaderMap, now: Timestamp) -> Turn {
         let directives = RequestDirectives::parse(request);
         let selection = self.selection(key, request);
+        let solo = self.hash(key).of_variant(selection);
         let alone = method != Method::GET
             || directives.no_store
             || directives.wants_validation()
@@ -265,7 +266,8 @@ impl Cache {
             // RFC 9111 §3.3: an answer to it may be a part only.
             || request.contains_key(RANGE)
             || unkeyed(request).is_some()
-            || self.inner.flights.is_solo(self.hash(key).of_variant(selection), now);
+            || self.inner.flights.is_solo(solo, now)
+            || (has_credentials(request) && self.inner.flights.is_solo(solo.with_credentials(), now));
         let company = if alone { Company::None } else { Company::Any { waits: 0 } };
         collapse::start(self, key, method, (request, selection), now, company)
     }
@@ -326,8 +328,13 @@ impl Cache {
         let references = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.get(name));
         let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
         // Once, so that the answer to a POST knows what it has done itself.
-        let named = named.filter(|target| target != key.target);
-        for place in std::iter::once(place(key.target)).chain(named.map(|target| place(&target))) {
+        let mut places = vec![place(key.target)];
+        for place in named.filter(|target| target != key.target).map(|target| place(&target)) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        for place in places {
             let key = Key { target: &place.target, extra: "", ..*key };
             invalidated.targets += usize::from(self.remove(&key));
             if place.has_extra {

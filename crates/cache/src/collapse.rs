@@ -43,6 +43,11 @@ impl KeyHash {
         Self(self.0 ^ selection)
     }
 
+    /// The same for what it gives to requests with credentials.
+    pub(crate) fn with_credentials(self) -> Self {
+        Self(self.0 ^ 0x9e37_79b9_7f4a_7c15)
+    }
+
     fn bits(self, from: u32, count: usize) -> usize {
         // The mask leaves fewer than 16 bits.
         (self.0 >> from) as usize & (count - 1)

@@ -249,6 +249,10 @@ impl Fill {
                 });
             }
         }
+        if why == Unstored::Credentials {
+            // It lies in the request as well, so it is remembered for those that are alike.
+            self.landing.cache().flights().remember_solo(self.landing.solo().with_credentials(), now);
+        }
         self.landing.passed();
         why
     }

@@ -391,7 +391,9 @@ impl<'a> Inbound<'a> {
     async fn respond(mut self, lookup: Option<Lookup>) -> Result<Parted, Failure> {
         let cache = self.worker.common.cache.clone();
         let (why, stale) = match lookup {
-            None => return self.pass(None, Forward::Disabled).await,
+            // RFC 9111 §4.4: an unsafe request makes invalid what is stored, by whatever route and with whatever wish for another
+            // protocol it comes.
+            None => return self.pass(cache.as_ref(), Forward::Disabled).await,
             Some(Lookup::OnlyIfCached) => return self.only_if_cached().await,
             Some(Lookup::Bypass(why)) => {
                 self.record.verdict(Verdict::Bypass);

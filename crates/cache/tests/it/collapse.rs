@@ -342,3 +342,16 @@ async fn get(cache: Cache, asked: Arc<Vec<AtomicUsize>>, n: usize) -> String {
         }
     }
 }
+
+#[test]
+fn what_is_not_stored_for_credentials_is_not_waited_for_with_credentials() {
+    let cache = cache();
+    let (user, other, nobody) = (fields(&[("cookie", "a=1")]), fields(&[("cookie", "a=2")]), fields(&[]));
+    let fill = lead(&cache, &KEY, &user, START);
+    follow(&cache, &other);
+    let decision = fill.response(&user, StatusCode::OK, &fields(&[]), at(START), route(60));
+    assert!(matches!(decision, Decision::Pass(Unstored::Credentials)), "{decision:?}");
+    let leads = [lead(&cache, &KEY, &user, START), lead(&cache, &KEY, &other, START)];
+    assert!(leads.iter().all(|fill| !fill.watch().is_shared()));
+    assert!(lead(&cache, &KEY, &nobody, START).watch().is_shared(), "for those without, it may be stored");
+}

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, StatusCode};
 use pilotlight_cache::{
-    Address, Cache, Decision, Fill, LanguageOrder, Lookup, Mode, PolicyOptions, Purge, RouteRules, Scope, Unstored,
+    Address, Cache, Decision, Fill, LanguageOrder, Lookup, Mode, Place, PolicyOptions, Purge, RouteRules, Scope,
+    Unstored,
 };
 
 use crate::support::*;
@@ -48,6 +49,21 @@ fn any_other_answer_to_post_is_not() {
         cache.set_policy(PolicyOptions { max_heuristic: Some(Duration::from_secs(60)), ..PolicyOptions::default() });
         assert_eq!(post(&cache, cache.begin_post(&KEY), status, response), Err(why), "{status} {response:?}");
     }
+}
+
+#[test]
+fn an_answer_to_post_is_stored_under_the_key_that_two_of_its_names_have() {
+    let cache = cache();
+    let place = |target: &str| Place::of(target.split("&utm_").next().unwrap());
+    let fill = cache.begin_post(&KEY);
+    let (request, response) = (fields(&[("content-length", "3")]), fields(POSTED));
+    let answered = (&Method::POST, StatusCode::OK);
+    let invalidated = cache.invalidate_as(&key("/a?b&utm_x=1"), answered, &response, START, place);
+    assert_eq!(invalidated.targets, 0);
+    let decision = fill.posted(&request, StatusCode::OK, &response, at(START), RouteRules::default());
+    let Decision::Store(recorder) = decision else { panic!("{decision:?}") };
+    assert!(recorder.finish(START).is_ok());
+    assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], START), "hit ");
 }
 
 #[test]

@@ -13,15 +13,16 @@ use std::mem::MaybeUninit;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use pilotlight_cache::Lookup;
+use pilotlight_cache::{Lookup, QueryRules, RouteControl};
 
 use super::intake::Share;
 use super::{Client, Io};
 use crate::access_log::Entry;
 use crate::timing::Moment;
 use crate::worker::Worker;
-use crate::{exchange, server_timing};
+use crate::{cache_key, exchange, server_timing};
 
 /// Bytes of a head that is looked at here.
 const MAX_HEAD: usize = 8 * 1024;
@@ -176,7 +177,8 @@ fn answer(
     headers: &HeaderMap,
     out: &mut BytesMut,
 ) -> Option<Moment> {
-    // What is stored was once a target that hyper took, so one that is found needs no check of its own.
+    // What is stored was once a target that hyper took, so one that is found needs no check of its own, unless a rule of the
+    // route has left out a part of it.
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
     if !path.starts_with('/') {
         return None;
@@ -184,6 +186,9 @@ fn answer(
     let authority = exchange::host(headers).filter(|host| exchange::is_authority(host))?;
     let table = worker.common.table.load();
     let route = table.find(authority, path)?;
+    if path.len() < target.len() && cache_key::control(route).is_some_and(|control| !is_hypers(control, target)) {
+        return None;
+    }
     let now = worker.clock.timestamp(begun);
     match exchange::look_up(&worker.common, route, (authority, target), (&Method::GET, headers), now)? {
         Lookup::Hit(stored) if stored.body().len() <= MAX_BODY => {
@@ -202,4 +207,10 @@ fn answer(
         }
         _ => None,
     }
+}
+
+/// Whether hyper takes the target, and takes it as it stands, as far as rules for the query make that a question.
+fn is_hypers(control: &RouteControl, target: &str) -> bool {
+    control.key.query == QueryRules::default()
+        || target.parse::<PathAndQuery>().is_ok_and(|parsed| parsed.as_str() == target)
 }
