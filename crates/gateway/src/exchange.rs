@@ -394,7 +394,7 @@ impl<'a> Inbound<'a> {
             // RFC 9111 §4.4: an unsafe request makes invalid what is stored, by whatever route and with whatever wish for another
             // protocol it comes.
             None => return self.pass(cache.as_ref(), Forward::Disabled).await,
-            Some(Lookup::OnlyIfCached) => return self.only_if_cached().await,
+            Some(Lookup::OnlyIfCached) => return Box::pin(self.only_if_cached()).await,
             Some(Lookup::Bypass(why)) => {
                 self.record.verdict(Verdict::Bypass);
                 return self.pass(cache.as_ref(), why).await;

@@ -30,7 +30,8 @@ impl Inbound<'_> {
         let Some((tier, cache)) = self.tiers().filter(|_| fill.is_worth_sharing(now())) else {
             return Second::Ask(fill, stale);
         };
-        let asked = self.ask_redis((tier, cache), fill, stale).await;
+        // In a box of its own: no other request pays for the size of what asking Redis needs.
+        let asked = Box::pin(self.ask_redis((tier, cache), fill, stale)).await;
         self.record.lap(Layer::Cache);
         asked
     }
