@@ -63,7 +63,8 @@ fn answer_all(mut socket: TcpStream, body: &[u8]) -> io::Result<()> {
 fn ask(port: u16, first: u64, count: u64, bytes: u64, connections: u64) -> io::Result<()> {
     let (next, start) = (AtomicU64::new(first), Instant::now());
     let results: Vec<io::Result<()>> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..connections).map(|_| scope.spawn(|| ask_some(port, &next, first + count, bytes))).collect();
+        let threads: Vec<_> =
+            (0..connections).map(|_| scope.spawn(|| ask_some(port, &next, first + count, bytes))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a panic")))).collect()
     });
     results.into_iter().collect::<io::Result<Vec<()>>>()?;
@@ -83,7 +84,9 @@ fn ask_some(port: u16, next: &AtomicU64, end: u64, bytes: u64) -> io::Result<()>
         }
         // Spread evenly, the same in every run.
         let length = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (2 * bytes + 1);
-        socket.write_all(format!("GET /flood/{n}/of/distinct/targets/{length} HTTP/1.1\r\nhost: example.org\r\n\r\n").as_bytes())?;
+        socket.write_all(
+            format!("GET /flood/{n}/of/distinct/targets/{length} HTTP/1.1\r\nhost: example.org\r\n\r\n").as_bytes(),
+        )?;
         let mut left = 0;
         for number in 0.. {
             line.clear();
