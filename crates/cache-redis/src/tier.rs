@@ -4,6 +4,7 @@
 //! that are answered in the same turn of the event loop go out in one write.
 
 mod ask;
+mod budget;
 mod lease;
 mod shared;
 mod ticket;
@@ -25,6 +26,7 @@ pub use ticket::Ticket;
 use crate::breaker::Breakers;
 use crate::hints::Hints;
 use crate::options::{MAX_RECONNECT_PAUSE, WRITE_TIMEOUT};
+use budget::Budget;
 use shared::Worker;
 
 /// See the module.
@@ -35,6 +37,7 @@ pub struct Tier {
     client: Client,
     breakers: RefCell<Breakers>,
     hints: RefCell<Hints>,
+    budget: Budget,
     own: Arc<Worker>,
 }
 
@@ -60,9 +63,10 @@ impl Tier {
         let options = shared.options();
         let client = Client::new(client_config(&options.redis))?;
         let is_cluster = matches!(options.redis.topology, Topology::Cluster);
+        let budget = Budget::new(options.budget);
         let own = shared.register();
         let (breakers, hints) = (RefCell::new(Breakers::new(is_cluster)), RefCell::default());
-        Ok(Rc::new(Self { shared: shared.clone(), cache: cache.clone(), client, breakers, hints, own }))
+        Ok(Rc::new(Self { shared: shared.clone(), cache: cache.clone(), client, breakers, hints, budget, own }))
     }
 
     /// Connects, and writes until it is dropped.
@@ -70,6 +74,10 @@ impl Tier {
     /// # Cancel safety
     /// Dropping it ends the writes on their way; what waits in the queue stays there.
     pub async fn run(self: Rc<Self>) {
+        tokio::join!(self.connect_and_write(), self.budget.watch());
+    }
+
+    async fn connect_and_write(self: &Rc<Self>) {
         // Requests that come meanwhile ask for themselves. A cluster's map and all connections are there before the first of them, mostly.
         let greeted = self.client.ping().on(Route::AllPrimaries).of::<()>().timeout(WRITE_TIMEOUT).await;
         if let Err(error) = greeted {

@@ -12,6 +12,7 @@
 //! was counted up is not stored, and requests that come later do not follow its flight.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -136,16 +137,43 @@ impl Watch {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct FlightKey {
     key: StoredKey,
     selection: u64,
+    /// Of both, by the cache's own hasher: it is known before there is a flight.
+    hash: KeyHash,
+}
+
+impl Hash for FlightKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash.0);
+    }
+}
+
+/// Hands on a hash that was made with a key of its own already.
+#[derive(Debug, Default)]
+struct HandOn(u64);
+
+impl Hasher for HandOn {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        // The lowest bits are those of the stripe, so they say nothing within it.
+        self.0.rotate_left(32)
+    }
 }
 
 #[derive(Debug)]
 struct Stripe {
     /// As many as there are requests on their way upstream, which the gateway limits.
-    flights: HashMap<FlightKey, Arc<Flight>>,
+    flights: HashMap<FlightKey, Arc<Flight>, BuildHasherDefault<HandOn>>,
     epochs: [u32; EPOCHS_PER_STRIPE],
 }
 
@@ -158,7 +186,7 @@ pub(crate) struct Flights {
 
 impl Flights {
     pub(crate) fn new() -> Self {
-        let stripe = || Mutex::new(Stripe { flights: HashMap::new(), epochs: [0; EPOCHS_PER_STRIPE] });
+        let stripe = || Mutex::new(Stripe { flights: HashMap::default(), epochs: [0; EPOCHS_PER_STRIPE] });
         Self {
             stripes: (0..STRIPES).map(|_| stripe()).collect(),
             solo: (0..SOLO_SLOTS).map(|_| AtomicU64::new(0)).collect(),
@@ -232,7 +260,7 @@ impl Locked<'_> {
     /// Joins the flight of a key and selection, or begins it.
     fn join(&mut self, key: StoredKey, selection: u64) -> Joined {
         let epoch = self.epoch();
-        let flight_key = FlightKey { key, selection };
+        let flight_key = FlightKey { key, selection, hash: self.hash.of_variant(selection) };
         if let Some(flight) = self.stripe.flights.get(&flight_key).filter(|flight| flight.may_be_followed(epoch)) {
             return Joined::Follower(Seat::take(flight));
         }

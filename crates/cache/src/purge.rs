@@ -288,8 +288,17 @@ impl Purges {
 
     /// What a response with these fields, fetched at `position`, is to carry.
     pub(crate) fn mark(&self, key: &Key<'_>, headers: &HeaderMap, position: Position) -> Mark {
+        self.mark_in(self.record_name.map_or(0, |name| self.stripe(name(key))), key, headers, position)
+    }
+
+    /// The same for a record of the shared tier, whose [name](RecordName) is known.
+    pub(crate) fn mark_record(&self, name: u64, key: &Key<'_>, headers: &HeaderMap, position: Position) -> Mark {
+        self.mark_in(self.stripe(name), key, headers, position)
+    }
+
+    fn mark_in(&self, stripe: usize, key: &Key<'_>, headers: &HeaderMap, position: Position) -> Mark {
         // At most as many stripes as fit into memory many times over.
-        let stripe = self.record_name.map_or(0, |name| self.stripe(name(key))) as u32;
+        let stripe = stripe as u32;
         let tags = Tags::of(headers, key, |tag| self.hash(tag));
         Mark { position, checked: AtomicU64::new(position.local), stripe, tags, tag_fields: self.tag_fields }
     }

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName};
 use pilotlight_cache::{Key, Parts, Selection, Standing, Stored, Timestamp};
 use pilotlight_redis::{Commands, Error};
 
+use super::budget::{Late, within};
 use super::{Ticket, Tier};
 use crate::keys::{self, EXTRA, Name};
 use crate::options::{BODY_BYTES_PER_MS, MAX_CLOCK_SKEW};
@@ -33,9 +34,6 @@ struct Target {
     is_refused: bool,
 }
 
-/// No answer within the budget.
-pub(super) struct Late;
-
 impl Tier {
     /// Asks for the response to a request, at most for the budget.
     ///
@@ -48,7 +46,7 @@ impl Tier {
             self.own.counters.skipped.add_one();
             return Asked { stored: None, ticket: None };
         }
-        let Some((found, stored)) = self.look(&name, key, request, now).await else {
+        let Some((found, stored)) = self.look(&name, key, request, (now, began)).await else {
             return Asked { stored: None, ticket: None };
         };
         let counters = &self.own.counters;
@@ -69,12 +67,12 @@ impl Tier {
         name: &Name,
         key: &Key<'_>,
         request: &HeaderMap,
-        now: Timestamp,
+        (now, began): (Timestamp, Instant),
     ) -> Option<(Target, Option<Arc<Stored>>)> {
-        let budget = self.shared.options().budget;
         // Before the read, so that a purge during it counts.
         let position = self.cache.purges().position();
-        let mut found = self.heard(name, within(budget, self.read(name, key, request)).await)?;
+        let read = pin!(self.read(name, key, request)); // once, where it stays: it is large
+        let mut found = self.heard(name, self.budget.within(began, read).await)?;
         if found.is_refused {
             self.own.counters.refused.add_one();
         }
@@ -94,7 +92,7 @@ impl Tier {
             Standing::Gone => return Some((found, None)),
         }
         let parts = self.whole(name, *response).await;
-        let stored = parts.map(|parts| self.cache.restored(key, parts, position));
+        let stored = parts.map(|parts| self.cache.restored(key, name.record_name(), parts, position));
         Some((found, stored))
     }
 
@@ -107,7 +105,7 @@ impl Tier {
         now: Timestamp,
     ) -> Option<Option<Arc<Stored>>> {
         let began = Instant::now();
-        let (found, stored) = self.look(&ticket.name, key, request, now).await?;
+        let (found, stored) = self.look(&ticket.name, key, request, (now, began)).await?;
         ticket.seen = found.seen;
         ticket.selection = with_extra(found.selection, key);
         ticket.began = began;
@@ -184,7 +182,7 @@ impl Tier {
     async fn whole(&self, name: &Name, response: Response) -> Option<Parts> {
         let Response { parts, apart, .. } = response;
         let Some(apart) = apart else { return Some(parts) };
-        let body = self.body(name, apart).await?;
+        let body = Box::pin(self.body(name, apart)).await?; // with a timer, which few need
         Some(Parts { body, ..parts })
     }
 
@@ -228,18 +226,4 @@ fn with_extra(selection: Option<Selection>, key: &Key<'_>) -> Option<Selection> 
     }
     let extra = keys::of_extra(key);
     Some(selection.map_or_else(|| extra.clone(), |selection| extra.and(&selection)))
-}
-
-/// Waits for a future so long. What has become ready in the same turn of the event loop as the time was over counts as in time.
-pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Result<T, Late> {
-    let mut future = pin!(future);
-    if let Ok(value) = tokio::time::timeout(time, &mut future).await {
-        return Ok(value);
-    }
-    tokio::task::yield_now().await;
-    tokio::select! {
-        biased;
-        value = &mut future => Ok(value),
-        () = std::future::ready(()) => Err(Late),
-    }
 }

@@ -8,7 +8,7 @@ use pilotlight_cache::{Key, Stored, Timestamp};
 use pilotlight_redis::Commands;
 use pilotlight_redis::commands::options::SetOptions;
 
-use super::ask::within;
+use super::budget::within;
 use super::{Ticket, Tier};
 use crate::options::LEASE_POLL;
 

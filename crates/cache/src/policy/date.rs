@@ -8,6 +8,10 @@ const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "au
 
 /// Seconds since the Unix epoch, 0 for what is before it; `None` for what is no date.
 pub(crate) fn seconds(text: &str) -> Option<u64> {
+    text.as_bytes().try_into().ok().and_then(usual).or_else(|| any_format(text))
+}
+
+fn any_format(text: &str) -> Option<u64> {
     let (day_name, rest) = text.trim().split_at(text.trim().find([',', ' '])?);
     match rest.strip_prefix(", ") {
         // IMF-fixdate: Sun, 06 Nov 1994 08:49:37 GMT
@@ -32,6 +36,38 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
         }
         _ => None,
     }
+}
+
+/// The same for what nearly all senders write, an IMF-fixdate to the letter, without taking it apart first.
+fn usual(text: &[u8; 29]) -> Option<u64> {
+    let day_name = text.first_chunk::<3>()?;
+    if !matches!(day_name, b"Mon" | b"Tue" | b"Wed" | b"Thu" | b"Fri" | b"Sat" | b"Sun") {
+        return None;
+    }
+    let separators = [text[3], text[4], text[7], text[11], text[16], text[19], text[22]];
+    if separators != *b",    ::" || text[25..] != *b" GMT" {
+        return None;
+    }
+    let month = match &text[8..11] {
+        b"Jan" => 0,
+        b"Feb" => 1,
+        b"Mar" => 2,
+        b"Apr" => 3,
+        b"May" => 4,
+        b"Jun" => 5,
+        b"Jul" => 6,
+        b"Aug" => 7,
+        b"Sep" => 8,
+        b"Oct" => 9,
+        b"Nov" => 10,
+        b"Dec" => 11,
+        _ => return None,
+    };
+    let two = |at: usize| {
+        let [tens, ones] = [text[at], text[at + 1]].map(|byte| byte.wrapping_sub(b'0'));
+        (tens < 10 && ones < 10).then_some(u64::from(tens) * 10 + u64::from(ones))
+    };
+    calendar((two(12)? * 100 + two(14)?, month, two(5)?), (two(17)?, two(20)?, two(23)?))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,8 +105,16 @@ fn instant((year, month, day): (u64, &str, u64), time: &str, zone: &str) -> Opti
     let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))?;
     let mut units = time.split(':').map(|unit| number(unit, 2));
     let (hour, minute, second) = (units.next()??, units.next()??, units.next()??);
+    if units.next().is_some() {
+        return None;
+    }
+    calendar((year, month, day), (hour, minute, second))
+}
+
+/// Months count from 0.
+fn calendar((year, month, day): (u64, usize, u64), (hour, minute, second): (u64, u64, u64)) -> Option<u64> {
     // RFC 9110 §5.6.7: second 60 is a leap second.
-    if units.next().is_some() || hour > 23 || minute > 59 || second > 60 || day == 0 || day > days_of(month, year) {
+    if hour > 23 || minute > 59 || second > 60 || day == 0 || day > days_of(month, year) {
         return None;
     }
     let days = days_before(year) + (0..month).map(|month| days_of(month, year)).sum::<u64>() + day - 1;
@@ -163,6 +207,16 @@ mod tests {
         fn reads_what_others_write(second in 0u64..253_402_300_800) {
             let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
             prop_assert_eq!(seconds(&text), Some(second));
+        }
+
+        #[test]
+        fn the_short_way_says_nothing_else_than_the_long_one(second in 0u64..253_402_300_800, at in 0usize..29, byte in "[ -~]") {
+            let mut text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+            prop_assert_eq!(usual(text.as_bytes().try_into().unwrap()), Some(second));
+            text.replace_range(at..=at, &byte);
+            if let Some(seconds) = usual(text.as_bytes().try_into().unwrap()) {
+                prop_assert_eq!(any_format(&text), Some(seconds), "{}", text);
+            }
         }
 
         #[test]

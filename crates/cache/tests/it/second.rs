@@ -61,7 +61,7 @@ fn what_another_tier_had_is_selected_by_the_order_of_languages_that_counts_here(
         let selection = |request| Selection::of(names, request, cache.language_order());
         assert_eq!(selection(&request), parts.selection, "as it is stored");
         assert_eq!(selection(&other) == parts.selection, expected);
-        let restored = cache.restored(&KEY, parts, cache.purges().position());
+        let restored = cache.restored(&KEY, 0, parts, cache.purges().position());
         assert!(restored.is_selected_by(&request));
         assert_eq!(restored.is_selected_by(&other), expected, "{order:?}");
     }
