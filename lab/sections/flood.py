@@ -42,7 +42,7 @@ def variant(lab, body_bytes, part):
                 return load.run_json(command, 600 + count / 1000)["seconds"]
 
             ask(0, WARM_UP, 0)
-            before, peak, seconds, each = memory_mb(gateway.own_pids, "RssAnon"), 0, 0, requests // STEPS
+            before, peak, seconds, each = memory_mb(gateway.own_pids, "RssAnon"), 0, 0, max(requests // STEPS, CONNECTIONS)
             for step in range(STEPS):
                 seconds += ask(WARM_UP + step * each, each, body_bytes)
                 peak = max(peak, memory_mb(gateway.own_pids, "RssAnon"))
