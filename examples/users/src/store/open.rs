@@ -2,18 +2,23 @@
 
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
 
+use super::log::{self, Log};
 use super::reader::Reader;
 use super::seed::seed;
 use super::writer::{self, Writer};
 
 /// Pages that each connection keeps, in KiB; SQLite's own default is 2,000.
 const PAGE_CACHE_KIB: i64 = 16 * 1024;
+
+/// How long others who open a new database at the same time are waited for, and how long between two tries.
+const SWITCH_WAIT: Duration = Duration::from_secs(5);
+const SWITCH_PAUSE: Duration = Duration::from_millis(5);
 
 /// Limits of a store.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +38,12 @@ pub(crate) enum OpenError {
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// An open database. Dropping it waits until the writer has done what was asked of it, and closes the writer's connection.
+/// An open database. Dropping it waits until the writer has done what was asked of it, and closes its connections.
 #[derive(Debug)]
 pub(crate) struct Store {
     handle: StoreHandle,
-    thread: Option<JoinHandle<()>>,
+    /// The writer, and who folds its log: he ends after it.
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// What makes readers and writers, on any thread.
@@ -58,9 +64,13 @@ impl Store {
         // What was answered with success is on the disk.
         connection.pragma_update(None, "synchronous", "FULL")?;
         seed(&mut connection)?;
-        let (writer, work) = writer::new(connection, settings.max_waiting_writes);
-        let thread = thread::Builder::new().name("users-writer".into()).spawn(move || work.run())?;
-        Ok(Self { handle: StoreHandle { path: path.to_owned(), writer }, thread: Some(thread) })
+        Log::watch(&connection);
+        let (log, folder) = log::new(connect(path)?);
+        let (writer, work) = writer::new(connection, log, settings.max_waiting_writes);
+        let start = |name: &str| thread::Builder::new().name(name.into());
+        let threads =
+            vec![start("users-writer").spawn(move || work.run())?, start("users-log").spawn(move || folder.run())?];
+        Ok(Self { handle: StoreHandle { path: path.to_owned(), writer }, threads })
     }
 
     pub(crate) fn handle(&self) -> StoreHandle {
@@ -71,10 +81,11 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.handle.writer.end();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            eprintln!("users: the writer had panicked");
+        for thread in self.threads.drain(..) {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            if thread.join().is_err() {
+                eprintln!("users: the thread {name} had panicked");
+            }
         }
     }
 }
@@ -92,12 +103,25 @@ impl StoreHandle {
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
-    // Readers and the writer do not wait for each other.
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    log_ahead(&connection)?;
     connection.pragma_update(None, "cache_size", -PAGE_CACHE_KIB)?;
     // Otherwise a statement whose LIMIT is bound is planned anew for each value: half of what a page costs.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
+}
+
+/// With a write-ahead log readers and the writer do not wait for each other. A new database gets it while nobody else has it open for a
+/// moment; SQLite itself does not wait for that, whatever its `busy_timeout`, as two who wait for each other would wait for ever.
+fn log_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let end = Instant::now() + SWITCH_WAIT;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(e) if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < end => {
+                thread::sleep(SWITCH_PAUSE);
+            }
+            done => return done,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
 use super::StoreError;
+use super::log::Log;
 use crate::json::{self, USER_ROOM, UserView};
 use crate::user::NewUser;
 
@@ -21,6 +22,8 @@ const COMPANY_SHARE: u32 = 8;
 /// A shorter wait is not worth its own price: the kernel's timers are late by 50 µs.
 const MIN_COMPANY_WAIT: Duration = Duration::from_micros(200);
 const MAX_COMPANY_WAIT: Duration = Duration::from_millis(2);
+/// After so long without a job the writer counts as idle.
+const IDLE: Duration = Duration::from_millis(100);
 const INSERT: &str = "INSERT INTO users (name, email, bio) VALUES (?1, ?2, ?3) RETURNING id, created_at";
 const UPDATE: &str = "UPDATE users SET name = ?2, email = ?3, bio = ?4 WHERE id = ?1 RETURNING created_at";
 const DELETE: &str = "DELETE FROM users WHERE id = ?1";
@@ -69,6 +72,7 @@ pub(crate) struct Writer {
 #[derive(Debug)]
 pub(super) struct Work {
     connection: Connection,
+    log: Log,
     jobs: Receiver<Option<Job>>,
 }
 
@@ -99,9 +103,9 @@ impl Company {
     }
 }
 
-pub(super) fn new(connection: Connection, max_waiting: usize) -> (Writer, Work) {
+pub(super) fn new(connection: Connection, log: Log, max_waiting: usize) -> (Writer, Work) {
     let (sender, jobs) = sync_channel(max_waiting);
-    (Writer { jobs: sender, max_waiting }, Work { connection, jobs })
+    (Writer { jobs: sender, max_waiting }, Work { connection, log, jobs })
 }
 
 impl Writer {
@@ -126,7 +130,7 @@ impl Writer {
 }
 
 impl Work {
-    pub(super) fn run(self) {
+    pub(super) fn run(mut self) {
         let (mut group, mut company) = (Vec::new(), Company::none(Instant::now()));
         let mut next = Next::Job;
         while next == Next::Job {
@@ -144,6 +148,7 @@ impl Work {
             for (answer, outcome) in answers {
                 let _unheard = answer.send(outcome);
             }
+            self.log.committed(&self.connection);
         }
         let mut answers = Vec::new();
         self.commit(group, &mut answers);
@@ -153,9 +158,13 @@ impl Work {
     }
 
     /// Waits for a first job, and then, as long as company is expected, for others.
-    fn gather(&self, group: &mut Vec<Job>, company: Company) -> Next {
+    fn gather(&mut self, group: &mut Vec<Job>, company: Company) -> Next {
         if group.is_empty() {
-            match self.jobs.recv() {
+            let first = self.jobs.recv_timeout(IDLE).or_else(|_| {
+                self.log.idle();
+                self.jobs.recv()
+            });
+            match first {
                 Ok(Some(job)) => group.push(job),
                 Ok(None) | Err(_) => return Next::End,
             }
@@ -184,11 +193,18 @@ impl Work {
     }
 
     /// Makes all changes of `group`; what becomes of each goes to `answers`.
-    fn commit(&self, group: Vec<Job>, answers: &mut Answers) {
+    fn commit(&mut self, group: Vec<Job>, answers: &mut Answers) {
         if group.is_empty() {
             return;
         }
-        match self.transaction(&group) {
+        let outcome = match self.transaction(&group) {
+            Err(StoreError::Full) => {
+                self.log.full(&self.connection);
+                self.transaction(&group)
+            }
+            outcome => outcome,
+        };
+        match outcome {
             Ok(outcomes) => answers.extend(group.into_iter().map(|job| job.answer).zip(outcomes)),
             // One at a time: what fits on the disk is kept, and who broke the group breaks only himself.
             Err(error) if group.len() > 1 && !is_for_all(&error) => {
@@ -282,12 +298,12 @@ mod tests {
             let mut connection = Connection::open(folder.path().join("users.db")).unwrap();
             connection.pragma_update(None, "journal_mode", "WAL").unwrap();
             super::super::seed::seed(&mut connection).unwrap();
-            let (_, work) = new(connection, 1);
+            let (_, work) = new(connection, quiet_log(), 1);
             Self { work, _folder: folder }
         }
 
         /// The outcomes of changes that share a group.
-        fn group(&self, changes: Vec<Change>) -> Vec<Outcome> {
+        fn group(&mut self, changes: Vec<Change>) -> Vec<Outcome> {
             let (group, waits): (Vec<Job>, Vec<_>) = changes
                 .into_iter()
                 .map(|change| {
@@ -308,13 +324,18 @@ mod tests {
         }
     }
 
+    /// SQLite folds by itself, as far as these tests are concerned.
+    fn quiet_log() -> Log {
+        super::super::log::new(Connection::open_in_memory().unwrap()).0
+    }
+
     fn user(email: &str) -> NewUser {
         NewUser { name: "New".into(), email: email.into(), bio: None }
     }
 
     #[test]
     fn a_row_that_fails_fails_alone() {
-        let users = Fixture::new();
+        let mut users = Fixture::new();
         let before = users.count();
         let outcomes = users.group(vec![
             Change::Create(user("a@b")),
@@ -335,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_fits_a_full_disk_is_kept_and_the_rest_is_told() {
-        let users = Fixture::new();
+        let mut users = Fixture::new();
         let database = &users.work.connection;
         let pages: i64 = database.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         // SQLite's own limit raises the error of a full disk; tests/e2e has a disk that is really full.
@@ -357,7 +378,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut connection = Connection::open(folder.path().join("users.db")).unwrap();
         super::super::seed::seed(&mut connection).unwrap();
-        let (writer, work) = new(connection, 8);
+        let (writer, work) = new(connection, quiet_log(), 8);
         let (answer, gone) = oneshot::channel();
         drop(gone);
         writer.jobs.send(Some(Job { change: Change::Delete(1), answer })).unwrap();
@@ -385,7 +406,7 @@ mod tests {
     fn more_than_may_wait_is_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let connection = Connection::open(folder.path().join("users.db")).unwrap();
-        let (writer, _work) = new(connection, 1);
+        let (writer, _work) = new(connection, quiet_log(), 1);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (answer, _waits) = oneshot::channel();
         writer.jobs.send(Some(Job { change: Change::Delete(1), answer })).unwrap();
