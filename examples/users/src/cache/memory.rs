@@ -70,13 +70,17 @@ impl Memory {
 
     pub(super) fn keep(&self, id: i64, lease: &Lease, bytes: &Bytes, now: Instant) {
         let Some(ttl) = lease.ttl(now) else { return };
-        // A place that is empty, its lease removed or evicted, stays empty: the guard is dropped.
-        let _done = self.entries.entry(&id, None, |_, entry| {
-            if matches!(entry, Entry::Lease { token, .. } if *token == lease.token) {
-                *entry = Entry::User { bytes: bytes.clone(), until: now + ttl };
-            }
-            EntryAction::Retain(())
+        // The user is put in the place of its lease, not written over it: what an entry grows by in its place evicts nothing.
+        let place = self.entries.entry(&id, None, |_, entry| match entry {
+            Entry::Lease { token, .. } if *token == lease.token => EntryAction::ReplaceWithGuard,
+            _ => EntryAction::Retain(()),
         });
+        match place {
+            // Not kept if it has been removed since.
+            EntryResult::Replaced(place, _) => drop(place.insert(Entry::User { bytes: bytes.clone(), until: now + ttl })),
+            // Its lease was removed or evicted, or is another's: it stays as it is.
+            EntryResult::Vacant(_) | EntryResult::Retained(()) | EntryResult::Removed(..) | EntryResult::Timeout => {}
+        }
     }
 
     pub(super) fn remove(&self, id: i64) {
