@@ -1,10 +1,10 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help run test soak lint audit bench bench-redis bench-transport fuzz fmt generate clean
+.PHONY: help run test soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 22
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
 
 run: ## build a release and serve the demo on http://127.0.0.1:8080
 	@scripts/setup.sh demo
@@ -22,7 +22,7 @@ soak: ## the gateway in 1,000 random cycles, the Redis client under chaos for mi
 	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it chaos -- --nocapture
 	cargo test --release -p pilotlight-redis --test it soak_ -- --ignored
 
-lint: ## formatting, clippy, dependencies, and the syntax of everything that is not Rust
+lint: ## formatting, clippy, dependencies, the syntax of everything that is not Rust, instructions of the hot paths
 	@scripts/setup.sh lint
 	@scripts/lint.sh
 
@@ -30,12 +30,19 @@ audit: ## known vulnerabilities of dependencies (needs the network)
 	@scripts/setup.sh lint
 	@PATH="$(CURDIR)/target-tools/bin:$$PATH" cargo deny --log-level warn check advisories
 
-bench: ## the benchmark beside nginx, HAProxy and others; about a quarter of an hour
+bench: ## memory, floods, zygotes, isolation, answers from Redis; about a quarter of an hour
 	@lab/setup.sh
 	@lab/bench.py
 
-bench-redis: ## the Redis client beside other clients; about an hour
-	@lab/redis.py
+bench-redis: ## the Redis client beside other clients: builds them, then an hour and a half; ARGS="--groups w1,w2,w5 --secs 0.4" is shorter
+	-@lab/peers/redis/build.sh # what cannot be built is said, and left out
+	@cargo build --quiet --release -p pilotlight
+	@target/release/pilotlight lab redis --out target/lab-results/redis $(ARGS)
+
+bench-cache: ## cached answers, passing on and cold starts beside nginx, Varnish, HAProxy, uWSGI and others; half an hour
+	@lab/setup.sh
+	@cargo build --quiet --release -p pilotlight
+	@target/release/pilotlight lab cache --out target/lab-results/cache
 
 bench-transport: ## HTTP and the pipe, warm and cold, beside nginx, uWSGI and mod_fcgid; some minutes
 	@lab/setup.sh
@@ -53,4 +60,4 @@ generate: ## write the commands of crates/redis anew from their descriptions
 
 clean: ## remove what was built or downloaded, except the tools in target-tools
 	cargo clean
-	rm -rf lab/peers/http/target fuzz/target fuzz/artifacts sdk/node/node_modules tests/http-cache-tests/node_modules
+	rm -rf lab/peers/http/target fuzz/target fuzz/artifacts sdk/node/node_modules tests/http-cache-tests/node_modules tests/page/node_modules

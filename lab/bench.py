@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The benchmark beside peers: builds what it needs, measures in alternating rounds, prints tables and the figures that are wanted."""
+"""The benchmark of our own figures: builds what it needs, measures in alternating rounds, prints tables and the figures that are wanted."""
 import argparse
 import importlib
 import os
@@ -8,13 +8,12 @@ import sys
 
 from harness.arguments import names_of, positive
 from harness.lab import Lab
-from harness.load import GENERATORS
 from harness.machine import machine
 from harness.program import Failed
 from harness.report import figures_table
 
-SECTIONS = ["cached", "redis_tier", "pipelined", "proxy", "pipe", "cold", "zygote", "scaling", "isolation", "idle", "memory", "flood"]
-VERSIONS = [["nginx", "-v"], ["haproxy", "-v"], ["/usr/bin/python3", "--version"], ["node", "--version"], ["rustc", "--version"]]
+SECTIONS = ["redis_tier", "zygote", "scaling", "isolation", "idle", "memory", "flood"]
+VERSIONS = [["nginx", "-v"], ["/usr/bin/python3", "--version"], ["node", "--version"], ["rustc", "--version"]]
 
 
 def parse_arguments():
@@ -22,7 +21,6 @@ def parse_arguments():
     parser.add_argument("--sections", type=names_of("section", SECTIONS), default=SECTIONS, metavar="A,B", help=",".join(SECTIONS))
     parser.add_argument("--rounds", type=positive(int), default=3)
     parser.add_argument("--secs", type=positive(float), default=4, help="length of each measurement, seconds")
-    parser.add_argument("--generator", choices=GENERATORS, default="cbench", help="load of the sections cached and pipelined")
     parser.add_argument("--upload-gb", type=positive(int), default=10, help="section memory: size of the transfers, 10⁹ bytes")
     parser.add_argument("--flood-requests", type=positive(int), default=10_000_000, help="section flood: distinct targets with small bodies")
     parser.add_argument("--json", metavar="FILE", help="writes every sample there")

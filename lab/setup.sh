@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs what lab/bench.py and `pilotlight lab transport` compare with. Asks for sudo only if a system package is missing. Debian's nginx package may start
-# a server of its own on port 80; the benchmark starts its own on other ports.
+# Installs what lab/bench.py and `pilotlight lab` compare with. Asks for sudo only if a system package is missing. Debian's packages of nginx, Varnish, HAProxy,
+# H2O and Caddy may start servers of their own; the lab starts its own on other ports.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-declare -A package=([nginx]=nginx-light [haproxy]=haproxy [wrk]=wrk [node]=nodejs [cc]=build-essential
+declare -A package=([nginx]=nginx-light [haproxy]=haproxy [varnishd]=varnish [h2o]=h2o [caddy]=caddy [wrk]=wrk [valgrind]=valgrind [node]=nodejs [cc]=build-essential
   [uwsgi-core]="uwsgi-core uwsgi-plugin-python3" [apache2]="apache2-bin libapache2-mod-fcgid")
 venv=peers/http/target/venv
 modules=(uvicorn uvloop httptools flask)
@@ -29,4 +29,6 @@ if [ ! -x "$venv/bin/uvicorn" ] || [ ! -x "$venv/bin/flask" ]; then
   /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet "${modules[@]}"
 fi
-echo "lab/setup.sh: ready; run lab/bench.py"
+echo "lab/setup.sh: building what \`pilotlight lab cache\` compares with"
+(cd peers/http && cargo build --quiet --release -p limit -p hyperd)
+echo "lab/setup.sh: ready; run target/release/pilotlight lab cache, or lab/bench.py"

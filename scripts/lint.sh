@@ -25,6 +25,7 @@ formatting() {
   cargo fmt --all --manifest-path lab/peers/http/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/redis/rust/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/rest/rust/Cargo.toml --check
+  cargo fmt --all --manifest-path lab/peers/factors/Cargo.toml --check
   rustfmt --edition 2024 --check lab/peers/redis/rust/p-pilotlight/src/main.rs
 }
 
@@ -41,12 +42,23 @@ shell_files() {
   files sh | xargs -0 shellcheck .ci/run
 }
 
+# Those of documents are those of the stored reports.
+figures() {
+  local reports=() report
+  for report in lab/reports/*.json; do
+    reports+=(--report "$report")
+  done
+  cargo run --quiet -p pilotlight -- lab figures "${reports[@]}" --check docs/figures.md README.md
+}
+
 step "rustfmt" formatting
 step "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 step "cargo-deny: licences, bans, sources" cargo deny --log-level warn check licenses bans sources
 step "python: syntax, pyflakes" python_files
 step "generated sources" "$PYTHON" crates/redis/codegen/generate.py --check
 step "generated sources of redis-tool" "$PYTHON" crates/redis-tool/codegen/commands.py --check
+step "figures of documents" figures
 step "javascript: syntax" javascript_files
 step "shellcheck" shell_files
+step "gate: instructions of the hot paths" cargo run --quiet -p pilotlight -- lab gate
 echo "lint: nothing to complain about"

@@ -31,6 +31,12 @@ need_redis() {
   need redis-server redis-server "tests of the Redis client"
 }
 
+# The browser that looks at the lab's report.
+need_browser() {
+  [ -n "${CHROMIUM:-}" ] && return
+  have chromium || have chromium-browser || have google-chrome || have google-chrome-stable || need chromium chromium "tests of the lab's report"
+}
+
 install_packages() {
   [ ${#packages[@]} -gt 0 ] || return 0
   have apt-get || die "install these with your package manager, then run this again: ${packages[*]}"
@@ -111,7 +117,9 @@ for_test() {
   need zsh zsh "tests of its completions"
   need fish fish "tests of its completions"
   need cc build-essential "SQLite of examples/users, the allocator"
+  need valgrind valgrind "instructions of the hot paths"
   need_redis
+  need_browser
   if have python3 && ! python3 -c 'import ensurepip' 2>/dev/null; then
     say "python3 cannot make environments with pip"
     packages+=(python3-venv)
@@ -139,6 +147,10 @@ for_test() {
     say "installing undici into tests/http-cache-tests/node_modules, for the suite of HTTP cache tests"
     npm --prefix tests/http-cache-tests ci --silent --no-audit --no-fund
   fi
+  if [ ! tests/page/node_modules/.package-lock.json -nt tests/page/package-lock.json ]; then
+    say "installing playwright-core and axe-core into tests/page/node_modules, for the tests of the lab's report"
+    npm --prefix tests/page ci --silent --no-audit --no-fund
+  fi
   if [ ! target/tunnel-clients/installed -nt scripts/tunnel-clients.sh ]; then
     say "installing redis-py and ioredis into target/tunnel-clients, for the tests of the tunnel"
     scripts/tunnel-clients.sh target/tunnel-clients || die "they could not be installed (see above)"
@@ -150,6 +162,7 @@ for_lint() {
   need python3 python3 "syntax of the Python files"
   need node nodejs "syntax of the JavaScript files"
   need shellcheck shellcheck "shell scripts"
+  need valgrind valgrind "instructions of the hot paths"
   install_packages
   make_venv
   if ! has_modules pyflakes; then

@@ -48,6 +48,7 @@ conformance node "node $PWD/sdk/node/demo.js"
 conformance rust "$PWD/target/debug/examples/demo"
 suite "end to end" unittests tests/e2e .
 suite "the public suite of HTTP cache tests" "$PYTHON" tests/http-cache-tests/run.py
+suite "the lab's report in a browser" npm --prefix tests/page test --silent
 suite "demo: make run, as a user would try it" "$PYTHON" scripts/test_demo.py
 suite "lab: its own tests" "$PYTHON" -m unittest discover --start-directory lab/tests --top-level-directory lab
 

@@ -2,7 +2,7 @@
 import json
 
 from . import procfs
-from .paths import GATEWAY_BIN
+from .paths import GATEWAY_BIN, PEER_BIN
 from .program import SERVER_CORE, Program, accepts, free_port
 
 
@@ -47,3 +47,11 @@ class Gateway(Program):
     def service_pids(self):
         own = self.own_pids
         return [pid for pid in self.pids if pid not in own]
+
+
+def one_service(lab, name, command, **keys):
+    """One service that the gateway starts, over the pipe if its name begins with that, and the route to it."""
+    if command[0] == PEER_BIN / "svcpipe":
+        lab.require("svcpipe", command[0])
+    transport = {"transport": "pipe"} if name.startswith("pipe") else {"transport": "http", "socket": "unix"}
+    return [service_table("service", command=[str(part) for part in command], **transport, **keys), route_table("/", "service")]

@@ -1,6 +1,5 @@
 """The run itself: options, scratch folder, rounds, and what has been found so far."""
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -26,9 +25,6 @@ class Lab:
     def __init__(self, options):
         self.options = options
         self.scratch = Path(tempfile.mkdtemp(prefix="pilotlight-lab-"))
-        # nginx keeps its cache in files; in memory they cost it least
-        shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        self.memory_scratch = Path(tempfile.mkdtemp(prefix="pilotlight-lab-", dir=shared))
         self.figures = []
         self.samples = {}
         self.build_errors = {}
@@ -38,19 +34,12 @@ class Lab:
 
     def __exit__(self, *exception):
         shutil.rmtree(self.scratch, ignore_errors=True)
-        shutil.rmtree(self.memory_scratch, ignore_errors=True)
 
     def folder(self, name):
         """A scratch folder; the same name gives the same one."""
         folder = self.scratch / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
-
-    def socket_path(self):
-        """A Unix socket path that nobody has bound yet."""
-        path = self.scratch / "service.sock"
-        path.unlink(missing_ok=True)
-        return str(path)
 
     def note(self, text):
         print(f"# {text}", file=sys.stderr, flush=True)
@@ -89,7 +78,7 @@ class Lab:
 
     def build_all(self):
         release = ["cargo", "build", "--release", "--quiet"]
-        packages = ["cbench", "flood", "hyperd", "launch", "limit", "svchyper"]
+        packages = ["cbench", "flood", "svchyper"]
         self.build("peers", release + [word for package in packages for word in ("-p", package)], PEERS)
         self.build("svcpipe", [*release, "-p", "svcpipe"], PEERS)
         self.build("pilotlight", [*release, "-p", "pilotlight"], ROOT)
@@ -102,41 +91,31 @@ class Lab:
             raise Failed(f"{what}: not built: {self.build_errors.get(what, f'the build made no {path.name}')}")
 
     def run_rounds(self, section, variants):
-        """Measures `{name: function}` in rounds; returns the section's Samples."""
-        for number in range(self.options.rounds):
-            self.run_round(section, variants, number)
-        return self.samples[section]
-
-    def run_round(self, section, variants, number, shown=None):
-        """Measures each variant once, each round starting with another one; `shown` are the keys to say, all of them if not given."""
+        """Measures `{name: function}` in rounds, each beginning with another one; returns the section's Samples."""
         samples = self.samples.setdefault(section, Samples())
         names = list(variants)
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            title = f"{section} {number + 1}/{self.options.rounds} {name}"
-            samples.add(name, self.attempt(title, variants[name], shown))
+        for number in range(self.options.rounds):
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                samples.add(name, self.attempt(f"{section} {number + 1}/{self.options.rounds} {name}", variants[name]))
+        return samples
 
-    def attempt(self, title, function, shown=None):
+    def attempt(self, title, function):
         try:
             result = function()
         except (Failed, OSError) as error:
             self.note(f"{title}: FAILED: {error}")
             return None
-        numbers = {key: value for key, value in result.items() if isinstance(value, (int, float)) and (not shown or key in shown)}
+        numbers = {key: value for key, value in result.items() if isinstance(value, (int, float))}
         self.note(f"{title}: " + ", ".join(f"{key} {value:,.2f}" for key, value in numbers.items()))
         return result
 
     def figure(self, *arguments, **keywords):
         self.figures.append(Figure(*arguments, **keywords))
 
-    def print_table(self, title, samples, columns, names=None):
-        """One row per variant, or per name; columns are `(heading, key, decimals)` or `(heading, function of the variant's name)`."""
-        rows = []
-        for name in names or samples.rounds:
-            cells = [name]
-            for _, key, *decimals in columns:
-                cells.append(key(name) if callable(key) else spread(samples.values(name, key), *decimals))
-            rows.append(cells)
+    def print_table(self, title, samples, columns):
+        """One row per variant; columns are `(heading, key, decimals)`."""
+        rows = [[name, *(spread(samples.values(name, key), *decimals) for _, key, *decimals in columns)] for name in samples.rounds]
         print(f"\n{title}\n\n{table(['variant', *(column[0] for column in columns)], rows)}", flush=True)
 
     def write_json(self, path, facts):

@@ -1,8 +1,8 @@
-"""The load: our generator, and wrk to check it against."""
+"""The load."""
 import json
 import subprocess
 
-from .paths import PEER_BIN, PEERS
+from .paths import PEER_BIN
 from .program import ENVIRONMENT, LOAD_CORE, Failed
 from .procfs import CpuTime
 
@@ -25,16 +25,6 @@ def cbench(target, connections, depth, seconds, path="/", paths=None):
     """With `paths`, so many are asked for in turn."""
     command = ["taskset", "-c", LOAD_CORE, PEER_BIN / "cbench", target, connections, depth, seconds, path, *([paths] if paths else [])]
     return run_json(command, seconds)
-
-
-def wrk(target, connections, depth, seconds, path="/"):
-    whole = max(1, round(seconds))
-    command = ["taskset", "-c", LOAD_CORE, "wrk", "-t1", f"-c{connections}", f"-d{whole}s", "--timeout", "10s",
-               "-s", PEERS / "pipeline.lua", f"http://{target}{path}", "--", depth]
-    return run_json(command, whole)
-
-
-GENERATORS = {"cbench": cbench, "wrk": wrk}
 
 
 def measure(generate, groups, *arguments):

@@ -44,17 +44,8 @@ class Samples:
     def values(self, variant, key):
         return [result and result.get(key) for result in self.rounds.get(variant, [])]
 
-    def median(self, variant, key):
-        present = [value for value in self.values(variant, key) if value is not None]
-        return statistics.median(present) if present else None
-
     def errors(self, variant):
         return sum(count for count in self.values(variant, "errors") if count)
-
-    def best(self, variants, key):
-        """The variant with the lowest median, or None if none was measured."""
-        measured = [variant for variant in variants if self.median(variant, key) is not None]
-        return min(measured, key=lambda variant: self.median(variant, key), default=None)
 
 
 @dataclass

@@ -13,6 +13,9 @@ STEPS = 50
 # `cache.memory` of a gateway under measurement, in units of 1,048,576 bytes
 LIMIT_MB = 64
 GROWTH_LIMIT = 1.1
+# a step that takes longer than this, and than so many requests and bytes a second, has come to a halt: no run is cut off for being long
+PATIENCE_SECONDS = 60
+SLOWEST_REQUESTS, SLOWEST_BYTES = 500, 5_000_000
 # bytes of a body on average, and how many requests a shape is worth beside the others
 SHAPES = {"0 to 1 KB": (500, 1), "0 to 40 KB": (20_000, 0.05), "0 to 1 MB": (500_000, 0.002)}
 COLUMNS = [("requests", "n", 0), ("limit MB", "limit", 0), ("peak growth MB", "growth", 1), ("growth / limit", "ratio", 3),
@@ -39,7 +42,7 @@ def variant(lab, body_bytes, part):
 
             def ask(first, count, size):
                 command = [PEER_BIN / "flood", "ask", gateway.port, first, count, size, CONNECTIONS]
-                return load.run_json(command, 600 + count / 1000)["seconds"]
+                return load.run_json(command, patience(count, size))["seconds"]
 
             ask(0, WARM_UP, 0)
             before, peak, seconds, each = memory_mb(gateway.own_pids, "RssAnon"), 0, 0, max(requests // STEPS, CONNECTIONS)
@@ -49,3 +52,8 @@ def variant(lab, body_bytes, part):
         growth = peak - before
         return {"n": each * STEPS, "limit": LIMIT_MB, "growth": growth, "ratio": growth / LIMIT_MB, "rps": each * STEPS / seconds}
     return measured
+
+
+def patience(count, size):
+    """Seconds for so many requests with bodies of this size: a step grows with the flood, and its limit with it."""
+    return PATIENCE_SECONDS + count / SLOWEST_REQUESTS + count * size / SLOWEST_BYTES

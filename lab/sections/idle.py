@@ -2,13 +2,11 @@
 import contextlib
 import time
 
-from harness.gateway import Gateway, route_table, service_table
+from harness.gateway import Gateway, one_service, route_table, service_table
 from harness.load import cbench
 from harness.paths import PEER_BIN
 from harness.procfs import memory_mb
 from harness.program import Failed, dial
-
-from . import pipe
 
 LIMIT_MB = 15
 SERVICES, SERVICES_LIMIT_MB = 1000, 5
@@ -34,7 +32,7 @@ def run(lab):
 
 def measured(lab):
     # an HTTP service that is not started before the load: what is idle first is the gateway alone
-    with Gateway(lab, "idle", pipe.tables(lab, "http", [PEER_BIN / "svchyper"])) as gateway:
+    with Gateway(lab, "idle", one_service(lab, "http", [PEER_BIN / "svchyper"])) as gateway:
         time.sleep(SETTLE_SECONDS)
         own = gateway.own_pids
         result = {"rss": memory_mb(own, "VmRSS"), "pss": memory_mb(own, "Pss"), "processes": len(own)}
@@ -44,7 +42,7 @@ def measured(lab):
 
 
 def with_services(lab):
-    tables = [*pipe.tables(lab, "http", [PEER_BIN / "svchyper"]), *stopped_services(SERVICES - 1)]
+    tables = [*one_service(lab, "http", [PEER_BIN / "svchyper"]), *stopped_services(SERVICES - 1)]
     with Gateway(lab, "idle", tables) as gateway:
         time.sleep(SETTLE_SECONDS)
         return usage(gateway)

@@ -6,12 +6,10 @@ import os
 import statistics
 
 from harness import peers
-from harness.gateway import Gateway
+from harness.cold import IDLE_TIMEOUT, first_byte_ms, wait_until_stopped
+from harness.gateway import Gateway, one_service
 from harness.paths import PEER_BIN
 from harness.program import check_answer
-
-from . import pipe
-from .cold import IDLE_TIMEOUT, first_byte_ms, wait_until_stopped
 
 STARTS = 20
 COMMAND = [PEER_BIN / "svcpipe"]
@@ -49,7 +47,7 @@ def bounds(lab):
 
 def variant(lab, name, keys):
     def measured():
-        tables = pipe.tables(lab, "pipe", COMMAND, idle_timeout=IDLE_TIMEOUT, **keys)
+        tables = one_service(lab, "pipe", COMMAND, idle_timeout=IDLE_TIMEOUT, **keys)
         with Gateway(lab, "isolation", tables, core=None) as gateway:
             check_answer(gateway.port, "/", peers.SERVICE_JSON)
             totals = []

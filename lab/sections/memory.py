@@ -5,12 +5,10 @@ import time
 from contextlib import contextmanager
 
 from harness import peers
-from harness.gateway import Gateway
+from harness.gateway import Gateway, one_service
 from harness.paths import PEER_BIN
 from harness.procfs import CpuTime, memory_mb, reset_peak
 from harness.program import LOAD_CORE, Failed, check_answer, dial
-
-from . import pipe
 
 LIMIT_MB = 2
 BLOCK_BYTES = 1 << 20
@@ -37,7 +35,7 @@ def run(lab):
 
 def variant(lab, kind, command, transfer):
     def measured():
-        with Gateway(lab, "memory", [NO_LIMITS, *pipe.tables(lab, kind, command)]) as gateway:
+        with Gateway(lab, "memory", [NO_LIMITS, *one_service(lab, kind, command)]) as gateway:
             check_answer(gateway.port, "/", peers.SERVICE_JSON)
             own = gateway.own_pids
             before, cpu, start = memory_mb(own, "VmRSS"), CpuTime.of(own), time.monotonic()

@@ -1,19 +1,21 @@
 """Starts under load: how soon a request reaches a service that has become ready, and how many instances a burst starts.
 
 The service says when it was about to dial and when its handler began; both are its own clock's, which is the client's. So the time
-from ready to the handler holds connecting, HELLO, WELCOME, the request, and the SDK's part of these; to the client the answer's way is added.
+from ready to the handler holds connecting, HELLO, WELCOME, the request, and the SDK's part of these, and nothing of the client's; to the
+client the answer's way is added, and that of a client in Python. The service in Rust is the one whose own part is the smallest.
 """
 import selectors
 import statistics
 import time
 
+from harness.cold import IDLE_TIMEOUT, REQUEST, wait_until_stopped
 from harness.gateway import Gateway, route_table, service_table
-from harness.paths import PIPE_SERVICES, PYTHON
+from harness.paths import PEER_BIN, PIPE_SERVICES, PYTHON
 from harness.program import Failed, dial
 
-from .cold import IDLE_TIMEOUT, REQUEST, wait_until_stopped
-
 AFTER_MS = [20, 100, 300]
+# commands that want the milliseconds as their last argument
+SERVICES = {"Rust": [PEER_BIN / "svcpipe", "late"], "Python": [PYTHON, PIPE_SERVICES / "late.py"]}
 STARTS = 20
 BURST, CONCURRENCY, MAX_INSTANCES = 1000, 100, 4
 BURST_SECONDS = 60
@@ -22,7 +24,8 @@ COLUMNS = [("ready → handler p50 ms", "handler", 2), ("ready → handler max m
 
 
 def run(lab):
-    names = {f"ready after {ms} ms": after(lab, ms) for ms in AFTER_MS}
+    names = {f"{language}, ready after {ms} ms": after(lab, [*command, str(ms)])
+             for ms in AFTER_MS for language, command in SERVICES.items()}
     samples = lab.run_rounds("scaling", names)
     lab.print_table(f"**A service becomes ready** ({STARTS} starts in each of {lab.options.rounds} rounds)", samples, COLUMNS)
     for name in names:
@@ -34,15 +37,15 @@ def run(lab):
     lab.figure(f"{BURST} first requests: instances", MAX_INSTANCES, "", samples.values("burst", "instances"), errors=samples.errors("burst"))
 
 
-def tables(ms, **settings):
-    command = [PYTHON, str(PIPE_SERVICES / "late.py"), str(ms)]
-    return [service_table("late", command=command, idle_timeout=IDLE_TIMEOUT, **settings), route_table("/", "late")]
+def tables(command, **settings):
+    settings = {"command": list(map(str, command)), "transport": "pipe", "idle_timeout": IDLE_TIMEOUT, **settings}
+    return [service_table("late", **settings), route_table("/", "late")]
 
 
-def after(lab, ms):
+def after(lab, command):
     def measured():
         handler, client = [], []
-        with Gateway(lab, "scaling", tables(ms), core=None) as gateway:
+        with Gateway(lab, "scaling", tables(command), core=None) as gateway:
             for _ in range(STARTS):
                 wait_until_stopped(gateway)
                 with dial(gateway.port) as connection:
@@ -64,7 +67,7 @@ def after(lab, ms):
 
 def burst(lab):
     settings = {"concurrency": CONCURRENCY, "max_instances": MAX_INSTANCES}
-    with Gateway(lab, "burst", tables(500, **settings), core=None) as gateway, selectors.DefaultSelector() as selector:
+    with Gateway(lab, "burst", tables([*SERVICES["Python"], "500"], **settings), core=None) as gateway, selectors.DefaultSelector() as selector:
         begin = time.monotonic()
         for _ in range(BURST):
             connection = dial(gateway.port)

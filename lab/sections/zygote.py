@@ -7,11 +7,10 @@ import statistics
 import time
 from pathlib import Path
 
+from harness.cold import REQUEST
 from harness.gateway import Gateway, route_table, service_table
 from harness.paths import PIPE_SERVICES, ROOT, VENV_PYTHON
 from harness.program import Failed, dial
-
-from .cold import REQUEST
 
 STARTS, THAWS = 20, 30
 IDLE_TIMEOUT, FREEZE_AFTER = "250ms", "100ms"  # a zygote makes its next fork 100 ms after the last

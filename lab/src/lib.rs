@@ -1,8 +1,10 @@
 //! The lab: experiments that measure Pilotlight on the machine of whoever asks, beside its peers, with real processes.
 //!
-//! [`transport`] is `pilotlight lab transport`, [`rest`] is `pilotlight lab rest`. What experiments share: [`load`] (requests over HTTP), [`stats`] (times, ratios of rounds, intervals),
-//! [`processes`] (programs that end with the lab, their CPU time and memory), [`machine`] (what figures depend on),
-//! [`report`] (tables and numbers as text), [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
+//! [`command`] is what `pilotlight lab` takes. [`experiment`] is what all experiments are made of; [`layers`], [`cache`], [`transport`],
+//! [`rest`], [`clients`] (of Redis) and [`equals`] are experiments; [`gate`] counts instructions and has no rounds. What they share: [`load`]
+//! (requests over HTTP), [`callgrind`] (instructions), [`stats`] (times, ratios of rounds, intervals), [`processes`] (programs that end with
+//! the lab, their CPU time and memory), [`cores`] (who runs where), [`machine`] (what figures depend on), [`report`] (tables and numbers as
+//! text), [`progress`], [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
 //!
 //! The lab knows Pilotlight as its users do: by the binary, its configuration file and what it prints. It is not linked to
 //! the gateway. What it needs of other languages is embedded, so that it runs from an installed binary.
@@ -12,7 +14,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
+pub mod callgrind;
+pub mod clients;
+pub mod command;
+pub mod cores;
+pub mod equals;
+pub mod experiment;
+pub mod factors;
+pub mod figures;
+pub mod gate;
 pub mod interrupt;
+pub mod layers;
 pub mod load;
 pub mod machine;
 pub mod processes;
@@ -20,5 +33,6 @@ pub mod progress;
 pub mod report;
 pub mod rest;
 pub mod service;
+pub mod show;
 pub mod stats;
 pub mod transport;

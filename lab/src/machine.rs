@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::processes::usage;
 
 /// Facts about this machine.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Its name.
     pub hostname: String,
@@ -57,6 +57,23 @@ impl Machine {
 pub fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}
+
+/// The commit that this binary was built from, as the build said it (`PILOTLIGHT_COMMIT`); else that of the checkout around it, which may
+/// have moved on since. `None` if there is neither.
+#[must_use]
+pub fn commit() -> Option<String> {
+    if let Some(commit) = option_env!("PILOTLIGHT_COMMIT") {
+        return Some(commit.to_owned());
+    }
+    let program = std::env::current_exe().ok()?;
+    let checkout = program.ancestors().find(|folder| folder.join(".git").exists())?.to_str()?.to_owned();
+    let git = crate::processes::find_program("git")?;
+    let commit = crate::processes::first_line(
+        git.as_os_str(),
+        &["-C", &checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+    )?;
+    Some(format!("{commit} (of the checkout around the binary)"))
 }
 
 /// Whether the system says what the lab has to know.

@@ -7,6 +7,7 @@ pub mod usage;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,6 +27,8 @@ const POLL: Duration = Duration::from_millis(2);
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// What it started may take so long to end after it, before SIGKILL for its process group.
 const CHILDREN_GRACE: Duration = Duration::from_secs(2);
+/// How [`Held::ended`] words that all is well.
+const SUCCESS: &str = "exit code 0";
 /// So much of a program's output is shown when it failed.
 const SHOWN_OUTPUT_BYTES: u64 = 2000;
 
@@ -110,6 +113,53 @@ impl Held {
             }
             interrupt::check()?;
             std::thread::sleep(POLL);
+        }
+    }
+
+    /// Where it listens, once it has said so in a line with `listening on http://ADDRESS`.
+    ///
+    /// # Errors
+    /// It ends or says nothing.
+    pub fn listening(&mut self, limit: Duration) -> anyhow::Result<SocketAddr> {
+        self.wait_until(limit, "it says where it listens", |held| {
+            // The line has to be whole: what follows it is another.
+            let output = held.output();
+            let (_, rest) = output.split_once("listening on http://")?;
+            rest.split_once('\n')?.0.trim().parse().ok()
+        })
+    }
+
+    /// Asks it to end and waits until it has, for programs that write something at their end.
+    ///
+    /// # Errors
+    /// It still runs at the end of `limit`.
+    pub fn end(&mut self, limit: Duration) -> anyhow::Result<()> {
+        // Error: it has ended already.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        if self.gone_within(limit, &[]) {
+            return Ok(());
+        }
+        bail!("{} still runs {} s after SIGTERM{}", self.name, limit.as_secs(), self.said())
+    }
+
+    /// Waits until it has ended by itself, without an error.
+    ///
+    /// # Errors
+    /// It has failed, still runs at the end of `limit` and is ended, or the lab is told to end.
+    pub fn ended_within(&mut self, limit: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + limit;
+        loop {
+            match self.ended()? {
+                Some(status) if status == SUCCESS => return Ok(()),
+                Some(status) => bail!("{} ended ({status}){}", self.name, self.said()),
+                None if Instant::now() >= end => {
+                    bail!("{} has not ended within {} s{}", self.name, limit.as_secs(), self.said())
+                }
+                None => {
+                    interrupt::check()?;
+                    std::thread::sleep(POLL);
+                }
+            }
         }
     }
 

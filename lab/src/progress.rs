@@ -10,22 +10,38 @@ const REDRAW: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Progress {
     begin: Instant,
-    done: usize,
-    total: usize,
+    done: Duration,
+    total: Duration,
     terminal: bool,
     drawn: Option<Instant>,
 }
 
 impl Progress {
-    /// `total` steps are ahead.
+    /// So much is ahead, by what it usually takes.
     #[must_use]
-    pub fn new(total: usize) -> Self {
-        Self { begin: Instant::now(), done: 0, total, terminal: io::stderr().is_terminal(), drawn: None }
+    pub fn new(total: Duration) -> Self {
+        let (begin, done) = (Instant::now(), Duration::ZERO);
+        Self { begin, done, total, terminal: io::stderr().is_terminal(), drawn: None }
     }
 
-    /// `count` more steps are done; `what` comes now.
-    pub fn step(&mut self, count: usize, what: &str) {
-        self.done += count;
+    /// So much is done.
+    #[must_use]
+    pub fn done(&self) -> Duration {
+        self.done
+    }
+
+    /// So much more is done.
+    pub fn advance(&mut self, usual: Duration) {
+        self.done += usual;
+    }
+
+    /// So much is done altogether.
+    pub fn reach(&mut self, done: Duration) {
+        self.done = done;
+    }
+
+    /// `what` comes now.
+    pub fn show(&mut self, what: &str) {
         if self.terminal && self.drawn.is_none_or(|at| at.elapsed() >= REDRAW) {
             self.drawn = Some(Instant::now());
             // Nobody is left to be told if this fails.
@@ -38,7 +54,7 @@ impl Progress {
         if !self.terminal {
             let _ = writeln!(io::stderr(), "{}", self.line(what, self.begin.elapsed()));
         }
-        self.step(0, what);
+        self.show(what);
     }
 
     /// Something that the reader has to know.
@@ -55,9 +71,9 @@ impl Progress {
     }
 
     fn line(&self, what: &str, elapsed: Duration) -> String {
-        let share = self.done as f64 / self.total.max(1) as f64;
-        let left = if self.done == 0 { None } else { Some(elapsed.mul_f64((1.0 - share).max(0.0) / share)) };
-        let left = left.map_or_else(String::new, |left| format!(", {} left", clock(left)));
+        let share = if self.total.is_zero() { 1.0 } else { self.done.div_duration_f64(self.total) };
+        let left = if self.done.is_zero() { self.total } else { elapsed.mul_f64((1.0 - share).max(0.0) / share) };
+        let left = format!(", {} left", clock(left));
         format!("[{:3.0} %] {}{left}  {what}", share * 100.0, clock(elapsed))
     }
 }
@@ -78,9 +94,9 @@ mod tests {
 
     #[test]
     fn the_line_says_how_long_it_will_take() {
-        let mut progress = Progress::new(40);
-        assert_eq!(progress.line("warm", Duration::from_secs(1)), "[  0 %] 0:01  warm");
-        progress.done = 10;
+        let mut progress = Progress::new(Duration::from_secs(70));
+        assert_eq!(progress.line("warm", Duration::from_secs(1)), "[  0 %] 0:01, 1:10 left  warm");
+        progress.advance(Duration::from_millis(17_500));
         assert_eq!(progress.line("cold", Duration::from_secs(30)), "[ 25 %] 0:30, 1:30 left  cold");
     }
 }

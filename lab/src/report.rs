@@ -18,6 +18,17 @@ impl Table {
         self.rows.push(cells.into());
     }
 
+    /// With headings that are known when it is made.
+    #[must_use]
+    pub fn of(headings: Vec<String>) -> Self {
+        Self { rows: vec![headings] }
+    }
+
+    /// One more row, with as many cells as there are headings.
+    pub fn push(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
     /// Whether there is nothing below the headings.
     #[must_use]
     pub fn is_empty(&self) -> bool {

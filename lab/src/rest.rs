@@ -1,48 +1,39 @@
 //! `pilotlight lab rest`: the published REST scenarios (GET one, list, POST, mixed) on examples/users, alone and behind the gateway,
 //! beside services with the same API in other stacks. `docs/lab/rest.md` says how to read it.
 
-mod case;
+pub(crate) mod case;
 mod figures;
 mod measure;
-mod ports;
+pub(crate) mod ports;
 mod published;
-mod redis;
-mod results;
-mod variant;
+pub(crate) mod redis;
+mod right;
+pub(crate) mod variant;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::rc::Rc;
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 
-use crate::machine::{self, Machine};
+use crate::command::Common;
+use crate::experiment::model::{Metric, Report, Results, Role, Skipped, Software};
+use crate::experiment::{Amount, Experiment, Group, Participant, Plan, Question, Setting, Variant as Measured};
 use crate::processes::own_program;
-use crate::progress::Progress;
-use crate::transport::Completeness;
-use crate::{interrupt, report};
 use case::Case;
-use measure::{Amount, measure};
-use redis::{Redis, Topology};
-use results::{CaseResult, Configuration, Results, SCHEMA, Skipped};
-use variant::{Programs, Variant, seed};
+use measure::{Service, Stage};
+use redis::Topology;
+use variant::{Programs, Variant};
 
 /// What `pilotlight lab rest` takes.
 #[derive(Args, Clone, Debug)]
 pub struct RestArguments {
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    secs: u64,
-    /// Seconds before it that do not count
-    #[arg(long, default_value_t = 2, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
-    warmup: u64,
-    /// Rounds in which the services alternate
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
-    /// A second each, one round: to see whether everything works
-    #[arg(long, conflicts_with_all = ["secs", "warmup", "rounds"])]
-    quick: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Seconds before each measurement that do not count
+    #[arg(long, value_name = "SECONDS", value_parser = crate::command::seconds)]
+    warmup: Option<f64>,
     /// Scenarios; all unless given
     #[arg(long, value_enum, value_delimiter = ',')]
     cases: Vec<Case>,
@@ -52,181 +43,229 @@ pub struct RestArguments {
     /// What Redis is
     #[arg(long, value_enum, value_delimiter = ',', default_value = "standalone,cluster")]
     redis: Vec<Topology>,
-    /// Say what there is to measure, and what is missing for it
-    #[arg(long)]
-    list: bool,
     /// The program examples/users; beside this one unless given
     #[arg(long, value_name = "PROGRAM")]
     users: Option<PathBuf>,
-    /// What lab/peers/rest/build.sh has built
-    #[arg(long, value_name = "DIR", default_value = "lab/peers/rest/target")]
-    peers: PathBuf,
-    /// Seed of the requests and of the intervals
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Print the JSON instead of tables
-    #[arg(long)]
-    json: bool,
 }
 
-/// Measures and prints.
-///
-/// # Errors
-/// Nothing can be measured, or the run was interrupted.
-pub fn run(arguments: &RestArguments) -> anyhow::Result<Completeness> {
-    machine::require_proc()?;
-    let programs = programs(arguments)?;
-    if arguments.list {
-        print(&results::list(&programs))?;
-        return Ok(Completeness::Complete);
-    }
-    interrupt::watch().context("signals cannot be watched")?;
-    let results = collect(arguments, &programs)?;
-    let out = if arguments.json {
-        format!("{}\n", serde_json::to_string_pretty(&results)?)
-    } else {
-        results::terminal(&results)
-    };
-    print(&out)?;
-    let complete = results.results.iter().all(|result| result.failed.is_none());
-    Ok(if complete { Completeness::Complete } else { Completeness::Failures })
+/// The experiment.
+#[derive(Clone, Debug)]
+pub struct Rest {
+    extent: Extent,
+    warm_up: Option<Duration>,
+    /// Sorted; empty: all, but for those that take too long in a short run.
+    cases: Vec<Case>,
+    /// Sorted; empty: all, as with the cases.
+    services: Vec<Variant>,
+    redis: Vec<Topology>,
+    users: Option<PathBuf>,
 }
 
-fn print(text: &str) -> anyhow::Result<()> {
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write to the standard output")
+/// How much there is time for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Hours.
+    Alone,
+    /// A quarter of an hour.
+    AmongOthers,
 }
 
-fn programs(arguments: &RestArguments) -> anyhow::Result<Programs> {
-    let users = match &arguments.users {
-        Some(users) => users.clone(),
-        None => own_program()?.with_file_name("users"),
-    };
-    let absolute = |path: &Path| std::path::absolute(path).with_context(|| format!("{} cannot be", path.display()));
-    Ok(Programs { users: absolute(&users)?, peers: absolute(&arguments.peers)? })
-}
+impl Rest {
+    /// What was asked for.
+    #[must_use]
+    pub fn asked(arguments: &RestArguments) -> Self {
+        let RestArguments { warmup, cases, services, redis, users, .. } = arguments.clone();
+        let warm_up = warmup.map(Duration::from_secs_f64);
+        let (mut cases, mut services, mut redis) = (cases, services, redis);
+        cases.sort();
+        cases.dedup();
+        services.sort();
+        services.dedup();
+        redis.sort();
+        redis.dedup();
+        Self { extent: Extent::Alone, warm_up, cases, services, redis, users }
+    }
 
-/// What is measured, and what is not and why.
-fn plan(arguments: &RestArguments, programs: &Programs) -> (Configuration, Vec<Skipped>) {
-    let (secs, warmup, rounds) =
-        if arguments.quick { (1, 1, 1) } else { (arguments.secs, arguments.warmup, arguments.rounds) };
-    let chosen =
-        |all: &[Variant]| if arguments.services.is_empty() { all.to_vec() } else { arguments.services.clone() };
-    let mut skipped = Vec::new();
-    let mut services = chosen(&Variant::ALL);
-    services.sort();
-    services.dedup();
-    services.retain(|variant| match programs.command(*variant) {
-        Ok(_) => true,
-        Err(why) => {
-            skipped.push(Skipped { what: variant.name(), why });
-            false
-        }
-    });
-    let mut cases = if arguments.cases.is_empty() { Case::ALL.to_vec() } else { arguments.cases.clone() };
-    cases.sort();
-    cases.dedup();
-    if let Err(why) = programs.slow_disk() {
-        let slow: Vec<String> = cases.iter().filter(|case| case.is_slow()).map(|case| case.name()).collect();
-        if !slow.is_empty() {
-            skipped.push(Skipped { what: slow.join(", "), why });
-        }
-        cases.retain(|case| !case.is_slow());
+    /// What is measured together with other experiments.
+    #[must_use]
+    pub fn among_others() -> Self {
+        let cases = vec![Case::GetWarm, Case::List, Case::Post, Case::Mixed];
+        let (warm_up, services, redis, users) = (None, Vec::new(), vec![Topology::Standalone], None);
+        Self { extent: Extent::AmongOthers, warm_up, cases, services, redis, users }
     }
-    let mut redis = arguments.redis.clone();
-    redis.sort();
-    redis.dedup();
-    (Configuration { secs, warmup, rounds, cases, services, redis, seed: arguments.seed }, skipped)
-}
 
-fn collect(arguments: &RestArguments, programs: &Programs) -> anyhow::Result<Results> {
-    let (begin, now) = (Instant::now(), SystemTime::now());
-    let load_before = machine::load_average();
-    let (configuration, skipped) = plan(arguments, programs);
-    if configuration.services.is_empty() || configuration.cases.is_empty() {
-        let whys: Vec<String> = skipped.iter().map(|skipped| format!("{}: {}", skipped.what, skipped.why)).collect();
-        bail!("there is nothing to measure: {}", whys.join("; "));
+    fn programs(&self, setting: &Setting) -> anyhow::Result<Programs> {
+        let users = match &self.users {
+            Some(users) => std::path::absolute(users)?,
+            None => own_program()?.with_file_name("users"),
+        };
+        let peers = setting.peers.as_deref().unwrap_or(Path::new("lab/peers"));
+        Ok(Programs { users, peers: std::path::absolute(peers)?.join("rest/target") })
     }
-    let scratch = tempfile::Builder::new().prefix("pilotlight-lab-").tempdir()?;
-    let steps = configuration.rounds as usize
-        * configuration.redis.len()
-        * configuration.cases.len()
-        * configuration.services.len();
-    let mut progress = Progress::new(steps);
-    if cfg!(debug_assertions) {
-        progress.note("warning: this is a debug build; its figures say nothing about Pilotlight");
-    }
-    for skipped in &skipped {
-        progress.note(&format!("skipped: {}: {}", skipped.what, skipped.why));
-    }
-    let seed_db = seed(programs, &scratch.path().join("seed"))?;
-    let mut results = Vec::new();
-    for topology in &configuration.redis {
-        let redis = Redis::start(*topology, scratch.path())?;
-        results.extend(alternate(&configuration, programs, (&redis, &seed_db), scratch.path(), &mut progress)?);
-    }
-    progress.clear();
-    drop(progress);
-    let started = now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    Ok(Results {
-        schema: SCHEMA,
-        started_at: report::timestamp(started),
-        duration_seconds: begin.elapsed().as_secs_f64(),
-        machine: Machine::here(),
-        load_average: [load_before, machine::load_average()],
-        figures: figures::compare(&results, configuration.seed),
-        configuration,
-        skipped,
-        results,
-        published: published::PUBLISHED.to_vec(),
-        published_note: published::CAVEAT,
-    })
-}
 
-/// Every round measures every service once in each case, beginning with another one.
-fn alternate(
-    configuration: &Configuration,
-    programs: &Programs,
-    (redis, seed_db): (&Redis, &Path),
-    scratch: &Path,
-    progress: &mut Progress,
-) -> anyhow::Result<Vec<CaseResult>> {
-    let mut results: Vec<CaseResult> = Vec::new();
-    for case in &configuration.cases {
-        for service in &configuration.services {
-            results.push(CaseResult::new(*case, *service, redis.topology));
-        }
-    }
-    let amount = Amount {
-        duration: Duration::from_secs(configuration.secs),
-        warm_up: Duration::from_secs(configuration.warmup),
-        seed: configuration.seed,
-    };
-    let services = configuration.services.len();
-    let mut number = 0;
-    for round in 0..configuration.rounds as usize {
-        progress.milestone(&format!("{:?}, round {}", redis.topology, round + 1).to_lowercase());
-        for of_case in results.chunks_mut(services) {
-            for place in 0..services {
-                let result = &mut of_case[(place + round) % services];
-                interrupt::check()?;
-                progress.step(0, &format!("{} {}", result.case.name(), result.service.name()));
-                number += 1;
-                let dir = scratch.join(format!("{:?}-{number}", redis.topology).to_lowercase());
-                if result.failed.is_none() {
-                    match measure(programs, (result.service, result.case), (redis, seed_db), dir.clone(), amount) {
-                        Ok(round) => result.rounds.push(Some(round)),
-                        Err(error) => {
-                            interrupt::check()?;
-                            progress.note(&format!("FAILED: {}: {error:#}", result.title()));
-                            result.failed = Some(format!("{error:#}"));
-                        }
-                    }
-                }
-                // Databases of a run of hours would fill a disk; what is left goes with the folder.
-                let _left = std::fs::remove_dir_all(dir);
-                progress.step(1, "");
+    /// Those that can be measured, and those that cannot.
+    fn services(&self, programs: &Programs, quick: bool) -> (Vec<Variant>, Vec<Skipped>) {
+        let mut services = if self.services.is_empty() { Variant::ALL.to_vec() } else { self.services.clone() };
+        let mut skipped = Vec::new();
+        services.retain(|variant| match programs.command(*variant) {
+            Ok(_) => true,
+            Err(missing) => {
+                skipped.push(missing);
+                false
             }
+        });
+        if quick && self.services.is_empty() {
+            // What is ours, and one peer that is warm at once.
+            let peer = services.iter().copied().find(|variant| variant.is_peer() && variant.min_warm_up().is_zero());
+            let (kept, left): (Vec<_>, Vec<_>) = services.into_iter().partition(|variant| {
+                if variant.is_peer() { Some(*variant) == peer } else { *variant != Variant::GatewayCache }
+            });
+            let why = "a quick run has examples/users, alone and behind the gateway, and one peer that is warm at once";
+            skipped.extend(left.iter().map(|variant| Skipped::new(&variant.name(), why, "leave out --quick")));
+            services = kept;
+        }
+        (services, skipped)
+    }
+
+    fn cases(&self, programs: &Programs, quick: bool) -> (Vec<Case>, Vec<Skipped>) {
+        let mut cases = match (self.cases.is_empty(), self.extent, quick) {
+            (true, _, _) => Case::ALL.to_vec(),
+            (false, Extent::AmongOthers, true) => vec![Case::GetWarm],
+            (false, ..) => self.cases.clone(),
+        };
+        let mut skipped = Vec::new();
+        if let Err(missing) = programs.slow_disk() {
+            if cases.iter().any(|case| case.is_slow()) {
+                skipped.push(missing);
+            }
+            cases.retain(|case| !case.is_slow());
+        }
+        (cases, skipped)
+    }
+
+    fn amount(&self, setting: &Setting) -> Amount {
+        let (rounds, duration, warm_up) = match (setting.quick, self.extent) {
+            (true, _) => (8, 200, 100),
+            (false, Extent::AmongOthers) => (12, 1000, 500),
+            (false, Extent::Alone) => (12, 8000, 2000),
+        };
+        Amount {
+            rounds,
+            duration: Duration::from_millis(duration),
+            warm_up: self.warm_up.unwrap_or(Duration::from_millis(warm_up)),
+            seed: setting.seed,
         }
     }
-    Ok(results)
+}
+
+impl Experiment for Rest {
+    fn name(&self) -> &'static str {
+        "rest"
+    }
+
+    fn title(&self) -> &'static str {
+        "A REST service on SQLite and Redis, beside the same in other stacks"
+    }
+
+    fn hypothesis(&self) -> &'static str {
+        "examples/users takes about half of the CPU time of the best peer for reads, and answers more writes in a second"
+    }
+
+    fn participants(&self, setting: &Setting) -> Vec<Participant> {
+        let programs = match self.programs(setting) {
+            Ok(programs) => programs,
+            Err(error) => {
+                let missing = Skipped { what: "rest".into(), why: format!("{error:#}"), install: String::new() };
+                return vec![Participant { name: "rest".into(), what: "everything".into(), missing: Some(missing) }];
+            }
+        };
+        let mut participants: Vec<Participant> = Variant::ALL
+            .iter()
+            .map(|variant| {
+                let missing = programs.command(*variant).err();
+                let what = if missing.is_none() { programs.about(*variant) } else { variant.description() };
+                Participant { name: variant.name(), what, missing }
+            })
+            .collect();
+        let what = "5 ms more for each fsync (post-slow, post-slow100, mixed-slow)".to_owned();
+        participants.push(Participant { name: "slow disk".into(), what, missing: programs.slow_disk().err() });
+        let what = "what every service caches in".to_owned();
+        participants.push(Participant { name: "redis-server".into(), what, missing: no_redis() });
+        participants
+    }
+
+    fn plan(&self, setting: &Setting) -> anyhow::Result<Plan> {
+        let programs = self.programs(setting)?;
+        let (services, mut skipped) = self.services(&programs, setting.quick);
+        let (cases, no_cases) = self.cases(&programs, setting.quick);
+        skipped.extend(no_cases);
+        skipped.extend(no_redis());
+        if services.is_empty() || cases.is_empty() || no_redis().is_some() {
+            let whys: Vec<String> = skipped
+                .iter()
+                .map(|skipped| format!("{}: {}; {}", skipped.what, skipped.why, skipped.install))
+                .collect();
+            bail!("there is nothing to measure: {}", whys.join("; "));
+        }
+        let amount = self.amount(setting);
+        let mut plan = Plan { skipped, ..Plan::default() };
+        for topology in &self.redis {
+            let stage = Rc::new(Stage::new(&programs, *topology, &setting.scratch));
+            plan.groups.extend(cases.iter().map(|case| group(&stage, *case, &services, amount)));
+            plan.published.extend(cases.iter().flat_map(|case| published::of(*case, &group_id(*case, *topology))));
+        }
+        Ok(plan)
+    }
+
+    fn conclude(&self, results: &mut Results, about: &Report) {
+        results.figures = figures::compare(&results.groups, about.seed);
+    }
+}
+
+fn no_redis() -> Option<Skipped> {
+    redis::missing("everything")
+}
+
+/// `get-warm-standalone`
+fn group_id(case: Case, topology: Topology) -> String {
+    format!("{}-{topology:?}", case.name()).to_lowercase()
+}
+
+fn group(stage: &Rc<Stage>, case: Case, services: &[Variant], amount: Amount) -> Group {
+    let measured = |variant: &Variant| Measured {
+        id: variant.name(),
+        title: variant.name(),
+        role: if variant.is_peer() { Role::Peer } else { Role::Subject },
+        software: vec![Software {
+            name: variant.name(),
+            version: stage.programs.version(*variant),
+            settings: variant.settings().iter().map(|setting| (*setting).to_owned()).collect(),
+        }],
+        measure: Box::new(Service { stage: Rc::clone(stage), variant: *variant, case }),
+    };
+    // Where something is cached is of interest beside what caches nothing; peers beside examples/users alone.
+    let ours = services.iter().filter(|variant| !variant.is_peer() && **variant != Variant::Users);
+    let peers = services.iter().filter(|variant| variant.is_peer());
+    let pairs = ours.map(|own| (*own, Variant::Users)).chain(peers.map(|peer| (Variant::Users, *peer)));
+    let pairs = pairs.filter(|_| services.contains(&Variant::Users));
+    let questions = pairs.flat_map(|(one, other)| {
+        [Metric::CpuUs, Metric::PerSecond].map(|metric| Question {
+            text: format!("{}, {} / {}", metric.title(), one.name(), other.name()),
+            metric,
+            one: one.name(),
+            other: other.name(),
+            difference: false,
+        })
+    });
+    let control = services.iter().find(|variant| **variant == Variant::Users).or(services.first());
+    Group {
+        id: group_id(case, stage.topology),
+        title: format!("{}, Redis {:?}", case.name(), stage.topology).to_lowercase(),
+        workload: case.description(),
+        metrics: measure::METRICS.to_vec(),
+        variants: services.iter().map(measured).collect(),
+        control: control.map(|variant| variant.name()).unwrap_or_default(),
+        questions: questions.collect(),
+        amount,
+    }
 }

@@ -1,8 +1,13 @@
 //! The Rust service under measurement: the same 200 bytes of JSON for every request, over the pipe with the SDK or over HTTP/1.1
-//! with hyper. It is this binary itself, so that an installed one has a Rust service to measure.
+//! with hyper, from a constant or from Redis; or the floor, [`bare`]. It is this binary itself, so that an installed one has a Rust service to
+//! measure.
+
+mod bare;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -14,10 +19,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use pilotlight_pipe::{Body, Incoming, serve};
-use tokio::net::UnixListener;
+use pilotlight_redis::{Client, Commands as _, Config};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 
-/// The hidden argument with which the binary becomes the Rust service; `pipe` or `http` follows.
+use crate::equals;
+
+/// The hidden argument with which the binary becomes the Rust service; what it speaks follows.
 pub const SERVICE: &str = "lab-service";
+/// The key that has [`answer_body`] in Redis, for the service that asks there.
+pub const REDIS_KEY: &str = "lab:answer";
 
 /// What every service of the lab answers.
 #[must_use]
@@ -32,6 +43,10 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let served = match transport.to_str() {
         Some("pipe") => run(pipe()),
         Some("http") => run(http(arguments.next())),
+        Some("http-tcp") => run(http_over_tcp()),
+        Some("pipe-redis") => run(pipe_redis(arguments.next())),
+        Some("bare") => bare::serve(),
+        Some(equals::WORK) => run(equals::serve(arguments.next())),
         _ => Err(anyhow::anyhow!("is started by `pilotlight lab` only")),
     };
     match served {
@@ -57,28 +72,93 @@ async fn pipe() -> anyhow::Result<()> {
     Ok(serve(handler).await?)
 }
 
+/// Answers with what Redis has.
+async fn pipe_redis(url: Option<OsString>) -> anyhow::Result<()> {
+    let url = url.and_then(|url| url.into_string().ok()).context("no URL of Redis given")?;
+    let client = Client::new(Config::from_url(&url)?)?;
+    let handler = move |_: Request<Incoming>| {
+        let client = client.clone();
+        async move {
+            match client.get(REDIS_KEY).await {
+                Ok(Some(json)) => answer(Body::from(json)),
+                Ok(None) => failure(&format!("Redis has no {REDIS_KEY}")),
+                Err(error) => failure(&error.to_string()),
+            }
+        }
+    };
+    Ok(serve(handler).await?)
+}
+
+fn failure(why: &str) -> Response<Body> {
+    let mut answer = Response::new(Body::from(Bytes::copy_from_slice(why.as_bytes())));
+    *answer.status_mut() = http::StatusCode::BAD_GATEWAY;
+    answer
+}
+
 /// Listens on the socket that it inherits, or on `path`.
 async fn http(path: Option<OsString>) -> anyhow::Result<()> {
-    let inherited = match path {
-        Some(path) => Some(std::os::unix::net::UnixListener::bind(path).context("cannot listen")?),
-        None => listenfd::ListenFd::from_env().take_unix_listener(0)?,
+    let json = Bytes::from(answer_body());
+    match listener(path)? {
+        Listener::Unix(listener) => loop {
+            tokio::task::spawn_local(connection(listener.accept().await?.0, json.clone()));
+        },
+        Listener::Tcp(listener) => loop {
+            tokio::task::spawn_local(connection(listener.accept().await?.0, json.clone()));
+        },
+    }
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+fn listener(path: Option<OsString>) -> anyhow::Result<Listener> {
+    if let Some(path) = path {
+        return unix(std::os::unix::net::UnixListener::bind(path).context("cannot listen")?);
+    }
+    let mut inherited = listenfd::ListenFd::from_env();
+    // A gateway hands over a Unix socket; socket activation what its unit says.
+    if let Ok(Some(listener)) = inherited.take_unix_listener(0) {
+        return unix(listener);
+    }
+    let Some(listener) = inherited.take_tcp_listener(0)? else {
+        bail!("no socket was inherited (LISTEN_FDS) and no path given")
     };
-    let Some(listener) = inherited else { bail!("no socket was inherited (LISTEN_FDS) and no path given") };
     listener.set_nonblocking(true)?;
-    let listener = UnixListener::from_std(listener)?;
+    Ok(Listener::Tcp(TcpListener::from_std(listener)?))
+}
+
+fn unix(listener: std::os::unix::net::UnixListener) -> anyhow::Result<Listener> {
+    listener.set_nonblocking(true)?;
+    Ok(Listener::Unix(UnixListener::from_std(listener)?))
+}
+
+/// Listens on a free port.
+async fn http_over_tcp() -> anyhow::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen")?;
+    say_address(listener.local_addr()?)?;
     let json = Bytes::from(answer_body());
     loop {
         let (socket, _) = listener.accept().await?;
-        let json = json.clone();
-        tokio::task::spawn_local(async move {
-            let handler = service_fn(move |_| {
-                let answer = answer(Full::new(json.clone()));
-                async move { Ok::<_, Infallible>(answer) }
-            });
-            // A connection that the gateway cuts is no concern of a service.
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), handler).await;
-        });
+        socket.set_nodelay(true)?;
+        tokio::task::spawn_local(connection(socket, json.clone()));
     }
+}
+
+async fn connection(socket: impl AsyncRead + AsyncWrite + Unpin, json: Bytes) {
+    let handler = service_fn(move |_| {
+        let answer = answer(Full::new(json.clone()));
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    // A connection that the other side cuts is no concern of a service.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), handler).await;
+}
+
+/// Says where a server listens, as `pilotlight` does.
+fn say_address(address: SocketAddr) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "listening on http://{address}").and_then(|()| out.flush()).context("nobody reads the address")
 }
 
 fn answer<B>(body: B) -> Response<B> {

@@ -1,40 +1,41 @@
 //! `pilotlight lab transport`: the published five cases (cached; HTTP warm; HTTP cold; pipe warm; pipe cold) on real processes and
 //! real cold starts, for services in several languages, beside other gateways. `docs/lab/transport.md` says how to read it.
 
-mod cases;
-mod client;
+pub(crate) mod cases;
+pub(crate) mod client;
 mod compare;
-mod embedded;
+pub(crate) mod embedded;
+mod experiment;
 mod findings;
 #[cfg(test)]
 mod fixture;
 mod markdown;
 mod measure;
-mod peers;
+pub(crate) mod peers;
 mod published;
 mod results;
-mod services;
-mod target;
-mod terminal;
+pub(crate) mod services;
+mod tables;
+pub(crate) mod target;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 
-use crate::machine::{self, Machine};
+use crate::command::{Common, DEFAULT_OUT, DEFAULT_SEED};
+use crate::experiment::judge::Machine as Noisiness;
+use crate::experiment::model::{self, Report, Skipped};
+use crate::experiment::{Experiment, Participant, Plan, Setting};
 use crate::processes::Reaper;
-use crate::progress::Progress;
-use crate::{interrupt, report};
 use cases::{Case, Front, Role, Variant};
-use measure::{Amount, Measurement, measure};
+use experiment::Measurements;
+use measure::{Measurement, Requests};
 use peers::Peers;
-use results::{CaseResult, Configuration, Results, SCHEMA, Skipped};
+use results::{CaseResult, Configuration, Results, SCHEMA};
 use services::{Interpreters, Language, Service};
 use target::Setup;
 
@@ -44,8 +45,8 @@ const MARKDOWN_FILE: &str = "transport.md";
 /// What `pilotlight lab transport` takes.
 #[derive(Args, Clone, Debug)]
 pub struct TransportArguments {
-    /// The folder for transport.json and transport.md; made if it is not there
-    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    /// The folder for report.json, transport.json and transport.md; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_OUT)]
     out: PathBuf,
     /// Languages of the services
     #[arg(long, value_enum, value_delimiter = ',', default_value = "python,node,rust")]
@@ -59,10 +60,10 @@ pub struct TransportArguments {
     /// Requests that do not count: before each round of a warm case, before the first of a cold one
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     warmup: u32,
-    /// Rounds in which the variants alternate; intervals want ten
+    /// Rounds in which the variants alternate; fewer than eight tell nothing apart
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// 10 requests in 5 rounds, and no other gateways: to see whether everything works
+    /// 8 requests in 8 rounds, and no other gateways: to see whether everything works
     #[arg(long, conflicts_with_all = ["requests", "warmup", "rounds"])]
     quick: bool,
     /// Leave the other gateways out
@@ -75,144 +76,234 @@ pub struct TransportArguments {
     #[arg(long, value_name = "PROGRAM", default_value = "node")]
     node: PathBuf,
     /// Seed of the intervals, so that they can be computed again
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = DEFAULT_SEED)]
     seed: u64,
-    /// Print the JSON instead of tables
+    /// Compare although the machine is too noisy for it; the report says so
+    #[arg(long)]
+    noisy_anyway: bool,
+    /// Say what there is to measure, what is believed of it, how long it takes, and what is missing for it
+    #[arg(long)]
+    list: bool,
+    /// Print report.json instead of tables
     #[arg(long)]
     json: bool,
 }
 
-/// Whether everything was measured that was to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Completeness {
-    /// Everything.
-    Complete,
-    /// Something failed; it was said what.
-    Failures,
-}
-
-/// Measures, prints, and writes the report.
-///
-/// # Errors
-/// Nothing can be measured, the run was interrupted, or the report cannot be written.
-pub fn run(arguments: &TransportArguments) -> anyhow::Result<Completeness> {
-    machine::require_proc()?;
-    interrupt::watch().context("signals cannot be watched")?;
-    fs::create_dir_all(&arguments.out)
-        .with_context(|| format!("cannot make the folder {}", arguments.out.display()))?;
-    let results = collect(arguments)?;
-    let json = format!("{}\n", serde_json::to_string_pretty(&results)?);
-    write(&arguments.out, JSON_FILE, &json)?;
-    write(&arguments.out, MARKDOWN_FILE, &markdown::render(&results))?;
-    let out = if arguments.json { json } else { terminal::render(&results, &arguments.out) };
-    std::io::Write::write_all(&mut std::io::stdout(), out.as_bytes()).context("cannot write to the standard output")?;
-    let complete = results.results.iter().all(|result| result.failed.is_none() && result.errors == 0);
-    Ok(if complete { Completeness::Complete } else { Completeness::Failures })
-}
-
-fn collect(arguments: &TransportArguments) -> anyhow::Result<Results> {
-    let (begin, now) = (Instant::now(), SystemTime::now());
-    let load_before = machine::load_average();
-    let scratch = scratch()?;
-    embedded::unpack(scratch.path())?;
-    let configuration = configuration(arguments);
-    let (setup, skipped, software) = prepare(arguments, &configuration, scratch.path())?;
-    let variants = variants(&configuration, &setup);
-    let amount =
-        Amount { requests: configuration.requests, warmup: configuration.warmup, rounds: configuration.rounds };
-    let mut progress =
-        Progress::new(variants.iter().map(|variant| measure::weight(variant) * amount.requests as usize).sum());
-    if cfg!(debug_assertions) {
-        progress.note("warning: this is a debug build; its figures say nothing about Pilotlight");
-    }
-    for skipped in &skipped {
-        progress.note(&format!("skipped: {}: {}; {}", skipped.what, skipped.why, skipped.install));
-    }
-    // Warm and cold apart: a start beside it would be seen in a warm request.
-    let (cold, warm): (Vec<_>, Vec<_>) = variants.into_iter().partition(|variant| variant.case.is_cold());
-    let mut measurements: Vec<Measurement> = Vec::new();
-    for (phase, variants) in [("warm", warm), ("cold", cold)] {
-        if variants.is_empty() {
-            continue;
+impl TransportArguments {
+    /// What all experiments take, of these.
+    pub(crate) fn common(&self) -> Common {
+        Common {
+            out: self.out.clone(),
+            quick: self.quick,
+            seed: self.seed,
+            noisy_anyway: self.noisy_anyway,
+            list: self.list,
+            json: self.json,
+            ..Common::default()
         }
-        progress.milestone(phase);
-        measurements.extend(measure(variants, &setup, amount, &mut progress)?);
     }
-    progress.clear();
-    drop(progress);
-    let conclusions = compare::conclude(&measurements, configuration.seed);
-    let started = now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    Ok(Results {
-        schema: SCHEMA,
-        started_at: report::timestamp(started),
-        duration_seconds: begin.elapsed().as_secs_f64(),
-        machine: Machine::here(),
-        load_average: [load_before, machine::load_average()],
-        software,
-        configuration,
-        skipped,
-        results: measurements.iter().map(CaseResult::of).collect(),
-        comparisons: conclusions.comparisons,
-        controls: conclusions.controls,
-        own_parts: conclusions.own_parts,
-        recommendations: conclusions.recommendations,
-        published: published::PUBLISHED.to_vec(),
-        published_note: published::CAVEAT,
-    })
 }
 
-/// A folder of this run that goes with it. Peers whose workers are another user's have to reach into it.
-fn scratch() -> anyhow::Result<tempfile::TempDir> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let scratch = tempfile::Builder::new()
-        .prefix("pilotlight-lab-")
-        .permissions(fs::Permissions::from_mode(0o755))
-        .tempdir()
-        .context("cannot make a folder for temporary files")?;
-    Ok(scratch)
+/// The experiment.
+#[derive(Debug)]
+pub struct Transport {
+    services: Vec<Language>,
+    cases: Vec<Case>,
+    requests: (u32, u32, u32),
+    peers: bool,
+    interpreters: Interpreters,
+    /// While it is measured.
+    run: RefCell<Option<Run>>,
 }
 
-fn configuration(arguments: &TransportArguments) -> Configuration {
-    let (requests, warmup, rounds) =
-        if arguments.quick { (10, 2, 5) } else { (arguments.requests, arguments.warmup, arguments.rounds) };
-    let mut services = arguments.services.clone();
-    services.sort();
-    services.dedup();
-    let mut cases = arguments.cases.clone();
-    cases.sort();
-    cases.dedup();
-    // A round without a request would be none.
-    Configuration { requests, warmup, rounds: rounds.min(requests), services, cases, seed: arguments.seed }
+/// What is measured now.
+#[derive(Debug)]
+struct Run {
+    configuration: Configuration,
+    skipped: Vec<Skipped>,
+    software: BTreeMap<String, String>,
+    measurements: Measurements,
 }
 
-fn prepare(
-    arguments: &TransportArguments,
-    configuration: &Configuration,
-    scratch: &Path,
-) -> anyhow::Result<(Setup, Vec<Skipped>, BTreeMap<String, String>)> {
-    let interpreters = Interpreters { python: arguments.python.clone(), node: arguments.node.clone() };
-    let (mut services, mut skipped) = (Vec::<Service>::new(), Vec::new());
-    for language in &configuration.services {
-        match services::find(*language, &interpreters, scratch) {
-            Ok((service, missing)) => {
-                services.push(service);
-                skipped.extend(missing);
+impl Transport {
+    /// What was asked for.
+    #[must_use]
+    pub fn asked(arguments: &TransportArguments) -> Self {
+        let mut services = arguments.services.clone();
+        services.sort();
+        services.dedup();
+        let mut cases = arguments.cases.clone();
+        cases.sort();
+        cases.dedup();
+        // A round without a request would be none.
+        let rounds = arguments.rounds.min(arguments.requests);
+        Self {
+            services,
+            cases,
+            requests: (arguments.requests, arguments.warmup, rounds),
+            peers: !arguments.no_peers,
+            interpreters: Interpreters { python: arguments.python.clone(), node: arguments.node.clone() },
+            run: RefCell::new(None),
+        }
+    }
+
+    /// What is measured together with other experiments: in a short run only what needs no interpreter.
+    #[must_use]
+    pub fn among_others() -> Self {
+        Self {
+            services: Vec::new(),
+            cases: Case::ALL.to_vec(),
+            requests: (50, 5, 10),
+            peers: true,
+            interpreters: Interpreters { python: "python3".into(), node: "node".into() },
+            run: RefCell::new(None),
+        }
+    }
+
+    fn configuration(&self, setting: &Setting) -> Configuration {
+        let (requests, warmup, rounds) = if setting.quick { (8, 2, 8) } else { self.requests };
+        let services = match (self.services.is_empty(), setting.quick) {
+            (true, true) => vec![Language::Rust],
+            (true, false) => vec![Language::Python, Language::Node, Language::Rust],
+            (false, _) => self.services.clone(),
+        };
+        Configuration { requests, warmup, rounds, services, cases: self.cases.clone(), seed: setting.seed }
+    }
+
+    fn find_services(&self, languages: &[Language], scratch: &Path) -> (Vec<Service>, Vec<Skipped>) {
+        let (mut services, mut skipped) = (Vec::new(), Vec::new());
+        for language in languages {
+            match services::find(*language, &self.interpreters, scratch) {
+                Ok((service, missing)) => {
+                    services.push(service);
+                    skipped.extend(missing);
+                }
+                Err(missing) => skipped.push(missing),
             }
-            Err(missing) => skipped.push(missing),
         }
+        (services, skipped)
     }
-    if services.is_empty() {
-        let whys: Vec<String> = skipped.iter().map(|s| format!("{}: {} ({})", s.what, s.why, s.install)).collect();
-        bail!("there is no service to measure: {}", whys.join("; "));
+
+    fn prepare(
+        &self,
+        configuration: &Configuration,
+        setting: &Setting,
+    ) -> anyhow::Result<(Setup, Vec<Skipped>, BTreeMap<String, String>)> {
+        let scratch = setting.scratch.as_path();
+        let (services, mut skipped) = self.find_services(&configuration.services, scratch);
+        if services.is_empty() {
+            let whys: Vec<String> = skipped.iter().map(|s| format!("{}: {} ({})", s.what, s.why, s.install)).collect();
+            bail!("there is no service to measure: {}", whys.join("; "));
+        }
+        let python = services.iter().find(|service| service.language == Language::Python);
+        let left_out = |what: &str| Skipped::new(what, "a quick run has no time for them", "leave out --quick");
+        if setting.quick && self.services.is_empty() {
+            skipped.push(left_out("services in Python and Node"));
+        }
+        let peers = if setting.quick || !self.peers {
+            skipped.extend(self.peers.then(|| left_out("other gateways")));
+            Peers::default()
+        } else {
+            let (peers, missing) = Peers::find(python.map(|service| service.runtime.program.as_path()), scratch);
+            skipped.extend(missing);
+            peers
+        };
+        let software = software(&services, &peers);
+        let reaper = Rc::new(Reaper::start()?);
+        let setup = Setup { scratch: scratch.to_owned(), services, peers, reaper, started: Cell::new(0) };
+        Ok((setup, skipped, software))
     }
-    let python = services.iter().find(|service| service.language == Language::Python);
-    let peers = if arguments.quick || arguments.no_peers {
-        Peers::default()
-    } else {
-        let (peers, missing) = Peers::find(python.map(|service| service.runtime.program.as_path()), scratch);
-        skipped.extend(missing);
-        peers
-    };
+
+    /// What `transport.json` has; `None` if nothing was measured.
+    fn results(&self, report: &Report) -> Option<Results> {
+        let run = self.run.borrow();
+        let run = run.as_ref()?;
+        let measurements: Vec<Measurement> = run.measurements.iter().map(|lane| lane.borrow().clone()).collect();
+        let conclusions = compare::conclude(&measurements, report.seed, Noisiness::of(&report.noise));
+        Some(Results {
+            schema: SCHEMA,
+            started_at: report.started_at.clone(),
+            duration_seconds: report.duration_seconds,
+            machine: report.machine.clone(),
+            load_average: report.noise.load_average,
+            software: run.software.clone(),
+            configuration: run.configuration.clone(),
+            skipped: run.skipped.clone(),
+            results: measurements.iter().map(CaseResult::of).collect(),
+            comparisons: conclusions.comparisons,
+            controls: conclusions.controls,
+            own_parts: conclusions.own_parts,
+            recommendations: conclusions.recommendations,
+            published: published::PUBLISHED.to_vec(),
+            published_note: published::CAVEAT,
+        })
+    }
+}
+
+impl Experiment for Transport {
+    fn name(&self) -> &'static str {
+        "transport"
+    }
+
+    fn title(&self) -> &'static str {
+        "HTTP and the pipe, warm and cold, beside other gateways"
+    }
+
+    fn hypothesis(&self) -> &'static str {
+        "The pipe takes less than HTTP to a Unix socket, most of all for services in Python and Node, and a cold start costs little more than its process"
+    }
+
+    fn participants(&self, setting: &Setting) -> Vec<Participant> {
+        let (services, mut missing) = self.find_services(&self.configuration(setting).services, &setting.scratch);
+        let python = services.iter().find(|service| service.language == Language::Python);
+        let (peers, missing_peers) =
+            Peers::find(python.map(|service| service.runtime.program.as_path()), &setting.scratch);
+        missing.extend(missing_peers);
+        let present = |name: &str, what: &str| Participant { name: name.into(), what: what.into(), missing: None };
+        let of_services = services.iter().map(|service| present(service.language.title(), &service.runtime.version));
+        let of_peers = peers.versions.iter().map(|(name, version)| present(name, version));
+        let absent = missing.into_iter().map(|skipped| Participant {
+            name: skipped.what.clone(),
+            what: String::new(),
+            missing: Some(skipped),
+        });
+        of_services.chain(of_peers).chain(absent).collect()
+    }
+
+    fn plan(&self, setting: &Setting) -> anyhow::Result<Plan> {
+        embedded::unpack(&setting.scratch)?;
+        let configuration = self.configuration(setting);
+        let (setup, skipped, software) = self.prepare(&configuration, setting)?;
+        let variants = variants(&configuration, &setup);
+        let requests = Requests {
+            counted: configuration.requests,
+            warmup: configuration.warmup,
+            rounds: configuration.rounds,
+            seed: setting.seed,
+        };
+        let (groups, measurements) = experiment::groups(&variants, &Rc::new(setup), requests);
+        self.run.replace(Some(Run { configuration, skipped: skipped.clone(), software, measurements }));
+        Ok(Plan { groups, skipped, published: experiment::published_cases() })
+    }
+
+    fn files(&self, report: &Report) -> anyhow::Result<Vec<(String, String)>> {
+        let Some(results) = self.results(report).filter(|_| !report.interrupted) else { return Ok(Vec::new()) };
+        let json = format!("{}\n", serde_json::to_string_pretty(&results)?);
+        Ok(vec![(JSON_FILE.into(), json), (MARKDOWN_FILE.into(), markdown::render(&results))])
+    }
+
+    fn conclude(&self, results: &mut model::Results, about: &Report) {
+        let Some(own) = self.results(about) else { return };
+        let advice = |recommendation: &compare::Recommendation| {
+            let (title, advice) = (recommendation.service.title(), recommendation.transport.advice());
+            format!("{title}: {advice} ({})", recommendation.because)
+        };
+        results.findings = own.recommendations.iter().map(advice).collect();
+        results.findings.extend(findings::warnings(&own));
+    }
+}
+
+fn software(services: &[Service], peers: &Peers) -> BTreeMap<String, String> {
     let build = if cfg!(debug_assertions) { " (debug build: its figures say nothing)" } else { "" };
     let mut software = BTreeMap::from([("pilotlight".to_owned(), format!("{}{build}", env!("CARGO_PKG_VERSION")))]);
     for service in services.iter().filter(|service| service.language != Language::Rust) {
@@ -220,31 +311,27 @@ fn prepare(
         software.insert(service.language.title().to_lowercase(), version);
     }
     software.extend(peers.versions.iter().map(|(name, version)| ((*name).to_owned(), version.clone())));
-    let reaper = Rc::new(Reaper::start()?);
-    Ok((Setup { scratch: scratch.to_owned(), services, peers, reaper, started: Cell::new(0) }, skipped, software))
+    software
 }
 
-/// What is measured, in the order of the report. The first language's pipe cases are measured twice: the control.
+/// What is measured, in the order of the report.
 fn variants(configuration: &Configuration, setup: &Setup) -> Vec<Variant> {
     let mut variants = Vec::new();
     for service in &setup.services {
         for case in &configuration.cases {
-            let variant =
-                |server, front, role| Variant { case: *case, language: service.language, server, front, role };
+            let role = Role::Measured;
+            let variant = |server, front| Variant { case: *case, language: service.language, server, front, role };
             let servers: Vec<&'static str> = match case {
                 Case::HttpWarm | Case::HttpCold => service.http.iter().map(|server| server.name).collect(),
                 Case::Cached | Case::PipeWarm | Case::PipeCold => vec![service.pipe.name],
             };
             for server in servers {
-                variants.push(variant(server, Front::Pilotlight, Role::Measured));
+                variants.push(variant(server, Front::Pilotlight));
                 if case.is_cold() {
-                    variants.push(variant(server, Front::Bare, Role::Measured));
+                    variants.push(variant(server, Front::Bare));
                 }
             }
             let first = setup.services.first().is_some_and(|first| first.language == service.language);
-            if first && matches!(case, Case::PipeWarm | Case::PipeCold) {
-                variants.push(variant(service.pipe.name, Front::Pilotlight, Role::Control));
-            }
             variants.extend(peers_beside(*case, service, setup, first));
         }
     }
@@ -266,9 +353,4 @@ fn peers_beside(case: Case, service: &Service, setup: &Setup, first: bool) -> Ve
         variants.extend(mod_fcgid.then(|| variant("FastCGI", Front::ModFcgid)));
     }
     variants
-}
-
-fn write(folder: &Path, name: &str, content: &str) -> anyhow::Result<()> {
-    let file = folder.join(name);
-    fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))
 }

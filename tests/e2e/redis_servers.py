@@ -1,6 +1,7 @@
-"""Real servers of Redis for tests: one, or a cluster; killed with the test. And a proxy that delays."""
+"""Real servers of Redis for tests: one, or a cluster; killed with the test. And proxies that delay and hold back."""
 
 import contextlib
+import re
 import shutil
 import signal
 import socket
@@ -9,7 +10,7 @@ import tempfile
 import threading
 import time
 
-__all__ = ["Cluster", "Server", "SlowProxy"]
+__all__ = ["Cluster", "HoldingProxy", "Server", "SlowProxy"]
 
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 LIMIT = 20.0
@@ -154,11 +155,11 @@ class Cluster:
             node.close()
 
 
-class SlowProxy:
-    """Before a server; what comes back waits `delay` seconds, which may be changed."""
+class Proxy:
+    """Before a server."""
 
     def __init__(self, port):
-        self._to, self.delay, self._ends = port, 0.0, []
+        self._to, self._ends = port, []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -175,15 +176,20 @@ class SlowProxy:
             except OSError:
                 return
             self._ends += [client, server]
-            for source, target, waits in ((client, server, False), (server, client, True)):
+            for source, target, passes in ((client, server, self.asked), (server, client, self.answers)):
                 source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=self._pass, args=(source, target, waits), daemon=True).start()
+                threading.Thread(target=self._pass, args=(source, target, passes), daemon=True).start()
 
-    def _pass(self, source, target, waits):
+    def asked(self, data):
+        """Something has come for the server, which it gets afterwards."""
+
+    def answers(self, data):
+        """Something has come from the server, which the client gets afterwards."""
+
+    def _pass(self, source, target, passes):
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
-                if waits and self.delay:
-                    time.sleep(self.delay)
+                passes(data)
                 target.sendall(data)
         for end in (source, target):
             with contextlib.suppress(OSError):
@@ -194,3 +200,43 @@ class SlowProxy:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes who accepts
         for end in (self._socket, *self._ends):
             end.close()
+
+
+class SlowProxy(Proxy):
+    """What comes back waits `delay` seconds, which may be changed."""
+
+    delay = 0.0
+
+    def answers(self, _):
+        if self.delay:
+            time.sleep(self.delay)
+
+
+class HoldingProxy(Proxy):
+    """Counts records that are read; within `holding()` nothing comes back."""
+
+    def __init__(self, port):
+        self._opened, self._read, self.reads = threading.Event(), threading.Condition(), 0
+        self._opened.set()
+        super().__init__(port)
+
+    def asked(self, data):
+        with self._read:
+            self.reads += len(re.findall(rb"\r\nGET\r\n\$\d+\r\npilotlight:1:{", data))
+            self._read.notify_all()
+
+    def answers(self, _):
+        self._opened.wait()
+
+    @contextlib.contextmanager
+    def holding(self):
+        self._opened.clear()
+        try:
+            yield
+        finally:
+            self._opened.set()
+
+    def until_reads(self, count):
+        with self._read:
+            if not self._read.wait_for(lambda: self.reads >= count, LIMIT):
+                raise TimeoutError(f"{count} reads: not within {LIMIT} s, but {self.reads}")

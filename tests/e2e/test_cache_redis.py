@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from harness import BINARY, Client, Cut, Gateway, TestCase, config, eventually, in_threads, route, service, setUpModule
+from load import Clients
 from redis_servers import Cluster, Server, SlowProxy
 
 __all__ = ["setUpModule"]
@@ -55,26 +56,15 @@ class Pages(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-class Load:
+class Load(Clients):
     """Clients of some gateways. Each knows the versions that it has made itself, and notes every answer that is wrong, late or none."""
 
     def __init__(self, gateways, clients=6):
         self.gateways, self.wrong, self.failed = gateways, [], []
         self.times = []  # (when it ended, seconds)
         self.hits = Counter()
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(clients)]
         self._clients = clients
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(30)
+        super().__init__(clients)
 
     def _run(self, number):
         # Who changes a page is the only one to do so, and asks the gateway that he has told: that one must know at once.
@@ -130,13 +120,13 @@ class RedisCase(TestCase):
         self.addCleanup(self.pages.server_close)
         self.addCleanup(self.pages.shutdown)
 
-    def gateway(self, url, cache=True, is_covered=True, **settings):
+    def gateway(self, url, cache=True, is_covered=True, top=None, **settings):
         text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in ({"url": url} | self.settings | settings).items())
         web = service("web", url=f"http://127.0.0.1:{self.pages.server_port}")
-        gateway = self.start(Gateway(BINARY, config(web, route(service="web", cache=cache), f"[cache.redis]\n{text}", ADMIN)))
+        gateway = self.start(Gateway(BINARY, config(web, route(service="web", cache=cache), f"[cache.redis]\n{text}", ADMIN, **top or {})))
         if is_covered:
             # Until it has read the log of purges, it validates what Redis has.
-            covered = "pilotlight_cache_coherence_covered 1"
+            covered = "\npilotlight_cache_coherence_covered 1\n"  # and not its description
             self.assert_eventually(lambda: covered in self.metrics(gateway), "purges of others are known", 30)
         return gateway
 

@@ -1,5 +1,7 @@
 """What RFC 5861, 9110 §14, 9110 §15.2, 9213 and the operator's settings let the cache do (issue 6, part 1)."""
 
+import json
+import subprocess
 import unittest
 
 from harness import BINARY, ORIGIN, Gateway, config, eventually, in_threads, route, service, setUpModule
@@ -105,6 +107,32 @@ class IfError(RulesCase):
         self.assert_status(answer, 200)
         self.assertEqual(answer.body.split()[1], b"1")
         self.assertRegex(self.status(answer), r"^pilotlight; fwd=stale; fwd-status=503; ttl=-?\d+; detail=stale-if-error$")
+
+    def test_those_who_wait_do_not_ask_a_service_that_has_just_failed(self):
+        blocks = (service("web", url=self.origin.url), route(service="web", cache=True), '[admin]\nsocket = "@FOLDER@/admin.sock"\n')
+        self.gateway = gateway = self.start(Gateway(BINARY, config(*blocks)))
+
+        def pilotlight(*words):
+            command = [BINARY, *words, "--json", "--socket", gateway.folder / "admin.sock"]
+            return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)
+
+        # Stale because it was purged: nobody waits for others where each has to validate, as with max-age=0.
+        target = make("Cache-Control: max-age=60, stale-if-error=60", hold_after=1, fail_after=1)
+        self.serial(target)
+        pilotlight("purge", "--all", "--soft")
+
+        def ask(number):
+            if number == 0:
+                self.assert_eventually(lambda: pilotlight("status", "web")["in_flight"] == 9, "nine requests are never in flight")
+                self.origin.gate.set()
+                return None
+            return gateway.get(target)
+
+        answers = in_threads(10, ask)[1:]
+        self.assertEqual([(answer.status, answer.body.split()[1]) for answer in answers], [(200, b"1")] * 9)
+        self.assertEqual(self.count(), 2, "one of them asked for all")
+        collapsed = [answer for answer in answers if self.status(answer).endswith("; collapsed; detail=stale-if-error")]
+        self.assertEqual(len(collapsed), 8, [self.status(answer) for answer in answers])
 
     def test_a_service_that_closes_or_is_gone(self):
         target = make(SPARE, cut_after=1)

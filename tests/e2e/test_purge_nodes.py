@@ -61,7 +61,7 @@ class Nodes(Operated):
 
     def gateway(self):
         web = service("web", url=f"http://127.0.0.1:{self.pages.server_port}")
-        redis = f'[cache.redis]\nurl = "{self.cluster.url}"\n'
+        redis = f'[cache.redis]\nurl = "{self.cluster.url}"\nbudget = "{self.budget}"\n'
         gateway = self.start(Gateway(BINARY, config(web, route("/", "web", cache=True), ADMIN, redis)))
         self.wait_covered(gateway)
         return gateway
@@ -98,6 +98,8 @@ class Nodes(Operated):
 
 
 class AllIsWell(Nodes):
+    budget = "1s"  # what was not purged is still there: on a busy machine, too, nobody asks the service instead of Redis
+
     def test_a_purge_counts_everywhere_when_it_is_answered(self):
         cases = {
             "url": ({"url": "http://h.test/a/1"}, ["/a/1"]),
@@ -150,6 +152,8 @@ class AllIsWell(Nodes):
 
 
 class Faults(Nodes):
+    budget = "5ms"
+
     def go_through(self, fault):
         """Purges and reads while something happens; whatever was confirmed must be seen, at once here and there."""
         wrong, confirmed, rounds = [], 0, 0

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from harness import BINARY, HERE, ORIGIN, PYTHON, Cut, Gateway, TestCase, config, in_threads, route, service, setUpModule
+from load import Clients
 
 __all__ = ["setUpModule"]
 
@@ -52,25 +53,14 @@ def burst(address, count, target):
     return asyncio.run(everything())
 
 
-class Load:
+class Load(Clients):
     """Clients that ask without pause until the end of the block; `answers` counts (status, body)."""
 
     def __init__(self, gateway, clients, target):
         self.gateway, self.target, self.answers, self.errors = gateway, target, Counter(), []
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(clients)]
+        super().__init__(clients)
 
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(30)
-
-    def _run(self):
+    def _run(self, _number):
         try:
             with self.gateway.client() as client:
                 while not self._stop.is_set():

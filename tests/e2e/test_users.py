@@ -299,16 +299,18 @@ class TroubleTest(UsersTest):
         ]
         for thread in threads:
             thread.start()
-        # One is at work, two wait, five are refused while the lock is held.
-        self.assert_eventually(lambda: len(answers) == 5, "who is too many waits", 30)
-        for answer in answers:
-            self.assert_users_problem(answer, 503, "2 writes are waiting")
-            self.assertEqual(answer.get("retry-after"), "1")
+        # While the lock is held nobody is answered but who is refused. Two wait, and those are at work whom the writer found together: one to three.
+        self.assert_eventually(lambda: len(answers) >= 3, "who is too many waits", 30)
+        self.assertEqual({answer.status for answer in list(answers)}, {503})
         lock.execute("ROLLBACK")
         lock.close()
         for thread in threads:
             thread.join(60)
-        self.assertEqual(sorted(answer.status for answer in answers), [201] * 3 + [503] * 5)
+        refused = [answer for answer in answers if answer.status != 201]
+        self.assertIn(len(refused), range(3, 6), [answer.status for answer in answers])
+        for answer in refused:
+            self.assert_users_problem(answer, 503, "2 writes are waiting")
+            self.assertEqual(answer.get("retry-after"), "1")
 
     def test_a_read_only_database_is_said_and_can_be_read(self):
         self.users().terminate()

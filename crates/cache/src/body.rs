@@ -80,6 +80,11 @@ impl StoredBody {
         }
     }
 
+    /// Whether somebody has all of it besides this, so that its memory stays when this goes. One piece is not worth the question.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(&self.pieces, Pieces::Many(all) if Arc::strong_count(all) > 1)
+    }
+
     /// A part of it; what of the range lies beyond its end is left out.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {

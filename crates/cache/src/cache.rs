@@ -1,7 +1,6 @@
 //! The cache as the gateway sees it: one handle, shared by all its workers.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -42,8 +41,8 @@ const MIN_BYTES: u64 = 64 * 1024;
 /// Limits of a [`Cache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// Memory of all stored responses, keys and fields included; 64 MiB by default, at least 64 KiB. Answers that are
-    /// being recorded take up to a quarter more.
+    /// Memory of all stored responses, keys and fields included, and of answers that are being recorded, which take up to a quarter
+    /// of it; 64 MiB by default, at least 64 KiB.
     pub max_bytes: u64,
     /// The longest body that is stored, 1 MiB by default, at most half of `max_bytes`.
     pub max_object_bytes: u64,
@@ -113,6 +112,8 @@ pub enum Turn {
     Follower(Wait),
     /// Another request is getting the answer, and a part of it is here: read it as it comes.
     Live(Live),
+    /// Another request was answered by an error: use this stale response in its place (RFC 5861 §4).
+    Failed(Arc<Stored>),
 }
 
 impl Turn {
@@ -167,7 +168,6 @@ struct Inner {
     policy: ArcSwap<PolicyOptions>,
     memory: Memory,
     flights: Flights,
-    recording: Budget,
     reasons: Reasons,
     purges: Purges,
     hasher: RandomState,
@@ -202,13 +202,11 @@ impl Cache {
             return Err(OptionsError::ObjectTooLarge { max_object_bytes, max_bytes });
         }
         let memory = Memory::new(max_bytes, max_object_bytes)?;
-        let recording = Budget { used: AtomicU64::new(0), max: (max_bytes / 4).max(max_object_bytes) };
         let inner = Inner {
             options,
             policy: ArcSwap::from_pointee(PolicyOptions::default()),
             memory,
             flights: Flights::new(),
-            recording,
             reasons: Reasons::new(),
             purges,
             hasher: RandomState::new(),
@@ -277,7 +275,7 @@ impl Cache {
         let asked = (request, self.selection(key, request));
         match collapse::start(self, key, &Method::GET, asked, now, Company::Any { waits: 0 }) {
             Turn::Leader(fill) => Some(fill),
-            Turn::Hit(_) | Turn::Live(_) | Turn::Follower(_) => None,
+            Turn::Hit(_) | Turn::Live(_) | Turn::Follower(_) | Turn::Failed(_) => None,
         }
     }
 
@@ -447,10 +445,6 @@ impl Cache {
         &self.inner.reasons
     }
 
-    pub(crate) fn recording(&self) -> &Budget {
-        &self.inner.recording
-    }
-
     pub(crate) fn hash(&self, key: &Key<'_>) -> KeyHash {
         KeyHash(self.inner.hasher.hash_one(key))
     }
@@ -495,23 +489,4 @@ fn unkeyed(request: &HeaderMap) -> Option<Forward> {
 /// The safe methods of the IANA registry; any other, and any unknown one, may change its target (RFC 9111 §4.4).
 fn is_safe(method: &Method) -> bool {
     matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PROPFIND" | "REPORT" | "SEARCH" | "QUERY")
-}
-
-/// Bytes that all recordings together may take.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    used: AtomicU64,
-    max: u64,
-}
-
-impl Budget {
-    /// Takes bytes if they are left.
-    pub(crate) fn take(&self, bytes: u64) -> bool {
-        let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.max);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
-    }
-
-    pub(crate) fn give_back(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
 }

@@ -62,6 +62,8 @@ enum Outcome {
     Stored(Arc<Stored>),
     /// Not yet, but a part of an answer is here that will be stored if it becomes whole.
     Live(LiveAnswer),
+    /// With an error in whose place the leader used this stale response (RFC 5861 §4).
+    Failed(Arc<Stored>),
     /// With an answer that is not to be shared: everybody asks alone, at the same time.
     Passed,
     /// The leader went away: someone else leads.
@@ -122,10 +124,6 @@ impl Drop for Seat {
 pub struct Watch(Option<Arc<Flight>>);
 
 impl Watch {
-    pub(crate) fn nobody() -> Self {
-        Self(None)
-    }
-
     /// Whether anybody could wait: what is asked for is one answer for all.
     pub fn is_shared(&self) -> bool {
         self.0.is_some()
@@ -364,6 +362,19 @@ impl Landing {
         Watch(self.flight.as_ref().map(|(_, flight)| Arc::clone(flight)))
     }
 
+    /// Ends the flight for those to come, unless somebody waits for it; whether it did. Who would join meanwhile begins a flight of
+    /// its own instead of reading an answer that is about to break off.
+    pub(crate) fn close_unless_awaited(&self) -> bool {
+        let Some((flight_key, flight)) = &self.flight else { return true };
+        // Seats are taken under this lock.
+        let mut locked = self.cache.flights().lock(self.hash);
+        let is_awaited = flight.followers.load(Ordering::Relaxed) > 0;
+        if !is_awaited {
+            locked.leave(flight_key, flight);
+        }
+        !is_awaited
+    }
+
     /// Lets followers read an answer of which a part is here, unless the key was invalidated since the request began.
     pub(crate) fn publish(&self, answer: LiveAnswer) {
         let Some((_, flight)) = &self.flight else { return };
@@ -375,6 +386,11 @@ impl Landing {
     /// Gives followers this response.
     pub(crate) fn stored(mut self, stored: Arc<Stored>) {
         self.land(Outcome::Stored(stored));
+    }
+
+    /// Tells followers that the service failed, and what was used in place of its answer.
+    pub(crate) fn failed(mut self, stale: Arc<Stored>) {
+        self.land(Outcome::Failed(stale));
     }
 
     /// Lets followers go on, each alone.
@@ -470,6 +486,11 @@ impl Landed {
                 Some(Refusal::Revalidate | Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
             },
             Outcome::Abandoned => next,
+            // Who may use what the leader used does not ask a service that has just failed.
+            Outcome::Failed(stale) if self.cache.serves_if_error(key, &stale, request, now) => {
+                return Turn::Failed(stale);
+            }
+            Outcome::Failed(_) => Company::None,
             // All at the same time, not one behind the other.
             Outcome::Passed => Company::None,
         };

@@ -166,9 +166,10 @@ impl Fill {
         self.pass_on(why, status, now)
     }
 
-    /// Lets the answer pass, for reasons of the caller's. Those who wait go on, each alone.
-    pub fn pass(self) {
-        self.landing.passed();
+    /// The service failed, and `stale` is used in place of its error. Those who wait may do the same if their requests allow it; the
+    /// others go on, each alone.
+    pub fn failed(self, stale: Arc<Stored>) {
+        self.landing.failed(stale);
     }
 
     /// RFC 9111 §4.3.5: an answer to HEAD updates the stored response it describes, or shows that it is outdated.

@@ -48,7 +48,15 @@ impl Hash for Key<'_> {
 
 impl Equivalent<StoredKey> for Key<'_> {
     fn equivalent(&self, key: &StoredKey) -> bool {
-        *self == key.as_key()
+        let Self { scheme, authority, target, extra } = self;
+        // By bytes: of a part of a text it would be looked at where its characters begin.
+        scheme.len() == key.authority_at
+            && key.authority_at + authority.len() == key.target_at
+            && key.target_at + target.len() == key.extra_at
+            && [scheme, authority, target, extra]
+                .into_iter()
+                .try_fold(key.text.as_bytes(), |rest, part| rest.strip_prefix(part.as_bytes()))
+                .is_some_and(<[u8]>::is_empty)
     }
 }
 

@@ -46,7 +46,7 @@ pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsErro
 pub use collapse::{Landed, Wait, Watch};
 pub use fill::{Adopted, Decision, Fill, Validated};
 pub use key::Key;
-pub use live::{BrokenOff, Live, LiveBody};
+pub use live::{BrokenOff, Live, LiveBody, Tail};
 pub use parts::{Freshness, LifetimeSource, Parts, Selection};
 pub use policy::{
     CDN_CACHE_CONTROL, ERROR_STATUSES, ErrorLifetimes, Forward, LanguageOrder, MAX_VARY_FIELDS, MaxStale,

@@ -28,13 +28,16 @@ struct State {
     so_far: SoFar,
     /// Readers that have read everything there is; at most one entry for each task.
     readers: Vec<Waker>,
+    /// Somebody needs what was recorded, whatever becomes of the rest.
+    has_tail: bool,
 }
 
 #[derive(Debug)]
 enum SoFar {
     Part(Growing),
     Whole(StoredBody),
-    Broken,
+    /// With what is left for a [`Tail`].
+    Broken(StoredBody),
 }
 
 impl Default for SoFar {
@@ -58,7 +61,7 @@ impl Recording {
         match &self.lock().so_far {
             SoFar::Part(growing) => growing.len(),
             SoFar::Whole(body) => body.len(),
-            SoFar::Broken => 0,
+            SoFar::Broken(_) => 0,
         }
     }
 
@@ -68,7 +71,7 @@ impl Recording {
         let body = match std::mem::take(&mut state.so_far) {
             SoFar::Part(growing) => growing.finish(),
             SoFar::Whole(body) => body,
-            SoFar::Broken => StoredBody::default(),
+            SoFar::Broken(_) => StoredBody::default(),
         };
         state.so_far = SoFar::Whole(body.clone());
         wake(state);
@@ -78,7 +81,12 @@ impl Recording {
     /// Ends the recording: no more of it comes. Readers are told, whatever they have read.
     pub(crate) fn break_off(&self) {
         let mut state = self.lock();
-        state.so_far = SoFar::Broken;
+        let left = match std::mem::take(&mut state.so_far) {
+            SoFar::Part(growing) if state.has_tail => growing.finish(),
+            SoFar::Broken(left) => left,
+            SoFar::Part(_) | SoFar::Whole(_) => StoredBody::default(),
+        };
+        state.so_far = SoFar::Broken(left);
         wake(state);
     }
 
@@ -87,7 +95,7 @@ impl Recording {
         let data = match &state.so_far {
             SoFar::Part(growing) => growing.read(at),
             SoFar::Whole(body) => return Poll::Ready(Ok(body.read(at))),
-            SoFar::Broken => return Poll::Ready(Err(BrokenOff)),
+            SoFar::Broken(_) => return Poll::Ready(Err(BrokenOff)),
         };
         if !data.is_empty() {
             return Poll::Ready(Ok(data));
@@ -109,6 +117,28 @@ fn wake(mut state: MutexGuard<'_, State>) {
     let readers = std::mem::take(&mut state.readers);
     drop(state);
     readers.into_iter().for_each(Waker::wake);
+}
+
+/// What was recorded, for the client that it was recorded on the way to: it need not have what it has not taken yet twice.
+#[derive(Debug)]
+pub struct Tail {
+    recording: Arc<Recording>,
+}
+
+impl Tail {
+    pub(crate) fn new(recording: Arc<Recording>) -> Self {
+        recording.lock().has_tail = true;
+        Self { recording }
+    }
+
+    /// What was recorded from `at` on, or a part of it; nothing where nothing is. It stays when the recording is given up.
+    #[must_use]
+    pub fn read(&self, at: usize) -> Bytes {
+        match &self.recording.lock().so_far {
+            SoFar::Part(growing) => growing.read(at),
+            SoFar::Whole(body) | SoFar::Broken(body) => body.read(at),
+        }
+    }
 }
 
 /// The service, or the request that asked it, ended before the answer was whole.

@@ -36,7 +36,7 @@ use tags::Tags;
 
 pub use table::{MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS};
 pub use tags::{MAX_TAG_BYTES, MAX_TAGS, TagFields};
-pub(crate) use tags::{invalidated_groups, remove_tag_fields};
+pub(crate) use tags::{invalidated_groups, is_tag_field, remove_tag_fields};
 
 /// What is purged, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 
 use crate::body::StoredBody;
-use crate::collapse::{Landing, Watch};
+use crate::collapse::Landing;
 use crate::fill::{is_lasting, land};
-use crate::live::{LiveAnswer, Recording};
+use crate::live::{LiveAnswer, Recording, Tail};
 use crate::policy::storing::Plan;
 use crate::policy::{Timestamp, Timing, Unstored, fields};
 use crate::stored::Stored;
+use crate::weight;
 
 /// What a recording whose length is not known takes from the budget at first.
 const FIRST_RESERVE_BYTES: u64 = 4096;
@@ -27,7 +28,7 @@ pub struct Recorder {
     timing: Timing,
     max_object_bytes: u64,
     recording: Arc<Recording>,
-    /// Bytes taken from the budget that all recordings share.
+    /// Bytes of body that there is memory for: their weight is taken from the cache's budget.
     reserved_bytes: u64,
     is_published: bool,
     failure: Unstored,
@@ -79,8 +80,8 @@ impl Recorder {
         if needed > self.reserved_bytes {
             let doubled = (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(self.max_object_bytes).max(needed);
             let wanted = self.plan.length.unwrap_or(doubled);
-            let more = wanted - self.reserved_bytes;
-            if !landing.cache().recording().take(more) {
+            let more = weight::of_recording(wanted) - weight::of_recording(self.reserved_bytes);
+            if !landing.cache().memory().lend(more) {
                 return self.give_up(Unstored::Busy);
             }
             self.reserved_bytes = wanted;
@@ -138,9 +139,15 @@ impl Recorder {
         }
     }
 
-    /// Tells, now and later, whether others wait for what is recorded.
-    pub fn watch(&self) -> Watch {
-        self.landing.as_ref().map_or_else(Watch::nobody, Landing::watch)
+    /// What is recorded, for whom the answer is on its way to.
+    #[must_use]
+    pub fn tail(&self) -> Tail {
+        Tail::new(Arc::clone(&self.recording))
+    }
+
+    /// Makes sure that nobody waits for what is recorded, nor will; `false` if somebody does. After `true` it is to be dropped.
+    pub fn close_unless_awaited(&self) -> bool {
+        self.landing.as_ref().is_none_or(Landing::close_unless_awaited)
     }
 
     fn give_up(&mut self, why: Unstored) -> Result<(), Unstored> {
@@ -158,7 +165,7 @@ impl Recorder {
     }
 
     fn release(&mut self, landing: &Landing) {
-        landing.cache().recording().give_back(std::mem::take(&mut self.reserved_bytes));
+        landing.cache().memory().take_back(weight::of_recording(std::mem::take(&mut self.reserved_bytes)));
     }
 }
 

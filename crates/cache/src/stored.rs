@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use http::header::{
     AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY,
 };
@@ -16,7 +16,7 @@ use crate::policy::storing::{Plan, has_credentials};
 use crate::policy::validate::Validators;
 use crate::policy::vary::Vary;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
-use crate::purge::{Mark, Position, Standing, TagFields, remove_tag_fields};
+use crate::purge::{Mark, Position, Standing, TagFields, is_tag_field, remove_tag_fields};
 use crate::status::{CACHE_STATUS, CacheStatus};
 use crate::weight;
 
@@ -37,6 +37,9 @@ pub struct Stored {
     prepared: ArcSwapOption<Prepared>,
 }
 
+/// About as many as `Age` and the name of `Cache-Status` take in an answer.
+const AGE_BYTES: usize = 64;
+
 #[derive(Debug)]
 struct Prepared {
     age_s: u64,
@@ -46,21 +49,31 @@ struct Prepared {
 
 impl Prepared {
     fn new(age_s: u64, status: StatusCode, headers: &HeaderMap) -> Self {
-        let mut head =
-            Vec::with_capacity(64 + headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>());
-        head.extend_from_slice(b"HTTP/1.1 ");
-        head.extend_from_slice(status.as_str().as_bytes());
-        head.push(b' ');
-        head.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-        for (name, value) in headers {
-            head.extend_from_slice(b"\r\n");
-            head.extend_from_slice(name.as_str().as_bytes());
-            head.extend_from_slice(b": ");
-            head.extend_from_slice(value.as_bytes());
-        }
-        head.extend_from_slice(b"\r\n\r\n");
+        let mut head = Vec::with_capacity(head_bytes(headers));
+        put_status(status, &mut head);
+        headers.iter().for_each(|(name, value)| put_field(name, value, &mut head));
+        head.put_slice(b"\r\n\r\n");
         Self { age_s, head: head.into() }
     }
+}
+
+/// About as many bytes as a head with these fields has.
+fn head_bytes(headers: &HeaderMap) -> usize {
+    64 + headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
+}
+
+fn put_status(status: StatusCode, out: &mut impl BufMut) {
+    out.put_slice(b"HTTP/1.1 ");
+    out.put_slice(status.as_str().as_bytes());
+    out.put_slice(b" ");
+    out.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+}
+
+fn put_field(name: &HeaderName, value: &HeaderValue, out: &mut impl BufMut) {
+    out.put_slice(b"\r\n");
+    out.put_slice(name.as_str().as_bytes());
+    out.put_slice(b": ");
+    out.put_slice(value.as_bytes());
 }
 
 /// Why a stored response does not answer a request, for the choice among the responses of one resource.
@@ -127,6 +140,21 @@ impl Stored {
             out.extend_from_slice(&prepared.head);
             self.body.pieces().iter().for_each(|piece| out.extend_from_slice(piece));
         });
+    }
+
+    /// Writes [`Stored::answer_as`] in the same way.
+    pub fn write_answer_as(&self, status: CacheStatus, now: Timestamp, out: &mut BytesMut) {
+        let status = status.value();
+        out.reserve(head_bytes(&self.headers) + AGE_BYTES + status.len() + self.body.len());
+        put_status(self.status, out);
+        let hides_tags = self.mark.tag_fields() == TagFields::Removed;
+        let kept = self.headers.iter().filter(|(name, _)| **name != AGE && !(hides_tags && is_tag_field(name)));
+        kept.for_each(|(name, value)| put_field(name, value, out));
+        put_field(&AGE, &HeaderValue::from(self.freshness.age_s(now)), out);
+        // Behind those of caches nearer to the service, which are among the fields (RFC 9211 §2).
+        put_field(&CACHE_STATUS, &status, out);
+        out.put_slice(b"\r\n\r\n");
+        self.body.pieces().iter().for_each(|piece| out.put_slice(piece));
     }
 
     /// The same with another `Cache-Status`, for answers that were validated or shared (collapsed).

@@ -1,5 +1,6 @@
 //! Where stored responses are kept.
 
+mod lending;
 pub(crate) mod memory;
 
 pub use memory::MAX_VARIANTS;

@@ -9,7 +9,7 @@ use std::mem::size_of;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::body::StoredBody;
+use crate::body::{PIECE_BYTES, StoredBody};
 use crate::stored::Stored;
 
 /// One entry of a map: a hash, a name, a value and its links to further values of the name.
@@ -39,6 +39,14 @@ pub(crate) fn of_response(headers: &HeaderMap, body: &StoredBody) -> usize {
         + allocated(head)
         + 2 * SHARED_BYTES
         + body.pieces().iter().map(|piece| allocated(piece.len()) + PIECE_OVERHEAD_BYTES).sum::<usize>()
+}
+
+/// So much of a body while it is recorded.
+pub(crate) fn of_recording(bytes: u64) -> u64 {
+    let piece = PIECE_BYTES as u64;
+    let weigh = |bytes: u64| allocated(bytes as usize) as u64 + PIECE_OVERHEAD_BYTES as u64; // no more than a piece
+    let rest = bytes % piece;
+    bytes / piece * weigh(piece) + if rest > 0 { weigh(rest) } else { 0 }
 }
 
 /// The tables of a map: as many entries as it has room for, and four bytes for each place of its index.
@@ -76,6 +84,17 @@ mod tests {
         check_allocated(1025, 1280);
         check_allocated(16_000, 16_384 + 1024);
         check_allocated(32_768, 32_768 + 2048);
+    }
+
+    #[test]
+    fn a_recording_weighs_what_its_body_will() {
+        assert_eq!(of_recording(0), 0);
+        for bytes in [1, 4096, 32_767, 32_768, 32_769, 1_000_000] {
+            let body = StoredBody::copy_of(&vec![0; bytes]);
+            let (headers, none) = (HeaderMap::new(), StoredBody::default());
+            let weight = of_response(&headers, &body) - of_response(&headers, &none) + PIECE_OVERHEAD_BYTES; // of the empty piece
+            assert_eq!(of_recording(bytes as u64), weight as u64, "{bytes}");
+        }
     }
 
     #[test]

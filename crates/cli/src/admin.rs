@@ -214,7 +214,7 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
     if is_done {
         Progress::Done
     } else if action != Action::Stop && failed(now) > failed(before) {
-        Progress::Failed(now["last_error"]["reason"].as_str().unwrap_or("it did not start").to_owned())
+        Progress::Failed(table::failure(&now["last_error"]))
     } else {
         Progress::GoesOn
     }
@@ -286,7 +286,7 @@ mod tests {
     fn check(action: Action, before: (&str, u64, u64), now: (&str, u64, u64), expected: &str) {
         let value = |(state, number, failures): (&str, u64, u64)| {
             json!({ "state": state, "last_instance": number, "failed_starts": failures,
-            "instances": [{ "number": number, "state": state }], "last_error": { "reason": "why" } })
+            "instances": [{ "number": number, "state": state }], "last_error": { "reason": "why", "output": ["its last words"] } })
         };
         let found = match progress(action, &value(before), &value(now)) {
             Progress::Done => "done".to_owned(),
@@ -303,7 +303,7 @@ mod tests {
         let (before, now) = (json!({ "state": "ready" }), json!({ "state": "stopped", "instances": [] }));
         assert!(matches!(progress(Action::Stop, &before, &now), Progress::Done));
         check(Action::Start, ("stopped", 1, 0), ("starting", 2, 0), "goes on");
-        check(Action::Start, ("stopped", 1, 0), ("stopped", 2, 1), "why");
+        check(Action::Start, ("stopped", 1, 0), ("stopped", 2, 1), "why\n  | its last words");
         check(Action::Start, ("stopped", 1, 3), ("starting", 2, 3), "goes on");
         check(Action::Restart, ("ready", 1, 0), ("ready", 1, 0), "goes on");
         check(Action::Restart, ("ready", 1, 0), ("ready", 2, 0), "done");

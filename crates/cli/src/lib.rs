@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod config;
+pub mod deferred;
 pub mod generated;
 mod memory;
 mod notify;

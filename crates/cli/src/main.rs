@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
+use pilotlight_cli::deferred::Deferred;
 use pilotlight_cli::{admin, generated, run};
-use pilotlight_lab::rest::{self, RestArguments};
-use pilotlight_lab::transport::{self, Completeness, TransportArguments};
+use pilotlight_lab::command::Completeness;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -32,12 +32,17 @@ const EXAMPLES: &str = "Examples:
   pilotlight run --config other.toml   run another file
   pilotlight status --watch            what a running one is doing
   pilotlight purge --tag prices        take back what is stored, on every gateway that shares the cache
-  pilotlight lab transport             measure on this machine: HTTP and the pipe, warm and cold
-  pilotlight lab rest                  measure examples/users beside services in other stacks
+  pilotlight lab all --quick           measure on this machine what the documentation claims
   pilotlight redis cli -h cache        a prompt for Redis and Valkey
   PILOTLIGHT_LOG=debug pilotlight      with more events on the standard error
 
 Exit codes: 0 done, 1 the work failed, 2 usage or configuration, 70 a bug of Pilotlight.";
+
+const LAB_EXAMPLES: &str = "Examples:
+  pilotlight lab --list                each experiment, what is believed of it, and what is missing for it
+  pilotlight lab all --quick           two minutes at most, to see whether everything works
+  pilotlight lab all --out report      everything, into one report
+  pilotlight lab transport             one experiment alone";
 
 #[derive(Subcommand)]
 enum Command {
@@ -158,13 +163,11 @@ Gateways that share a Redis are told, and the answer says which have done it.")]
     /// Work with Redis and Valkey: a prompt, a benchmark, a filler, a tunnel, local clusters
     Redis {
         #[command(subcommand)]
-        mode: pilotlight_redis_tool::Mode,
+        mode: Deferred<pilotlight_redis_tool::Mode>,
     },
     /// Measure on this machine what the documentation claims
-    Lab {
-        #[command(subcommand)]
-        experiment: Experiment,
-    },
+    #[command(after_help = LAB_EXAMPLES)]
+    Lab(pilotlight_lab::command::LabArguments),
     /// Print the completions of a shell
     #[command(after_help = "Examples:
   pilotlight completions bash > ~/.local/share/bash-completion/completions/pilotlight
@@ -182,26 +185,6 @@ Gateways that share a Redis are told, and the answer says which have done it.")]
         /// The folder for a page of each command [default: one page on the standard output]
         dir: Option<PathBuf>,
     },
-}
-
-#[derive(Subcommand)]
-enum Experiment {
-    /// HTTP and the pipe, warm and cold, beside other gateways: times, memory, CPU time
-    #[command(after_help = "Examples:
-  pilotlight lab transport                           the published five cases for Python, Node and Rust
-  pilotlight lab transport --quick                   a minute, to see whether everything works
-  pilotlight lab transport --services python --python venv/bin/python --requests 1000
-
-Nothing else should run meanwhile. Everything that is started ends with it.")]
-    Transport(Box<TransportArguments>),
-    /// The published REST scenarios on SQLite and Redis, beside services in other stacks: req/s, CPU time, percentiles
-    #[command(after_help = "Examples:
-  pilotlight lab rest --list                         what there is to measure, and what is missing for it
-  pilotlight lab rest --quick                        whether everything works
-  pilotlight lab rest --cases post,post-slow --services users,axum-fred --redis standalone --secs 10
-
-Nothing else should run meanwhile. Everything that is started ends with it.")]
-    Rest(Box<RestArguments>),
 }
 
 #[derive(Args)]
@@ -292,6 +275,11 @@ impl Acted {
     }
 }
 
+/// With what is described only when it is needed.
+fn whole_command() -> clap::Command {
+    Arguments::command().mut_subcommand("redis", Deferred::<pilotlight_redis_tool::Mode>::whole)
+}
+
 fn watch(on: bool) -> admin::Watch {
     if on { admin::Watch::On } else { admin::Watch::Once }
 }
@@ -333,10 +321,9 @@ fn main() -> ExitCode {
         Command::Explain { url, method, fields, gateway } => {
             gateway.run(|client, report, out| admin::explain(client, (&url, &method, &fields), report, out))
         }
-        Command::Redis { mode } => return pilotlight_redis_tool::run(mode),
-        Command::Lab { experiment: Experiment::Transport(arguments) } => return lab(transport::run(&arguments)),
-        Command::Lab { experiment: Experiment::Rest(arguments) } => return lab(rest::run(&arguments)),
-        Command::Completions { shell } => generated::completions(Arguments::command(), shell, &mut out),
+        Command::Redis { mode: Deferred(mode) } => return pilotlight_redis_tool::run(mode),
+        Command::Lab(arguments) => return lab(&arguments),
+        Command::Completions { shell } => generated::completions(whole_command(), shell, &mut out),
         Command::Man { dir } => generated::man(Arguments::command(), dir.as_deref(), &mut out, &mut err),
     };
     match outcome {
@@ -357,8 +344,8 @@ fn lab_process() -> Option<ExitCode> {
     }
 }
 
-fn lab(result: anyhow::Result<Completeness>) -> ExitCode {
-    match result {
+fn lab(arguments: &pilotlight_lab::command::LabArguments) -> ExitCode {
+    match pilotlight_lab::command::run(arguments) {
         Ok(Completeness::Complete) => ExitCode::SUCCESS,
         Ok(Completeness::Failures) => Outcome::Failed.into(),
         Err(e) => {

@@ -11,27 +11,30 @@ use std::time::Duration;
 /// A little longer than the allocator keeps free pages: 1 s (`purge_delay` of mimalloc).
 const PURGED_AFTER: Duration = Duration::from_millis(1100);
 
-/// What `make` makes, in memory of the caller's; the rest of what making took is free when this returns.
-pub(crate) fn apart<T: Clone + Send + Sync>(make: impl Fn() -> T + Send + Sync) -> T {
+/// What `read` makes, in the caller's memory, of what `make` makes in memory of its own. That, and whatever else making it took, is free
+/// when this returns: copied, or made here, it would leave holes that only this thread fills.
+pub(crate) fn apart<T: Send + Sync, R>(make: impl Fn() -> T + Send + Sync, read: impl FnOnce(&T) -> R) -> R {
     thread::scope(|scope| {
         let make = &make;
         let (give, given) = mpsc::sync_channel(1);
-        let (copied, gone) = mpsc::sync_channel::<()>(0);
+        let (done, is_done) = mpsc::sync_channel::<()>(0);
         let maker = thread::Builder::new().name("apart".into()).spawn_scoped(scope, move || {
             let made = Arc::new(make());
             if give.send(Arc::clone(&made)).is_ok() {
-                let _ = gone.recv(); // never anything but the end: the copy is there
+                let _ = is_done.recv(); // never anything but the end: it has been read
             }
             drop(made); // here, where it was made: so its pages are free when this thread ends
         });
-        let Ok(maker) = maker else { return make() };
-        let copy = given.recv().map(|made| (*made).clone());
-        drop(copied);
-        match (copy, maker.join()) {
-            (Ok(copy), _) => copy,
-            (Err(_), Err(panic)) => std::panic::resume_unwind(panic),
-            (Err(_), Ok(())) => make(), // cannot be: it ends after it has given something
-        }
+        let Ok(maker) = maker else { return read(&make()) };
+        let Ok(made) = given.recv() else {
+            return match maker.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => read(&make()), // cannot be: it ends after it has given something
+            };
+        };
+        let result = read(&made);
+        drop((made, done)); // in this order: the other thread is the last to have it
+        result
     })
 }
 
@@ -47,16 +50,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_copy_is_the_callers() {
+    fn made_there_and_read_here() {
         let here = thread::current().id();
-        let made = apart(|| (vec![1, 2, 3], thread::current().id()));
-        assert_eq!(made.0, [1, 2, 3]);
-        assert_ne!(made.1, here);
+        let (made, reader) = apart(|| thread::current().id(), |made| (*made, thread::current().id()));
+        assert_eq!(reader, here);
+        assert_ne!(made, here);
+    }
+
+    #[test]
+    fn freed_where_it_was_made() {
+        struct Tells(mpsc::Sender<thread::ThreadId>);
+        impl Drop for Tells {
+            fn drop(&mut self) {
+                self.0.send(thread::current().id()).unwrap();
+            }
+        }
+        let (tell, told) = mpsc::channel();
+        let made = apart(|| (Tells(tell.clone()), thread::current().id()), |(_, made)| *made);
+        assert_eq!(told.try_recv(), Ok(made));
     }
 
     #[test]
     #[should_panic(expected = "of its own")]
     fn a_panic_is_passed_on() {
-        apart::<()>(|| panic!("of its own"));
+        apart(|| panic!("of its own"), |(): &()| ());
     }
 }

@@ -89,14 +89,14 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// The file as it was read, which has no mistake.
-    pub(crate) fn new(file: &Path, read: Report) -> Self {
+    pub(crate) fn new(file: &Path, read: &Report) -> Self {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).into();
-        Self { file, text: Arc::new(Mutex::new(read.into_text().into())) }
+        Self { file, text: Arc::new(Mutex::new(read.text().into())) }
     }
 
     /// The same file as it was read again.
-    pub(crate) fn follow(&self, read: Report) {
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = read.into_text().into();
+    pub(crate) fn follow(&self, read: &Report) {
+        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = read.text().into();
     }
 
     /// What was read.

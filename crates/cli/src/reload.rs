@@ -18,6 +18,7 @@ use crate::settings;
 
 /// What is kept of the configuration that is followed. The rest is in its text, which is a tenth of what it says and is read again for the
 /// next reload: an idle gateway with a thousand services is not to hold two descriptions of each.
+#[derive(Clone)]
 pub(crate) struct Followed {
     shown: Shown,
     /// That of the start, without services and routes: what cannot be followed stays as it was there.
@@ -27,9 +28,8 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    pub(crate) fn new(config: Config, shown: Shown) -> Self {
-        let patience = settings::patience(&config);
-        Self { shown, start: Config { services: Vec::new(), routes: Vec::new(), ..config }, patience }
+    pub(crate) fn new(config: &Config, shown: Shown) -> Self {
+        Self { shown, start: config.without_services(), patience: settings::patience(config) }
     }
 
     /// What the operator sees of the gateway.
@@ -54,27 +54,33 @@ pub(crate) struct Live<'a> {
 
 /// Reads the file again and follows it. `Err`: nothing has changed.
 pub(crate) fn reload(live: Live<'_>) -> Result<Plan, NotDone> {
-    let Live { file, followed, services, gateway, supervisor } = live;
-    let invalid = |report: Report| NotDone::Invalid(report.render(Style::Plain));
-    let known = &*followed;
+    let (file, known) = (live.file, live.followed.clone());
     // Its own ports are in use, by itself.
-    let (old, new) = memory::apart(|| (known.config(file), config::load(file, Ports::Skip)));
-    let (Loaded { config: new, warnings }, old) = (new.map_err(invalid)?, old.map_err(invalid)?);
+    let read = || (known.config(file), config::load(file, Ports::Skip));
+    memory::apart(read, |(old, new)| {
+        let invalid = |report: &Report| NotDone::Invalid(report.render(Style::Plain));
+        let (new, old) = (new.as_ref().map_err(invalid)?, old.as_ref().map_err(invalid)?);
+        follow(live, old, new)
+    })
+}
+
+fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loaded) -> Result<Plan, NotDone> {
+    let Live { file: _, followed, services, gateway, supervisor } = live;
     for line in warnings.render(Style::Plain).lines() {
         tracing::warn!("{line}");
     }
-    let plan = Plan::of(&old, &new);
-    let listeners = gateway.bind(settings::listen(&new)).map_err(|e| NotDone::Failed(e.to_string()))?;
+    let plan = Plan::of(old, new);
+    let listeners = gateway.bind(settings::listen(new)).map_err(|e| NotDone::Failed(e.to_string()))?;
     let control = supervisor.control();
-    let specs: Vec<_> = settings::specs(&new).into_iter().map(|spec| (same(services, &spec), spec)).collect();
+    let specs: Vec<_> = settings::specs(new).map(|spec| (same(services, &spec), spec)).collect();
     let kept: Vec<ServiceId> = specs.iter().filter_map(|(id, _)| *id).collect();
     let managed = control.configure(specs).map_err(|e| NotDone::Failed(e.to_string()))?;
-    let targets = with_known(settings::targets(&new, &managed), services);
-    gateway.reload(listeners, settings::serving(&new, targets.clone()));
+    let targets = with_known(settings::targets(new, &managed), services);
+    gateway.reload(listeners, settings::serving(new, targets.clone()));
     control.retire(ids(services).filter(|id| !kept.contains(id)).collect());
     *services = targets;
     followed.shown.follow(warnings);
-    followed.patience = settings::patience(&new);
+    followed.patience = settings::patience(new);
     for setting in &plan.fixed {
         tracing::warn!(
             "`{setting}` has changed, which a running gateway cannot follow: `pilotlight upgrade` does, without losing a request"

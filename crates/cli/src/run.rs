@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pilotlight_gateway::{Admin, Asked, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
-use pilotlight_supervisor::{ServiceSpec, ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
+use pilotlight_supervisor::{ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,16 +53,33 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     }
     // What is inherited is in use.
     let ports = if estate.is_some() { Ports::Skip } else { Ports::Require };
-    let Loaded { config, warnings } = match memory::apart(|| config::load(file, ports)) {
-        Ok(loaded) => loaded,
-        Err(report) => {
-            eprint!("{}", report.render(commands::style_for_stderr()));
-            if let Some(predecessor) = predecessor {
-                predecessor.failed(&report.render(Style::Plain));
+    let started = memory::apart(
+        || config::load(file, ports),
+        |loaded| match loaded {
+            Ok(loaded) => start(file, loaded, predecessor, estate.unwrap_or_default()).map(Some),
+            Err(report) => {
+                eprint!("{}", report.render(commands::style_for_stderr()));
+                if let Some(predecessor) = predecessor {
+                    predecessor.failed(&report.render(Style::Plain));
+                }
+                Ok(None)
             }
-            return Ok(Ended::Misconfigured);
-        }
-    };
+        },
+    )?;
+    let Some((running, signals)) = started else { return Ok(Ended::Misconfigured) };
+    memory::give_back_later();
+    running.run(signals);
+    Ok(Ended::Stopped)
+}
+
+/// Starts a gateway with all that belongs to it, and tells who waits for that.
+fn start(
+    file: &Path,
+    loaded: &Loaded,
+    predecessor: Option<Predecessor>,
+    estate: Estate,
+) -> anyhow::Result<(Running, Signals)> {
+    let Loaded { config, warnings } = loaded;
     eprint!("{}", warnings.render(commands::style_for_stderr()));
     service_log::start_tracing();
     let (orders, ordered) = mpsc::unbounded_channel(); // at most as many as the admin interface has connections
@@ -71,7 +88,7 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     let turn = predecessor.as_ref().map(Predecessor::silence).transpose()?;
     let turn = turn.map(|turn| Box::new(turn) as Box<dyn FnOnce() + Send>);
     let shown = Shown::new(file, warnings);
-    let running = match Running::start((file, config), shown, orders, estate.unwrap_or_default(), turn) {
+    let running = match Running::start((file, config), shown, orders, estate, turn) {
         Ok(running) => running,
         Err(e) => {
             if let Some(predecessor) = predecessor {
@@ -87,9 +104,7 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
             .context("the process that this one takes over from has ended")?,
         None => notify::tell(Note::Ready),
     }
-    memory::give_back_later();
-    running.run(signals);
-    Ok(Ended::Stopped)
+    Ok((running, signals))
 }
 
 /// A gateway with all that belongs to it.
@@ -106,7 +121,7 @@ struct Running {
 
 impl Running {
     fn start(
-        (file, config): (&Path, Config),
+        (file, config): (&Path, &Config),
         shown: Shown,
         orders: mpsc::UnboundedSender<Order>,
         estate: Estate,
@@ -114,12 +129,12 @@ impl Running {
     ) -> anyhow::Result<Self> {
         // Now: when it has been replaced, the system no longer says where it was.
         let program = std::env::current_exe().context("the path of this program is not known")?;
-        let workers = settings::workers(&config);
-        let (runtime_dir, logs) = (runtime_dir(&config), LogBook::default());
-        let (supervisor, events) = supervise(&config, workers, (&program, &runtime_dir), logs.clone())?;
-        let services = settings::targets(&config, supervisor.services());
+        let workers = settings::workers(config);
+        let (runtime_dir, logs) = (runtime_dir(config), LogBook::default());
+        let (supervisor, events) = supervise(config, workers, (&program, &runtime_dir), logs.clone())?;
+        let services = settings::targets(config, supervisor.services());
         let Estate { listeners, admin, metrics, warm } = estate;
-        let options = settings::gateway(&config, workers, services.clone(), listeners);
+        let options = settings::gateway(config, workers, services.clone(), listeners);
         let gateway = match Gateway::start(options, events) {
             Ok(gateway) => gateway,
             Err(e) => {
@@ -133,8 +148,7 @@ impl Running {
         let has_inherited_admin = admin.is_some();
         let sockets = Sockets { admin, metrics, turn };
         let logs = (logs, shown.clone());
-        let admin = match operate::start((file, &config), &runtime_dir, (&gateway, &supervisor), logs, orders, sockets)
-        {
+        let admin = match operate::start((file, config), &runtime_dir, (&gateway, &supervisor), logs, orders, sockets) {
             Ok(admin) => admin,
             Err(e) => {
                 gateway.drain();
@@ -144,7 +158,7 @@ impl Running {
             }
         };
         upgrade::warm(&services, &supervisor.control(), &warm);
-        announce(&config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
+        announce(config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
         let (file, followed) = (file.to_owned(), Followed::new(config, shown));
         Ok(Self { program, file, followed, services, supervisor, gateway, admin, has_inherited_admin })
     }
@@ -326,8 +340,7 @@ fn supervise(
         log,
     };
     service_log::print_lines(lines, logs).context("the thread that prints services' output cannot be started")?;
-    let specs: Vec<ServiceSpec> = settings::specs(config);
-    Ok(pilotlight_supervisor::start(options, specs)?)
+    Ok(pilotlight_supervisor::start(options, settings::specs(config))?)
 }
 
 /// A folder of this process alone: under the user's runtime folder if there is one, and all whom services run as may pass it.

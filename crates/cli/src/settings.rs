@@ -22,12 +22,12 @@ pub(crate) fn workers(config: &Config) -> usize {
 }
 
 /// The services that Pilotlight starts, in the order of the file.
-pub(crate) fn specs(config: &Config) -> Vec<ServiceSpec> {
+pub(crate) fn specs(config: &Config) -> impl Iterator<Item = ServiceSpec> + '_ {
     let managed = config.services.iter().filter_map(|service| match &service.kind {
         ServiceKind::Managed(managed) => Some((service.name.as_str(), managed)),
         ServiceKind::External(_) => None,
     });
-    managed.map(|(name, managed)| spec(name, managed)).collect()
+    managed.map(|(name, managed)| spec(name, managed))
 }
 
 /// Whether a service runs as another user.
@@ -156,6 +156,7 @@ pub(crate) fn gateway(
 }
 
 fn redis(redis: &config::CacheRedis) -> RedisOptions {
+    let default = RedisOptions::new(redis.url.config());
     RedisOptions {
         prefix: redis.prefix.as_str().into(),
         budget: redis.budget,
@@ -163,7 +164,8 @@ fn redis(redis: &config::CacheRedis) -> RedisOptions {
         max_queue: redis.queue,
         max_queue_bytes: redis.queue_memory,
         keep_stale: redis.keep_stale,
-        ..RedisOptions::new(redis.url.config())
+        busy_poll: default.busy_poll.filter(|_| redis.busy_poll),
+        ..default
     }
 }
 

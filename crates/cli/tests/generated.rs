@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
 
 fn pilotlight(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pilotlight")).args(arguments).stdin(Stdio::null()).output().unwrap()
@@ -24,13 +27,18 @@ fn script(shell: &str) -> String {
     script
 }
 
+/// A script is too long to be an argument.
+fn file(dir: &TempDir, script: &str) -> PathBuf {
+    let file = dir.path().join("script");
+    fs::write(&file, script).unwrap();
+    file
+}
+
 /// Whether a program takes this file; that is told where the program is not installed.
 #[track_caller]
 fn check(program: &[&str], script: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("script");
-    fs::write(&file, script).unwrap();
-    match Command::new(program[0]).args(&program[1..]).arg(&file).output() {
+    match Command::new(program[0]).args(&program[1..]).arg(file(&dir, script)).output() {
         Ok(output) => assert!(output.status.success() && output.stderr.is_empty(), "{program:?}: {output:?}"),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => println!("{} is not installed", program[0]),
         Err(error) => panic!("{program:?}: {error}"),
@@ -42,8 +50,9 @@ fn bash_takes_its_completions_and_completes() {
     let script = script("bash");
     check(&["bash", "-n"], &script);
     let ask = "COMP_WORDS=(pilotlight redis cluster re); COMP_CWORD=3; _pilotlight pilotlight re cluster; echo ${COMPREPLY[@]}";
-    let answer = Command::new("bash").args(["-c", &format!("{script}\n{ask}")]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "rebalance reshard", "{answer:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let answer = answer(Command::new("bash").arg(file(&dir, &format!("{script}\n{ask}")))).unwrap();
+    assert_eq!(answer.trim(), "rebalance reshard");
 }
 
 #[test]
@@ -71,7 +80,8 @@ fn fish_takes_its_completions_and_completes() {
     let script = script("fish");
     check(&["fish", "--no-execute"], &script);
     let ask = format!("{script}\ncomplete -C 'pilotlight redis cluster re'");
-    let Some(answer) = answer(Command::new("fish").args(["--no-config", "-c", &ask])) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let Some(answer) = answer(Command::new("fish").arg("--no-config").arg(file(&dir, &ask))) else { return };
     let words: Vec<&str> = answer.lines().filter_map(|line| line.split('\t').next()).collect();
     assert_eq!(words, ["rebalance", "reshard"]);
 }

@@ -90,7 +90,8 @@ pub(crate) fn place(table: &Table, authority: &str, target: &str) -> Place {
 /// Lower case, without the default port (RFC 9110 §4.2.3).
 pub(crate) fn key_authority(authority: &str) -> Cow<'_, str> {
     let authority = authority.strip_suffix(":80").unwrap_or(authority);
-    if authority.bytes().any(|b| b.is_ascii_uppercase()) {
+    // Without a branch for each byte.
+    if authority.bytes().fold(false, |found, byte| found | byte.is_ascii_uppercase()) {
         Cow::Owned(authority.to_ascii_lowercase())
     } else {
         Cow::Borrowed(authority)

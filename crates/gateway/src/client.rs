@@ -34,10 +34,14 @@ use crate::record::Record;
 use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
+mod asking;
 mod hits;
 mod intake;
 mod interim;
+mod tally;
 
+pub(crate) use asking::Ahead;
+use asking::Asking;
 pub(crate) use hits::Desk;
 use intake::{Intake, Share};
 
@@ -97,6 +101,10 @@ pub(crate) struct Client {
     upgraded: RefCell<Option<Upgraded>>,
     /// When the first byte of the request came that hyper is given next.
     begun: Cell<Option<Moment>>,
+    /// The first of the unread requests, while Redis is asked for its answer.
+    asking: RefCell<Option<Asking>>,
+    /// What Redis had for the request that hyper is given next.
+    ahead: Cell<Option<Ahead>>,
     /// Requests that are answered, but not all of whose bytes are written.
     unwritten: RefCell<Vec<Rc<Record>>>,
     /// The status of an answer to what was no request.
@@ -133,6 +141,8 @@ impl Client {
             lingers,
             upgraded,
             begun: Cell::new(None),
+            asking: RefCell::default(),
+            ahead: Cell::default(),
             unwritten: RefCell::default(),
             rejected: Cell::new(None),
             has_answered: Cell::new(false),

@@ -110,10 +110,12 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
     let mut told = false;
     let mut served = Poll::Pending;
     let flushed = poll_fn(|cx| {
-        if worker.is_leaving() {
+        // What Redis is being asked for is answered first; that answer is the last one then.
+        let is_leaving = worker.is_leaving() && !client.is_asking();
+        if is_leaving {
             client.leave_to_hyper(); // so that the next answer, and with it the connection, is the last
         }
-        if worker.is_stopping() && !std::mem::replace(&mut told, true) {
+        if is_leaving && worker.is_stopping() && !std::mem::replace(&mut told, true) {
             served = stack.poll_stop();
         }
         while served.is_pending() && !client.answer_hits(cx, worker) {

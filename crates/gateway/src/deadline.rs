@@ -13,7 +13,10 @@ use slab::Slab;
 use tokio::sync::Notify;
 
 /// How often deadlines are looked at.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(TICK_MS as u64);
+const TICK_MS: u32 = 100;
+/// There is a whole number of them in a second.
+const TICKS_PER_SECOND: u64 = (1000 / TICK_MS) as u64;
 
 const NEVER: u64 = u64::MAX;
 
@@ -84,6 +87,13 @@ impl Deadlines {
     }
 }
 
+/// Ticks until so much time has passed. One more than it has, because the next tick may be due at once.
+fn ticks(time: Duration) -> u64 {
+    // In parts: the whole time in milliseconds has 128 bits, and they are slow to divide.
+    let more = u64::from(time.subsec_millis().div_ceil(TICK_MS));
+    time.as_secs().saturating_mul(TICKS_PER_SECOND).saturating_add(more + 1)
+}
+
 /// One deadline; gone when dropped.
 pub(crate) struct Deadline {
     owner: Rc<Deadlines>,
@@ -93,9 +103,7 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// Due `after` from now; replaces what was set before.
     pub(crate) fn set(&self, after: Duration) {
-        // One more, because the next tick may be due at once.
-        let ticks = after.as_millis().div_ceil(TICK.as_millis()) as u64 + 1;
-        let due = self.owner.tick.get() + ticks;
+        let due = self.owner.tick.get().saturating_add(ticks(after));
         if let Some(slot) = self.owner.slots.borrow_mut().get_mut(self.key) {
             slot.due = due;
             slot.expired = false;
@@ -158,6 +166,19 @@ mod tests {
         }
         all.advance();
         assert!(expired(&one));
+    }
+
+    #[test]
+    fn whole_ticks_and_one_more() {
+        for (time_ms, expected) in [(0, 1), (1, 2), (100, 2), (101, 3), (999, 11), (1000, 11), (60_001, 602)] {
+            assert_eq!(ticks(Duration::from_millis(time_ms)), expected, "{time_ms} ms");
+        }
+        let all = Deadlines::new();
+        let one = all.deadline();
+        (0..2).for_each(|_| all.advance());
+        one.set(Duration::MAX);
+        all.advance();
+        assert!(!expired(&one));
     }
 
     #[test]

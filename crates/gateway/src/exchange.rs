@@ -20,7 +20,7 @@ use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Timing, Turn, Val
 
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::cache_key::{self, CacheKey};
-use crate::client::{Client, RequestGuard};
+use crate::client::{Ahead, Client, RequestGuard};
 use crate::fields::FieldList;
 use crate::metrics::Verdict;
 use crate::options::{RouteCache, RouteSpec, Settings};
@@ -43,6 +43,7 @@ mod refresh;
 mod second_tier;
 
 use errand::{Errand, Later};
+pub(crate) use second_tier::{AskedRedis, hit_in_redis, lead};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -79,6 +80,11 @@ impl Service<Request<Incoming>> for Handler {
         let worker = &self.worker;
         let read = Moment::now();
         let timeline = Timeline::new(self.client.take_begun().unwrap_or(read));
+        let ahead = self.client.take_ahead(); // for this request, or there is none
+        if let Some((asked, answered)) = ahead.as_ref().map(Ahead::between) {
+            timeline.lap(Layer::Parse, asked);
+            timeline.lap(Layer::Cache, answered);
+        }
         timeline.lap(Layer::Parse, read);
         let found = self.find(&request, &timeline);
         let series = match &found {
@@ -91,7 +97,7 @@ impl Service<Request<Incoming>> for Handler {
                 record.verdict(verdict);
                 return Reply::Now(Some(self.answer_now(&request, answer, record)));
             }
-            Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, lookup)),
+            Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, Looked { lookup, ahead })),
             Err(failure) => Err(failure),
         };
         let errand = Errand::new(worker);
@@ -159,6 +165,21 @@ impl Handler {
     }
 }
 
+/// What is stored for a request.
+struct Looked {
+    /// In memory.
+    lookup: Option<Lookup>,
+    /// In Redis, if that was asked before hyper had the request.
+    ahead: Option<Ahead>,
+}
+
+impl Looked {
+    /// How long Redis was waited for, which is a part of the whole exchange's time.
+    fn took(&self) -> Duration {
+        self.ahead.as_ref().map_or(Duration::ZERO, Ahead::took)
+    }
+}
+
 /// What is known of a request when its head has been read.
 enum Found {
     Stored(Arc<Route>, Verdict, Response<StoredBody>),
@@ -212,7 +233,7 @@ fn authority(request: &Request<Incoming>) -> Result<&str, Failure> {
     }
     let host = match host(request.headers()) {
         None if request.version() == Version::HTTP_10 && !request.headers().contains_key(HOST) => "",
-        host => host.ok_or(Failure::BadHost)?,
+        host => host.and_then(|host| host.to_str().ok()).ok_or(Failure::BadHost)?,
     };
     // RFC 9110 §4.2.4: user information in a target is an error (`@` is not among the bytes).
     let host = request.uri().authority().map_or(host, http::uri::Authority::as_str);
@@ -220,13 +241,24 @@ fn authority(request: &Request<Incoming>) -> Result<&str, Failure> {
 }
 
 /// The one `Host`.
-pub(crate) fn host(headers: &HeaderMap) -> Option<&str> {
+fn host(headers: &HeaderMap) -> Option<&HeaderValue> {
     let mut hosts = headers.get_all(HOST).iter();
-    hosts.next().filter(|_| hosts.next().is_none())?.to_str().ok()
+    hosts.next().filter(|_| hosts.next().is_none())
+}
+
+/// The one `Host`, if it may be an authority.
+pub(crate) fn host_authority(headers: &HeaderMap) -> Option<&str> {
+    let host = host(headers)?.as_bytes();
+    // `to_str` would look at each byte as well; those that are allowed are ASCII.
+    std::str::from_utf8(host).ok().filter(|_| host.iter().all(is_authority_byte))
 }
 
 pub(crate) fn is_authority(host: &str) -> bool {
-    host.bytes().all(|b| HOST_BYTES[usize::from(b)])
+    host.as_bytes().iter().all(is_authority_byte)
+}
+
+fn is_authority_byte(byte: &u8) -> bool {
+    HOST_BYTES[usize::from(*byte)]
 }
 
 /// RFC 9112 §6.1: hyper takes off `chunked`; a service would not learn of another coding below it.
@@ -257,7 +289,7 @@ async fn forward(
     worker: Rc<Worker>,
     client: Rc<Client>,
     request: Request<Incoming>,
-    found: Result<(Arc<Route>, String, Option<Lookup>), Failure>,
+    found: Result<(Arc<Route>, String, Looked), Failure>,
     (record, errand): (Rc<Record>, Errand),
 ) -> Response<Outgoing> {
     let guard = RequestGuard::new(&client, Rc::clone(&record));
@@ -265,18 +297,19 @@ async fn forward(
     let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
     record.keep_head(&request, &id, &client.peer);
     let is_timed = server_timing::is_wanted(client.settings.server_timing, request.headers());
-    let timeout = found.as_ref().ok().and_then(|(route, ..)| route.timeout);
+    let left = |(route, _, looked): &(Arc<Route>, _, Looked)| Some(route.timeout?.saturating_sub(looked.took()));
+    let timeout = found.as_ref().ok().and_then(left);
     let deadline = timeout.map(|after| {
         let deadline = worker.deadlines.deadline();
         deadline.set(after);
         deadline
     });
     let result = match found {
-        Ok((route, authority, lookup)) => {
+        Ok((route, authority, looked)) => {
             let (parts, incoming) = request.into_parts();
             let asks = (Caller::at(&client), &*record, &errand);
-            let inbound = Inbound::new(&worker, asks, route, (parts, Some(incoming)), (authority, id.clone()));
-            inbound.respond(lookup).await
+            let mut inbound = Inbound::new(&worker, asks, route, (parts, Some(incoming)), (authority, id.clone()));
+            inbound.respond(looked).await
         }
         Err(failure) => Err(failure),
     };
@@ -314,6 +347,8 @@ enum Asks {
     First(Fill),
     /// Another one does, and a part of its answer is here.
     Another(Live),
+    /// It has been asked and failed: what may be used in place of its answer.
+    Failed(Arc<Stored>),
     /// This request, for itself: it has waited for another long enough.
     Alone,
 }
@@ -388,7 +423,13 @@ impl<'a> Inbound<'a> {
         &self.outbound.parts
     }
 
-    async fn respond(mut self, lookup: Option<Lookup>) -> Result<Parted, Failure> {
+    /// By reference: it is large, and a future that takes what it is given holds it twice.
+    async fn respond(&mut self, looked: Looked) -> Result<Parted, Failure> {
+        self.ends = self.ends.map(|(after, ends)| (after, ends.checked_sub(looked.took()).unwrap_or(ends)));
+        let Looked { lookup, ahead } = looked;
+        // Unless memory, or the rules of the route, have changed meanwhile.
+        let is_for = |ahead: &Ahead| self.key().is_ok_and(|key| ahead.redis.is_for(&key));
+        let ahead = ahead.filter(|ahead| matches!(lookup, Some(Lookup::Miss(_) | Lookup::Stale(..))) && is_for(ahead));
         let cache = self.worker.common.cache.clone();
         let (why, stale) = match lookup {
             // RFC 9111 §4.4: an unsafe request makes invalid what is stored, by whatever route and with whatever wish for another
@@ -408,6 +449,12 @@ impl<'a> Inbound<'a> {
         };
         let Some(cache) = cache else { return self.pass(None, Forward::Disabled).await };
         self.record.verdict(Verdict::Miss);
+        if let Some(ahead) = ahead {
+            return match self.go_on(*ahead.redis, stale).await {
+                Second::Answer(parted) => Ok(parted),
+                Second::Ask(fill, stale) => self.fill(fill, why, stale).await,
+            };
+        }
         let turn = self.turn(&cache).await;
         self.record.lap(Layer::Cache);
         match turn {
@@ -421,6 +468,11 @@ impl<'a> Inbound<'a> {
                 let answer = live.answer_as(status, &self.parts().method, &self.parts().headers, now());
                 let (parts, body) = answer.into_parts();
                 Ok((Response::from_parts(parts, ()), ResponseBody::Live(Box::new(body))))
+            }
+            Asks::Failed(stale) => {
+                self.record.verdict(Verdict::Stale);
+                let status = CacheStatus::forwarded(why).collapsed().stale_if_error(stale.ttl_s(now()));
+                Ok(self.answer_from(&stale, Some(status)))
             }
             Asks::First(fill) => match self.second_tier(fill, stale).await {
                 Second::Answer(parted) => Ok(parted),
@@ -443,6 +495,7 @@ impl<'a> Inbound<'a> {
                 Turn::Hit(stored) => return Asks::Nobody(stored),
                 Turn::Leader(fill) => return Asks::First(fill),
                 Turn::Live(live) => return Asks::Another(live),
+                Turn::Failed(stale) => return Asks::Failed(stale),
                 Turn::Follower(wait) => match patience.within(wait.landed()).await {
                     Some(landed) => landed.turn(&key, headers, now()),
                     None => return Asks::Alone,
@@ -456,7 +509,10 @@ impl<'a> Inbound<'a> {
         let mut body = self.body()?;
         let post = cache.and_then(|cache| self.begin_post(cache, why));
         let (answer, timing) = self.fetch(&mut body).await?;
-        if let Some(cache) = cache {
+        // A safe method makes nothing invalid.
+        if let Some(cache) = cache
+            && !self.parts().method.is_safe()
+        {
             let table = self.worker.common.table.load();
             let url = (self.outbound.authority.as_str(), target(&self.parts().uri));
             let answered = (&self.parts().method, answer.status);
@@ -479,8 +535,7 @@ impl<'a> Inbound<'a> {
     /// The place of what a POST may make, unless the route keeps the request away from the cache.
     fn begin_post(&self, cache: &Cache, why: Forward) -> Option<Fill> {
         let is_post = why == Forward::Method && self.parts().method == Method::POST;
-        let key = self.key().ok().filter(|_| is_post)?;
-        Some(cache.begin_post(&key.as_key()))
+        is_post.then(|| Some(cache.begin_post(&self.key().ok()?.as_key())))?
     }
 
     /// To the service, and its answer into the cache if it may be stored.
@@ -495,9 +550,11 @@ impl<'a> Inbound<'a> {
         }
         self.errand.begin(fill.watch());
         let fetched = self.fetch(&mut body).await;
-        if let Some(parted) = stale.as_ref().and_then(|stored| self.instead_of_error(stored, &fetched, why)) {
+        if let Some(stored) = &stale
+            && let Some(parted) = self.instead_of_error(stored, &fetched, why)
+        {
             self.errand.end();
-            fill.pass();
+            fill.failed(Arc::clone(stored));
             return Ok(parted);
         }
         let (mut answer, mut timing) = fetched?;

@@ -7,7 +7,8 @@
 //! Invariant: a number of a book is only written by the worker that the book belongs to, and never becomes smaller.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pilotlight_cache::Unstored;
@@ -30,8 +31,13 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
+    /// Counts one, after everything that its one writer has written before.
+    fn add_last(&self) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(1), Release);
+    }
+
     pub(crate) fn value(&self) -> u64 {
-        self.0.load(Relaxed)
+        self.0.load(Acquire)
     }
 }
 
@@ -109,11 +115,15 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// A hit that took so long, whole.
-    pub(crate) fn hit(&self, status: u16, sent_bytes: u64, took_ns: u64) {
-        self.answers[class(status)][Verdict::Hit as usize].add(1);
+    /// A hit, in memory or in Redis, whose time is told by [`Book::hits_took`].
+    pub(crate) fn hit(&self, verdict: Verdict, status: u16, sent_bytes: u64) {
+        self.answers[class(status)][verdict as usize].add(1);
         self.sent_bytes.add(sent_bytes);
-        self.hits.record(took_ns);
+    }
+
+    /// So many hits took so long together, whole.
+    pub(crate) fn hits_took(&self, hits: u64, took_ns: u64) {
+        self.hits.record_all(hits, took_ns);
     }
 
     /// A request whose end will be told by [`Book::ended`].
@@ -124,7 +134,6 @@ impl Book {
     pub(crate) fn ended(&self, outcome: &Outcome<'_>) {
         let Outcome { status, verdict, received_bytes, sent_bytes, timeline } = outcome;
         self.ended.add(1);
-        self.answers[class(*status)][*verdict as usize].add(1);
         self.received_bytes.add(*received_bytes);
         self.sent_bytes.add(*sent_bytes);
         self.total.record(timeline.total_ns());
@@ -139,6 +148,8 @@ impl Book {
                 histogram.record(nanos(phase));
             }
         }
+        // Whoever sees that it was counted sees its times as well.
+        self.answers[class(*status)][*verdict as usize].add_last();
     }
 
     /// An answer without a request that could be read.
@@ -236,7 +247,8 @@ mod tests {
         assert!(Arc::ptr_eq(&series, &registry.series("/a", "a")));
         for worker in 0..2 {
             let book = series.book(worker);
-            book.hit(200, 10, 5_000);
+            book.hit(Verdict::Hit, 200, 10);
+            book.hits_took(1, 5_000);
             let begun = Moment::now();
             let timeline = Timeline::new(begun);
             timeline.lap(Layer::Cache, begun + Duration::from_micros(1));
@@ -254,6 +266,27 @@ mod tests {
         let layers: u64 = sums.layers.iter().map(|layer| layer.sum_ns()).sum();
         assert_eq!(layers, sums.total.sum_ns());
         assert_eq!(sums.layers[Layer::Start as usize].count(), 0);
+    }
+
+    #[test]
+    fn the_times_of_what_is_counted_are_there() {
+        let series = Series::new("/a", "a", 1);
+        let begun = Moment::now();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for _ in 0..200_000 {
+                    let (status, verdict, received_bytes, sent_bytes) = (200, Verdict::Off, 1, 2);
+                    let outcome =
+                        Outcome { status, verdict, received_bytes, sent_bytes, timeline: &Timeline::new(begun) };
+                    series.book(0).ended(&outcome);
+                }
+            });
+            while !writer.is_finished() {
+                let sums = Sums::of(&series);
+                assert!(sums.total.count() >= sums.requests(), "{} of {}", sums.total.count(), sums.requests());
+                std::thread::yield_now();
+            }
+        });
     }
 
     #[test]

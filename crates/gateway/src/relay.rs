@@ -1,19 +1,21 @@
 //! Reads an answer that is being stored ahead of the client that asked for it.
 //!
 //! Others may wait for the same answer: they must not depend on how fast this client reads, or on whether it stays. While
-//! the answer is recorded it is read as fast as the service sends it; what is held for the client is at most what the
-//! cache would store (`cache.max_object`). When the recording is given up, reading keeps the client's pace again.
+//! the answer is recorded it is read as fast as the service sends it. A client that keeps pace gets what came; one that is behind
+//! gets the rest from what is recorded, so that nothing is held for it beside that. When the recording is given up, reading keeps
+//! the client's pace again.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Frame;
-use pilotlight_cache::{Recorder, Watch};
+use pilotlight_cache::{Recorder, Tail};
 
 use crate::body::{CutError, ResponseBody, keep};
 use crate::deadline::Deadline;
@@ -22,6 +24,8 @@ use crate::spawn::Spawner;
 
 /// Bytes held for a client when nothing is recorded any more.
 const MAX_HELD: usize = 64 * 1024;
+/// Bytes held for a client beside what is recorded.
+const MAX_BESIDE: usize = 32 * 1024;
 
 /// The client's end.
 pub(crate) struct Relay {
@@ -29,10 +33,19 @@ pub(crate) struct Relay {
     length: Option<u64>,
 }
 
+/// What the client has not taken yet, in its order.
+enum Piece {
+    Frame(Result<Frame<Bytes>, CutError>),
+    /// So much of what is recorded.
+    Recorded(Range<usize>),
+}
+
 #[derive(Default)]
 struct Held {
-    frames: VecDeque<Result<Frame<Bytes>, CutError>>,
+    pieces: VecDeque<Piece>,
+    /// Of frames.
     bytes: usize,
+    tail: Option<Tail>,
     ended: bool,
     client_gone: bool,
     client: Option<Waker>,
@@ -47,17 +60,17 @@ impl Relay {
         recorder: Box<Recorder>,
         (deadline, patience, abandoned): (Deadline, Duration, Abandoned),
     ) -> Self {
-        let held = Rc::new(RefCell::new(Held::default()));
+        let held = Rc::new(RefCell::new(Held { tail: Some(recorder.tail()), ..Held::default() }));
         let length = source.length();
-        let (kept, watch) = (Rc::clone(&held), recorder.watch());
-        let reader = Reader { held: kept, source, recorder: Some(recorder), watch, deadline, patience, abandoned };
+        let (kept, recorder) = (Rc::clone(&held), Some(recorder));
+        let reader = Reader { held: kept, source, recorder, recorded: 0, deadline, patience, abandoned };
         spawner.spawn(reader.run());
         Self { held, length }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
         let mut held = self.held.borrow_mut();
-        let Some(frame) = held.frames.pop_front() else {
+        let Some(frame) = held.next() else {
             if held.ended {
                 return Poll::Ready(None);
             }
@@ -66,7 +79,6 @@ impl Relay {
         };
         if let Ok(frame) = &frame {
             let size = frame.data_ref().map_or(0, Bytes::len);
-            held.bytes -= size;
             self.length = self.length.map(|left| left.saturating_sub(size as u64));
         }
         if let Some(reader) = held.reader.take() {
@@ -77,7 +89,7 @@ impl Relay {
 
     pub(crate) fn is_ended(&self) -> bool {
         let held = self.held.borrow();
-        held.ended && held.frames.is_empty()
+        held.ended && held.pieces.is_empty()
     }
 
     pub(crate) fn length(&self) -> Option<u64> {
@@ -89,10 +101,49 @@ impl Drop for Relay {
     fn drop(&mut self) {
         let mut held = self.held.borrow_mut();
         held.client_gone = true;
-        held.frames.clear();
+        held.pieces.clear();
         held.bytes = 0;
+        held.tail = None;
         if let Some(reader) = held.reader.take() {
             reader.wake();
+        }
+    }
+}
+
+impl Held {
+    /// Holds a frame whose data are recorded there, if they are.
+    fn hold(&mut self, frame: Result<Frame<Bytes>, CutError>, recorded: Option<Range<usize>>) {
+        let size = frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
+        match (recorded, self.pieces.back_mut()) {
+            (Some(recorded), Some(Piece::Recorded(behind))) => behind.end = recorded.end,
+            (Some(recorded), _) if self.bytes + size > MAX_BESIDE => self.pieces.push_back(Piece::Recorded(recorded)),
+            _ => {
+                self.bytes += size;
+                self.pieces.push_back(Piece::Frame(frame));
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<Result<Frame<Bytes>, CutError>> {
+        match self.pieces.pop_front()? {
+            Piece::Frame(frame) => {
+                self.bytes -= frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
+                Some(frame)
+            }
+            Piece::Recorded(behind) => {
+                let mut data = self.tail.as_ref().map(|tail| tail.read(behind.start)).unwrap_or_default();
+                if data.is_empty() {
+                    // Cannot be. The client is not to take a part for the whole.
+                    let what = "what was recorded of it has gone".to_owned();
+                    return Some(Err(CutError { service: "this exchange".into(), what }));
+                }
+                data.truncate(behind.len());
+                let rest = behind.start + data.len()..behind.end;
+                if !rest.is_empty() {
+                    self.pieces.push_front(Piece::Recorded(rest));
+                }
+                Some(Ok(Frame::data(data)))
+            }
         }
     }
 }
@@ -101,7 +152,8 @@ struct Reader {
     held: Rc<RefCell<Held>>,
     source: ResponseBody,
     recorder: Option<Box<Recorder>>,
-    watch: Watch,
+    /// Bytes of it.
+    recorded: usize,
     deadline: Deadline,
     patience: Duration,
     abandoned: Abandoned,
@@ -120,9 +172,11 @@ impl Reader {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            if self.abandoned == Abandoned::Drop && self.recorder.is_some() {
+            if self.abandoned == Abandoned::Drop
+                && let Some(recorder) = &self.recorder
+            {
                 let mut held = self.held.borrow_mut();
-                if held.client_gone && !self.watch.is_awaited() {
+                if held.client_gone && recorder.close_unless_awaited() {
                     return Poll::Ready(()); // the recorder is dropped: nothing is stored
                 }
                 held.reader = Some(cx.waker().clone()); // to learn that the client has gone
@@ -168,10 +222,15 @@ impl Reader {
     /// Records a piece and holds it for the client; ready when it was the last.
     fn pass_on(&mut self, frame: Result<Frame<Bytes>, CutError>) -> Poll<()> {
         let data = frame.as_ref().ok().and_then(Frame::data_ref);
-        if let (Some(recorder), Some(data)) = (&mut self.recorder, data)
-            && recorder.push(data).is_err()
-        {
-            self.recorder = None; // too large to be kept; the client gets it all the same
+        let mut recorded = None;
+        if let (Some(recorder), Some(data)) = (&mut self.recorder, data) {
+            if recorder.push(data).is_ok() {
+                let from = self.recorded;
+                self.recorded += data.len();
+                recorded = Some(from..self.recorded);
+            } else {
+                self.recorder = None; // too large to be kept; the client gets it all the same
+            }
         }
         if frame.is_err() {
             self.recorder = None; // nothing incomplete is stored
@@ -182,12 +241,76 @@ impl Reader {
         }
         let mut held = self.held.borrow_mut();
         if !held.client_gone {
-            held.bytes += frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
-            held.frames.push_back(frame);
+            held.hold(frame, recorded);
         }
         if let Some(client) = held.client.take() {
             client.wake();
         }
         if last { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::CACHE_CONTROL;
+    use http::{HeaderMap, HeaderValue, Method, StatusCode};
+    use pilotlight_cache::{Cache, CacheOptions, Decision, Key, RouteRules, Timestamp, Timing, Turn};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(784_111_777_500);
+
+    fn recorder() -> Box<Recorder> {
+        let cache = Cache::new(CacheOptions::default()).unwrap();
+        let key = Key { scheme: "http", authority: "example.org", target: "/", extra: "" };
+        let Turn::Leader(fill) = cache.begin(&key, &Method::GET, &HeaderMap::new(), NOW) else { panic!("alone") };
+        let headers = HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static("max-age=60"))]);
+        let timing = Timing { sent: NOW, received: NOW };
+        match fill.response(&HeaderMap::new(), StatusCode::OK, &headers, timing, RouteRules::default()) {
+            Decision::Store(recorder) => recorder,
+            Decision::Pass(why) => panic!("{why}"),
+        }
+    }
+
+    /// What the client takes, at most so many frames.
+    fn take(held: &mut Held, frames: usize) -> Vec<u8> {
+        let taken = std::iter::from_fn(|| held.next()).take(frames);
+        taken.flat_map(|frame| frame.unwrap().into_data().unwrap()).collect()
+    }
+
+    /// A client that takes a frame after each `every` of the service's, and the rest at the end; the recording ends after `recorded`.
+    #[track_caller]
+    fn check(every: usize, recorded: usize) {
+        const FRAMES: usize = 60;
+        let mut recorder = Some(recorder());
+        let tail = recorder.as_ref().map(|recorder| recorder.tail());
+        let mut held = Held { tail, ..Held::default() };
+        let (mut sent, mut taken) = (Vec::new(), Vec::new());
+        for number in 0..FRAMES {
+            let data = Bytes::from(vec![number as u8; 5_000 + number]);
+            recorder.take_if(|_| number == recorded);
+            let range = recorder.as_mut().map(|recorder| {
+                recorder.push(&data).unwrap();
+                sent.len()..sent.len() + data.len()
+            });
+            sent.extend_from_slice(&data);
+            held.hold(Ok(Frame::data(data)), range);
+            assert!(recorder.is_none() || held.bytes <= MAX_BESIDE, "{} bytes", held.bytes);
+            if number % every == 0 {
+                taken.extend(take(&mut held, 1));
+            }
+        }
+        taken.extend(take(&mut held, usize::MAX));
+        assert!(taken == sent, "every {every}, recorded {recorded}");
+        assert_eq!(held.bytes, 0);
+    }
+
+    #[test]
+    fn every_client_gets_everything_once() {
+        for every in [1, 2, 5, 100] {
+            for recorded in [0, 1, 10, 30, 100] {
+                check(every, recorded);
+            }
+        }
     }
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use pilotlight_redis::config::Config;
+use pilotlight_redis::raw::ReplyBudget;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -77,6 +78,9 @@ pub struct TunnelArgs {
     /// What commands above 64 KiB of all clients take together, in MiB; a client beyond it waits, at most 30 s
     #[arg(long = "max-buffered-mib", value_name = "MIB", default_value_t = 1024, help_heading = "Limits")]
     pub max_buffered_mib: usize,
+    /// What replies above 16 KiB of all clients take together until they are passed on, in MiB; a reply beyond it becomes an error
+    #[arg(long = "max-held-mib", value_name = "MIB", default_value_t = 2048, help_heading = "Limits")]
+    pub max_held_mib: usize,
     /// What is read from a client that takes no replies, in MiB
     #[arg(long = "max-pending-mib", value_name = "MIB", default_value_t = 64, help_heading = "Limits")]
     pub max_pending_mib: usize,
@@ -105,6 +109,10 @@ Examples:
 What SIGINT (Ctrl-C) or SIGTERM ends: no new clients, what is in flight is answered, then the connections are closed.
 Exit codes: 0 ended so, 1 it cannot listen or connect, 2 the arguments are wrong.";
 
+/// What a client is told when replies exceed their budget.
+const TOO_MANY_REPLIES: &str = "ERR the tunnel: the command was run, but there is no memory for its reply (--max-held-mib): \
+    ask for fewer large values at the same time, or use --mode pinned, which holds none";
+
 /// What all clients of a tunnel have in common.
 #[derive(Debug)]
 struct Shared {
@@ -114,6 +122,8 @@ struct Shared {
     ids: AtomicU64,
     /// Kibibytes for large commands, and how many there are.
     memory: (Arc<Semaphore>, u32),
+    /// Bytes for large replies.
+    replies: Arc<ReplyBudget>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -152,6 +162,7 @@ impl Shared {
             counters: Counters::default(),
             ids: AtomicU64::new(1),
             memory: (Arc::new(Semaphore::new(kibibytes as usize)), kibibytes),
+            replies: ReplyBudget::new(args.max_held_mib.saturating_mul(1 << 20), TOO_MANY_REPLIES),
         }
     }
 
@@ -188,6 +199,7 @@ pub fn run(args: &TunnelArgs) -> anyhow::Result<ExitCode> {
         ("--lanes", args.lanes),
         ("--max-command-mib", args.max_command_mib),
         ("--max-buffered-mib", args.max_buffered_mib),
+        ("--max-held-mib", args.max_held_mib),
         ("--threads", args.threads.unwrap_or(1)),
     ] {
         if number == 0 {

@@ -50,7 +50,9 @@ pub(crate) async fn run(core: &Core, errands: &[Errand<'_, '_>], options: CallOp
         });
     }
     // Each errand has ended in one of the rounds.
-    batch.replies.into_iter().flatten().collect()
+    let mut replies = Vec::with_capacity(errands.len());
+    replies.extend(batch.replies.into_iter().flatten());
+    replies
 }
 
 struct Batch<'b, 'p, 'a> {

@@ -84,6 +84,5 @@ pub use route::{NodeReply, Route};
 pub use scan::{MemberScan, Scan, ScanToken, TokenError};
 pub use script::{Invocation, Script, ScriptCommand};
 pub use stats::{LaneStats, MapStats, PoolNodeStats, PoolStats, Stats};
-pub use stream::RawStream;
 pub use tracking::{CacheConfig, CacheMode, CacheStats, Cached, CachedCall};
 pub use transaction::Transaction;

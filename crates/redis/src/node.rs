@@ -18,6 +18,7 @@ use crate::net::lane::{self, Dial, DialError, Lane, Settings, Watch, WhenFull};
 use crate::proto::handshake::{self, ServerInfo};
 use crate::proto::slot::Slot;
 use crate::proto::topology::Role;
+use crate::raw::ReplyBudget;
 use crate::reply::Value;
 use crate::stats::LaneStats;
 
@@ -35,19 +36,20 @@ pub(crate) struct Outfit {
 }
 
 /// What a client's lanes do with replies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Replies {
     /// They are read.
     Read,
-    /// They are passed through: each is a bulk string with its bytes ([`pilotlight_resp::Decoder::pass_through`]).
-    PassThrough,
+    /// They are passed through: each is a bulk string with its bytes ([`pilotlight_resp::Decoder::pass_through`]). Large ones may have a budget.
+    PassThrough(Option<Arc<ReplyBudget>>),
 }
 
 impl Replies {
     /// Prepares a connection after its handshake.
-    fn prepare(self, mut connection: Connection) -> Connection {
-        if self == Self::PassThrough {
+    fn prepare(&self, mut connection: Connection) -> Connection {
+        if let Self::PassThrough(budget) = self {
             connection.decoder.pass_through();
+            connection.budget.clone_from(budget);
         }
         connection
     }

@@ -3,33 +3,31 @@
 //! A [`RawClient`] has the lanes, the map, the retries and the deadlines of a [`Client`]; it only leaves the replies as they came. A [`NodeStream`] is
 //! one connection after its handshake, and nothing more.
 
-use std::io::IoSlice;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+mod budget;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::Bytes;
 
 use crate::batch;
 use crate::call::CallOptions;
 use crate::client::Client;
 use crate::command::{Command, CommandSpec};
 use crate::commands::Commands;
-use crate::config::{Config, NodeAddress, Topology};
+use crate::config::{Config, NodeAddress};
 use crate::core::Core;
 use crate::dedicated::Dedicated;
 use crate::error::Error;
 use crate::follow;
-use crate::net::ConnectError;
-use crate::net::connect::{Purpose, connect_with};
 use crate::net::out::Out;
-use crate::net::transport::Transport;
 use crate::node::{Outfit, Replies};
 use crate::parcel::{Errand, Parcel};
 use crate::proto::slot::Slot;
 use crate::reply::Value;
 use crate::route::Route;
+pub use crate::stream::{NodeKind, NodeStream};
+pub use budget::ReplyBudget;
 
 /// A client whose replies are the bytes of their frames, in the protocol that it was configured for: [`ProtocolChoice`](crate::config::ProtocolChoice).
 ///
@@ -68,7 +66,19 @@ impl RawClient {
     /// # Errors
     /// The configuration makes no sense.
     pub fn new(config: Config) -> Result<Self, Error> {
-        let outfit = Outfit { replies: Replies::PassThrough, ..Outfit::default() };
+        Self::of(config, None)
+    }
+
+    /// The same; its large replies count against `budget`, which others may share.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn within(config: Config, budget: Arc<ReplyBudget>) -> Result<Self, Error> {
+        Self::of(config, Some(budget))
+    }
+
+    fn of(config: Config, budget: Option<Arc<ReplyBudget>>) -> Result<Self, Error> {
+        let outfit = Outfit { replies: Replies::PassThrough(budget), ..Outfit::default() };
         // What is passed on keeps its order.
         let config = Config { large_bytes: None, ..config };
         Ok(Self { client: Client::of(Core::new(config, &outfit)) })
@@ -198,91 +208,6 @@ fn frame(value: Value) -> Bytes {
     match value {
         Value::Bulk(frame) => frame,
         _ => Bytes::new(),
-    }
-}
-
-/// One connection to one node, encrypted and authenticated, as a stream of bytes. It speaks RESP2 until somebody says `HELLO`.
-#[derive(Debug)]
-pub struct NodeStream {
-    transport: Transport,
-    /// Read during the handshake.
-    rest: BytesMut,
-}
-
-/// What a node is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeKind {
-    /// Of the data.
-    Server,
-    /// A Sentinel: its own credentials and TLS.
-    Sentinel,
-}
-
-impl NodeStream {
-    /// Connects to one node, whichever role it has.
-    ///
-    /// # Errors
-    /// As any connection.
-    ///
-    /// # Cancel safety
-    /// Dropping the future closes what was opened.
-    pub async fn open(config: &Config, node: &NodeAddress, kind: NodeKind) -> Result<Self, ConnectError> {
-        let config = Config {
-            protocol: crate::config::ProtocolChoice::Resp2,
-            client_name: None,
-            topology: match (kind, &config.topology) {
-                (NodeKind::Sentinel, topology) => topology.clone(),
-                (NodeKind::Server, _) => Topology::Standalone,
-            },
-            ..config.clone()
-        };
-        let (purpose, database) = match kind {
-            NodeKind::Server => (Purpose::Management, config.database),
-            NodeKind::Sentinel => (Purpose::Sentinel, 0),
-        };
-        let select = Command::new(&crate::commands::spec::SELECT).arg(database);
-        let extra = if database > 0 { &[select][..] } else { &[] };
-        let connection = connect_with(&config, node, purpose, extra).await?;
-        Ok(Self { transport: connection.transport, rest: connection.read_buffer })
-    }
-}
-
-impl AsyncRead for NodeStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        let this = self.get_mut();
-        if this.rest.is_empty() {
-            return Pin::new(&mut this.transport).poll_read(cx, buf);
-        }
-        let taken = this.rest.len().min(buf.remaining());
-        buf.put_slice(&this.rest[..taken]);
-        this.rest.advance(taken);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for NodeStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.get_mut().transport).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.get_mut().transport).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.transport.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.get_mut().transport).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.get_mut().transport).poll_shutdown(cx)
     }
 }
 

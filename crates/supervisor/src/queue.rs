@@ -13,7 +13,7 @@
 use crate::error::StartError;
 use crate::instance::Notice;
 use crate::limits::MAX_QUEUE;
-use crate::seat::{Lease, Padded, Seat, pick};
+use crate::seat::{Lease, Seat, pick};
 use crate::service::Refused;
 use crate::spec::{ServiceSpec, Spare};
 use std::collections::VecDeque;
@@ -28,8 +28,9 @@ type Reply = oneshot::Sender<Result<Lease, StartError>>;
 /// The queue of one service.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// How many wait: read by every request of a service with limited `concurrency`, written by those who wait.
-    waiting: Padded<AtomicUsize>,
+    /// How many wait: read by every request of a service with limited `concurrency`, written by those who wait, as is the rest. So it
+    /// needs no cache line of its own.
+    waiting: AtomicUsize,
     /// The supervisor has been told that somebody waits.
     wanted: AtomicBool,
     /// The supervisor has been told that the spare is in use.
@@ -106,7 +107,7 @@ pub(crate) struct Waiting {
 impl Queue {
     pub(crate) fn new(service: usize, spec: &ServiceSpec, notices: UnboundedSender<Notice>) -> Self {
         let queue = Self {
-            waiting: Padded::default(),
+            waiting: AtomicUsize::default(),
             wanted: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             state: Mutex::default(),
@@ -138,7 +139,7 @@ impl Queue {
 
     /// How many wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.0.load(SeqCst)
+        self.waiting.load(SeqCst)
     }
 
     /// Enters an instance, or waits for one behind those who do already.
@@ -252,7 +253,7 @@ impl Queue {
         let waiters = {
             let mut state = self.lock();
             state.closed = true;
-            self.waiting.0.store(0, SeqCst);
+            self.waiting.store(0, SeqCst);
             std::mem::take(&mut state.waiters)
         };
         drop(waiters); // they see that their reply will not come
@@ -284,7 +285,7 @@ impl Queue {
     }
 
     fn count(&self, state: &State) {
-        self.waiting.0.store(state.waiters.len(), SeqCst);
+        self.waiting.store(state.waiters.len(), SeqCst);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -73,7 +73,7 @@ impl Control {
         specs: Vec<(Option<ServiceId>, ServiceSpec)>,
     ) -> Result<Vec<Arc<Service>>, SupervisorError> {
         let (ids, specs): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
-        specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
+        specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, specs[..index].iter()))?;
         let (reply, answer) = std::sync::mpsc::channel();
         let specs = ids.into_iter().zip(specs).collect();
         self.notice(Notice::Configure(Configure { specs, reply }));
@@ -98,12 +98,13 @@ impl Control {
 /// The runtime folder, the guardian or the thread cannot be had, or a service's settings make no sense.
 pub fn start(
     options: SupervisorOptions,
-    specs: Vec<ServiceSpec>,
+    specs: impl IntoIterator<Item = ServiceSpec>,
 ) -> Result<(Supervisor, Vec<WorkerEvents>), SupervisorError> {
     if options.workers == 0 {
         return Err(SupervisorError::NoWorkers);
     }
-    specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, &specs[..index]))?;
+    let specs: Vec<Arc<ServiceSpec>> = specs.into_iter().map(Arc::new).collect(); // where they stay
+    specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, specs[..index].iter().map(Arc::as_ref)))?;
     let folder = RuntimeDir::take(&options.runtime_dir)?;
     let guardian = start_guardian(&options)?;
     let (notices, noticed) = mpsc::unbounded_channel();
@@ -113,7 +114,6 @@ pub fn start(
         .into_iter()
         .enumerate()
         .map(|(id, spec)| {
-            let spec = Arc::new(spec);
             let service = Service::new(id, &spec, options.workers, notices.clone());
             Record::new(Arc::new(service), spec)
         })
@@ -305,11 +305,11 @@ fn spawn_thread(parts: Parts) -> Result<JoinHandle<bool>, SupervisorError> {
         .map_err(SupervisorError::Thread)
 }
 
-fn check(spec: &ServiceSpec, before: &[ServiceSpec]) -> Result<(), SupervisorError> {
+fn check<'a>(spec: &ServiceSpec, mut before: impl Iterator<Item = &'a ServiceSpec>) -> Result<(), SupervisorError> {
     let zero_byte = |text: &std::ffi::OsStr| text.as_encoded_bytes().contains(&0);
     let reason = if spec.name.is_empty() || spec.name.contains(['\0', '\n']) {
         "its name is empty or has a line end or zero byte in it"
-    } else if before.iter().any(|other| other.name == spec.name) {
+    } else if before.any(|other| other.name == spec.name) {
         "there is another service of this name"
     } else if spec.argv.first().is_none_or(|program| program.is_empty()) {
         "its command is empty"

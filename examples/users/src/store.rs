@@ -6,6 +6,7 @@
 //! Invariant: a write is answered with success only after its commit is on the disk. (`store/writer.rs`)
 //! Invariant: a write that fails changes nothing, and fails no other. (`store/writer.rs`)
 
+mod log;
 mod open;
 mod reader;
 mod seed;

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use fastrand::Rng;
-use serde::Serialize;
 
-use crate::load::{Load, Next};
+use crate::load::{Load, Next, Pace};
 
 /// Users in a new database.
 pub(super) const ROWS: u64 = 10_000;
@@ -14,9 +13,8 @@ pub(super) const ROWS: u64 = 10_000;
 pub(super) const SLOW_FSYNC: Duration = Duration::from_millis(5);
 
 /// A scenario, with what its state is at the beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Case {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Case {
     /// GET one, 100 connections × 10 pipelined, random users, all of them cached
     GetWarm,
     /// the same, beginning with an empty cache
@@ -67,18 +65,18 @@ impl Case {
         self == Self::GetWarm
     }
 
-    pub(super) fn load(self, address: std::net::SocketAddr, duration: Duration) -> Load {
+    pub(crate) fn load(self, address: std::net::SocketAddr, duration: Duration) -> Load {
         let (connections, depth) = match self {
             Self::GetWarm | Self::GetCold | Self::List => (100, 10),
             Self::Post | Self::PostSlow => (10, 1),
             Self::PostSlow100 => (100, 1),
             Self::Mixed | Self::MixedSlow => (20, 1),
         };
-        Load { address, connections, depth, duration }
+        Load { to: address.into(), connections, pace: Pace::Closed { depth }, duration }
     }
 
     /// What answers may be besides a failure of the run.
-    pub(super) fn expects(self, status: u16) -> bool {
+    pub(crate) fn expects(self, status: u16) -> bool {
         match self {
             Self::GetWarm | Self::GetCold | Self::List => status == 200,
             Self::Post | Self::PostSlow | Self::PostSlow100 => status == 201,
@@ -88,7 +86,7 @@ impl Case {
     }
 
     /// The requests. `part` keeps emails of several loads on one database apart.
-    pub(super) fn requests(self, seed: u64, part: &'static str) -> Box<Next> {
+    pub(crate) fn requests(self, seed: u64, part: &'static str) -> Box<Next> {
         let mut rng = Rng::with_seed(seed);
         let mut count = 0_u64;
         Box::new(move |out| {
@@ -112,7 +110,7 @@ impl Case {
 }
 
 /// Reads each user once.
-pub(super) fn every_user() -> Box<Next> {
+pub(crate) fn every_user() -> Box<Next> {
     let mut id = 0;
     Box::new(move |out| {
         id += 1;

@@ -1,26 +1,13 @@
 //! What is wanted of examples/users, and what was measured: ratios of rounds, to the best peer of the same round.
 
 use fastrand::Rng;
-use serde::Serialize;
 
 use super::case::{Case, SLOW_FSYNC};
-use super::measure::Round;
+use super::group_id;
 use super::redis::Topology;
-use super::results::CaseResult;
 use super::variant::Variant;
+use crate::experiment::model::{Figure, GroupResults, Metric, Role, Summary, VariantResults};
 use crate::stats::{median, ratio_interval};
-
-/// A figure.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Figure {
-    pub(super) name: String,
-    pub(super) wanted: String,
-    pub(super) measured: Option<f64>,
-    /// 95 %; `None` for fewer than two rounds.
-    pub(super) interval: Option<(f64, f64)>,
-    /// By its median; `None`: not measured.
-    pub(super) met: Option<bool>,
-}
 
 #[derive(Clone, Copy)]
 enum Wanted {
@@ -28,84 +15,76 @@ enum Wanted {
     AtMost(f64),
     /// At least so many times the best peer's.
     AtLeast(f64),
+    /// At most so many times the time that an fsync takes on the slow disk.
+    Fsyncs(f64),
 }
 
 struct Rule {
     case: Case,
-    what: &'static str,
-    value: fn(&Round) -> f64,
+    metric: Metric,
     wanted: Wanted,
 }
 
 const RULES: [Rule; 10] = [
-    Rule { case: Case::GetWarm, what: "CPU of a request", value: cpu, wanted: Wanted::AtMost(0.55) },
-    Rule { case: Case::List, what: "CPU of a request", value: cpu, wanted: Wanted::AtMost(0.5) },
-    Rule { case: Case::Post, what: "req/s", value: rate, wanted: Wanted::AtLeast(1.7) },
-    Rule { case: Case::PostSlow, what: "req/s", value: rate, wanted: Wanted::AtLeast(4.8) },
-    Rule { case: Case::PostSlow100, what: "req/s", value: rate, wanted: Wanted::AtLeast(30.0) },
-    Rule { case: Case::Mixed, what: "req/s", value: rate, wanted: Wanted::AtLeast(1.3) },
-    Rule { case: Case::MixedSlow, what: "req/s", value: rate, wanted: Wanted::AtLeast(7.0) },
-    Rule { case: Case::Mixed, what: "p99", value: p99, wanted: Wanted::AtMost(1.0) },
-    Rule { case: Case::MixedSlow, what: "p99", value: p99, wanted: Wanted::AtMost(1.0) },
-    Rule { case: Case::PostSlow, what: "p99 in fsyncs", value: p99, wanted: Wanted::AtMost(3.0) },
+    Rule { case: Case::GetWarm, metric: Metric::CpuUs, wanted: Wanted::AtMost(0.55) },
+    Rule { case: Case::List, metric: Metric::CpuUs, wanted: Wanted::AtMost(0.5) },
+    Rule { case: Case::Post, metric: Metric::PerSecond, wanted: Wanted::AtLeast(1.7) },
+    Rule { case: Case::PostSlow, metric: Metric::PerSecond, wanted: Wanted::AtLeast(4.8) },
+    Rule { case: Case::PostSlow100, metric: Metric::PerSecond, wanted: Wanted::AtLeast(30.0) },
+    Rule { case: Case::Mixed, metric: Metric::PerSecond, wanted: Wanted::AtLeast(1.3) },
+    Rule { case: Case::MixedSlow, metric: Metric::PerSecond, wanted: Wanted::AtLeast(7.0) },
+    Rule { case: Case::Mixed, metric: Metric::P99Ms, wanted: Wanted::AtMost(1.0) },
+    Rule { case: Case::MixedSlow, metric: Metric::P99Ms, wanted: Wanted::AtMost(1.0) },
+    Rule { case: Case::PostSlow, metric: Metric::P99Ms, wanted: Wanted::Fsyncs(3.0) },
 ];
 
-fn cpu(round: &Round) -> f64 {
-    round.cpu_us
-}
-
-fn rate(round: &Round) -> f64 {
-    round.per_second
-}
-
-fn p99(round: &Round) -> f64 {
-    round.p99_ms
-}
-
 /// All of them for what was measured.
-pub(super) fn compare(results: &[CaseResult], seed: u64) -> Vec<Figure> {
+pub(super) fn compare(groups: &[GroupResults], seed: u64) -> Vec<Figure> {
     let mut figures = Vec::new();
     for topology in [Topology::Standalone, Topology::Cluster] {
         for rule in &RULES {
-            let of_case: Vec<&CaseResult> =
-                results.iter().filter(|result| result.case == rule.case && result.redis == topology).collect();
-            if !of_case.is_empty() {
-                figures.push(figure(rule, topology, &of_case, seed));
-            }
+            let id = group_id(rule.case, topology);
+            figures.extend(groups.iter().find(|group| group.id == id).map(|group| figure(rule, topology, group, seed)));
         }
     }
     figures
 }
 
-fn figure(rule: &Rule, topology: Topology, results: &[&CaseResult], seed: u64) -> Figure {
-    let own = results.iter().find(|result| result.service == Variant::Users).map(|result| result.each(rule.value));
-    let own = own.unwrap_or_default();
-    let in_fsyncs = rule.what.ends_with("fsyncs");
-    let other: Vec<Option<f64>> = if in_fsyncs {
-        own.iter().map(|_| Some(SLOW_FSYNC.as_secs_f64() * 1e3)).collect()
-    } else {
-        let peers: Vec<_> =
-            results.iter().filter(|result| result.service.is_peer()).map(|peer| peer.each(rule.value)).collect();
-        (0..own.len()).map(|round| best(peers.iter().filter_map(|peer| *peer.get(round)?), rule.wanted)).collect()
+fn figure(rule: &Rule, topology: Topology, group: &GroupResults, seed: u64) -> Figure {
+    let own = group.variants.iter().find(|variant| variant.id == Variant::Users.name());
+    let own = own.map(|own| rounds(own, rule.metric)).unwrap_or_default();
+    let peers = group.variants.iter().filter(|variant| variant.role == Role::Peer);
+    let peers: Vec<Vec<Option<f64>>> = peers.map(|peer| rounds(peer, rule.metric)).collect();
+    let best = |pick: fn(f64, f64) -> f64| {
+        let of_round = |round: usize| peers.iter().filter_map(move |peer| *peer.get(round)?);
+        (0..own.len()).map(|round| of_round(round).reduce(pick)).collect::<Vec<_>>()
     };
-    let ratios: Vec<f64> = own.iter().zip(&other).filter_map(|(own, other)| Some((*own)? / (*other)?)).collect();
-    let measured = median(&ratios);
-    let interval =
-        ratio_interval(&own, &other, &mut Rng::with_seed(seed)).map(|interval| (interval.low, interval.high));
+    let other = match rule.wanted {
+        Wanted::AtMost(_) => best(f64::min),
+        Wanted::AtLeast(_) => best(f64::max),
+        Wanted::Fsyncs(_) => vec![Some(SLOW_FSYNC.as_secs_f64() * 1e3); own.len()],
+    };
+    let measured = ratio(&own, &other, seed);
     let (wanted, met) = match rule.wanted {
-        Wanted::AtMost(most) => (format!("≤ {most}"), measured.map(|measured| measured <= most)),
-        Wanted::AtLeast(least) => (format!("≥ {least}"), measured.map(|measured| measured >= least)),
+        Wanted::AtMost(most) | Wanted::Fsyncs(most) => (format!("≤ {most}"), measured.map(|m| m.median <= most)),
+        Wanted::AtLeast(least) => (format!("≥ {least}"), measured.map(|m| m.median >= least)),
     };
-    let beside = if in_fsyncs { "" } else { ", × best peer" };
-    let name = format!("{} ({topology:?}): {}{beside}", rule.case.name(), rule.what).to_lowercase();
-    Figure { name, wanted, measured, interval, met }
+    let beside = if matches!(rule.wanted, Wanted::Fsyncs(_)) { "in fsyncs" } else { "× best peer" };
+    let name =
+        format!("{} ({}): {}, {beside}", rule.case.name(), format!("{topology:?}").to_lowercase(), rule.metric.title());
+    Figure { name, wanted, measured, met }
 }
 
-fn best(values: impl Iterator<Item = f64>, wanted: Wanted) -> Option<f64> {
-    match wanted {
-        Wanted::AtMost(_) => values.reduce(f64::min),
-        Wanted::AtLeast(_) => values.reduce(f64::max),
-    }
+fn rounds(variant: &VariantResults, metric: Metric) -> Vec<Option<f64>> {
+    variant.rounds.iter().map(|round| round.get(&metric).copied()).collect()
+}
+
+/// The median of the rounds' ratios; of one round without an interval.
+fn ratio(own: &[Option<f64>], other: &[Option<f64>], seed: u64) -> Option<Summary> {
+    let ratios: Vec<f64> = own.iter().zip(other).filter_map(|(own, other)| Some((*own)? / (*other)?)).collect();
+    let middle = median(&ratios)?;
+    let interval = ratio_interval(own, other, &mut Rng::with_seed(seed));
+    Some(interval.map_or(Summary { median: middle, low: middle, high: middle }, Summary::from))
 }
 
 #[cfg(test)]
@@ -113,44 +92,68 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn result(case: Case, service: Variant, values: &[(f64, f64)]) -> CaseResult {
-        let round = |&(per_second, cpu_us): &(f64, f64)| {
-            Some(Round {
-                per_second,
-                cpu_us,
-                redis_cpu_us: 0.0,
-                p50_ms: 1.0,
-                p97_5_ms: 1.0,
-                p99_ms: 12.5,
-                p99_9_ms: 1.0,
-                statuses: BTreeMap::new(),
-                rss_bytes: 0,
-            })
-        };
-        let mut result = CaseResult::new(case, service, Topology::Standalone);
-        result.rounds = values.iter().map(round).collect();
-        result
+    fn variant(service: Variant, metric: Metric, values: &[f64]) -> VariantResults {
+        VariantResults {
+            id: service.name(),
+            title: service.name(),
+            role: if service.is_peer() { Role::Peer } else { Role::Subject },
+            software: Vec::new(),
+            failed: None,
+            rounds: values.iter().map(|value| BTreeMap::from([(metric, *value)])).collect(),
+            summary: BTreeMap::new(),
+            cpu_us: BTreeMap::new(),
+            latency: None,
+            phases: Vec::new(),
+            requests: 0,
+        }
+    }
+
+    fn group(case: Case, variants: Vec<VariantResults>) -> GroupResults {
+        GroupResults {
+            id: group_id(case, Topology::Standalone),
+            title: String::new(),
+            workload: String::new(),
+            metrics: Vec::new(),
+            rounds: 2,
+            seconds: 1.0,
+            variants,
+            controls: Vec::new(),
+            comparisons: Vec::new(),
+        }
     }
 
     #[test]
     fn the_best_peer_of_each_round_counts() {
-        let results = [
-            result(Case::GetWarm, Variant::Users, &[(1.0, 5.0), (1.0, 6.0)]),
-            result(Case::GetWarm, Variant::AxumFred, &[(1.0, 10.0), (1.0, 40.0)]),
-            result(Case::GetWarm, Variant::GoRueidis, &[(1.0, 20.0), (1.0, 12.0)]),
-            result(Case::PostSlow, Variant::Users, &[(900.0, 1.0)]),
-            result(Case::PostSlow, Variant::AxumFred, &[(100.0, 1.0)]),
-            result(Case::PostSlow, Variant::NodeIoredis, &[(300.0, 1.0)]),
-            result(Case::Mixed, Variant::AxumFred, &[(300.0, 1.0)]),
+        let (cpu, rate) = (Metric::CpuUs, Metric::PerSecond);
+        let groups = [
+            group(
+                Case::GetWarm,
+                vec![
+                    variant(Variant::Users, cpu, &[5.0, 6.0]),
+                    variant(Variant::AxumFred, cpu, &[10.0, 40.0]),
+                    variant(Variant::GoRueidis, cpu, &[20.0, 12.0]),
+                ],
+            ),
+            group(
+                Case::PostSlow,
+                vec![
+                    variant(Variant::Users, rate, &[900.0]),
+                    variant(Variant::AxumFred, rate, &[100.0]),
+                    variant(Variant::NodeIoredis, rate, &[300.0]),
+                ],
+            ),
+            group(Case::Mixed, vec![variant(Variant::AxumFred, rate, &[300.0])]),
         ];
-        let figures = compare(&results, 1);
-        let found = |start: &str| figures.iter().find(|figure| figure.name.starts_with(start)).expect("a figure");
-        assert_eq!((found("get-warm").measured, found("get-warm").met), (Some(0.5), Some(true)));
-        assert_eq!((found("post-slow (standalone): req").measured, found("post-slow (").met), (Some(3.0), Some(false)));
-        assert_eq!(
-            (found("post-slow (standalone): p99").measured, found("post-slow (standalone): p99").met),
-            (Some(2.5), Some(true))
-        );
-        assert_eq!(found("mixed (").met, None);
+        let figures = compare(&groups, 1);
+        #[track_caller]
+        fn check(figures: &[Figure], start: &str, measured: Option<f64>, met: Option<bool>) {
+            let found = figures.iter().find(|figure| figure.name.starts_with(start)).expect("a figure");
+            assert_eq!((found.measured.map(|summary| summary.median), found.met), (measured, met), "{found:?}");
+        }
+        check(&figures, "get-warm (standalone): CPU", Some(0.5), Some(true));
+        check(&figures, "post-slow (standalone): throughput", Some(3.0), Some(false));
+        check(&figures, "mixed (standalone): throughput", None, None);
+        let in_fsyncs = group(Case::PostSlow, vec![variant(Variant::Users, Metric::P99Ms, &[12.5, 12.5])]);
+        check(&compare(&[in_fsyncs], 1), "post-slow (standalone): p99, in fsyncs", Some(2.5), Some(true));
     }
 }

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 const MAX_PORT: u16 = 55_000;
 
 /// A TCP address that is free now. Another program may take it in between; then the start fails, and says so.
-pub(super) fn free_address() -> anyhow::Result<SocketAddr> {
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     for _ in 0..1000 {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?.local_addr()?;
         if address.port() <= MAX_PORT && TcpListener::bind((Ipv4Addr::LOCALHOST, address.port() + 10_000)).is_ok() {

@@ -1,16 +1,18 @@
 //! Redis for the services: one server, or a cluster of five primaries as published; no replicas, nothing on the disk.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ValueEnum;
-use serde::Serialize;
 
 use super::ports::free_address;
+use crate::experiment::model::Skipped;
 use crate::interrupt;
 use crate::processes::{Held, Program, find_program};
 
@@ -22,26 +24,40 @@ const REPLY_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 
 /// What Redis is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Topology {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Topology {
     /// one server
     Standalone,
     /// five primaries
     Cluster,
 }
 
+/// The server that is installed.
+pub(crate) fn program() -> Option<PathBuf> {
+    find_program("redis-server").or_else(|| find_program("valkey-server"))
+}
+
+/// Why something that needs a server cannot be measured.
+pub(crate) fn missing(what: &str) -> Option<Skipped> {
+    let why = "there is no redis-server and no valkey-server in the PATH";
+    program().is_none().then(|| Skipped::new(what, why, "apt install redis-server"))
+}
+
 /// Running servers.
 #[derive(Debug)]
-pub(super) struct Redis {
-    pub(super) topology: Topology,
+pub(crate) struct Redis {
+    pub(crate) topology: Topology,
     servers: Vec<(Held, SocketAddr)>,
 }
 
 impl Redis {
-    pub(super) fn start(topology: Topology, dir: &Path) -> anyhow::Result<Self> {
-        let program = find_program("redis-server").or_else(|| find_program("valkey-server"));
-        let program = program.context("there is no redis-server and no valkey-server in the PATH")?;
+    pub(crate) fn start(topology: Topology, dir: &Path) -> anyhow::Result<Self> {
+        Self::start_with(topology, dir, &[])
+    }
+
+    /// With more options for each server.
+    pub(crate) fn start_with(topology: Topology, dir: &Path, more: &[OsString]) -> anyhow::Result<Self> {
+        let program = program().context("there is no redis-server and no valkey-server in the PATH")?;
         let count = if topology == Topology::Cluster { PRIMARIES } else { 1 };
         let mut servers = Vec::new();
         for number in 0..count {
@@ -64,6 +80,7 @@ impl Redis {
                 cluster,
             ];
             command.extend(options.map(Into::into));
+            command.extend_from_slice(more);
             let output = dir.join("output");
             let mut held = Program { name: "redis-server".into(), command, dir, output }.start()?;
             held.wait_until(START_LIMIT, "it answers", |_| ask(address, &["PING"]).ok())?;
@@ -77,21 +94,64 @@ impl Redis {
     }
 
     /// The port of a server, of whom clients learn the others.
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.servers.first().map_or(0, |(_, address)| address.port())
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let scheme = if self.topology == Topology::Cluster { "redis+cluster" } else { "redis" };
         format!("{scheme}://{}:{}", Ipv4Addr::LOCALHOST, self.port())
     }
 
-    pub(super) fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         self.servers.iter().map(|(held, _)| held.pid()).collect()
     }
 
+    /// Writes a value to the one server there is.
+    pub(crate) fn set(&self, key: &str, value: &str) -> anyhow::Result<()> {
+        self.servers.iter().take(1).try_for_each(|(_, address)| ask(*address, &["SET", key, value]).map(drop))
+    }
+
+    /// Keys of all servers.
+    pub(crate) fn keys(&self) -> anyhow::Result<u64> {
+        self.sum(|address| Ok(ask(address, &["DBSIZE"])?.trim_start_matches(':').parse()?))
+    }
+
+    /// Reads of all servers that found their key.
+    pub(crate) fn hits(&self) -> anyhow::Result<u64> {
+        Ok(self.counters("stats")?.get("keyspace_hits").copied().unwrap_or(0))
+    }
+
+    /// The whole numbers of a section of INFO, added up over all servers.
+    pub(crate) fn counters(&self, section: &str) -> anyhow::Result<BTreeMap<String, u64>> {
+        let mut counters = BTreeMap::new();
+        for (_, address) in &self.servers {
+            for line in ask(*address, &["INFO", section])?.lines() {
+                let Some((name, value)) = line.split_once(':') else { continue };
+                if let Ok(value) = value.trim().parse::<u64>() {
+                    *counters.entry(name.to_owned()).or_default() += value;
+                }
+            }
+        }
+        Ok(counters)
+    }
+
+    /// Where the servers listen.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(|(_, address)| *address).collect()
+    }
+
+    /// The number of the server that has a slot.
+    pub(crate) fn owner(&self, slot: u16) -> usize {
+        (usize::from(slot) / (SLOTS / self.servers.len())).min(self.servers.len() - 1)
+    }
+
+    fn sum(&self, of: impl Fn(SocketAddr) -> anyhow::Result<u64>) -> anyhow::Result<u64> {
+        self.servers.iter().map(|(_, address)| of(*address)).sum()
+    }
+
     /// Forgets everything.
-    pub(super) fn flush(&self) -> anyhow::Result<()> {
+    pub(crate) fn flush(&self) -> anyhow::Result<()> {
         self.servers.iter().try_for_each(|(_, address)| ask(*address, &["FLUSHALL"]).map(drop))
     }
 

@@ -9,22 +9,31 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use serde::Serialize;
 
 use super::case::{Case, SLOW_FSYNC};
 use super::ports::free_address;
 use super::redis::{Redis, Topology};
+use crate::experiment::model::Skipped;
 use crate::processes::{Held, Program, find_program, own_program, usage};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// What `users` and `pilotlight` print first.
-const LISTENING: &str = "listening on http://";
 /// Users of the gateway's cache are kept for so long, as in Redis.
 const GATEWAY_TTL: &str = "60s";
 
+/// Fixed, so that a heap that grows is no part of what is measured.
+const JVM: [&str; 3] = ["-XX:+UseParallelGC", "-Xms512m", "-Xmx512m"];
+const JVM_AND_SETTINGS: [&str; 7] = [
+    JVM[0],
+    JVM[1],
+    JVM[2],
+    "epoll, an event loop for each core",
+    "2 reading threads for each core, 1 that writes",
+    "Netty's flush consolidation on the connections to Redis",
+    "a connection to SQLite for each thread",
+];
+
 /// A service, and how it is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Variant {
     /// examples/users alone
     Users,
@@ -40,10 +49,12 @@ pub(super) enum Variant {
     GoRueidis,
     /// fastify, ioredis, better-sqlite3
     NodeIoredis,
+    /// Vert.x, Lettuce, sqlite-jdbc
+    JavaLettuce,
 }
 
 impl Variant {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Users,
         Self::Gateway,
         Self::GatewayCache,
@@ -51,6 +62,7 @@ impl Variant {
         Self::AxumRedis,
         Self::GoRueidis,
         Self::NodeIoredis,
+        Self::JavaLettuce,
     ];
 
     /// As on the command line.
@@ -67,48 +79,108 @@ impl Variant {
     pub(super) fn is_peer(self) -> bool {
         !matches!(self, Self::Users | Self::Gateway | Self::GatewayCache)
     }
+
+    /// How long it is asked before anything counts, at least: until a compiler that works meanwhile has done most of its work.
+    pub(super) fn min_warm_up(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::JavaLettuce => 5,
+            Self::NodeIoredis => 2,
+            _ => 0,
+        })
+    }
+
+    /// What it is told, and what its program has settled.
+    pub(super) fn settings(self) -> &'static [&'static str] {
+        const RUST: &[&str] = &["tokio's multi-thread runtime", "4 connections to SQLite", "mimalloc"];
+        match self {
+            Self::Users => &["--listen", "a thread for each core"],
+            Self::Gateway => &["cache = false"],
+            Self::GatewayCache => &["cache = \"60s\""],
+            Self::AxumFred | Self::AxumRedis => RUST,
+            Self::GoRueidis => &["auto-pipelining", "2 reading connections to SQLite for each core, 1 that writes"],
+            Self::NodeIoredis => &["auto-pipelining", "1 process", "1 connection to SQLite"],
+            Self::JavaLettuce => &JVM_AND_SETTINGS,
+        }
+    }
 }
 
 /// Where programs are.
 #[derive(Clone, Debug)]
-pub(super) struct Programs {
+pub(crate) struct Programs {
     /// examples/users.
-    pub(super) users: PathBuf,
+    pub(crate) users: PathBuf,
     /// What `lab/peers/rest/build.sh` has built.
-    pub(super) peers: PathBuf,
+    pub(crate) peers: PathBuf,
 }
 
 impl Programs {
     /// The command of a variant's service; why there is none.
-    pub(super) fn command(&self, variant: Variant) -> Result<Vec<OsString>, String> {
+    pub(super) fn command(&self, variant: Variant) -> Result<Vec<OsString>, Skipped> {
+        let skipped = |why: String, install: &str| Skipped { what: variant.name(), why, install: install.into() };
         let built = |name: &str| {
             let file = self.peers.join(name);
-            let missing = || format!("there is no {}; build it with lab/peers/rest/build.sh", file.display());
+            let missing =
+                || skipped(format!("there is no {}", file.display()), "build it with lab/peers/rest/build.sh");
             file.is_file().then(|| file.clone().into_os_string()).ok_or_else(missing)
         };
         match variant {
             Variant::Users | Variant::Gateway | Variant::GatewayCache => {
-                let missing =
-                    || format!("there is no {}; build it with `cargo build --release -p users`", self.users.display());
+                let why = || format!("there is no {}", self.users.display());
+                let missing = || skipped(why(), "build it with `cargo build --release -p users`");
                 self.users.is_file().then(|| vec![self.users.clone().into_os_string()]).ok_or_else(missing)
             }
             Variant::AxumFred => Ok(vec![built("axum-fred")?]),
             Variant::AxumRedis => Ok(vec![built("axum-redis")?]),
             Variant::GoRueidis => Ok(vec![built("go-rueidis")?]),
             Variant::NodeIoredis => {
-                let node = find_program("node").ok_or("there is no node in the PATH")?;
+                let node = find_program("node");
+                let node = node.ok_or_else(|| skipped("there is no node in the PATH".into(), "apt install nodejs"))?;
                 built("node/node_modules/better-sqlite3/package.json")?;
                 Ok(vec![node.into(), built("node/server.js")?])
+            }
+            Variant::JavaLettuce => {
+                let java = find_program("java");
+                let install = "apt install default-jdk-headless maven";
+                let java = java.ok_or_else(|| skipped("there is no java in the PATH".into(), install))?;
+                built("java/classes/Main.class")?;
+                let mut path = self.peers.join("java/classes").into_os_string();
+                path.push(":");
+                path.push(self.peers.join("java/dependency/*"));
+                let options = JVM.into_iter().chain(["-cp"]).map(OsString::from);
+                Ok([java.into()].into_iter().chain(options).chain([path, "Main".into()]).collect())
             }
         }
     }
 
+    /// What a variant is made of, with versions.
+    pub(super) fn version(&self, variant: Variant) -> String {
+        if !variant.is_peer() {
+            return env!("CARGO_PKG_VERSION").into();
+        }
+        let said = fs::read_to_string(self.peers.join(format!("{}.versions", variant.name())));
+        said.map_or_else(|_| "versions unknown: not built by this build.sh".into(), |line| line.trim().to_owned())
+    }
+
+    /// What a variant is, with its version and settings.
+    pub(super) fn about(&self, variant: Variant) -> String {
+        format!("{} ({}; {})", variant.description(), self.version(variant), variant.settings().join(", "))
+    }
+
     /// The library that makes a disk slow; why there is none.
-    pub(super) fn slow_disk(&self) -> Result<PathBuf, String> {
+    pub(super) fn slow_disk(&self) -> Result<PathBuf, Skipped> {
         let file = self.peers.join("slowsync.so");
-        let missing = || format!("there is no {}; build it with lab/peers/rest/build.sh slowsync", file.display());
+        let missing = || Skipped {
+            what: "post-slow, post-slow100, mixed-slow".into(),
+            why: format!("there is no {}", file.display()),
+            install: "build it with lab/peers/rest/build.sh slowsync".into(),
+        };
         file.is_file().then(|| file.clone()).ok_or_else(missing)
     }
+}
+
+/// What is missing, as an error.
+fn missing(Skipped { why, install, .. }: Skipped) -> anyhow::Error {
+    anyhow::anyhow!("{why}; {install}")
 }
 
 /// A running service.
@@ -130,10 +202,10 @@ impl Running {
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let db = dir.join("users.db");
         fs::copy(seed, &db).with_context(|| format!("cannot copy {}", seed.display()))?;
-        let service = programs.command(variant).map_err(anyhow::Error::msg)?;
+        let service = programs.command(variant).map_err(missing)?;
         let mut environment: Vec<(String, OsString)> = Vec::new();
         if case.is_slow() {
-            environment.push(("LD_PRELOAD".into(), programs.slow_disk().map_err(anyhow::Error::msg)?.into()));
+            environment.push(("LD_PRELOAD".into(), programs.slow_disk().map_err(missing)?.into()));
             environment.push(("SLOWSYNC_US".into(), SLOW_FSYNC.as_micros().to_string().into()));
         }
         let own: [OsString; 4] = ["--db".into(), db.clone().into(), "--redis".into(), redis.url().into()];
@@ -166,12 +238,7 @@ impl Running {
     }
 
     fn listening(mut held: Held) -> anyhow::Result<Self> {
-        let address = held.wait_until(START_LIMIT, "it listens", |held| {
-            let output = held.output();
-            // The line has to be whole.
-            let (_, rest) = output.split_once(LISTENING)?;
-            rest.split_once('\n')?.0.trim().parse().ok()
-        })?;
+        let address = held.listening(START_LIMIT)?;
         Ok(Self { held, address })
     }
 
@@ -187,10 +254,10 @@ impl Running {
 }
 
 /// A database with its 10,000 users: `users` fills it when it starts, and closes it when it ends.
-pub(super) fn seed(programs: &Programs, dir: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn seed(programs: &Programs, dir: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let db = dir.join("seed.db");
-    let service = programs.command(Variant::Users).map_err(anyhow::Error::msg)?;
+    let service = programs.command(Variant::Users).map_err(missing)?;
     let arguments = ["--db".into(), db.clone().into_os_string(), "--listen".into(), "127.0.0.1:0".into()];
     let running =
         Running::listening(start(Variant::Users, Vec::new(), service.into_iter().chain(arguments), dir.to_owned())?)?;

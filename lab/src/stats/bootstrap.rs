@@ -8,10 +8,27 @@ use fastrand::Rng;
 
 /// Samples with replacement that an interval is made of.
 pub const RESAMPLES: usize = 2000;
-const LOW: f64 = 0.025;
-const HIGH: f64 = 0.975;
 
-/// A median and the 95 % interval around it.
+/// How sure an interval is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// 95 %: of what is compared.
+    Percent95,
+    /// 99 %: of controls, of which a report has dozens.
+    Percent99,
+}
+
+impl Level {
+    /// What lies below the interval, and above it.
+    const fn tail(self) -> f64 {
+        match self {
+            Self::Percent95 => 0.025,
+            Self::Percent99 => 0.005,
+        }
+    }
+}
+
+/// A median and the interval around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The median of the sample.
@@ -38,7 +55,7 @@ fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
 
 /// The median of `values` and its interval; `None` for fewer than two, which say nothing about their spread.
 #[must_use]
-pub fn median_interval(values: &[f64], rng: &mut Rng) -> Option<Interval> {
+pub fn median_interval(values: &[f64], level: Level, rng: &mut Rng) -> Option<Interval> {
     if values.len() < 2 {
         return None;
     }
@@ -51,18 +68,23 @@ pub fn median_interval(values: &[f64], rng: &mut Rng) -> Option<Interval> {
     }
     medians.sort_by(f64::total_cmp);
     let at = |quantile: f64| medians[((medians.len() - 1) as f64 * quantile).round() as usize];
-    Some(Interval { median: median(values)?, low: at(LOW), high: at(HIGH) })
+    Some(Interval { median: median(values)?, low: at(level.tail()), high: at(1.0 - level.tail()) })
 }
 
-/// The median of `one / other`, round by round, and its interval. Rounds in which either has nothing are left out.
+/// `one / other`, round by round. Rounds in which either has nothing are left out.
 #[must_use]
-pub fn ratio_interval(one: &[Option<f64>], other: &[Option<f64>], rng: &mut Rng) -> Option<Interval> {
+pub fn ratios(one: &[Option<f64>], other: &[Option<f64>]) -> Vec<f64> {
     let ratio = |(one, other): (&Option<f64>, &Option<f64>)| match (one, other) {
         (Some(one), Some(other)) if *other > 0.0 => Some(one / other),
         _ => None,
     };
-    let ratios: Vec<f64> = one.iter().zip(other).filter_map(ratio).collect();
-    median_interval(&ratios, rng)
+    one.iter().zip(other).filter_map(ratio).collect()
+}
+
+/// The median of [`ratios`] and its 95 % interval.
+#[must_use]
+pub fn ratio_interval(one: &[Option<f64>], other: &[Option<f64>], rng: &mut Rng) -> Option<Interval> {
+    median_interval(&ratios(one, other), Level::Percent95, rng)
 }
 
 #[cfg(test)]
@@ -80,8 +102,8 @@ mod tests {
     #[test]
     fn too_few_rounds_have_no_interval() {
         let mut rng = Rng::with_seed(1);
-        assert_eq!(median_interval(&[], &mut rng), None);
-        assert_eq!(median_interval(&[1.0], &mut rng), None);
+        assert_eq!(median_interval(&[], Level::Percent95, &mut rng), None);
+        assert_eq!(median_interval(&[1.0], Level::Percent95, &mut rng), None);
         assert_eq!(ratio_interval(&[Some(1.0), None], &[Some(1.0), Some(1.0)], &mut rng), None);
         assert_eq!(ratio_interval(&[Some(1.0), Some(1.0)], &[Some(0.0), Some(0.0)], &mut rng), None);
     }
@@ -98,24 +120,38 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_interval() {
         let values = [1.0, 1.3, 0.9, 1.1, 1.7, 0.8];
-        let again = || median_interval(&values, &mut Rng::with_seed(7));
+        let again = || median_interval(&values, Level::Percent95, &mut Rng::with_seed(7));
         assert_eq!(again(), again());
     }
 
-    /// Of many simulated experiments, nearly 95 % must have the true median in their interval: skewed samples as times are.
+    #[test]
+    fn the_surer_interval_is_wider() {
+        let values: Vec<f64> = (0..24).map(|value| f64::from(value * value)).collect();
+        let at = |level| median_interval(&values, level, &mut Rng::with_seed(1)).expect("24 values");
+        let (sure, surer) = (at(Level::Percent95), at(Level::Percent99));
+        assert!(surer.low < sure.low && sure.high < surer.high, "{sure:?} {surer:?}");
+    }
+
+    /// Of many simulated experiments, nearly as many as the level says must have the true median in their interval: skewed samples, as
+    /// times are. Fewer than ten rounds cover less, which is why no verdict rests on the interval alone.
     #[test]
     fn intervals_cover_the_truth_as_often_as_they_say() {
         const EXPERIMENTS: usize = 400;
-        for rounds in [6, 10, 20] {
-            let mut rng = Rng::with_seed(rounds as u64);
-            let covered = (0..EXPERIMENTS).filter(|_| {
-                // exp(x), x the sum of twelve uniform numbers less 6, is nearly log-normal with median 1
-                let values: Vec<f64> =
-                    (0..rounds).map(|_| (((0..12).map(|_| rng.f64()).sum::<f64>() - 6.0) * 0.2).exp()).collect();
-                median_interval(&values, &mut rng).is_some_and(|i| i.low <= 1.0 && 1.0 <= i.high)
-            });
-            let share = covered.count() as f64 / EXPERIMENTS as f64;
-            assert!((0.88..=0.99).contains(&share), "{share} of the intervals of {rounds} rounds cover the median");
+        for (level, wanted) in [(Level::Percent95, 0.88..=0.99), (Level::Percent99, 0.955..=1.0)] {
+            for rounds in [6, 10, 24] {
+                let mut rng = Rng::with_seed(rounds as u64);
+                let covered = (0..EXPERIMENTS).filter(|_| {
+                    // exp(x), x the sum of twelve uniform numbers less 6, is nearly log-normal with median 1
+                    let values: Vec<f64> =
+                        (0..rounds).map(|_| (((0..12).map(|_| rng.f64()).sum::<f64>() - 6.0) * 0.2).exp()).collect();
+                    median_interval(&values, level, &mut rng).is_some_and(|i| i.low <= 1.0 && 1.0 <= i.high)
+                });
+                let share = covered.count() as f64 / EXPERIMENTS as f64;
+                assert!(
+                    wanted.contains(&share),
+                    "{share} of the {level:?} intervals of {rounds} rounds cover the median"
+                );
+            }
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 
 /// Longer times count as this long.
 const MAX_NS: u64 = 120_000_000_000;
@@ -56,6 +59,31 @@ impl Times {
         self.squares += before * (ns as f64 - self.mean_ns);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        #[expect(clippy::expect_used, reason = "both have the same bounds")]
+        self.histogram.add(&other.histogram).expect("the same bounds");
+        // Chan, Golub and LeVeque 1979: moments of two samples together
+        let (of_self, of_other) = ((self.count() - other.count()) as f64, other.count() as f64);
+        let (all, apart) = (of_self + of_other, other.mean_ns - self.mean_ns);
+        self.squares += other.squares + apart * apart * of_self * of_other / all;
+        self.mean_ns += apart * of_other / all;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// As tools of HDR histograms read it: V2, deflated, in base64; values are nanoseconds.
+    #[must_use]
+    pub fn hdr(&self) -> String {
+        let mut bytes = Vec::new();
+        #[expect(clippy::expect_used, reason = "memory takes what is written, and counts have no other limit")]
+        V2DeflateSerializer::new().serialize(&self.histogram, &mut bytes).expect("written to memory");
+        BASE64.encode(bytes)
     }
 
     /// How many.
@@ -147,6 +175,7 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hdrhistogram::serialization::Deserializer;
 
     fn of(milliseconds: &[f64]) -> Times {
         let mut times = Times::new();
@@ -182,6 +211,31 @@ mod tests {
         }
         close(times.percentile_ms(99.9), 100.0);
         close(of(&[3.0]).percentile_ms(99.9), 3.0);
+    }
+
+    #[test]
+    fn merged_times_are_those_of_one_distribution() {
+        let (first, second) = ([2.0, 4.0, 4.0, 4.0], [5.0, 5.0, 7.0, 9.0]);
+        let mut merged = of(&first);
+        merged.merge(&of(&second));
+        merged.merge(&Times::new());
+        let mut from_nothing = Times::new();
+        from_nothing.merge(&merged);
+        let whole = of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        for times in [merged, from_nothing] {
+            assert_eq!((times.count(), times.hdr()), (whole.count(), whole.hdr()));
+            close(times.mean_ms(), 5.0);
+            close(times.variance(), 32.0 / 7.0);
+            assert_eq!((times.min_ms(), times.max_ms()), (whole.min_ms(), whole.max_ms()));
+        }
+    }
+
+    #[test]
+    fn a_kept_histogram_can_be_read_again() {
+        let times = of(&(1..=100).map(f64::from).collect::<Vec<_>>());
+        let bytes = BASE64.decode(times.hdr()).expect("base64");
+        let read: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).expect("V2");
+        assert_eq!(read, times.histogram);
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub(crate) enum ExchangeError {
 impl std::fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Io(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                f.write_str("no answer in time")
+            }
             Self::Io(e) => write!(f, "connection: {e}"),
             Self::Closed => f.write_str("the connection was closed before the end of the answer"),
             Self::Unreadable(what) => write!(f, "unreadable answer: {what}"),
@@ -58,6 +61,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Client {
     address: SocketAddr,
+    limit: Duration,
     connection: Option<TcpStream>,
     request: Vec<u8>,
     body: Vec<u8>,
@@ -72,6 +76,7 @@ impl Client {
     pub(crate) fn new(address: SocketAddr, path: &str, body: &str) -> Self {
         Self {
             address,
+            limit: REQUEST_TIMEOUT,
             connection: None,
             request: format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: */*\r\n\r\n").into_bytes(),
             body: body.as_bytes().to_vec(),
@@ -84,6 +89,12 @@ impl Client {
     pub(crate) fn with_field(mut self, field: &str) -> Self {
         self.request.truncate(self.request.len() - "\r\n".len());
         self.request.extend_from_slice(format!("{field}\r\n\r\n").as_bytes());
+        self
+    }
+
+    /// The same with less patience: whoever is asked twice need not be waited for as long as a start.
+    pub(crate) fn with_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
         self
     }
 
@@ -120,8 +131,8 @@ impl Client {
     fn connect(&self) -> io::Result<TcpStream> {
         let connection = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)?;
         connection.set_nodelay(true)?;
-        connection.set_read_timeout(Some(REQUEST_TIMEOUT))?;
-        connection.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+        connection.set_read_timeout(Some(self.limit))?;
+        connection.set_write_timeout(Some(self.limit))?;
         Ok(connection)
     }
 }

@@ -1,5 +1,6 @@
 //! What is compared with what, and what follows: ratios of rounds with their intervals, what this machine cannot tell apart, the
-//! gateway's own part of cold starts, and which transport to use for which language.
+//! gateway's own part of cold starts, and which transport to use for which language. By the rules of [`judge`], so that
+//! `transport.json` says of the same rounds what `report.json` says.
 
 use fastrand::Rng;
 use serde::Serialize;
@@ -7,7 +8,9 @@ use serde::Serialize;
 use super::cases::{Case, Front, Role};
 use super::measure::{Measurement, Round};
 use super::services::Language;
-use crate::stats::{Interval, median, median_interval, ratio_interval};
+use crate::experiment::judge::{self, Machine, Unit};
+use crate::experiment::model;
+use crate::stats::{Interval, Level, median, median_interval, ratios};
 
 /// The pipe is recommended where it takes at most this part of what HTTP takes, in cold starts or in CPU time.
 const WORTH_IT: f64 = 0.9;
@@ -32,8 +35,19 @@ pub(crate) enum Verdict {
     More,
     /// The interval, or what two equals differ by here, has both in it.
     NoDifference,
-    /// Too few rounds.
+    /// Too few rounds, or too noisy a machine.
     Unknown,
+}
+
+impl From<model::Verdict> for Verdict {
+    fn from(verdict: model::Verdict) -> Self {
+        match verdict {
+            model::Verdict::Less => Self::Less,
+            model::Verdict::More => Self::More,
+            model::Verdict::NoDifference => Self::NoDifference,
+            model::Verdict::NotComparable => Self::Unknown,
+        }
+    }
 }
 
 /// `one / other`, round by round.
@@ -66,10 +80,17 @@ pub(crate) struct Control {
     pub(crate) metric: Metric,
     /// The ratio of the two, which is 1 on a machine without noise.
     pub(crate) ratio: Option<f64>,
-    /// Its 95 % interval.
+    /// Its 99 % interval.
     pub(crate) low: Option<f64>,
     /// See `low`.
     pub(crate) high: Option<f64>,
+}
+
+impl Control {
+    /// Whether 1 lies in the interval: if not, nothing may be said.
+    fn passed(&self) -> bool {
+        self.low.zip(self.high).is_none_or(|(low, high)| low <= 1.0 && 1.0 <= high)
+    }
 }
 
 /// The gateway's own part of a cold start: the whole less what the service needs without a gateway.
@@ -142,8 +163,8 @@ pub(crate) struct Conclusions {
 
 /// Draws them.
 #[must_use]
-pub(crate) fn conclude(measurements: &[Measurement], seed: u64) -> Conclusions {
-    let mut judge = Judge { measurements, rng: Rng::with_seed(seed), controls: Vec::new(), comparisons: Vec::new() };
+pub(crate) fn conclude(measurements: &[Measurement], seed: u64, machine: Machine) -> Conclusions {
+    let mut judge = Judge { measurements, seed, machine, controls: Vec::new(), comparisons: Vec::new() };
     judge.control();
     let languages = languages(measurements);
     for language in &languages {
@@ -165,7 +186,8 @@ fn languages(measurements: &[Measurement]) -> Vec<Language> {
 
 struct Judge<'a> {
     measurements: &'a [Measurement],
-    rng: Rng,
+    seed: u64,
+    machine: Machine,
     controls: Vec<Control>,
     comparisons: Vec<Comparison>,
 }
@@ -189,13 +211,13 @@ impl<'a> Judge<'a> {
     }
 
     fn control(&mut self) {
-        for control in self.measurements.iter().filter(|m| m.variant.role == Role::Control) {
-            let original = super::cases::Variant { role: Role::Measured, ..control.variant.clone() };
-            let Some(measured) = self.measurements.iter().find(|m| m.variant == original) else { continue };
+        for measured in self.measurements.iter().filter(|m| m.variant.role == Role::Measured) {
+            let Some(control) = self.again(measured) else { continue };
             for metric in [Metric::Time, Metric::Cpu] {
-                let interval = ratio_interval(&values(control, metric), &values(measured, metric), &mut self.rng);
+                let rounds = ratios(&values(control, metric), &values(measured, metric));
+                let interval = self.interval(&rounds, Level::Percent99);
                 self.controls.push(Control {
-                    variant: original.id(),
+                    variant: measured.variant.id(),
                     metric,
                     ratio: interval.map(|i| i.median),
                     low: interval.map(|i| i.low),
@@ -205,19 +227,47 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// By how much two equals differ here: a ratio that is nearer to 1 says nothing.
-    fn noise(&self, metric: Metric, cold: bool) -> f64 {
-        let of_this_kind = |control: &&Control| {
-            let measured = self.measurements.iter().find(|m| m.variant.id() == control.variant);
-            control.metric == metric && measured.is_some_and(|m| m.variant.case.is_cold() == cold)
-        };
-        let away = |control: &Control| control.ratio.map(|ratio| (ratio - 1.0).abs());
-        self.controls.iter().filter(of_this_kind).filter_map(away).max_by(f64::total_cmp).unwrap_or(0.0)
+    /// The second of two equals, where this is the first.
+    fn again(&self, measured: &Measurement) -> Option<&'a Measurement> {
+        let equal = super::cases::Variant { role: Role::Control, ..measured.variant.clone() };
+        self.measurements.iter().find(|m| m.variant == equal)
+    }
+
+    /// Of each round; of a variant that is measured twice, the mean of both.
+    fn both_times(&self, measured: &Measurement, metric: Metric, unit: Unit) -> Vec<Option<f64>> {
+        let first = values(measured, metric);
+        match self.again(measured).filter(|again| again.failed.is_none()) {
+            Some(again) => judge::means(&first, &values(again, metric), unit),
+            None => first,
+        }
+    }
+
+    fn interval(&self, rounds: &[f64], level: Level) -> Option<Interval> {
+        median_interval(rounds, level, &mut Rng::with_seed(self.seed))
+    }
+
+    /// Two equals of the same language and kind.
+    fn control_beside(&self, measured: &Measurement, metric: Metric) -> Option<&Control> {
+        let (language, cold) = (measured.variant.language, measured.variant.case.is_cold());
+        self.controls.iter().find(|control| {
+            let controlled = self.measurements.iter().find(|m| m.variant.id() == control.variant);
+            control.metric == metric
+                && controlled.is_some_and(|m| m.variant.language == language && m.variant.case.is_cold() == cold)
+        })
     }
 
     fn compare(&mut self, question: String, metric: Metric, one: &Measurement, other: &Measurement) {
-        let interval = ratio_interval(&values(one, metric), &values(other, metric), &mut self.rng);
-        let noise = self.noise(metric, one.variant.case.is_cold());
+        let of = |measured| self.both_times(measured, metric, Unit::Ratio);
+        let rounds = ratios(&of(one), &of(other));
+        let interval = self.interval(&rounds, Level::Percent95);
+        let control = self.control_beside(one, metric);
+        let noise = control.and_then(|control| control.ratio).map_or(0.0, |ratio| (ratio - 1.0).abs());
+        let verdict = match (interval, self.machine) {
+            (Some(interval), Machine::Quiet) if control.is_none_or(Control::passed) => {
+                judge::verdict(&rounds, interval, Unit::Ratio, noise).0.into()
+            }
+            _ => Verdict::Unknown,
+        };
         self.comparisons.push(Comparison {
             question,
             metric,
@@ -226,7 +276,7 @@ impl<'a> Judge<'a> {
             ratio: interval.map(|i| i.median),
             low: interval.map(|i| i.low),
             high: interval.map(|i| i.high),
-            verdict: verdict(interval, noise),
+            verdict,
         });
     }
 
@@ -276,7 +326,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn own_parts(&mut self) -> Vec<OwnPart> {
+    fn own_parts(&self) -> Vec<OwnPart> {
         let mut parts = Vec::new();
         for whole in self
             .measurements
@@ -286,11 +336,12 @@ impl<'a> Judge<'a> {
             let v = &whole.variant;
             let bare = self.find(v.language, v.case, Front::Bare).find(|m| m.variant.server == v.server);
             let Some(bare) = bare.filter(|_| v.case.is_cold() && !whole.times.is_empty()) else { continue };
-            let (of_whole, of_bare) = (values(whole, Metric::Time), values(bare, Metric::Time));
+            let of = |measured| self.both_times(measured, Metric::Time, Unit::Difference);
+            let (of_whole, of_bare) = (of(whole), of(bare));
             let differences: Vec<f64> =
                 of_whole.iter().zip(&of_bare).filter_map(|(whole, bare)| Some((*whole)? - (*bare)?)).collect();
             let Some(own_ms) = median(&differences) else { continue };
-            let interval = median_interval(&differences, &mut self.rng);
+            let interval = self.interval(&differences, Level::Percent95);
             parts.push(OwnPart {
                 variant: v.id(),
                 title: v.title(),
@@ -357,16 +408,6 @@ fn fact(comparison: &Comparison, what: &str) -> String {
     }
 }
 
-fn verdict(interval: Option<Interval>, noise: f64) -> Verdict {
-    match interval {
-        None => Verdict::Unknown,
-        Some(i) if (i.median - 1.0).abs() <= noise => Verdict::NoDifference,
-        Some(i) if i.high < 1.0 => Verdict::Less,
-        Some(i) if i.low > 1.0 => Verdict::More,
-        Some(_) => Verdict::NoDifference,
-    }
-}
-
 fn values(measurement: &Measurement, metric: Metric) -> Vec<Option<f64>> {
     let value = |round: &Round| match metric {
         Metric::Time => round.median_ms,
@@ -393,7 +434,7 @@ mod tests {
             ours(PIPE_COLD, pipe_cold),
             ours(HTTP_COLD, http_cold),
         ];
-        let mut conclusions = conclude(&all, 1);
+        let mut conclusions = conclude(&all, 1, Machine::Quiet);
         assert_eq!(conclusions.recommendations.len(), 1);
         conclusions.recommendations.remove(0)
     }
@@ -415,35 +456,44 @@ mod tests {
 
     #[test]
     fn without_cold_starts_the_advice_is_open_unless_the_pipe_wins() {
-        let transport =
-            |pipe| conclude(&[ours(PIPE_WARM, pipe), ours(HTTP_WARM, 10.0)], 1).recommendations[0].transport;
+        let transport = |pipe| {
+            conclude(&[ours(PIPE_WARM, pipe), ours(HTTP_WARM, 10.0)], 1, Machine::Quiet).recommendations[0].transport
+        };
         assert_eq!(transport(10.0), Transport::Undecided);
         assert_eq!(transport(5.0), Transport::Pipe);
-        assert_eq!(conclude(&[ours(PIPE_WARM, 1.0)], 1).recommendations, []);
+        assert_eq!(conclude(&[ours(PIPE_WARM, 1.0)], 1, Machine::Quiet).recommendations, []);
     }
 
     #[test]
     fn the_better_http_server_counts() {
         let uvicorn = (Case::HttpCold, "uvicorn");
         let all = [ours(PIPE_COLD, 50.0), ours(HTTP_COLD, 80.0), ours(uvicorn, 160.0)];
-        let conclusions = conclude(&all, 1);
+        let conclusions = conclude(&all, 1, Machine::Quiet);
         assert_eq!(conclusions.recommendations[0].compared_with, "http.server");
         let others: Vec<&str> = conclusions.comparisons.iter().map(|c| c.other.as_str()).collect();
         assert!(others.contains(&"pilotlight/python/http-cold/uvicorn"), "{others:?}");
     }
 
     #[test]
-    fn what_two_equals_differ_by_is_no_difference() {
+    fn where_two_equals_differ_nothing_is_said() {
         let control = measured(PIPE_WARM, Front::Pilotlight, Role::Control, 13.0);
-        let conclusions = conclude(&[ours(PIPE_WARM, 10.0), control, ours(HTTP_WARM, 12.0)], 1);
+        let conclusions = conclude(&[ours(PIPE_WARM, 10.0), control, ours(HTTP_WARM, 12.0)], 1, Machine::Quiet);
         assert!(conclusions.controls.iter().all(|c| c.ratio.is_some_and(|ratio| ratio > 1.2)));
-        assert!(conclusions.comparisons.iter().all(|c| c.verdict == Verdict::NoDifference), "{conclusions:?}");
+        assert!(conclusions.comparisons.iter().all(|c| c.verdict == Verdict::Unknown), "{conclusions:?}");
+    }
+
+    #[test]
+    fn both_measurements_of_the_control_count() {
+        let control = measured(PIPE_WARM, Front::Pilotlight, Role::Control, 12.1);
+        let conclusions = conclude(&[ours(PIPE_WARM, 10.0), control, ours(HTTP_WARM, 11.0)], 1, Machine::Quiet);
+        let ratio = conclusions.comparisons[0].ratio.expect("ten rounds");
+        assert!((ratio - 1.0).abs() < 0.04, "{ratio}: the geometric mean of 10.0 and 12.1 is 11.0");
     }
 
     #[test]
     fn the_gateways_own_part_is_the_rest() {
         let bare = measured(PIPE_COLD, Front::Bare, Role::Measured, 40.0);
-        let parts = conclude(&[ours(PIPE_COLD, 50.0), bare], 1).own_parts;
+        let parts = conclude(&[ours(PIPE_COLD, 50.0), bare], 1, Machine::Quiet).own_parts;
         assert_eq!(parts.len(), 1);
         assert!((9.0..=11.0).contains(&parts[0].own_ms), "{parts:?}");
     }
@@ -452,7 +502,7 @@ mod tests {
     fn peers_stand_beside_the_same_case_and_the_pipe() {
         let peer = measured((Case::HttpCold, "WSGI"), Front::Uwsgi, Role::Measured, 20.0);
         let nginx = measured(HTTP_WARM, Front::Nginx, Role::Measured, 20.0);
-        let conclusions = conclude(&[ours(PIPE_COLD, 50.0), ours(HTTP_WARM, 10.0), peer, nginx], 1);
+        let conclusions = conclude(&[ours(PIPE_COLD, 50.0), ours(HTTP_WARM, 10.0), peer, nginx], 1, Machine::Quiet);
         let pairs: Vec<(&str, &str)> = conclusions
             .comparisons
             .iter()

@@ -14,6 +14,7 @@ macro_rules! files {
 }
 
 files![
+    "lab/peers/gateways/activate.py",
     "lab/peers/http/pipe/service.js",
     "lab/peers/http/pipe/service.py",
     "lab/peers/http/services/asgi.py",

@@ -1,4 +1,4 @@
-//! What results say in sentences, for the terminal and for Markdown alike.
+//! What results say in sentences, for the report and for `transport.md` alike.
 
 use super::cases::Front;
 use super::compare::{Comparison, Metric, Verdict};
@@ -37,7 +37,7 @@ pub(crate) fn sentence(comparison: &Comparison) -> String {
         Verdict::Less => "less",
         Verdict::More => "**more**",
         Verdict::NoDifference => "no difference that can be told here",
-        Verdict::Unknown => "too few rounds to say",
+        Verdict::Unknown => "nothing may be said: too few rounds, a noisy machine, or equals that differ",
     };
     format!("{}: {spread}: {verdict}", comparison.question)
 }

@@ -3,7 +3,7 @@
 use super::cases::{Case, Front};
 use super::compare::{Comparison, Metric};
 use super::results::{CaseResult, Results};
-use super::{findings, published, terminal};
+use super::{findings, published, tables};
 use crate::processes::usage::Memory;
 use crate::report::{Table, maybe, megabytes, number};
 
@@ -15,7 +15,7 @@ pub(crate) fn render(results: &Results) -> String {
         ("Test Environment", environment(results)),
         ("Executive Summary", summary(results)),
         ("Key Findings", list(&findings::key_findings(results))),
-        ("Response Time Comparison", terminal::times(results).markdown()),
+        ("Response Time Comparison", tables::times(results).markdown()),
         ("Memory Comparison", memory(results)),
         ("CPU Comparison", cpu(results)),
         ("Detailed Results", details(results)),
@@ -191,7 +191,7 @@ fn detail(result: &CaseResult) -> String {
     ];
     lines.extend(result.failed.iter().map(|why| format!("**Given up**: {why}")));
     out.push_str(&list(&lines));
-    out.push_str(&format!("\n```\n{}```\n\n", terminal::histogram(&result.histogram)));
+    out.push_str(&format!("\n```\n{}```\n\n", tables::histogram(&result.histogram)));
     out
 }
 
@@ -207,11 +207,11 @@ fn comparisons(results: &Results) -> String {
          ### HTTP and the pipe, warm\n\n{}\n### Cold start\n\n{}\n{}\n{}\n### Cache\n\n{}\n### Other gateways\n\n{}\n### Published\n\n{}\n{}.\n",
         pick(&|c| transports(c, "/pipe-warm/")),
         pick(&|c| transports(c, "/pipe-cold/")),
-        terminal::own_parts(results).markdown(),
+        tables::own_parts(results).markdown(),
         phases(results),
         pick(&cached),
         pick(&peers),
-        terminal::published_table(results).markdown(),
+        tables::published_table(results).markdown(),
         published::CAVEAT
     )
 }
@@ -315,10 +315,8 @@ mod tests {
     }
 
     #[test]
-    fn the_report_as_markdown_and_on_a_terminal() {
+    fn the_report_as_markdown() {
         let results = fixture::results();
         same("transport.md", &render(&results), include_str!("snapshots/transport.md"));
-        let terminal = terminal::render(&results, std::path::Path::new("out"));
-        same("terminal.txt", &terminal, include_str!("snapshots/terminal.txt"));
     }
 }

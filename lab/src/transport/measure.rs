@@ -1,17 +1,19 @@
-//! The measuring: every variant once in each round, in an order that moves on by one with every round, so that whatever the machine
-//! does besides falls on all of them.
+//! One variant, round after round: its requests, and everything that `transport.json` says of them.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 
-use super::cases::{Case, Front, Variant};
+use super::cases::{Case, Front, Role, Variant};
 use super::client::ExchangeError;
 use super::target::{Setup, Target};
-use crate::interrupt::{self, Interrupted};
+use crate::experiment::model::Metric;
+use crate::experiment::{AROUND, Amount, Measure, Sample};
+use crate::interrupt;
 use crate::processes::usage::{self, Memory};
-use crate::progress::Progress;
 use crate::stats::Times;
 
 /// A variant is given up after so many failed requests one after another.
@@ -21,26 +23,32 @@ const OK: u16 = 200;
 /// Phases beyond these are not told apart: a service may have said them.
 const MAX_PHASES: usize = 16;
 
-/// How much is measured.
+/// A request usually takes so long, and one that starts its service, with its end before.
+const USUAL: Duration = Duration::from_millis(1);
+const USUAL_COLD: Duration = Duration::from_millis(100);
+
+/// How much is measured, in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Amount {
-    /// Counted requests of each variant, divided among the rounds.
-    pub(crate) requests: u32,
-    /// Uncounted requests: of warm variants before each round, of cold ones before the first.
+pub(crate) struct Requests {
+    /// Counted ones of each variant, divided among the rounds.
+    pub(crate) counted: u32,
+    /// Uncounted ones: of warm variants before each round, of cold ones before the first.
     pub(crate) warmup: u32,
     /// Rounds.
     pub(crate) rounds: u32,
+    /// Of the intervals.
+    pub(crate) seed: u64,
 }
 
-impl Amount {
-    /// Requests of this round; they differ by one at most.
-    fn in_round(self, round: u32) -> u32 {
-        self.requests / self.rounds + u32::from(round < self.requests % self.rounds)
+impl Requests {
+    /// Those of this round; rounds differ by one at most.
+    pub(crate) fn in_round(self, round: u32) -> u32 {
+        self.counted / self.rounds + u32::from(round < self.counted % self.rounds)
     }
 }
 
 /// What one variant did.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Measurement {
     /// Which.
     pub(crate) variant: Variant,
@@ -117,157 +125,208 @@ impl Measurement {
     }
 }
 
-/// Measures all variants beside each other. One that fails says so in its measurement, and the others go on.
-///
-/// # Errors
-/// The run was interrupted.
-pub(crate) fn measure(
-    variants: Vec<Variant>,
-    setup: &Setup,
-    amount: Amount,
-    progress: &mut Progress,
-) -> Result<Vec<Measurement>, Interrupted> {
-    let mut lanes = Vec::with_capacity(variants.len());
-    for variant in variants {
-        progress.step(0, &format!("{}: starting", variant.title()));
-        lanes.push(Lane::open(variant, setup)?);
-    }
-    for round in 0..amount.rounds {
-        progress.milestone(&format!("round {} of {}", round + 1, amount.rounds));
-        for index in 0..lanes.len() {
-            let count = lanes.len();
-            let lane = &mut lanes[(index + round as usize) % count];
-            progress
-                .step(0, &format!("round {} of {}: {}", round + 1, amount.rounds, lane.measurement.variant.title()));
-            lane.round(round, amount)?;
-            let variant = &lane.measurement.variant;
-            progress.step(amount.in_round(round) as usize * weight(variant), &variant.title());
-        }
-    }
-    progress.step(0, "stopping");
-    Ok(lanes.into_iter().map(|lane| lane.measurement).collect())
-}
-
-/// How long a request of this variant takes, very roughly, beside one of another: for the estimate of the time left.
-pub(crate) fn weight(variant: &Variant) -> usize {
-    if variant.case.is_cold() { 100 } else { 1 }
-}
-
 /// A variant while it is measured.
-struct Lane {
-    measurement: Measurement,
-    /// `None` once it has failed.
+pub(crate) struct Lane {
+    variant: Variant,
+    setup: Rc<Setup>,
+    requests: Requests,
+    measurement: Rc<RefCell<Measurement>>,
+    /// Started with the first round.
     target: Option<Box<dyn Target>>,
     failures_in_a_row: u32,
+    round: u32,
+    /// The second of two equals, until the runner takes it.
+    equal: RefCell<Option<Box<Lane>>>,
+}
+
+/// What came of a round: its figures, the times of its requests, and the phases of its cold starts.
+struct Counted {
+    figures: Round,
+    times: Times,
+    phases: Vec<(String, f64)>,
+}
+
+impl Measure for Lane {
+    fn measure(&mut self, _: Amount) -> anyhow::Result<Sample> {
+        let counted = self.next_round();
+        if let Err(error) = &counted {
+            self.measurement.borrow_mut().failed = Some(format!("{error:#}"));
+            self.target = None;
+        }
+        counted.map(|counted| self.sample(counted))
+    }
+
+    fn beside(&self, _: Amount) -> Duration {
+        let Requests { counted, warmup, rounds, .. } = self.requests;
+        let each = counted.div_ceil(rounds);
+        AROUND + if self.variant.case.is_cold() { USUAL_COLD * each } else { USUAL * (each + warmup) }
+    }
+
+    fn again(&self) -> Option<Box<dyn Measure>> {
+        Some(self.equal.take()?)
+    }
 }
 
 impl Lane {
-    fn open(variant: Variant, setup: &Setup) -> Result<Self, Interrupted> {
-        let mut lane = Self { measurement: Measurement::new(variant), target: None, failures_in_a_row: 0 };
-        let opened = setup.start(&lane.measurement.variant).and_then(|mut target| {
-            lane.measurement.first = Some(target.request()?.time);
-            Ok(target)
-        });
-        match opened {
-            Ok(target) => lane.target = Some(target),
-            Err(e) => lane.give_up(&e)?,
+    pub(crate) fn new(variant: Variant, setup: Rc<Setup>, requests: Requests) -> Self {
+        Self {
+            measurement: Rc::new(RefCell::new(Measurement::new(variant.clone()))),
+            variant,
+            setup,
+            requests,
+            target: None,
+            failures_in_a_row: 0,
+            round: 0,
+            equal: RefCell::new(None),
         }
-        Ok(lane)
     }
 
-    fn round(&mut self, round: u32, amount: Amount) -> Result<(), Interrupted> {
-        let Some(mut target) = self.target.take() else { return Ok(()) };
-        let done = if self.measurement.variant.case.is_cold() {
-            self.cold_round(target.as_mut(), round, amount)
-        } else {
-            self.warm_round(target.as_mut(), round, amount)
-        };
-        match done {
-            Ok(figures) => {
-                self.measurement.rounds.push(figures);
-                self.target = Some(target);
-                Ok(())
+    /// Another one that does the same with programs of its own.
+    pub(crate) fn equal(&self) -> Self {
+        let variant = Variant { role: Role::Control, ..self.variant.clone() };
+        Self::new(variant, Rc::clone(&self.setup), self.requests)
+    }
+
+    /// With the second of two equals.
+    pub(crate) fn with(self, equal: Option<Self>) -> Self {
+        Self { equal: RefCell::new(equal.map(Box::new)), ..self }
+    }
+
+    /// What is measured.
+    pub(crate) fn measurement(&self) -> Rc<RefCell<Measurement>> {
+        Rc::clone(&self.measurement)
+    }
+
+    fn next_round(&mut self) -> anyhow::Result<Counted> {
+        let mut target = match self.target.take() {
+            Some(target) => target,
+            None => {
+                let mut target = self.setup.start(&self.variant)?;
+                self.measurement.borrow_mut().first = Some(target.request()?.time);
+                target
             }
-            Err(e) => self.give_up(&e),
+        };
+        let counted = if self.variant.case.is_cold() {
+            self.cold_round(target.as_mut())?
+        } else {
+            self.warm_round(target.as_mut())?
+        };
+        counted.figures.median_ms.context("no request of a round was answered")?;
+        self.measurement.borrow_mut().rounds.push(counted.figures);
+        self.target = Some(target);
+        self.round += 1;
+        Ok(counted)
+    }
+
+    fn sample(&self, counted: Counted) -> Sample {
+        let Counted { figures, times, phases } = counted;
+        let time = if self.variant.case.is_cold() { Metric::ColdMs } else { Metric::P50Ms };
+        let both = figures.gateway_cpu_us.zip(figures.service_cpu_us).map(|(gateway, service)| gateway + service);
+        let value = |metric: Metric, value: Option<f64>| Some((metric, value?));
+        let gateway = figures.gateway_cpu_us.filter(|_| has_gateway(self.variant.front));
+        let process = |name: &str, us: Option<f64>| Some((name.to_owned(), us?));
+        Sample {
+            values: [
+                value(time, figures.median_ms),
+                value(Metric::CpuUs, both),
+                value(Metric::MeanMs, Some(times.mean_ms())),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            cpu_us: [process("gateway", gateway), process("service", figures.service_cpu_us)]
+                .into_iter()
+                .flatten()
+                .collect(),
+            phases_ms: phases,
+            requests: times.count(),
+            times: Some(times),
+            ..Sample::default()
         }
     }
 
-    fn warm_round(&mut self, target: &mut dyn Target, round: u32, amount: Amount) -> anyhow::Result<Round> {
-        for _ in 0..amount.warmup.max(1) {
+    fn warm_round(&mut self, target: &mut dyn Target) -> anyhow::Result<Counted> {
+        for _ in 0..self.requests.warmup.max(1) {
             interrupt::check()?;
             target.request()?;
         }
-        let cached = self.measurement.variant.case == Case::Cached;
+        let cached = self.variant.case == Case::Cached;
         ensure!(target.was_cached() == cached, "the answer {} from memory", if cached { "is not" } else { "is" });
         let processes = target.processes();
-        if round == 0 {
-            self.measurement.memory_before = usage::memory(&processes.service);
+        if self.round == 0 {
+            self.measurement.borrow_mut().memory_before = usage::memory(&processes.service);
         }
         let (gateway, service) = (usage::cpu_time(&processes.gateway), usage::cpu_time(&processes.service));
         let begin = Instant::now();
         let mut times = Times::new();
-        for _ in 0..amount.in_round(round) {
+        for _ in 0..self.requests.in_round(self.round) {
             interrupt::check()?;
             self.counted(target, &mut times)?;
         }
-        self.measurement.elapsed += begin.elapsed();
+        let elapsed = begin.elapsed();
         let gateway = usage::cpu_time(&processes.gateway).saturating_sub(gateway);
         let service = usage::cpu_time(&processes.service).saturating_sub(service);
-        self.measurement.memory_after = usage::memory(&processes.service);
-        self.measurement.memory_gateway = usage::memory(&processes.gateway);
-        Ok(figures(&times, gateway, service))
+        let mut measurement = self.measurement.borrow_mut();
+        measurement.elapsed += elapsed;
+        measurement.memory_after = usage::memory(&processes.service);
+        measurement.memory_gateway = usage::memory(&processes.gateway);
+        Ok(Counted { figures: figures(&times, gateway, service), times, phases: Vec::new() })
     }
 
-    fn cold_round(&mut self, target: &mut dyn Target, round: u32, amount: Amount) -> anyhow::Result<Round> {
+    fn cold_round(&mut self, target: &mut dyn Target) -> anyhow::Result<Counted> {
         // The very first request was one start already.
-        for _ in 1..if round == 0 { amount.warmup } else { 0 } {
+        for _ in 1..if self.round == 0 { self.requests.warmup } else { 0 } {
             interrupt::check()?;
             target.make_cold()?;
             target.request()?;
         }
         let (mut gateway, mut service) = (Duration::ZERO, Duration::ZERO);
         let begin = Instant::now();
-        let mut times = Times::new();
-        for number in 0..amount.in_round(round) {
+        let (mut times, mut phases) = (Times::new(), Vec::new());
+        for number in 0..self.requests.in_round(self.round) {
             interrupt::check()?;
             target.make_cold()?;
             let before = target.processes();
             ensure!(before.service.is_empty(), "the service runs although it was stopped");
             let used = usage::cpu_time(&before.gateway);
             self.counted(target, &mut times)?;
-            for (name, milliseconds) in target.phases() {
-                self.measurement.phase(name, milliseconds);
-            }
+            phases.extend(target.phases());
             let after = target.processes();
             gateway += usage::cpu_time(&after.gateway).saturating_sub(used);
             service += usage::cpu_time(&after.service);
             if number == 0 {
-                self.measurement.memory_after = usage::memory(&after.service);
-                self.measurement.memory_gateway = usage::memory(&after.gateway);
+                let mut measurement = self.measurement.borrow_mut();
+                measurement.memory_after = usage::memory(&after.service);
+                measurement.memory_gateway = usage::memory(&after.gateway);
             }
         }
-        self.measurement.elapsed += begin.elapsed();
-        if round == 0 {
-            self.measurement.memory_before = self.measurement.memory_after;
+        let mut measurement = self.measurement.borrow_mut();
+        measurement.elapsed += begin.elapsed();
+        if self.round == 0 {
+            measurement.memory_before = measurement.memory_after;
         }
-        Ok(figures(&times, gateway, service))
+        for (name, milliseconds) in &phases {
+            measurement.phase(name.clone(), *milliseconds);
+        }
+        Ok(Counted { figures: figures(&times, gateway, service), times, phases })
     }
 
     /// A request that counts. A failed one counts as an error; several one after another are an end.
     fn counted(&mut self, target: &mut dyn Target, times: &mut Times) -> anyhow::Result<()> {
+        let mut measurement = self.measurement.borrow_mut();
         match target.request() {
             Ok(answer) => {
                 self.failures_in_a_row = 0;
-                *self.measurement.statuses.entry(OK).or_default() += 1;
+                *measurement.statuses.entry(OK).or_default() += 1;
                 times.record(answer.time);
-                self.measurement.times.record(answer.time);
-                self.measurement.bytes += answer.bytes as u64;
+                measurement.times.record(answer.time);
+                measurement.bytes += answer.bytes as u64;
             }
             Err(e) => {
                 if let Some(ExchangeError::Status(status)) = e.downcast_ref() {
-                    *self.measurement.statuses.entry(*status).or_default() += 1;
+                    *measurement.statuses.entry(*status).or_default() += 1;
                 }
-                *self.measurement.errors.entry(format!("{e:#}")).or_default() += 1;
+                *measurement.errors.entry(format!("{e:#}")).or_default() += 1;
                 self.failures_in_a_row += 1;
                 ensure!(
                     self.failures_in_a_row < MAX_FAILURES_IN_A_ROW,
@@ -275,15 +334,6 @@ impl Lane {
                 );
             }
         }
-        Ok(())
-    }
-
-    fn give_up(&mut self, error: &anyhow::Error) -> Result<(), Interrupted> {
-        if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
-            return Err(*interrupted);
-        }
-        self.measurement.failed = Some(format!("{error:#}"));
-        self.target = None;
         Ok(())
     }
 }
@@ -308,8 +358,8 @@ mod tests {
 
     #[test]
     fn requests_are_divided_among_rounds() {
-        let amount = Amount { requests: 50, warmup: 5, rounds: 8 };
-        let rounds: Vec<u32> = (0..amount.rounds).map(|round| amount.in_round(round)).collect();
+        let requests = Requests { counted: 50, warmup: 5, rounds: 8, seed: 1 };
+        let rounds: Vec<u32> = (0..requests.rounds).map(|round| requests.in_round(round)).collect();
         assert_eq!(rounds, [7, 7, 6, 6, 6, 6, 6, 6]);
         assert_eq!(rounds.iter().sum::<u32>(), 50);
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::results::Skipped;
+use crate::experiment::model::Skipped;
 use crate::processes::{self, Program};
 
 const OUTPUT: &str = "output";

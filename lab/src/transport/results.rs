@@ -10,6 +10,7 @@ use super::compare::{Comparison, Control, OwnPart, Recommendation};
 use super::measure::{Measurement, has_gateway};
 use super::published::Published;
 use super::services::Language;
+use crate::experiment::model::Skipped;
 use crate::machine::Machine;
 use crate::processes::usage::Memory;
 use crate::stats::median;
@@ -79,25 +80,6 @@ pub(crate) struct Configuration {
     pub(crate) cases: Vec<Case>,
     /// Seed of the intervals.
     pub(crate) seed: u64,
-}
-
-/// Something that was not measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Skipped {
-    /// What.
-    pub(crate) what: String,
-    /// Why.
-    pub(crate) why: String,
-    /// What would change that.
-    pub(crate) install: String,
-}
-
-impl Skipped {
-    /// All of it.
-    #[must_use]
-    pub(crate) fn new(what: &str, why: &str, install: &str) -> Self {
-        Self { what: what.into(), why: why.into(), install: install.into() }
-    }
 }
 
 /// One variant.

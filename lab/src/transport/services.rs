@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::results::Skipped;
+use crate::experiment::model::Skipped;
 use crate::processes;
 use crate::service::SERVICE;
 

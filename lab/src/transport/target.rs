@@ -22,7 +22,7 @@ use super::services::{Server, Service};
 use crate::processes::Reaper;
 
 /// The longest that a front may take until it listens.
-const LISTEN_LIMIT: Duration = Duration::from_secs(15);
+pub(crate) const LISTEN_LIMIT: Duration = Duration::from_secs(15);
 
 /// Something that answers, with its processes.
 pub(crate) trait Target {
@@ -80,12 +80,22 @@ impl Setup {
     /// # Errors
     /// It cannot be started.
     pub(crate) fn start(&self, variant: &Variant) -> anyhow::Result<Box<dyn Target>> {
+        self.start_among(variant, 0)
+    }
+
+    /// The same; where the front is Pilotlight, among so many other services that nobody asks for.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn start_among(&self, variant: &Variant, others: u32) -> anyhow::Result<Box<dyn Target>> {
         // A number, because paths of sockets must be short.
         self.started.set(self.started.get() + 1);
         let dir = self.scratch.join(self.started.get().to_string());
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(match variant.front {
-            Front::Pilotlight => Box::new(pilotlight::Pilotlight::start(dir, variant.case, self.server(variant)?)?),
+            Front::Pilotlight => {
+                Box::new(pilotlight::Pilotlight::start(dir, variant.case, self.server(variant)?, others)?)
+            }
             Front::Bare => Box::new(bare::Bare::new(dir, variant.case, self.server(variant)?, Rc::clone(&self.reaper))),
             Front::Nginx => {
                 Box::new(nginx::Nginx::start(dir, variant.case, self.server(variant)?, self.peers.nginx()?)?)
@@ -107,13 +117,13 @@ impl Setup {
 
 /// A TCP address that is free now, for programs that cannot be told to take any. Another program may take it in between; then the
 /// start fails, and says so.
-fn free_address() -> anyhow::Result<SocketAddr> {
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
     Ok(listener.local_addr()?)
 }
 
 /// Whether somebody listens, looked up so that no connection is made: one would start what starts on demand.
-fn listens(address: SocketAddr) -> bool {
+pub(crate) fn listens(address: SocketAddr) -> bool {
     let SocketAddr::V4(address) = address else { return false };
     let ip = u32::from_le_bytes(address.ip().octets());
     // "  0: 0100007F:1F90 00000000:0000 0A …": local, remote, state LISTEN
@@ -126,7 +136,7 @@ fn listens(address: SocketAddr) -> bool {
 }
 
 /// A path as text for a configuration file.
-fn text(path: &Path) -> anyhow::Result<&str> {
+pub(crate) fn text(path: &Path) -> anyhow::Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::{Client, Command, Error, Event, Route, Value};
 use pilotlight_resp::{Decoder, Frame, Limits, encode};
@@ -118,8 +119,8 @@ async fn session(
     (gap, is_lost): (&mut Option<Gap>, &mut bool),
 ) -> Result<std::convert::Infallible, Lost> {
     let connecting = shared.client.stream(Route::Node(address.clone()));
-    let connection = timeout(LOG_COMMAND_TIMEOUT, connecting).await.map_err(|_| Lost::Silent)??;
-    let (mut stream, mut read) = (connection.stream, connection.read);
+    let mut stream = timeout(LOG_COMMAND_TIMEOUT, connecting).await.map_err(|_| Lost::Silent)??;
+    let mut read = BytesMut::new();
     let mut decoder = Decoder::new(Limits::default());
     let mut out = Vec::new();
     encode::command(&mut out, &[b"HELLO", b"3"]);

@@ -72,7 +72,10 @@ impl Tier {
         // Before the read, so that a purge during it counts.
         let position = self.cache.purges().position();
         let read = pin!(self.read(name, key, request)); // once, where it stays: it is large
-        let mut found = self.heard(name, self.budget.within(began, read).await)?;
+        let reading = self.busy_poll.read(began);
+        let read = self.budget.within(began, read).await;
+        drop(reading);
+        let mut found = self.heard(name, read)?;
         if found.is_refused {
             self.own.counters.refused.add_one();
         }

@@ -33,12 +33,17 @@ impl Tier {
         let begun = Instant::now();
         let mut pause = LEASE_POLL.0;
         loop {
+            let token = fastrand::u64(1..);
+            // Before it is known: an answer that comes too late, or to nobody, has taken it all the same, and it is given back.
+            ticket.lease = Some(token);
             // Both in one write, and in this order: who gets the lease sees what its last holder has stored.
             let (taken, stored) = tokio::join!(
-                self.take_lease(ticket.name.lease(), patience),
+                self.take_lease(ticket.name.lease(), token, patience),
                 self.look_again(ticket, key, request, now())
             );
-            ticket.lease = taken?;
+            if !taken? {
+                ticket.lease = None;
+            }
             let stored = stored?;
             if let Some(stored) = stored.filter(|stored| self.cache.serves(key, stored, request, now())) {
                 return Some(stored);
@@ -54,12 +59,10 @@ impl Tier {
         }
     }
 
-    /// The token of the lease, `Some(None)` if another one has it, `None` if there was no answer.
-    async fn take_lease(&self, lease: String, time: Duration) -> Option<Option<u64>> {
-        let token = fastrand::u64(1..);
+    /// Whether the lease was taken; `None` if there was no answer.
+    async fn take_lease(&self, lease: String, token: u64, time: Duration) -> Option<bool> {
         let options = SetOptions::new().nx().px(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
         let budget = self.shared.options().budget;
-        let taken = within(budget, self.client.set_with(lease, token, options)).await.ok()?.ok()?;
-        Some(taken.then_some(token))
+        within(budget, self.client.set_with(lease, token, options)).await.ok()?.ok()
     }
 }

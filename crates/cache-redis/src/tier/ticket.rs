@@ -21,6 +21,7 @@ pub struct Ticket {
     pub(super) selection: Option<Selection>,
     /// Before the fetch.
     pub(super) began: Instant,
+    /// Who holds the lease, if this does; also if it is not known whether it does.
     pub(super) lease: Option<u64>,
     pub(super) worker: Arc<Worker>,
 }

@@ -100,8 +100,7 @@ impl Tier {
             let names = selection.fields().map(|(name, _)| name);
             (record::encode_variants(generation, names), name.variant(&selection), record)
         };
-        // The script gives the lease back with the write; if it fails, the lease ends by itself.
-        let lease = ticket.lease.take().map_or_else(String::new, |token| token.to_string());
+        let lease = ticket.lease.map_or_else(String::new, |token| token.to_string());
         let seen: &[u8] = match &ticket.seen {
             Some(seen) => &seen.0,
             None => &[],
@@ -110,6 +109,7 @@ impl Tier {
         let call = script::WRITE.run::<i64>(&self.client);
         let call = call.key(&*name.base).key(place).key(body_name).key(name.lease());
         let done = call.arg(seen).arg(base).arg(variant).arg(body).arg(keep_ms).arg(lease).await?;
+        ticket.lease = None; // the script gives it back with the write; if that fails, the ticket does
         if done == 1 {
             self.shared.wrote(&name);
         }

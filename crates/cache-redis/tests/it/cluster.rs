@@ -5,14 +5,11 @@ use std::sync::Arc;
 use http::HeaderMap;
 use pilotlight_testkit::{Cluster, Failover};
 
+use crate::coherence::blocking;
 use crate::node::{FRESH, Node, fields, run};
 
 fn url(cluster: &Cluster) -> String {
     cluster.urls()[0].replace("redis://", "redis+cluster://")
-}
-
-async fn blocking<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(run).await.unwrap()
 }
 
 #[test]

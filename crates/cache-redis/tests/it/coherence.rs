@@ -125,12 +125,12 @@ fn of_cluster(cluster: &Cluster) -> Config {
     Config::from_url(&format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[0].port())).unwrap()
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
 /// What one gateway purges the other no longer gives, by the time that the purge has been answered.
-async fn purges_reach_everybody(config: &Config) {
+pub(crate) async fn purges_reach_everybody(config: &Config) {
     let (a, b) = (Gateway::started("a", config).await, Gateway::started("b", config).await);
     let all = [
         (Purge { scope: Scope::Url(address("/1")), mode: Mode::Hard }, "miss"),
@@ -187,7 +187,7 @@ async fn who_has_left_is_not_waited_for() {
 }
 
 /// Another gateway's write of a record makes the memory ask again, and no other target's.
-async fn replaced_records_are_noticed(config: &Config) {
+pub(crate) async fn replaced_records_are_noticed(config: &Config) {
     let gateway = Gateway::started("a", config).await;
     let client = Client::new(config.clone()).unwrap();
     for round in 0..10 {

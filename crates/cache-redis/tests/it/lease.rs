@@ -5,14 +5,25 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use pilotlight_cache_redis::Options;
+use pilotlight_cache_redis::{Options, Ticket};
 use pilotlight_testkit::Server;
 use tokio::sync::Notify;
 
-use crate::node::{FRESH, Node, fields, options, run};
+use crate::node::{FRESH, Flight, LIMIT, Node, fields, key, now, options, run};
 
 fn answer() -> (HeaderMap, Bytes) {
     (fields(FRESH), Bytes::from_static(b"the answer"))
+}
+
+/// What Redis says of a target that it does not have.
+async fn until_answered(node: &Node, target: &str) -> Ticket {
+    let begun = Instant::now();
+    loop {
+        if let Some(ticket) = node.ask(target, &HeaderMap::new()).await.ticket {
+            return ticket;
+        }
+        assert!(begun.elapsed() < LIMIT, "{:?}", node.status());
+    }
 }
 
 #[test]
@@ -99,6 +110,41 @@ fn nobody_waits_longer_than_the_lease() {
         assert_eq!(&b.get("/", async || answer()).await[..], b"the answer");
         assert!(begun.elapsed() >= Duration::from_millis(50), "it did wait: {:?}", begun.elapsed());
         hung.abort();
+    });
+}
+
+#[test]
+fn a_lease_that_is_taken_too_late_is_given_back() {
+    run(|| async {
+        let server = Server::start().unwrap();
+        let node = Node::with(Options { budget: Duration::from_millis(20), ..options(&server.url()) });
+        let mut ticket = until_answered(&node, "/").await;
+        server.stop().unwrap();
+        assert!(node.tier.lead(&mut ticket, &key("/"), &HeaderMap::new(), now).await.is_none());
+        server.cont().unwrap();
+        drop(ticket);
+        node.tier.close(LIMIT).await;
+        assert_eq!(server.command(&["KEYS", "*:l"]).unwrap().array().len(), 0);
+        let calls = server.command(&["INFO", "commandstats"]).unwrap();
+        assert!(calls.text().contains("cmdstat_set:calls=1,"), "it was taken: {}", calls.text());
+    });
+}
+
+#[test]
+fn a_write_that_fails_gives_the_lease_back() {
+    run(|| async {
+        let server = Server::start().unwrap();
+        let node = Node::new(&server.url());
+        let mut fill = node.begin("/", &HeaderMap::new());
+        let mut ticket = until_answered(&node, "/").await;
+        assert!(node.tier.lead(&mut ticket, &key("/"), &HeaderMap::new(), now).await.is_none());
+        assert_eq!(server.command(&["KEYS", "*:l"]).unwrap().array().len(), 1);
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap(); // no write has room
+        fill.write_behind(Box::new(ticket));
+        let _ = Flight { fill, request: HeaderMap::new() }.land(&fields(FRESH), b"x");
+        node.tier.close(LIMIT).await;
+        assert_eq!(node.status().totals.failed_writes, 1);
+        assert_eq!(server.command(&["KEYS", "*:l"]).unwrap().array().len(), 0);
     });
 }
 

@@ -9,3 +9,4 @@ mod lease;
 mod lost;
 mod node;
 mod sharing;
+mod ways;

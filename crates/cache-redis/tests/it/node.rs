@@ -60,7 +60,7 @@ impl Drop for Node {
 /// A flight whose answer the service is to be asked for.
 pub(crate) struct Flight {
     pub(crate) fill: Fill,
-    request: HeaderMap,
+    pub(crate) request: HeaderMap,
 }
 
 impl Node {

@@ -88,7 +88,12 @@ impl Tags {
     }
 }
 
-/// Removes the fields that are between a service and this cache.
+/// Whether a field is between a service and this cache.
+pub(crate) fn is_tag_field(name: &HeaderName) -> bool {
+    *name == CACHE_TAG || *name == SURROGATE_KEY
+}
+
+/// Removes those fields.
 pub(crate) fn remove_tag_fields(headers: &mut HeaderMap) {
     headers.remove(CACHE_TAG);
     headers.remove(SURROGATE_KEY);

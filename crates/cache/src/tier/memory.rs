@@ -1,21 +1,24 @@
 //! The memory tier: stored responses by primary key, weighed in bytes, evicted by the store's CLOCK-Pro (docs/adr/0021).
 //!
-//! Invariant: the weights of all resources together never exceed the budget. A resource's weight counts its key, and body,
-//! fields and `Vary` of each of its variants, with a fixed overhead for each.
+//! Invariant: the weights of all resources and of all recordings together never exceed the budget. A resource's weight counts its
+//! key, and body, fields and `Vary` of each of its variants, with a fixed overhead for each.
 //! Invariant: writers of one key hold a lock of their own (see `collapse`), so that read, change, write is one step.
 
 use std::hash::RandomState;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use quick_cache::sync::{Cache as Store, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::sync::Cache as Store;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
+use crate::body::PIECE_BYTES;
 use crate::cache::OptionsError;
 use crate::key::{Key, StoredKey};
 use crate::policy::{RequestDirectives, Timestamp};
 use crate::purge::Purges;
 use crate::stored::{Refusal, Stored};
+use crate::tier::lending::Lending;
+use crate::weight::of_recording;
 
 /// How many variants (RFC 9111 §4.1) of one resource are kept; the oldest goes first.
 pub const MAX_VARIANTS: usize = 32;
@@ -29,6 +32,8 @@ const MAX_SHARDS: u64 = 64;
 /// A guess, for the store's table of recently evicted keys, which has half as many entries as the guess makes resources. Four times too
 /// large costs up to 4 points of hit ratio (docs/adr/0021).
 const AVERAGE_RESOURCE_BYTES: u64 = 2048;
+/// All recordings together take at most this part of the cache, or one object of the largest size.
+const MAX_RECORDING_PART: u64 = 4;
 /// Memory of one entry of that table; taken from the budget, as the store does not count it.
 const EVICTED_ENTRY_BYTES: u64 = 128;
 
@@ -66,10 +71,32 @@ impl Weighter<StoredKey, Resource> for Weigh {
     }
 }
 
+/// What is being sent stays in the store, if it is large: its memory would stay as well, and count nowhere. Others go instead.
+#[derive(Debug, Clone)]
+struct Sent;
+
+impl Lifecycle<StoredKey, Resource> for Sent {
+    /// What goes, which is freed when the store's lock is.
+    type RequestState = Vec<(StoredKey, Resource)>;
+
+    fn is_pinned(&self, _: &StoredKey, resource: &Resource) -> bool {
+        resource.variants().iter().any(|stored| stored.body().is_shared())
+    }
+
+    fn on_evict(&self, gone: &mut Self::RequestState, key: StoredKey, resource: Resource) {
+        gone.push((key, resource));
+    }
+}
+
 fn weight(key: &StoredKey, variants: &[Arc<Stored>]) -> u64 {
     let sum: usize = variants.iter().map(|stored| stored.weight()).sum();
     // usize is at most 64 bits wide on every target of this crate.
     u64::try_from(RESOURCE_OVERHEAD_BYTES + key.weight() + sum).unwrap_or(u64::MAX)
+}
+
+/// Rounded down to whole shares, as the store would round up.
+fn whole_shares(bytes: u64, shards: u64) -> u64 {
+    bytes - bytes % shards
 }
 
 /// What the store has for a request.
@@ -90,8 +117,9 @@ pub(crate) struct Oversized;
 /// and safe against targets that were made to collide.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    store: Store<StoredKey, Resource, Weigh, RandomState, DefaultLifecycle<StoredKey, Resource>>,
-    max_resource_bytes: u64,
+    store: Store<StoredKey, Resource, Weigh, RandomState, Sent>,
+    shards: u64,
+    lending: Lending,
 }
 
 impl Memory {
@@ -100,18 +128,48 @@ impl Memory {
         let shards = (max_bytes / max_object_bytes.saturating_mul(MIN_OBJECTS_PER_SHARD).max(1)).clamp(1, MAX_SHARDS);
         let shards = 1 << shards.ilog2();
         let expected = max_bytes / AVERAGE_RESOURCE_BYTES;
-        let weight = max_bytes - expected / 2 * EVICTED_ENTRY_BYTES;
+        let budget = max_bytes - expected / 2 * EVICTED_ENTRY_BYTES;
+        let lending = Lending::new(budget, (max_bytes / MAX_RECORDING_PART).max(of_recording(max_object_bytes)));
         let options = OptionsBuilder::new()
             .shards(shards)
-            // Rounded down to whole shares, as the store would round up.
-            .weight_capacity(weight - weight % shards as u64)
+            .weight_capacity(whole_shares(lending.left(), shards as u64))
             .estimated_items_capacity(usize::try_from(expected).unwrap_or(usize::MAX))
             .build()
             .map_err(|_| OptionsError::Store)?;
-        let store = Store::with_options(options, Weigh, RandomState::new(), DefaultLifecycle::default());
-        // The store rejects what does not fit into the hot part (97 %) of a shard; a part more is left to other resources.
-        let max_resource_bytes = store.shard_capacity() / 10 * 9;
-        Ok(Self { store, max_resource_bytes })
+        let store = Store::with_options(options, Weigh, RandomState::new(), Sent);
+        Ok(Self { store, shards: shards as u64, lending })
+    }
+
+    /// Takes so many bytes of the budget for a recording, if there are as many for recordings, and what is stored can go for it.
+    pub(crate) fn lend(&self, bytes: u64) -> bool {
+        if !self.lending.take(bytes, |left| self.keep(left)) {
+            return false;
+        }
+        // What was being sent has not gone for it, but may now. A piece is not worth the question, which locks each shard.
+        let fits = || bytes < PIECE_BYTES as u64 || self.lending.fits_beside(self.store.weight());
+        let has_room = fits() || {
+            self.lending.tell_again(|left| self.keep(left));
+            fits()
+        };
+        if !has_room {
+            self.take_back(bytes);
+        }
+        has_room
+    }
+
+    /// Evicts what goes beyond so many bytes, now and from now on.
+    fn keep(&self, max_bytes: u64) {
+        self.store.set_capacity(whole_shares(max_bytes, self.shards));
+    }
+
+    /// Gives back what was [lent](Self::lend).
+    pub(crate) fn take_back(&self, bytes: u64) {
+        self.lending.give_back(bytes, |left| self.keep(left));
+    }
+
+    /// The store rejects what does not fit into the hot part (97 %) of a shard; a part more is left to other resources.
+    fn max_resource_bytes(&self) -> u64 {
+        self.lending.left() / self.shards / 10 * 9
     }
 
     /// Bytes in use.
@@ -204,10 +262,11 @@ impl Memory {
     }
 
     fn write(&self, key: StoredKey, mut variants: Vec<Arc<Stored>>) -> Result<(), Oversized> {
-        while variants.len() > 1 && weight(&key, &variants) > self.max_resource_bytes {
+        let max_bytes = self.max_resource_bytes();
+        while variants.len() > 1 && weight(&key, &variants) > max_bytes {
             variants.pop();
         }
-        if weight(&key, &variants) > self.max_resource_bytes {
+        if weight(&key, &variants) > max_bytes {
             return Err(Oversized);
         }
         match Resource::new(variants) {

@@ -78,6 +78,7 @@ async fn ask(world: Rc<World>) -> Result<usize, BrokenOff> {
             Turn::Hit(stored) => return Ok(stored.body().len()),
             Turn::Follower(wait) => wait.landed().await.turn(&KEY, &request, START),
             Turn::Live(live) => return read(&world, live, &request).await,
+            Turn::Failed(_) => panic!("nothing is stale"),
             Turn::Leader(fill) => return lead(&world, fill, &request).await,
         };
     }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
-use pilotlight_cache::{Cache, Decision, Fill, Key, Recorder, RouteRules, Turn, Unstored, Wait};
+use pilotlight_cache::{Cache, Decision, Fill, Key, Lookup, Recorder, RouteRules, Timestamp, Turn, Unstored, Wait};
 
 use crate::support::*;
 
@@ -101,6 +101,26 @@ async fn a_leader_that_goes_away_is_replaced() {
 }
 
 #[tokio::test]
+async fn nobody_joins_an_answer_that_was_given_up() {
+    let (cache, request) = (cache(), fields(&[]));
+    let fill = lead(&cache, &KEY, &request, START);
+    let mut given_up = recorder(fill, &request, &[FOR_A_MINUTE, ("content-length", "8")]);
+    given_up.push(b"half").unwrap();
+    let Turn::Live(live) = turn(follow(&cache, &request), &request).await else { panic!("half of it can be read") };
+    assert!(!given_up.close_unless_awaited(), "it is read");
+    drop(live);
+    assert!(given_up.close_unless_awaited());
+    // It has not been dropped yet.
+    let leads = lead(&cache, &KEY, &request, START);
+    drop(given_up);
+    let waits = follow(&cache, &request);
+    let mut whole = recorder(leads, &request, &[FOR_A_MINUTE]);
+    whole.push(b"whole").unwrap();
+    whole.finish(START).unwrap();
+    assert_eq!(body(turn(waits, &request).await), "whole");
+}
+
+#[tokio::test]
 async fn leaders_that_keep_going_away_do_not_hold_anyone_for_ever() {
     let (cache, request) = (cache(), fields(&[]));
     let mut leader = lead(&cache, &KEY, &request, START);
@@ -116,6 +136,28 @@ async fn leaders_that_keep_going_away_do_not_hold_anyone_for_ever() {
     drop(leader);
     let _in_the_way = lead(&cache, &KEY, &request, START);
     assert!(matches!(turn(wait, &request).await, Turn::Leader(_)), "it has waited often enough");
+}
+
+#[tokio::test]
+async fn those_who_wait_for_a_service_that_fails_get_what_the_leader_used() {
+    let (cache, request) = (cache(), fields(&[]));
+    let spare: Fields<'_> = &[("cache-control", "max-age=1, stale-if-error=60")];
+    recorder(lead(&cache, &KEY, &request, START), &request, spare).finish(START).unwrap();
+    let later = Timestamp(START.0 + 5_000);
+    let Lookup::Stale(stored, _) = cache.lookup(&KEY, &Method::GET, &request, later) else { panic!("it is stale") };
+    let fill = lead(&cache, &KEY, &request, later).validating(&stored);
+    let join = |asks: &HeaderMap| match cache.begin(&KEY, &Method::GET, asks, later) {
+        Turn::Follower(wait) => wait,
+        other => panic!("not a follower but {other:?}"),
+    };
+    let (waits, waits_longer) = (join(&request), join(&request));
+    fill.failed(Arc::clone(&stored));
+    assert!(matches!(waits.landed().await.turn(&KEY, &request, later), Turn::Failed(_)));
+    let too_late = Timestamp(START.0 + 62_000);
+    assert!(
+        matches!(waits_longer.landed().await.turn(&KEY, &request, too_late), Turn::Leader(_)),
+        "the window is over"
+    );
 }
 
 #[tokio::test]
@@ -330,6 +372,7 @@ async fn get(cache: Cache, asked: Arc<Vec<AtomicUsize>>, n: usize) -> String {
             Turn::Hit(stored) => return String::from_utf8(stored.body().to_bytes().to_vec()).unwrap(),
             Turn::Follower(wait) => wait.landed().await.turn(&key, &request, START),
             Turn::Live(live) => panic!("of unknown length: {live:?}"),
+            Turn::Failed(stale) => panic!("nothing is stale: {stale:?}"),
             Turn::Leader(fill) => {
                 tokio::task::yield_now().await;
                 let mut recorder = recorder(fill, &request, &[FOR_A_MINUTE]);

@@ -5,8 +5,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use pilotlight_cache::{
-    BrokenOff, Cache, CacheStatus, Decision, Forward, Live, LiveBody, Mode, Purge, Recorder, RouteRules, Scope, Turn,
-    Wait,
+    BrokenOff, Cache, CacheOptions, CacheStatus, Decision, Fill, Forward, Live, LiveBody, Mode, Purge, Recorder,
+    RouteRules, Scope, Tail, Turn, Unstored, Wait,
 };
 
 use crate::support::*;
@@ -14,8 +14,11 @@ use crate::support::*;
 const FOR_A_MINUTE: (&str, &str) = ("cache-control", "max-age=60");
 
 fn record(cache: &Cache, response: Fields<'_>) -> Box<Recorder> {
+    record_on(lead(cache, &KEY, &fields(&[]), START), response)
+}
+
+fn record_on(fill: Fill, response: Fields<'_>) -> Box<Recorder> {
     let request = fields(&[]);
-    let fill = lead(cache, &KEY, &request, START);
     match fill.response(&request, StatusCode::OK, &fields(response), at(START), RouteRules::default()) {
         Decision::Store(recorder) => recorder,
         Decision::Pass(why) => panic!("{why}"),
@@ -191,8 +194,9 @@ fn conditions_are_answered_without_the_body() {
 #[test]
 fn it_is_known_who_waits() {
     let cache = cache();
-    let mut recorder = record(&cache, &[FOR_A_MINUTE, ("content-length", "9")]);
-    let watch = recorder.watch();
+    let fill = lead(&cache, &KEY, &fields(&[]), START);
+    let watch = fill.watch();
+    let mut recorder = record_on(fill, &[FOR_A_MINUTE, ("content-length", "9")]);
     assert!(watch.is_shared() && !watch.is_awaited());
     let wait = follow(&cache, &[]);
     assert!(watch.is_awaited());
@@ -201,4 +205,36 @@ fn it_is_known_who_waits() {
     assert!(watch.is_awaited(), "who reads waits");
     drop(body);
     assert!(!watch.is_awaited());
+}
+
+/// Everything that a tail has, read from the beginning.
+fn all(tail: &Tail) -> Vec<u8> {
+    let mut found = Vec::new();
+    loop {
+        match tail.read(found.len()) {
+            data if data.is_empty() => return found,
+            data => found.extend_from_slice(&data),
+        }
+    }
+}
+
+#[test]
+fn a_tail_has_what_was_recorded_whatever_becomes_of_the_rest() {
+    let data: Vec<u8> = (0..100_000).map(|n| (n % 251) as u8).collect();
+    for end in ["finished", "too large", "broken off"] {
+        let cache = Cache::new(CacheOptions { max_object_bytes: 100_000, ..CacheOptions::default() }).unwrap();
+        let mut recorder = record(&cache, &[FOR_A_MINUTE]);
+        let tail = recorder.tail();
+        assert!(tail.read(0).is_empty());
+        for chunk in data.chunks(7_001) {
+            recorder.push(chunk).unwrap();
+        }
+        assert_eq!(all(&tail), data, "{end}: before");
+        match end {
+            "finished" => drop(recorder.finish(START).unwrap()),
+            "too large" => assert_eq!(recorder.push(b"x"), Err(Unstored::TooLarge)),
+            _ => drop(recorder),
+        }
+        assert_eq!(all(&tail), data, "{end}: after");
+    }
 }

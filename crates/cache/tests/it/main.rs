@@ -22,3 +22,4 @@ mod serving;
 mod support;
 mod two_users;
 mod validation;
+mod written;

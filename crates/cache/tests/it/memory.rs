@@ -97,15 +97,85 @@ fn recordings_share_a_budget_and_give_it_back() {
             Decision::Pass(why) => Err(why),
         }
     };
-    // A quarter of the cache is four bodies of this size.
-    let mut running: Vec<_> = (0..4).map(|n| record(n).unwrap()).collect();
+    // A quarter of the cache is three bodies of this size with what they take besides.
+    let mut running: Vec<_> = (0..3).map(|n| record(n).unwrap()).collect();
     assert_eq!(record(4).map(drop), Err(Unstored::Busy));
     running.pop().unwrap().finish(START).unwrap();
     running.push(record(5).unwrap());
     assert_eq!(record(6).map(drop), Err(Unstored::Busy));
     drop(running);
-    let again: Vec<_> = (10..14).map(|n| record(n).unwrap()).collect();
-    assert_eq!(again.len(), 4);
+    let again: Vec<_> = (10..13).map(|n| record(n).unwrap()).collect();
+    assert_eq!(again.len(), 3);
+}
+
+#[test]
+fn what_is_recorded_takes_the_place_of_what_is_stored() {
+    const MAX: u64 = 1 << 20;
+    const RECORDED: usize = 64 << 10;
+    let cache = small(MAX, RECORDED as u64);
+    let body = "x".repeat(1000);
+    for n in 0..2000 {
+        fetch(&cache, &key(&format!("/{n}")), &[], (200, &[FOR_A_MINUTE], &body), START).unwrap();
+    }
+    let full = cache.usage().bytes;
+    assert!(full > MAX / 10 * 9, "{full}");
+    let request = fields(&[]);
+    let response = fields(&[FOR_A_MINUTE, ("content-length", "65536")]);
+    let begin = |n: usize| {
+        let fill = lead(&cache, &key(&format!("/large/{n}")), &request, START);
+        match fill.response(&request, http::StatusCode::OK, &response, at(START), RouteRules::default()) {
+            Decision::Store(recorder) => recorder,
+            Decision::Pass(why) => panic!("{why}"),
+        }
+    };
+    let mut running: Vec<_> = (0..3).map(begin).collect();
+    for (n, recorder) in running.iter_mut().enumerate() {
+        recorder.push(&[b'x'; RECORDED]).unwrap();
+        assert!(cache.usage().bytes + (n as u64 + 1) * RECORDED as u64 <= MAX, "{n}: {}", cache.usage().bytes);
+    }
+    drop(running);
+    for n in 0..2000 {
+        fetch(&cache, &key(&format!("/again/{n}")), &[], (200, &[FOR_A_MINUTE], &body), START).unwrap();
+    }
+    assert!(cache.usage().bytes > full / 10 * 9, "it has come back: {}", cache.usage().bytes);
+}
+
+#[test]
+fn what_is_being_sent_stays() {
+    const MAX: u64 = 4 << 20;
+    let cache = small(MAX, 256 << 10);
+    let body = "x".repeat(100 << 10);
+    let store = |target: &str| fetch(&cache, &key(target), &[], (200, &[FOR_A_MINUTE], &body), START).unwrap();
+    (0..50).for_each(|n| drop(store(&format!("/before/{n}"))));
+    let sent = store("/sent").body().clone();
+    drop(store("/gone"));
+    for n in 0..100 {
+        drop(store(&format!("/after/{n}")));
+        assert!(cache.usage().bytes <= MAX, "{n}: {:?}", cache.usage());
+    }
+    assert_eq!(outcome(&cache, &key("/gone"), &Method::GET, &[], START), "miss UriMiss");
+    assert_eq!(outcome(&cache, &key("/sent"), &Method::GET, &[], START), format!("hit {body}"));
+    assert_eq!(sent.len(), body.len());
+}
+
+#[test]
+fn nothing_is_recorded_beyond_what_is_being_sent() {
+    const MAX: u64 = 4 << 20;
+    let cache = small(MAX, 256 << 10);
+    let body = "x".repeat(100 << 10);
+    let store = |n: usize| fetch(&cache, &key(&format!("/{n}")), &[], (200, &[FOR_A_MINUTE], &body), START);
+    let mut sent = Vec::new();
+    let refused = loop {
+        match store(sent.len()) {
+            Ok(stored) => sent.push(stored.body().clone()),
+            Err(why) => break why,
+        }
+        assert!(cache.usage().bytes <= MAX, "{}: {:?}", sent.len(), cache.usage());
+    };
+    assert_eq!(refused, Unstored::Busy);
+    assert!(sent.len() * body.len() > MAX as usize / 4 * 3, "{}", sent.len());
+    drop(sent);
+    store(1000).unwrap();
 }
 
 #[test]

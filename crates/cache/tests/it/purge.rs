@@ -300,7 +300,7 @@ fn no_thread_is_given_what_was_purged_before_it_asked() {
             Lookup::Hit(stored) => stored,
             _ => match cache.begin(&key(target), &Method::GET, &request, START) {
                 Turn::Hit(stored) => stored,
-                Turn::Follower(_) | Turn::Live(_) => return,
+                Turn::Follower(_) | Turn::Live(_) | Turn::Failed(_) => return,
                 Turn::Leader(fill) => {
                     let body = version.load(Ordering::SeqCst).to_string();
                     std::thread::yield_now();

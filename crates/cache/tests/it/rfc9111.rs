@@ -83,7 +83,7 @@ impl World {
         match self.cache.begin(&KEY, &method, &asks, self.now) {
             Turn::Leader(fill) => self.answer(fill, step, &asks, stale.as_deref()),
             Turn::Hit(stored) => self.reuse(&stored, step),
-            Turn::Follower(_) | Turn::Live(_) => panic!("nobody else is asking"),
+            Turn::Follower(_) | Turn::Live(_) | Turn::Failed(_) => panic!("nobody else is asking"),
         }
     }
 

@@ -208,7 +208,7 @@ fn ask(cache: &Cache, rules: &Rules, made: &mut Vec<Made>, step: &(Asked, Made),
     let fill = match cache.begin(&key, &Method::GET, &request, now) {
         Turn::Leader(fill) => fill,
         Turn::Hit(stored) => return Some(served(&stored)),
-        Turn::Follower(_) | Turn::Live(_) => panic!("nobody else is asking"),
+        Turn::Follower(_) | Turn::Live(_) | Turn::Failed(_) => panic!("nobody else is asking"),
     };
     let entry = made.len();
     made.push(Made { by: asked.clone(), ..answer.clone() });

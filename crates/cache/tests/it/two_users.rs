@@ -156,25 +156,30 @@ impl World {
         let fill = match self.cache.begin(key, &step.method, &asks, self.now) {
             Turn::Leader(fill) => fill,
             Turn::Hit(stored) => return self.served(&stored, step.user, step.target),
-            Turn::Follower(_) | Turn::Live(_) => panic!("nobody else is asking"),
+            Turn::Follower(_) | Turn::Live(_) | Turn::Failed(_) => panic!("nobody else is asking"),
         };
-        if step.fails {
-            if let Some(stored) = stale.filter(|stored| self.cache.serves_if_error(key, stored, &asks, self.now)) {
-                self.served(&stored, step.user, step.target);
-            }
-            return fill.pass();
-        }
         let fill = stale.iter().fold(fill, |fill, stored| fill.validating(stored));
         let neighbour_asks = request(step.neighbour, "");
         let neighbour = self.cache.begin(key, &Method::GET, &neighbour_asks, self.now);
-        self.answer(step, fill, &asks, stale);
+        if step.fails {
+            match stale.filter(|stored| self.cache.serves_if_error(key, stored, &asks, self.now)) {
+                Some(stored) => {
+                    self.served(&stored, step.user, step.target);
+                    fill.failed(stored);
+                }
+                None => drop(fill),
+            }
+        } else {
+            self.answer(step, fill, &asks, stale);
+        }
         match neighbour {
             Turn::Hit(stored) => self.served(&stored, step.neighbour, step.target),
-            Turn::Leader(fill) => fill.pass(),
+            Turn::Leader(fill) => drop(fill),
+            Turn::Failed(_) => panic!("it has only begun"),
             Turn::Live(_) => panic!("the answer has come in one piece"),
             Turn::Follower(wait) => {
                 let landed = block_on(wait.landed());
-                if let Turn::Hit(stored) = landed.turn(key, &neighbour_asks, self.now) {
+                if let Turn::Hit(stored) | Turn::Failed(stored) = landed.turn(key, &neighbour_asks, self.now) {
                     self.served(&stored, step.neighbour, step.target);
                 }
             }

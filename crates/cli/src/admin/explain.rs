@@ -39,11 +39,28 @@ pub(super) fn text(told: &Value) -> String {
             "none".to_owned()
         } else {
             let beyond = limit["beyond"].as_str().map_or_else(|| limit["beyond"].to_string(), str::to_owned);
-            format!("{} {}, beyond it {beyond}", limit["value"], string(&limit["unit"]))
+            format!("{}, beyond it {beyond}", amount(limit))
         };
         fact(if index == 0 { "limits" } else { "" }, &format!("{}: {value}", string(&limit["setting"])));
     }
     text
+}
+
+/// As it may be written in the configuration, where that has a unit for it.
+fn amount(limit: &Value) -> String {
+    let (value, unit) = (&limit["value"], limit["unit"].as_str().unwrap_or_default());
+    match (unit, value.as_u64(), value.as_f64()) {
+        ("bytes", Some(bytes), _) => {
+            let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+            let whole = units.into_iter().find(|(size, _)| bytes > 0 && bytes % size == 0);
+            whole.map_or_else(|| format!("{bytes} bytes"), |(size, unit)| format!("{}{unit}", bytes / size))
+        }
+        ("seconds", _, Some(seconds)) => format!("{seconds}s"),
+        (_, Some(1), _) => {
+            format!("1 {}", printable(unit).replacen("requests", "request", 1).replace("instances", "instance"))
+        }
+        _ => format!("{value} {}", printable(unit)),
+    }
 }
 
 /// What the cache would do, and what it has.
@@ -191,6 +208,22 @@ cache     miss: nothing
 key       http://h/
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn limits_as_they_are_written() {
+        let check = |value: Value, unit: &str, expected: &str| {
+            assert_eq!(amount(&json!({ "value": value, "unit": unit })), expected);
+        };
+        check(json!(32_768), "bytes", "32KiB");
+        check(json!(1_073_741_824), "bytes", "1GiB");
+        check(json!(1500), "bytes", "1500 bytes");
+        check(json!(0), "bytes", "0 bytes");
+        check(json!(10.0), "seconds", "10s");
+        check(json!(0.25), "seconds", "0.25s");
+        check(json!(1), "instances", "1 instance");
+        check(json!(1), "requests of one instance", "1 request of one instance");
+        check(json!(1024), "requests of one worker", "1024 requests of one worker");
     }
 
     #[test]

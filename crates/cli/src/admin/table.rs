@@ -219,11 +219,9 @@ pub(super) fn service(told: &Value, style: Style) -> String {
         fact("starts", starts.to_string());
         scaling(told, &mut fact);
     }
-    if let Some(error) = told["last_error"].as_object() {
-        fact("last error", printable(error["reason"].as_str().unwrap_or_default()));
-        for line in error["output"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            fact("", format!("| {}", printable(line)));
-        }
+    if told["last_error"].is_object() {
+        fact("last error", printable(told["last_error"]["reason"].as_str().unwrap_or_default()));
+        last_words(&told["last_error"]).for_each(|line| fact("", line));
     }
     let instances: Vec<Vec<Cell>> = told["instances"].as_array().into_iter().flatten().map(instance).collect();
     if !instances.is_empty() {
@@ -329,6 +327,17 @@ pub(super) fn log_line(service: &str, line: &Value) -> String {
     let cut = if line["cut"] == true { " … (cut)" } else { "" };
     let _ = writeln!(text, "{service}#{instance} | {}{cut}", printable(line["text"].as_str().unwrap_or_default()));
     text
+}
+
+/// Why a service did not start, with what it printed.
+pub(super) fn failure(error: &Value) -> String {
+    let reason = error["reason"].as_str().unwrap_or("it did not start");
+    std::iter::once(printable(reason)).chain(last_words(error)).collect::<Vec<_>>().join("\n  ")
+}
+
+fn last_words(error: &Value) -> impl Iterator<Item = String> {
+    let lines = error["output"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    lines.map(|line| format!("| {}", printable(line)))
 }
 
 /// What `restart`, `stop` and `start` say.

@@ -191,8 +191,8 @@ impl Report {
 
     /// The text that was read.
     #[must_use]
-    pub fn into_text(self) -> String {
-        self.text
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The first 1,000 findings, in the order of the file; those without a place come last.

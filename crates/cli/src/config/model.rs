@@ -44,6 +44,23 @@ impl Config {
     pub fn service_of(&self, route: &Route) -> Option<&Service> {
         self.services.get(route.service)
     }
+
+    /// All of it but services and routes.
+    pub(crate) fn without_services(&self) -> Self {
+        let Self { listen, workers, dev, trust_forwarded, limits, cache, cache_redis, operate, .. } = self;
+        Self {
+            listen: listen.clone(),
+            workers: *workers,
+            dev: *dev,
+            trust_forwarded: *trust_forwarded,
+            limits: limits.clone(),
+            cache: cache.clone(),
+            cache_redis: cache_redis.clone(),
+            operate: operate.clone(),
+            services: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
 }
 
 /// One address to listen on.

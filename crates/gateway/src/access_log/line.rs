@@ -38,11 +38,10 @@ pub(crate) struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// A hit that was answered before hyper saw it: a GET over HTTP/1.1, without an id.
     pub(crate) fn of_hit(
+        verdict: Verdict,
         series: &'a Series,
         (at, took_ns): (Timestamp, u64),
-        peer: &'a str,
-        target: &'a str,
-        headers: &'a HeaderMap,
+        (peer, target, headers): (&'a str, &'a str, &'a HeaderMap),
         (status, sent_bytes): (u16, u64),
     ) -> Self {
         let field = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
@@ -57,7 +56,7 @@ impl<'a> Entry<'a> {
             sent_bytes,
             received_bytes: 0,
             took_ns,
-            verdict: Verdict::Hit,
+            verdict,
             series,
             request_id: None,
             user_agent: field(USER_AGENT),

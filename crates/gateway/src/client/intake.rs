@@ -19,6 +19,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::net::Socket;
 
+/// So many requests in a row that were no hits, and looking at more is not worth it: a look in vain costs a request that is passed
+/// on a seventh more instructions.
+const MAX_OTHERS: u32 = 8;
 /// Room for what is read at once.
 const READ_SIZE: usize = 8 * 1024;
 
@@ -36,7 +39,7 @@ pub(super) struct Intake {
     pub(super) bytes: BytesMut,
     pub(super) share: Share,
     /// Requests since the last hit.
-    pub(super) others: u32,
+    others: u32,
 }
 
 impl Intake {
@@ -47,6 +50,25 @@ impl Intake {
     /// Whether hyper is between two requests and has nothing of the next.
     pub(super) fn is_at_request(&self) -> bool {
         self.share == Share::Nothing
+    }
+
+    /// The first so many bytes were a hit, which is answered.
+    pub(super) fn take_hit(&mut self, length: usize) {
+        self.bytes.advance(length);
+        self.others = 0;
+    }
+
+    /// What hyper gets when the first so many bytes are another request, all of them its head.
+    pub(super) fn take_other(&mut self, length: usize) -> Share {
+        self.others += 1;
+        if self.others < MAX_OTHERS { Share::Head(length) } else { Share::Everything }
+    }
+
+    /// Keeps what is unread in no more memory than it needs, for as long as something else is waited for.
+    pub(super) fn shrink(&mut self, spare: &mut BytesMut) {
+        let unread = BytesMut::from(&self.bytes[..]);
+        *spare = std::mem::replace(&mut self.bytes, unread);
+        spare.clear();
     }
 
     /// hyper has written an answer.

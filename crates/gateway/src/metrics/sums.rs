@@ -33,6 +33,7 @@ impl Sums {
         // Ends first: a request that ends meanwhile is then still in flight, not ended before it began.
         self.ended += book.ended.value();
         self.begun += book.begun.value();
+        // Before their times: those of every request that is counted here are there.
         for (sums, counters) in self.answers.iter_mut().zip(&book.answers) {
             sums.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += counter.value());
         }

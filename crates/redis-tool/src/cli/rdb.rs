@@ -16,8 +16,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use bytes::{Buf, BytesMut};
 use indicatif::HumanBytes;
-use pilotlight_redis::config::ByteStream;
-use pilotlight_redis::{RawStream, Route};
+use pilotlight_redis::Route;
+use pilotlight_redis::raw::NodeStream;
 use pilotlight_resp::encode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -53,8 +53,9 @@ pub(super) async fn run(session: &Session, content: Content, path: &Path) -> any
         let why = "a snapshot is that of one node: name it by -h and -p, without -c; `pilotlight redis cluster status` lists them";
         bail!(UsageError(why.to_owned()));
     }
-    let RawStream { node, stream, read } = session.client().stream(Route::Any).await?;
-    let mut source = Source { stream, read };
+    let stream = session.client().stream(Route::Any).await?;
+    let node = stream.node().clone();
+    let mut source = Source { stream, read: BytesMut::new() };
     let mut target = Target::open(path)?;
     let bytes = tokio::select! {
         bytes = source.copy(content, &mut target) => bytes.with_context(|| format!("the snapshot of {node}"))?,
@@ -66,7 +67,7 @@ pub(super) async fn run(session: &Session, content: Content, path: &Path) -> any
 }
 
 struct Source {
-    stream: Box<dyn ByteStream>,
+    stream: NodeStream,
     read: BytesMut,
 }
 

@@ -4,7 +4,8 @@ use std::io;
 
 use bytes::BytesMut;
 use pilotlight_redis::config::NodeAddress;
-use pilotlight_redis::{Client, Error, RawStream, Route};
+use pilotlight_redis::raw::NodeStream;
+use pilotlight_redis::{Client, Error, Route};
 use pilotlight_resp::{Decoder, Frame, Limits, encode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -13,8 +14,7 @@ const MIN_READ_BYTES: usize = 16 << 10;
 
 /// See the module.
 pub(super) struct Wire {
-    node: NodeAddress,
-    stream: Box<dyn pilotlight_redis::config::ByteStream>,
+    stream: NodeStream,
     frames: Frames,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct Frames {
 impl Wire {
     /// Connects.
     pub(super) async fn open(client: &Client, route: Route, limits: Limits) -> Result<Self, Error> {
-        let RawStream { node, stream, read } = client.stream(route).await?;
-        Ok(Self { node, stream, frames: Frames { decoder: Decoder::new(limits), read } })
+        let stream = client.stream(route).await?;
+        Ok(Self { stream, frames: Frames { decoder: Decoder::new(limits), read: BytesMut::new() } })
     }
 
     /// Who is connected to.
     pub(super) fn node(&self) -> &NodeAddress {
-        &self.node
+        self.stream.node()
     }
 
     /// Sends a command. Cut off in the middle, the connection is of no more use.
@@ -53,7 +53,7 @@ impl Wire {
         self.frames.next(&mut self.stream).await
     }
 
-    /// The stream in two halves, and what was read already.
+    /// The stream in two halves, and what was read and is not decoded.
     pub(super) fn split(self) -> (impl AsyncRead + Unpin, impl AsyncWrite + Unpin, Frames) {
         let (reader, writer) = tokio::io::split(self.stream);
         (reader, writer, self.frames)

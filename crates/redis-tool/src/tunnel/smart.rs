@@ -11,12 +11,12 @@ mod subscriber;
 mod transaction;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use pilotlight_redis::config::{Config, ProtocolChoice, Topology};
-use pilotlight_redis::raw::RawClient;
+use pilotlight_redis::raw::{RawClient, ReplyBudget};
 use pilotlight_redis::{Client, Command, Commands, Error, ErrorKind, Misuse, Value};
 use pilotlight_resp::Protocol;
 
@@ -29,6 +29,8 @@ const MAX_DATABASES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Upstream {
     config: Config,
+    /// Of the whole tunnel.
+    replies: Arc<ReplyBudget>,
     ends: Mutex<HashMap<(u8, u16), End>>,
     facts: tokio::sync::OnceCell<Facts>,
 }
@@ -48,8 +50,8 @@ pub(crate) struct Facts {
 }
 
 impl Upstream {
-    pub(crate) fn new(config: Config) -> Self {
-        Self { config, ends: Mutex::default(), facts: tokio::sync::OnceCell::new() }
+    pub(crate) fn new(config: Config, replies: Arc<ReplyBudget>) -> Self {
+        Self { config, replies, ends: Mutex::default(), facts: tokio::sync::OnceCell::new() }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
@@ -89,7 +91,7 @@ impl Upstream {
         }
         let config = Config { protocol: choice.1, database, ..self.config.clone() };
         let failed = |error: Error| format!("ERR the tunnel: {error}");
-        let raw = RawClient::new(config.clone()).map_err(failed)?;
+        let raw = RawClient::within(config.clone(), Arc::clone(&self.replies)).map_err(failed)?;
         let end = End { raw, whole: Client::new(config).map_err(failed)? };
         ends.insert((choice.0, database), end.clone());
         Ok(end)

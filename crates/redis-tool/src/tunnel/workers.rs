@@ -112,7 +112,7 @@ async fn work(
     mut ending: watch::Receiver<bool>,
     grace: watch::Receiver<Duration>,
 ) {
-    let upstream = Arc::new(Upstream::new(config.clone()));
+    let upstream = Arc::new(Upstream::new(config.clone(), Arc::clone(&shared.replies)));
     let config = Arc::new(config);
     let mut clients = JoinSet::new();
     loop {
@@ -153,7 +153,8 @@ pub(super) async fn listen(args: &TunnelArgs, config: &Config, workers: &Workers
     let listener = bind(SocketAddr::new(args.bind, args.listen))?;
     // It is better known now than to each client later.
     let (command_timeout, when_down) = (Some(config.connect_timeout), WhenDown::FailFast);
-    let probe = Upstream::new(Config { command_timeout, when_down, ..config.clone() });
+    let config_of_probe = Config { command_timeout, when_down, ..config.clone() };
+    let probe = Upstream::new(config_of_probe, Arc::clone(&workers.shared.replies));
     probe.check().await.with_context(|| format!("cannot reach {config}"))?;
     probe.close(CLOSE_PATIENCE).await;
     let local = listener.local_addr()?;

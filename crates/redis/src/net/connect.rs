@@ -1,6 +1,7 @@
 //! One attempt to connect, from an address to a connection that is ready for commands.
 
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use pilotlight_resp::{Decoder, Value};
@@ -14,6 +15,7 @@ use super::{dial, handshake};
 use crate::command::Command;
 use crate::config::{Config, CredentialProvider, Credentials, NodeAddress, ReadFrom, TlsConfig, Topology};
 use crate::proto::handshake::{Plan, ReadOnly, ServerInfo, Style};
+use crate::raw::ReplyBudget;
 
 /// What a connection is for: it decides what the handshake asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) server: ServerInfo,
     /// Who it was told that the client is.
     pub(crate) credentials: Option<Credentials>,
+    /// What large replies count against.
+    pub(crate) budget: Option<Arc<ReplyBudget>>,
 }
 
 /// Connects to `address`, as the configuration or the cluster names it: the address map is applied here.

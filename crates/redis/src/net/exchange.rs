@@ -45,7 +45,10 @@ pub(crate) async fn send(connection: &mut Connection, bytes: &[u8]) -> io::Resul
 pub(crate) async fn receive(connection: &mut Connection) -> io::Result<Value> {
     loop {
         if let Frame::Reply(value) = next_frame(connection).await? {
-            return Ok(value);
+            return Ok(match &connection.budget {
+                None => value,
+                Some(budget) => budget.hold(value),
+            });
         }
     }
 }

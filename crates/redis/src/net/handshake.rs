@@ -129,6 +129,7 @@ impl Session {
             read_buffer: self.input,
             pushes: self.pushes,
             credentials: handshake.credentials().cloned(),
+            budget: None,
             server: handshake.into_server(),
         }
     }

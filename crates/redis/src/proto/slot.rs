@@ -110,4 +110,31 @@ mod tests {
         check("a}b{c}", "c");
         check("", "");
     }
+
+    #[test]
+    fn special_characters_are_part_of_a_tag() {
+        check("a{b:c-d_e.f}g", "b:c-d_e.f");
+        check("{\u{e9} \r\n}", "\u{e9} \r\n");
+        check("{ }", " ");
+    }
+
+    #[test]
+    fn keys_with_one_tag_share_a_slot_and_others_mostly_do_not() {
+        assert_eq!(Slot::of(b"{user1000}.following"), Slot::of(b"any{user1000}thing"));
+        assert_eq!(Slot::of(b"{user1000}.following"), Slot::of(b"user1000"));
+        let slots: std::collections::HashSet<_> = (0..1000).map(|n| Slot::of(format!("key{n}").as_bytes())).collect();
+        assert!(slots.len() > 900, "{}", slots.len());
+    }
+
+    #[test]
+    fn keys_of_any_length_have_a_slot() {
+        assert_eq!(Slot::of(b"").number(), 0);
+        for length in [1, 2, 7, 8, 9, 100, 65_536, 1 << 20] {
+            let key = vec![b'x'; length];
+            // Bit by bit, as the specification has it.
+            let step = |crc: u16| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
+            let crc = key.iter().fold(0_u16, |crc, &byte| (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| step(crc)));
+            assert_eq!(Slot::of(&key).number(), crc % 16_384, "{length}");
+        }
+    }
 }

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use pilotlight_redis::config::{AddressMap, NodeAddress};
 use pilotlight_redis::{Client, Commands, Config, Error};
-use pilotlight_testkit::{Cluster, ClusterBuilder, FaultProxy, Node};
+use pilotlight_testkit::{Cluster, FaultProxy, Node};
 use tokio::task::JoinSet;
 
-use crate::spare::Kind;
+use crate::spare::{Kind, Single};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const SLOTS: u16 = 16_384;
@@ -44,9 +44,8 @@ impl Bed {
         Self(Arc::new(cluster))
     }
 
-    pub(crate) async fn build(builder: ClusterBuilder) -> Self {
-        let cluster = tokio::task::spawn_blocking(move || builder.start().unwrap()).await.unwrap();
-        Self(Arc::new(cluster))
+    pub(crate) async fn single(single: Single) -> Self {
+        Self(Arc::new(tokio::task::spawn_blocking(move || single.start()).await.unwrap()))
     }
 
     /// Runs blocking work of the testkit beside the test.
@@ -116,6 +115,11 @@ pub(crate) fn address(node: &Node) -> NodeAddress {
 
 /// For each slot a key. Computed bit by bit, apart from the client's table.
 pub(crate) fn preimages() -> Vec<String> {
+    static ALL: LazyLock<Vec<String>> = LazyLock::new(compute_preimages);
+    ALL.clone()
+}
+
+fn compute_preimages() -> Vec<String> {
     let mut keys = vec![String::new(); usize::from(SLOTS)];
     let mut missing = keys.len();
     for number in 0_u32.. {

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pilotlight_redis::config::Probe;
 use pilotlight_redis::{Client, Config};
-use pilotlight_testkit::Cluster;
 use tokio::task::JoinSet;
 
 use crate::bed::{Bed, Proxies, SECOND, eventually, within};
 use crate::lag::Lag;
+use crate::spare::Single;
 use faults::Loss;
 use work::{Ledger, Tally, Worker};
 
@@ -69,7 +69,7 @@ async fn what_callers_are_told_is_true_under_chaos() {
     let seed = setting("CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..));
     let seconds = setting("CHAOS_SECONDS").unwrap_or(24);
     println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
-    let bed = Bed::build(Cluster::builder().replicas_per_master(1).node_timeout(Duration::from_millis(1500))).await;
+    let bed = Bed::single(Single::Patient).await;
     let proxies = Proxies::new(&bed).await;
     let probe = Probe { idle_ping: Some(SECOND), stall: Some(SECOND / 2) };
     let config = Config { lanes: 1 + (seed % 2) as usize, probe, address_map: proxies.address_map(), ..bed.config() };

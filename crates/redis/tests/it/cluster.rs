@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pilotlight_redis::config::NodeAddress;
-use pilotlight_redis::{Client, Commands, Config, ErrorKind, Ran};
+use pilotlight_redis::{Client, Command, Commands, Config, ErrorKind, Ran};
 use pilotlight_testkit::Server;
 
 use crate::bed::{Bed, SECOND, address, eventually, preimages, until_ok, within};
@@ -19,15 +19,16 @@ async fn every_slot_goes_to_the_node_that_owns_it() {
     let bed = Bed::start(5, 0).await;
     let client = bed.client();
     let keys = preimages();
-    let slots = keys.clone();
     // The server is the one who knows.
-    bed.run(move |cluster| {
-        let node = cluster.nodes()[0].server();
-        for (slot, key) in slots.iter().enumerate() {
-            assert_eq!(node.command(&["CLUSTER", "KEYSLOT", key]).unwrap().integer(), Some(slot as i64));
+    for (chunk, keys) in keys.chunks(512).enumerate() {
+        let mut pipeline = client.pipeline();
+        let ask = |key| (&mut pipeline).run::<usize>(Command::raw("CLUSTER KEYSLOT").arg(key));
+        let asked: Vec<_> = keys.iter().map(ask).collect();
+        let mut replies = pipeline.run().await.unwrap();
+        for (at, asked) in asked.into_iter().enumerate() {
+            assert_eq!(replies.take(asked).unwrap(), chunk * 512 + at);
         }
-    })
-    .await;
+    }
     for keys in keys.chunks(512) {
         let mut pipeline = client.pipeline();
         let queued: Vec<_> = keys.iter().map(|key| pipeline.set(key, key)).collect();
@@ -163,9 +164,17 @@ async fn the_cluster_may_come_after_the_client() {
     let lone = Server::builder().config("cluster-enabled yes").config("cluster-node-timeout 1000");
     let server = Arc::new(tokio::task::spawn_blocking(|| lone.start().unwrap()).await.unwrap());
     let client = Client::new(Config::cluster([NodeAddress::tcp("127.0.0.1", server.port())])).unwrap();
-    let error = client.set("k", "v").timeout(Duration::from_millis(200)).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Cluster(_)), "{error}");
-    assert!(error.to_string().contains("no slot is served"), "{error}");
+    // A busy machine may take longer than this for the first map.
+    let first_map = async {
+        loop {
+            let error = client.set("k", "v").timeout(Duration::from_millis(200)).await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Cluster(_)), "{error}");
+            if error.to_string().contains("no slot is served") {
+                break;
+            }
+        }
+    };
+    within(10 * SECOND, "the error that no slot is served", first_map).await;
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { client.set("k", "v").timeout(20 * SECOND).await }

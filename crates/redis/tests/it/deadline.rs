@@ -1,7 +1,7 @@
 //! What has no time left is not sent any more.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::{Client, Commands, Config, Ran};
 use pilotlight_testkit::ScriptedServer;
 
-const TIMEOUT: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The runtime stands still while a pipeline pauses before its second round, until its deadline has passed.
 #[tokio::test]
@@ -25,10 +25,14 @@ async fn a_pipeline_sends_no_round_after_its_deadline() {
     let server = ScriptedServer::respond(respond).await.unwrap();
     let config = Config::standalone(NodeAddress::tcp("127.0.0.1", server.port()));
     let client = Client::new(Config { command_timeout: Some(TIMEOUT), ..config }).unwrap();
+    // The pipeline's time is not for connecting.
+    client.get("k").await.unwrap_err();
+    let before = client.stats().retries;
+    let is_over = Arc::new(AtomicBool::new(false));
     let blocker = tokio::spawn({
-        let client = client.clone();
+        let (client, is_over) = (client.clone(), Arc::clone(&is_over));
         async move {
-            while client.stats().retries == 0 {
+            while client.stats().retries == before && !is_over.load(Ordering::Relaxed) {
                 tokio::task::yield_now().await;
             }
             std::thread::sleep(TIMEOUT);
@@ -37,7 +41,9 @@ async fn a_pipeline_sends_no_round_after_its_deadline() {
     let mut pipeline = client.pipeline();
     let keys = ["a", "b", "c"];
     let queued = keys.map(|key| pipeline.incr(key));
-    let mut replies = pipeline.run().await.unwrap();
+    let replies = pipeline.run().await;
+    is_over.store(true, Ordering::Relaxed);
+    let mut replies = replies.unwrap();
     for queued in queued {
         let error = replies.take(queued).unwrap_err();
         assert_eq!((error.ran(), error.server().map(|it| it.code())), (Ran::NotSent, Some("LOADING")), "{error}");

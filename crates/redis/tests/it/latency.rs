@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use pilotlight_redis::config::{AddressMap, NodeAddress, Probe};
 use pilotlight_redis::{Client, Commands, Config};
-use pilotlight_testkit::{Accepting, Cluster, Ending, FaultProxy, Faults};
+use pilotlight_testkit::{Accepting, Ending, FaultProxy, Faults};
 
 use crate::bed::{Bed, SECOND, address, preimages};
+use crate::spare::Single;
 
 const ROUNDS: usize = 3;
 
@@ -42,7 +43,7 @@ fn callers_of_the_first(client: &Client, key: &str) -> tokio::task::JoinSet<()> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_node_and_refreshes_that_hang_delay_no_other_node() {
-    let bed = Bed::build(Cluster::builder().config("cluster-require-full-coverage no").node_timeout(60 * SECOND)).await;
+    let bed = Bed::single(Single::Unsuspecting).await;
     // Only before the first node: the proxy's own timers are coarser than what is measured.
     let proxy = FaultProxy::to(bed.nodes()[0].server().addr()).await.unwrap();
     let map = HashMap::from([(address(&bed.nodes()[0]), NodeAddress::tcp("127.0.0.1", proxy.port()))]);

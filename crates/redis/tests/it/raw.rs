@@ -7,6 +7,8 @@ use pilotlight_resp::encode;
 use pilotlight_testkit::{Cluster, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::spare::Kind;
+
 fn encoded(words: &[&str]) -> Vec<u8> {
     let mut out = Vec::new();
     encode::command(&mut out, &words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
@@ -50,7 +52,7 @@ async fn frames_come_as_the_server_wrote_them() {
 
 #[tokio::test]
 async fn a_cluster_is_followed() {
-    let cluster = Cluster::start(2, 0).unwrap();
+    let cluster = Kind::of(3, 0).start();
     let client = RawClient::new(Config { ..Config::from_url(&cluster_url(&cluster)).unwrap() }).unwrap();
     let (from, slot) = cluster.node_for_key("k").unwrap();
     let to = cluster.nodes().iter().find(|node| node.id() != from.id()).unwrap();
@@ -60,7 +62,7 @@ async fn a_cluster_is_followed() {
         assert_eq!(&client.batch(&[set]).await[0].as_ref().unwrap()[..], b"+OK\r\n");
         cluster.move_slot(slot, target).unwrap();
     }
-    assert_eq!(client.primaries().len(), 2);
+    assert_eq!(client.primaries().len(), 3);
     let set = encoded(&["SET", "k", "v"]);
     let set = client.encoded(&command(&["SET", "k", "v"]), &set).unwrap();
     assert!(client.batch(&[set]).await[0].is_ok());

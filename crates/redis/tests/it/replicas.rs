@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pilotlight_redis::config::{AddressMap, NodeAddress, Probe, ReadFrom};
-use pilotlight_redis::proto::topology::Role;
 use pilotlight_redis::{Client, Commands, Config, Error, ErrorKind};
 use pilotlight_testkit::{Cluster, FaultProxy, Node};
 use tokio::task::JoinSet;
@@ -259,30 +258,33 @@ async fn the_nearest_answers() {
     };
     let config = config(&bed, ReadFrom::LowestLatency);
     let client = filled(&bed, Config { address_map: AddressMap::Table(Arc::new(map)), ..config }).await;
-    let latencies = |role| {
-        let lanes = client.stats().lanes;
-        lanes.into_iter().filter(move |it| it.role == role).map(|it| it.snapshot.latency.unwrap_or(Duration::MAX))
-    };
     set(0..3, FAR);
-    until("all are measured", || {
-        latencies(Role::Primary).min() > Some(FAR / 2) && latencies(Role::Replica).max() < Some(FAR / 2)
-    })
-    .await;
-    let before = gets(&bed);
-    read_all(&client).await;
-    let replicas: u64 = gets(&bed)[3..].iter().zip(&before[3..]).map(|(now, then)| now - then).sum();
-    // A machine that stands still for a moment may make a near one look far.
-    assert!(replicas > KEYS as u64 * 9 / 10, "{replicas}: {}", client.stats());
+    until_answered_by(&bed, &client, 3..6).await;
 
     // Those are far now, and the others near.
     set(0..3, Duration::ZERO);
     set(3..6, 3 * FAR);
-    let is_turned = || latencies(Role::Primary).max() < latencies(Role::Replica).min();
-    until("it is noticed", is_turned).await;
-    let before = gets(&bed);
-    for number in 0..20 {
-        client.get(key(number)).await.unwrap();
+    until_answered_by(&bed, &client, 0..3).await;
+}
+
+/// Reads until nine of ten answers are of these nodes. Not all at the first try: a machine that stands still for a moment makes a near one look far, until
+/// it is measured again.
+async fn until_answered_by(bed: &Cluster, client: &Client, nodes: std::ops::Range<usize>) {
+    const AT_ONCE: usize = 30;
+    let since = Instant::now();
+    loop {
+        let before = gets(bed);
+        for first in (0..KEYS).step_by(AT_ONCE) {
+            let reads = (first..first + AT_ONCE).map(|number| {
+                let client = client.clone();
+                async move { client.get(key(number)).of::<i64>().await.unwrap() }
+            });
+            reads.collect::<JoinSet<_>>().join_all().await;
+        }
+        let answered: Vec<u64> = gets(bed).iter().zip(&before).map(|(now, then)| now - then).collect();
+        if answered[nodes.clone()].iter().sum::<u64>() > KEYS as u64 * 9 / 10 {
+            return;
+        }
+        assert!(since.elapsed() < 3 * LIMIT, "{answered:?}: {}", client.stats());
     }
-    let primaries: u64 = gets(&bed)[..3].iter().zip(&before[..3]).map(|(now, then)| now - then).sum();
-    assert!(primaries > 15, "{primaries}: {}", client.stats());
 }

@@ -1,5 +1,6 @@
 //! Slots that move while they are used.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pilotlight_redis::Commands;
@@ -77,30 +78,36 @@ async fn slots_move_to_a_node_that_the_map_does_not_know() {
                 let info = node.command(&["CLUSTER", "INFO"]).unwrap();
                 ["cluster_known_nodes:4", "cluster_state:ok"].iter().all(|line| info.text().contains(line))
             };
-            let begin = Instant::now();
-            while !(is_joined(&new) && cluster.nodes().iter().all(|node| is_joined(node.server()))) {
-                assert!(begin.elapsed() < 20 * SECOND);
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            new
+            until(|| is_joined(&new) && cluster.nodes().iter().all(|node| is_joined(node.server())));
+            Arc::new(new)
         })
         .await;
-    let _new = bed
-        .run(move |cluster| {
-            for slot in 0..20_u16 {
-                move_by_hand(cluster.nodes()[0].server(), cluster.nodes()[0].id(), &new, slot);
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            new
+    for slot in 0..20_u16 {
+        let (new, counted) = (Arc::clone(&new), bed.clone());
+        bed.run(move |cluster| {
+            let source = &cluster.nodes()[0];
+            // Somebody is sent to the new node before the slot is.
+            move_by_hand(source.server(), source.id(), &new, slot, || until(|| counted.errors("ASK") > 0));
         })
         .await;
-    load.more(400).await;
+        load.more(20).await;
+    }
+    eventually(20 * SECOND, "MOVED", || bed.errors("MOVED") > 0).await;
     let failed = load.stop().await;
     assert!(failed.is_empty(), "{failed:?}");
-    assert!(bed.errors("ASK") > 0 && bed.errors("MOVED") > 0);
 }
 
-fn move_by_hand(source: &Server, source_id: &str, target: &Server, slot: u16) {
+/// Blocks until it is so.
+fn until(is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < 20 * SECOND);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// `meanwhile`: while the keys are there, and the slot is not.
+fn move_by_hand(source: &Server, source_id: &str, target: &Server, slot: u16, meanwhile: impl Fn()) {
     let (slot, port) = (slot.to_string(), target.port().to_string());
     let target_id = target.command(&["CLUSTER", "MYID"]).unwrap().text().into_owned();
     target.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", source_id]).unwrap();
@@ -115,6 +122,7 @@ fn move_by_hand(source: &Server, source_id: &str, target: &Server, slot: u16) {
             ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"].into_iter().chain(keys.iter().map(String::as_str));
         source.command(&words.collect::<Vec<_>>()).unwrap();
     }
+    meanwhile();
     target.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_id]).unwrap();
     source.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_id]).unwrap();
 }

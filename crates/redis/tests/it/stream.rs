@@ -14,11 +14,12 @@ async fn line(client: &Client, route: Route, words: &[&[u8]]) -> (String, String
     let mut stream = client.stream(route).await.unwrap();
     let mut out = Vec::new();
     encode::command(&mut out, words);
-    stream.stream.write_all(&out).await.unwrap();
-    while !stream.read.ends_with(b"\r\n") {
-        assert_ne!(stream.stream.read_buf(&mut stream.read).await.unwrap(), 0);
+    stream.write_all(&out).await.unwrap();
+    let mut reply = Vec::new();
+    while !reply.ends_with(b"\r\n") {
+        assert_ne!(stream.read_buf(&mut reply).await.unwrap(), 0);
     }
-    (stream.node.to_string(), String::from_utf8(stream.read.to_vec()).unwrap())
+    (stream.node().to_string(), String::from_utf8(reply).unwrap())
 }
 
 #[tokio::test]

@@ -221,10 +221,12 @@ impl Owner {
         tracing::debug!(service = %self.records[service].service.name(), ?now, "a start was asked for");
     }
 
-    /// Somebody wants new instances: each of those that are ready is replaced, those that are starting are new.
+    /// Somebody wants new instances: each that there is now is replaced, those that are starting once they are ready. What made
+    /// somebody ask may have come after they had read their files.
     pub(super) fn restart_service(&mut self, service: usize, now: Instant) {
-        for id in self.records[service].members.clone() {
-            if let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == Stage::Ready) {
+        let record = &self.records[service];
+        for id in record.members.iter().chain(&record.successor).copied().collect::<Vec<_>>() {
+            if let Some(run) = self.runs.get_mut(&id) {
                 run.replace_asked = true;
             }
         }

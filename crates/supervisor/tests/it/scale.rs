@@ -242,6 +242,31 @@ fn a_restart_replaces_and_a_failed_one_leaves_the_old() {
     });
 }
 
+#[test]
+fn a_restart_replaces_what_is_starting_too() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let go = dir.path().join("go");
+        let mut spec = pipe_child("p", &[]);
+        let program = std::mem::take(&mut spec.argv);
+        let script = format!("until test -e {}; do sleep 0.01; done; exec \"$@\"", go.display());
+        spec.argv = crate::harness::args(&["sh", "-c", &script, "sh"]);
+        spec.argv.extend(program);
+        let mut bed = Bed::new(1, vec![spec]);
+        let _seen = bed.work();
+        let service = bed.service(0);
+        let waits = caller(&service, 0);
+        until(|| service.status().instances.len() == 1).await;
+        bed.supervisor.restart(service.id());
+        std::fs::write(&go, "").unwrap();
+        waits.await.unwrap().unwrap();
+        while service.ready(0).await.unwrap().instance().number() == 1 {
+            tokio::task::yield_now().await;
+        }
+        until(|| ready(&service) == 1).await;
+    });
+}
+
 /// A request that was given to an instance may not be written yet; behind DRAIN it might find nobody.
 #[test]
 fn drain_waits_for_those_who_have_entered_and_lets_go_those_without_a_connection() {

@@ -218,6 +218,8 @@ fn nothing_is_left_of_a_zygote_when_the_gateway_stops_or_its_guardian_is_killed(
         for gone in [parent, pid] {
             assert!(gone_within(gone, Duration::from_secs(5)), "{gone} outlives its guardian");
         }
+        // Whoever asks before the supervisor has seen it is given what is no longer there.
+        until(|| service.status().instances.is_empty() && zygote(&service).state != ZygoteState::Ready).await;
         drop(service.ready(0).await.unwrap());
         let (parent, pid) = (ready_zygote(&service).await, pid_of(&service).await);
         assert!(is_fork(pid));

@@ -3,12 +3,14 @@
 use super::{AGREE_LIMIT, Cluster, KnownNode, Node};
 use crate::wait::{EVERY, Look, until};
 use crate::{Certificates, ClientAuth, Error, ServerBuilder};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::collections::BTreeMap;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
 const SLOTS: usize = 16_384;
+/// New masters take no writes for two seconds: looking more often would only keep the machine busy.
+const FORMED_EVERY: Duration = Duration::from_millis(20);
 
 /// What a [`Cluster`] is started with.
 #[derive(Debug, Clone)]
@@ -131,7 +133,7 @@ impl Cluster {
                 replica.server.command_ok(&["CLUSTER", "REPLICATE", primary]).map(Look::Here)
             })?;
         }
-        until("an agreement of the new cluster", AGREE_LIMIT, EVERY, || {
+        until("an agreement of the new cluster", AGREE_LIMIT, FORMED_EVERY, || {
             let nodes: Vec<_> = self.nodes.iter().collect();
             Ok(match look_at_roles(&nodes, replicas.len()) {
                 Look::Here(()) => look_at_agreement(&nodes),
@@ -174,8 +176,8 @@ fn look_at_roles(nodes: &[&Node], replicas: usize) -> Look<()> {
     Look::Here(())
 }
 
-/// By id: its primary and its slots.
-type Owners = BTreeMap<String, (Option<String>, BTreeSet<u16>)>;
+/// By id: its primary and its slots, in the ranges that every node tells alike: rising, as long as can be.
+type Owners = BTreeMap<String, (Option<String>, Vec<RangeInclusive<u16>>)>;
 
 /// Whether all of these nodes see the same cluster, whole and connected.
 pub(super) fn look_at_agreement(nodes: &[&Node]) -> Look<()> {
@@ -216,9 +218,7 @@ impl Node {
         {
             return Ok(Look::NotYet("its link to its master is down".to_owned()));
         }
-        let owners = alive
-            .into_iter()
-            .map(|known| (known.id.clone(), (known.primary.clone(), known.slots.iter().cloned().flatten().collect())));
+        let owners = alive.into_iter().map(|known| (known.id.clone(), (known.primary.clone(), known.slots.clone())));
         Ok(Look::Here(owners.collect()))
     }
 }

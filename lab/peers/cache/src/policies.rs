@@ -31,9 +31,10 @@ pub fn by_name(name: &str, capacity: u64) -> Box<dyn Policy> {
         "quick_cache, 8 shards" => quick(capacity, 8, capacity / AVERAGE_BYTES),
         "quick_cache, default guess" => quick(capacity, 1, capacity / AVERAGE_BYTES / 4),
         "moka TinyLFU" => moka(capacity, EvictionPolicy::tiny_lfu()),
-        "foyer W-TinyLFU" => {
-            foyer(capacity, LfuConfig { window_capacity_ratio: 0.01, protected_capacity_ratio: 0.79, ..Default::default() })
-        }
+        "foyer W-TinyLFU" => foyer(
+            capacity,
+            LfuConfig { window_capacity_ratio: 0.01, protected_capacity_ratio: 0.79, ..Default::default() },
+        ),
         "foyer S3-FIFO" => foyer(capacity, S3FifoConfig::default()),
         "foyer SIEVE" => foyer(capacity, SieveConfig {}),
         _ => moka(capacity, EvictionPolicy::lru()),

@@ -1,7 +1,7 @@
 //! Pilotlight before a service: a process of this very binary with a configuration of its own.
 
+use std::fmt::Write as _;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,6 @@ use crate::service::answer_body;
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(2);
 const SERVICE_NAME: &str = "lab";
-/// What `pilotlight` prints first.
-const LISTENING: &str = "listening on http://";
 
 /// A running gateway with one service.
 #[derive(Debug)]
@@ -32,10 +30,12 @@ pub(super) struct Pilotlight {
 }
 
 impl Pilotlight {
-    pub(super) fn start(dir: PathBuf, case: Case, server: &Server) -> anyhow::Result<Self> {
+    /// `others`: so many other services are configured, which nobody asks for.
+    pub(super) fn start(dir: PathBuf, case: Case, server: &Server, others: u32) -> anyhow::Result<Self> {
         let file = dir.join("pilotlight.toml");
         let admin = Admin { socket: dir.join("admin.sock") };
-        fs::write(&file, configuration(case, server)?).with_context(|| format!("cannot write {}", file.display()))?;
+        fs::write(&file, configuration(case, server, others)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
         let program = Program {
             name: "pilotlight".into(),
             command: vec![own_program()?.into(), "run".into(), "--config".into(), file.into()],
@@ -43,12 +43,7 @@ impl Pilotlight {
             dir,
         };
         let mut gateway = program.start()?;
-        let address: SocketAddr = gateway.wait_until(LISTEN_LIMIT, "it listens", |gateway| {
-            // The line has to be whole: what follows it is another.
-            let output = gateway.output();
-            let (_, rest) = output.split_once(LISTENING)?;
-            rest.split_once('\n')?.0.trim().parse().ok()
-        })?;
+        let address = gateway.listening(LISTEN_LIMIT)?;
         let client = Client::new(address, "/", &answer_body());
         // Where the time of a start went is worth the microseconds that asking for it costs.
         let client = if case.is_cold() { client.with_field("X-Pilotlight-Timing: 1") } else { client };
@@ -102,7 +97,7 @@ fn phases(value: &str) -> Vec<(String, f64)> {
 }
 
 /// One worker, because there is one client; no cache but in the case that is about it.
-fn configuration(case: Case, server: &Server) -> anyhow::Result<String> {
+fn configuration(case: Case, server: &Server, others: u32) -> anyhow::Result<String> {
     let (transport, cache, route_cache) = match case {
         Case::Cached => ("pipe", "true", "\"10h\""),
         Case::PipeWarm | Case::PipeCold => ("pipe", "false", "false"),
@@ -111,12 +106,17 @@ fn configuration(case: Case, server: &Server) -> anyhow::Result<String> {
     let words = server.command.iter().map(|word| text(word.as_ref()));
     // JSON's strings and lists are TOML's as well.
     let command = serde_json::to_string(&words.collect::<anyhow::Result<Vec<_>>>()?)?;
-    Ok(format!(
+    let mut text = format!(
         "listen = \"127.0.0.1:0\"\nworkers = 1\ndev = true\ncache = {cache}\n\n\
          [admin]\nsocket = \"admin.sock\"\n\n\
          [services.{SERVICE_NAME}]\ncommand = {command}\ntransport = \"{transport}\"\nidle_timeout = \"none\"\n\n\
          [[routes]]\npath = \"/\"\nservice = \"{SERVICE_NAME}\"\ncache = {route_cache}\n"
-    ))
+    );
+    for other in 1..=others {
+        writeln!(text, "\n[services.other-{other}]\ncommand = [\"/bin/false\"]")?;
+        writeln!(text, "\n[[routes]]\npath = \"/other-{other}\"\nservice = \"other-{other}\"")?;
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -126,9 +126,10 @@ mod tests {
     #[test]
     fn words_are_quoted() {
         let server = Server { name: "SDK", command: vec!["/a \"b\"/python".into(), "c\\d".into()] };
-        let text = configuration(Case::HttpCold, &server).expect("UTF-8");
+        let text = configuration(Case::HttpCold, &server, 2).expect("UTF-8");
         assert!(text.contains(r#"command = ["/a \"b\"/python","c\\d"]"#), "{text}");
         assert!(text.contains("transport = \"http\"\nidle_timeout = \"none\""), "{text}");
+        assert_eq!(text.matches("\ncommand = [\"/bin/false\"]").count(), 2, "{text}");
     }
 
     #[test]

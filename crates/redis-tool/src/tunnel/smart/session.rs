@@ -52,6 +52,8 @@ pub(super) struct Session {
     /// What is to be sent is sent, and then the connection is closed.
     pub(super) is_closing: bool,
     parser: Parser,
+    /// Of the batch before, for its room.
+    requests: Vec<Request>,
     subscriber: Subscriber,
     transaction: Option<Transaction>,
     watch: Option<Watch>,
@@ -100,6 +102,7 @@ pub(crate) async fn serve(
         mute: Mute::No,
         is_closing: false,
         parser: Parser::new(shared.limits.max_command_bytes),
+        requests: Vec::new(),
         subscriber: Subscriber::default(),
         transaction: None,
         watch: None,
@@ -114,8 +117,10 @@ pub(crate) async fn serve(
 impl Session {
     async fn run(mut self, mut ending: watch::Receiver<bool>) -> io::Result<()> {
         loop {
-            let requests = self.parse();
+            let mut requests = std::mem::take(&mut self.requests);
+            self.parse(&mut requests);
             if requests.is_empty() {
+                self.requests = requests;
                 self.wire.flush().await?;
                 if self.is_closing || !self.wait(&mut ending).await? {
                     return Ok(());
@@ -124,6 +129,8 @@ impl Session {
             }
             self.shared.counters.add_commands(requests.len());
             self.process(&requests).await?;
+            requests.clear();
+            self.requests = requests;
             if self.parser.wanted() == 0 {
                 self.memory = None;
             }
@@ -134,8 +141,7 @@ impl Session {
     }
 
     /// The commands that are there.
-    fn parse(&mut self) -> Vec<Request> {
-        let mut requests = Vec::new();
+    fn parse(&mut self, requests: &mut Vec<Request>) {
         while requests.len() < self.batch && !self.is_closing {
             match self.parser.next(&mut self.wire.input) {
                 Ok(Some(request)) => requests.push(request),
@@ -150,7 +156,6 @@ impl Session {
                 Err(_) => break,
             }
         }
-        requests
     }
 
     /// Waits for something to do. False: there is nothing any more.
@@ -222,7 +227,9 @@ impl Session {
         if is_special {
             return Vec::new();
         }
-        requests.iter().map_while(|request| self.encoded(request)).collect()
+        let mut batch = Vec::with_capacity(requests.len());
+        batch.extend(requests.iter().map_while(|request| self.encoded(request)));
+        batch
     }
 
     fn encoded<'r>(&self, request: &'r Request) -> Option<Encoded<'r>> {

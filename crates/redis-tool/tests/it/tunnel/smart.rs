@@ -72,6 +72,47 @@ fn a_client_may_send_everything_before_it_reads_anything() {
 }
 
 #[test]
+fn replies_without_room_are_errors_and_give_their_room_back() {
+    let server = Server::start().unwrap();
+    let tunnel = Tunnel::start(&["-p", &server.port().to_string(), "--max-held-mib", "4"]);
+    let value = "x".repeat(1_000_000);
+    tunnel.peer().ask(&["SET", "big", &value]);
+    // A client's first batch: all of its replies are there before the first is passed on. Four of them fit into 4 MiB.
+    for _ in 0..3 {
+        let mut peer = tunnel.peer();
+        peer.write(&[encoded(&["GET", "big"]).repeat(8), encoded(&["INCR", "n"])].concat());
+        let replies: Vec<Value> = (0..8).map(|_| peer.reply()).collect();
+        let is_whole = |reply: &&Value| matches!(reply, Value::Bulk(bytes) if bytes.len() == value.len());
+        let whole = replies.iter().filter(is_whole).count();
+        assert_eq!(whole, 4);
+        let told = |reply: &Value| matches!(reply, Value::Error(text) if text.starts_with(b"ERR the tunnel: ") && text.windows(14).any(|it| it == b"--max-held-mib"));
+        assert!(replies.iter().filter(|reply| !is_whole(reply)).all(told), "each of the others is told why");
+        assert!(matches!(peer.reply(), Value::Integer(_)), "a small reply has its room");
+    }
+    let mut peer = tunnel.peer();
+    assert_eq!(peer.say(&["GET", "n"]), "3");
+    // One at a time there is room for all.
+    for _ in 0..8 {
+        assert_eq!(peer.ask(&["GET", "big"]), Value::Bulk(value.clone().into()));
+    }
+}
+
+#[test]
+fn a_transaction_without_room_for_its_reply_has_run() {
+    let server = Server::start().unwrap();
+    let tunnel = Tunnel::start(&["-p", &server.port().to_string(), "--max-held-mib", "1"]);
+    let mut peer = tunnel.peer();
+    peer.ask(&["SET", "big", &"x".repeat(600_000)]);
+    peer.ask(&["MULTI"]);
+    for words in [&["INCR", "n"][..], &["GET", "big"], &["GET", "big"]] {
+        assert_eq!(peer.say(words), "QUEUED");
+    }
+    let told = peer.say(&["EXEC"]);
+    assert!(told.starts_with("-ERR the tunnel: the command was run") && told.contains("--max-held-mib"), "{told}");
+    assert_eq!(peer.say(&["GET", "n"]), "1");
+}
+
+#[test]
 fn each_client_has_its_own_protocol_database_and_name() {
     let (_server, tunnel) = tunnel();
     let (mut two, mut three) = (tunnel.peer(), tunnel.peer());

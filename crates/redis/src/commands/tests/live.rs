@@ -1,4 +1,5 @@
-//! Typed methods against a real server, in both protocols: whether their reply types are what it sends.
+//! Typed methods against a real server, in both protocols: whether their reply types are what it sends, and with RESP3, whether what it sends is what its
+//! own description says (`reply_schema`).
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -8,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use pilotlight_resp::{Decoder, Frame, Limits};
 use pilotlight_testkit::Server;
 
+use super::schema;
 use crate::command::Command;
 use crate::commands::options::*;
 use crate::commands::words::*;
@@ -17,17 +19,38 @@ use crate::reply::{FromReply, StreamEntry};
 use crate::{ReplyError, Value};
 
 /// One blocking connection.
-struct Live(RefCell<(TcpStream, BytesMut)>);
+pub(super) struct Live {
+    connection: RefCell<(TcpStream, BytesMut)>,
+    protocol: i64,
+}
 
 impl Live {
     /// Connected with an empty database, speaking this version of the protocol.
-    fn new(server: &Server, protocol: i64) -> Self {
+    pub(super) fn new(server: &Server, protocol: i64) -> Self {
         let stream = TcpStream::connect(server.addr()).unwrap();
-        let live = Self(RefCell::new((stream, BytesMut::new())));
+        let live = Self { connection: RefCell::new((stream, BytesMut::new())), protocol };
         let hello = live.run::<Value>(Command::new(&spec::HELLO).arg(protocol)).unwrap();
         assert_eq!(matches!(hello, Value::Map(_)), protocol == 3, "{hello:?}");
         live.flushall().unwrap();
         live
+    }
+
+    /// Sends a command; its reply as it is.
+    pub(super) fn answer(&self, command: &Command<'_>) -> Value {
+        let (stream, input) = &mut *self.connection.borrow_mut();
+        let mut out = Out::contiguous_only();
+        command.encode(&mut out);
+        stream.write_all(out.contiguous(Cursor::default()).unwrap()).unwrap();
+        let mut decoder = Decoder::new(Limits::default());
+        loop {
+            if let Some(Frame::Reply(value)) = decoder.decode(input).unwrap() {
+                return value;
+            }
+            let mut chunk = [0; 4096];
+            let length = stream.read(&mut chunk).unwrap();
+            assert!(length > 0, "{command:?}: closed");
+            input.extend_from_slice(&chunk[..length]);
+        }
     }
 }
 
@@ -35,20 +58,11 @@ impl<'a> Commands<'a> for &'a Live {
     type Out<T: FromReply> = Result<T, ReplyError>;
 
     fn run<T: FromReply>(self, command: Command<'a>) -> Result<T, ReplyError> {
-        let (stream, input) = &mut *self.0.borrow_mut();
-        let mut out = Out::contiguous_only();
-        command.encode(&mut out);
-        stream.write_all(out.contiguous(Cursor::default()).unwrap()).unwrap();
-        let mut decoder = Decoder::new(Limits::default());
-        loop {
-            if let Some(Frame::Reply(value)) = decoder.decode(input).unwrap() {
-                return T::from_reply(value.clone()).inspect_err(|error| panic!("{command:?}: {error}; {value:?}"));
-            }
-            let mut chunk = [0; 4096];
-            let length = stream.read(&mut chunk).unwrap();
-            assert!(length > 0, "{command:?}: closed");
-            input.extend_from_slice(&chunk[..length]);
+        let value = self.answer(&command);
+        if self.protocol == 3 && !matches!(value, Value::Error(_)) {
+            schema::check(command.spec().name, &value);
         }
+        T::from_reply(value)
     }
 }
 

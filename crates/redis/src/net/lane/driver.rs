@@ -110,10 +110,11 @@ async fn drive(lane: &Arc<Lane>) {
 }
 
 async fn serve(lane: &Arc<Lane>, connection: Connection) -> Ended {
-    let Connection { address, transport, decoder, read_buffer, pushes, server, credentials } = connection;
+    let Connection { address, transport, decoder, read_buffer, pushes, server, credentials, budget } = connection;
     let (stream, inline) = stream::split(transport);
     let _connected = Connected::new(lane);
     let mut session = Session::new(lane, stream, decoder, read_buffer, credentials);
+    session.budget = budget;
     {
         let mut shared = lane.shared.lock();
         shared.state.counters.pushes += pushes.len() as u64;

@@ -19,6 +19,7 @@ use crate::config::Credentials;
 use crate::error::ErrorKind;
 use crate::net::out::{Cursor, Out};
 use crate::net::stream::Stream;
+use crate::raw::ReplyBudget;
 
 /// Reads and writes in one turn before other tasks get theirs.
 const MAX_STEPS_PER_TURN: u32 = 16;
@@ -81,6 +82,8 @@ pub(super) struct Session<'l> {
     gathered: Option<Pin<Box<Sleep>>>,
     /// Who the server takes the client for.
     credentials: Option<Credentials>,
+    /// What large replies count against.
+    pub(super) budget: Option<Arc<ReplyBudget>>,
     /// The connection authenticates anew; until it has, nothing else is sent.
     renewal: Option<Renewal>,
     clock: Clock,
@@ -125,6 +128,7 @@ impl<'l> Session<'l> {
             gathering: None,
             gathered: None,
             credentials,
+            budget: None,
             renewal: None,
             clock: Clock::new(),
         }
@@ -214,7 +218,10 @@ impl<'l> Session<'l> {
         loop {
             match self.decoder.decode(&mut self.input.buffer) {
                 Ok(Some(Frame::Reply(value))) => {
-                    self.replies.push(value);
+                    self.replies.push(match &self.budget {
+                        None => value,
+                        Some(budget) => budget.hold(value),
+                    });
                     if self.replies.len() == MAX_BATCH {
                         self.give_replies()?;
                     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pilotlight_testkit::{Accepting, Cluster, Ending, Failover, FaultProxy, Node};
+use pilotlight_testkit::{Accepting, Cluster, Ending, Failover, FaultProxy, Node, SlotMove};
 
 use super::work::tag;
 use crate::bed::{Bed, Proxies, slot_of};
@@ -123,21 +123,32 @@ fn move_some(cluster: &Cluster, count: u64, first: usize, rng: &mut fastrand::Rn
             .filter(|node| node.id() != source.id())
             .collect();
         let target = masters[rng.usize(..masters.len())];
-        let step = cluster.begin_move(slot, target).unwrap();
+        let begin = || cluster.begin_move(slot, target).unwrap();
+        let mut step = begin();
         std::thread::sleep(Duration::from_millis(rng.u64(..30)));
-        unless_down(|| step.migrate_keys(1));
+        migrate(&mut step, begin, |step| step.migrate_keys(1).map(drop));
         std::thread::sleep(Duration::from_millis(rng.u64(..30)));
-        unless_down(|| step.migrate_all());
+        migrate(&mut step, begin, SlotMove::migrate_all);
         step.finish().unwrap();
     }
 }
 
-/// Moves keys. On a loaded machine nodes take each other for dead now and then, and then they take none.
-fn unless_down<T>(mut migrate: impl FnMut() -> Result<T, pilotlight_testkit::Error>) {
+/// Moves keys. On a loaded machine nodes take each other for dead now and then: then they take none, and the source may have been
+/// replaced, whose replica goes on.
+fn migrate<'c>(
+    step: &mut SlotMove<'c>,
+    begin: impl Fn() -> SlotMove<'c>,
+    migrate: impl Fn(&SlotMove<'c>) -> Result<(), pilotlight_testkit::Error>,
+) {
     let end = Instant::now() + Duration::from_secs(20);
-    while let Err(error) = migrate() {
-        assert!(error.to_string().contains("CLUSTERDOWN") && Instant::now() < end, "{error}");
+    while let Err(error) = migrate(step) {
+        let why = error.to_string();
+        let replaced = why.contains("MOVED");
+        assert!((replaced || why.contains("CLUSTERDOWN")) && Instant::now() < end, "{why}");
         std::thread::sleep(Duration::from_millis(20));
+        if replaced {
+            *step = begin();
+        }
     }
 }
 

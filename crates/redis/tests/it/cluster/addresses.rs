@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use pilotlight_redis::config::{AddressMap, NodeAddress, Pem, TlsConfig, TlsRoots};
 use pilotlight_redis::{Client, Commands, Config, ErrorKind};
-use pilotlight_testkit::{Accepting, ClientAuth, Cluster, Ending, FaultProxy};
+use pilotlight_testkit::{Accepting, Ending, FaultProxy};
 
 use crate::bed::{Bed, Proxies, preimages};
+use crate::spare::Single;
 
 async fn uses(client: &Client) {
     for key in preimages().iter().step_by(500) {
@@ -55,7 +56,7 @@ async fn are_translated_by_a_function() {
         let nowhere = FaultProxy::to(node.server().addr()).await.unwrap();
         announced.push((nowhere.port(), node.port()));
         let (id, port) = (node.id().to_owned(), nowhere.port());
-        bed.run(move |cluster: &Cluster| cluster.announce_port(cluster.node(&id).unwrap(), port).unwrap()).await;
+        bed.run(move |cluster| cluster.announce_port(cluster.node(&id).unwrap(), port).unwrap()).await;
         nowhere.set_accepting(Accepting::Refuse).await.unwrap();
         // It keeps the port.
         std::mem::forget(nowhere);
@@ -77,10 +78,7 @@ async fn are_translated_by_a_function() {
 
 #[tokio::test]
 async fn may_be_host_names() {
-    let builder = Cluster::builder()
-        .config("cluster-announce-hostname localhost")
-        .config("cluster-preferred-endpoint-type hostname");
-    let bed = Bed::build(builder).await;
+    let bed = Bed::single(Single::HostNames).await;
     let client = bed.client();
     client.set("k", "v").await.unwrap();
     assert!(client.stats().lanes.iter().any(|lane| lane.node.starts_with("localhost:")), "{:?}", client.stats());
@@ -90,7 +88,7 @@ async fn may_be_host_names() {
 
 #[tokio::test]
 async fn may_be_unknown_to_the_nodes() {
-    let bed = Bed::build(Cluster::builder().config("cluster-preferred-endpoint-type unknown-endpoint")).await;
+    let bed = Bed::single(Single::UnknownEndpoints).await;
     let client = bed.client();
     uses(&client).await;
     is_redirected(&bed, &client).await;
@@ -102,7 +100,7 @@ async fn may_be_ipv6() {
         println!("no IPv6 loopback here");
         return;
     }
-    let bed = Bed::build(Cluster::builder().config("bind 127.0.0.1 ::1").config("cluster-announce-ip ::1")).await;
+    let bed = Bed::single(Single::Ipv6).await;
     let client = Client::new(Config::cluster([NodeAddress::tcp("::1", bed.nodes()[0].port())])).unwrap();
     uses(&client).await;
     is_redirected(&bed, &client).await;
@@ -111,7 +109,7 @@ async fn may_be_ipv6() {
 
 #[tokio::test]
 async fn may_be_secured() {
-    let bed = Bed::build(Cluster::builder().tls(ClientAuth::None)).await;
+    let bed = Bed::single(Single::Secured).await;
     let ca = bed.nodes()[0].server().certificates().unwrap().ca_pem().as_bytes().into();
     let tls = TlsConfig { roots: TlsRoots::Only(Pem::Text(ca)), ..TlsConfig::default() };
     let client = Client::new(bed.config().with_tls(tls)).unwrap();

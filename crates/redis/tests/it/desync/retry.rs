@@ -7,7 +7,7 @@ use pilotlight_redis::config::WhenDown;
 use pilotlight_redis::{Ran, Value};
 use pilotlight_testkit::{Script, Signal};
 
-use super::scenario::{Kind, Scenario, ScriptExt, asks_shared, get, own, take};
+use super::scenario::{Kind, Scenario, ScriptExt, asks_shared, begun, get, own, take};
 use super::scenarios;
 
 scenarios! {
@@ -22,13 +22,13 @@ scenarios! {
     // The second attempt was not sent, but the first one may have been executed.
     a_lost_attempt_is_not_forgotten: {
         let never = Signal::new();
-        Scenario::new(Script::new().takes("a").close().next_connection().pause_until(&never).after())
-            .start(take("a").retryable().within(Duration::from_millis(100)).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").raise(&never)
+        Scenario::new(begun().takes("a").close().next_connection().pause_until(&never).after())
+            .connects().start(take("a").retryable().within(Duration::from_millis(100)).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").raise(&never)
     };
     a_lost_read_that_runs_out_of_time: {
         let never = Signal::new();
-        Scenario::new(Script::new().expect(["GET", "a"]).close().next_connection().pause_until(&never).after())
-            .start(get("a").within(Duration::from_millis(100)).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").raise(&never)
+        Scenario::new(begun().expect(["GET", "a"]).close().next_connection().pause_until(&never).after())
+            .connects().start(get("a").within(Duration::from_millis(100)).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").raise(&never)
     };
     a_server_that_is_no_primary_any_more_is_left_once: {
         // All three are told so on the first connection; only that one is given up.

@@ -187,6 +187,8 @@ impl Scenario {
         let config = Config {
             reconnect: Backoff { min: Duration::from_millis(1), max: Duration::from_millis(20), factor: 2.0 },
             probe: Probe { idle_ping: None, stall: None },
+            // Those that are about deadlines set their own.
+            command_timeout: Some(PATIENCE),
             ..Config::default()
         };
         Self { script, handshake: Handshake::default(), config, acts: Vec::new(), goes_on: true }
@@ -415,10 +417,13 @@ impl Stage {
         let is_settled = tokio::time::timeout(PATIENCE, arrived).await.is_ok();
         assert!(is_settled, "{}: {name} waits for ever: {:?}", self.name, self.client.stats());
         let running = self.running.remove(at);
-        let heard = self.server.commands();
-        let heard: Vec<_> = heard.iter().map(|it| (it.connection, it.words.join(&b' '))).collect();
-        let heard = heard.iter().map(|(connection, words)| format!("{connection}: {}", String::from_utf8_lossy(words)));
-        running.judge(&format!("{} (heard {:?})", self.name, heard.collect::<Vec<_>>()));
+        running.judge(|| {
+            let heard = self.server.commands();
+            let heard: Vec<_> = heard.iter().map(|it| (it.connection, it.words.join(&b' '))).collect();
+            let heard =
+                heard.iter().map(|(connection, words)| format!("{connection}: {}", String::from_utf8_lossy(words)));
+            format!("{} (heard {:?})", self.name, heard.collect::<Vec<_>>())
+        });
     }
 
     async fn poll_once(&mut self) {
@@ -450,10 +455,11 @@ impl Running {
         }
     }
 
-    fn judge(self, place: &str) {
+    /// `place`: where, and what was heard there, for who reads of a failure.
+    fn judge(self, place: impl Fn() -> String) {
         let Self { name, outcomes, expected, .. } = self;
         let outcomes = outcomes.expect("it is settled");
-        assert_eq!(outcomes.len(), expected.len(), "{place}: {name}");
+        assert_eq!(outcomes.len(), expected.len(), "{}: {name}", place());
         for (at, (outcome, expected)) in outcomes.into_iter().zip(expected).enumerate() {
             match (&outcome, &expected) {
                 (Ok(value), Expected::Value(wanted)) if value == wanted => {}
@@ -461,7 +467,7 @@ impl Running {
                 (Err(error), Expected::ValueOr(_, kind)) if Kind::from(error.kind()) == *kind => {}
                 (Err(error), Expected::Fails(ran, kind))
                     if error.ran() == *ran && Kind::from(error.kind()) == *kind => {}
-                _ => panic!("{place}: {name}.{at} expected {expected:?} and got {outcome:?}"),
+                _ => panic!("{}: {name}.{at} expected {expected:?} and got {outcome:?}", place()),
             }
         }
     }

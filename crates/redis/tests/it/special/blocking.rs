@@ -56,6 +56,8 @@ async fn who_gives_up_swallows_nothing() {
 #[tokio::test]
 async fn connections_are_used_again_and_limited() {
     let (server, _) = standalone();
+    // So often it looks whose time is over: ten times a second otherwise.
+    server.config_set("hz", "100").unwrap();
     let config = Config { max_blocking_connections: 2, ..Config::standalone(at(&server)) };
     let client = Client::new(config).unwrap();
     client.get("k").await.unwrap();

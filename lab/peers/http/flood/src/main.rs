@@ -68,7 +68,7 @@ fn ask(port: u16, first: u64, count: u64, bytes: u64, connections: u64) -> io::R
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a panic")))).collect()
     });
     results.into_iter().collect::<io::Result<Vec<()>>>()?;
-    println!(r#"{{"n":{count},"seconds":{:.1}}}"#, start.elapsed().as_secs_f64());
+    println!(r#"{{"n":{count},"seconds":{:.6}}}"#, start.elapsed().as_secs_f64());
     Ok(())
 }
 

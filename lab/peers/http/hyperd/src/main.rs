@@ -1,6 +1,6 @@
 //! hyper alone, answering from a map: what a Rust HTTP stack costs before a gateway does anything.
 //!
-//! `hyperd PORT` serves `GET /users/0 … /users/9999`, 200 bytes of JSON, on one current-thread runtime.
+//! `hyperd PORT` serves `GET /users/0 … /users/9999`, 200 bytes of JSON, and `/large`, 16 KiB, on one current-thread runtime.
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -23,8 +23,12 @@ type Answers = FxHashMap<String, Bytes>;
 fn answers() -> Answers {
     let start =
         r#"{"id":42,"name":"Mallory Rodriguez","email":"user42@example.com","createdAt":"2025-01-15T18:42:00","bio":""#;
-    let body = format!("{start}{}\"}}", "x".repeat(198 - start.len()));
-    (0..10_000).map(|id| (format!("/users/{id}"), Bytes::copy_from_slice(body.as_bytes()))).collect()
+    let body = |bytes: usize| Bytes::from(format!("{start}{}\"}}", "x".repeat(bytes - start.len() - 2)));
+    let small = body(200);
+    (0..10_000)
+        .map(|id| (format!("/users/{id}"), small.clone()))
+        .chain([("/large".to_owned(), body(16 * 1024))])
+        .collect()
 }
 
 fn answer(answers: &Answers, request: &Request<Incoming>) -> Response<Full<Bytes>> {

@@ -1,6 +1,6 @@
 //! The floor of a cached answer: one thread, level-triggered epoll, httparse, one hash lookup, one write per readable event.
 //!
-//! `limit PORT` answers `GET /users/0 … /users/9999` with 200 bytes of JSON from memory, keep-alive and pipelining.
+//! `limit PORT` answers `GET /users/0 … /users/9999` with 200 bytes of JSON from memory, `/large` with 16 KiB, keep-alive and pipelining.
 use rustc_hash::FxHashMap;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,11 +28,15 @@ struct Answers {
 impl Answers {
     fn new() -> Self {
         let start = r#"{"id":42,"name":"Mallory Rodriguez","email":"user42@example.com","createdAt":"2025-01-15T18:42:00","bio":""#;
-        let body = format!("{start}{}\"}}", "x".repeat(198 - start.len()));
-        let head =
-            "HTTP/1.1 200 OK\r\nserver: limit\r\ncontent-type: application/json\r\ncontent-length: 200\r\ndate: ";
-        let entry = || Stored { before_date: head.into(), after_date: format!("\r\n\r\n{body}").into() };
-        let stored = (0..10_000).map(|id| (format!("/users/{id}").into_bytes(), entry())).collect();
+        let entry = |bytes: usize| {
+            let body = format!("{start}{}\"}}", "x".repeat(bytes - start.len() - 2));
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nserver: limit\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\ndate: "
+            );
+            Stored { before_date: head.into(), after_date: format!("\r\n\r\n{body}").into() }
+        };
+        let small = (0..10_000).map(|id| (format!("/users/{id}").into_bytes(), entry(200)));
+        let stored = small.chain([(b"/large".to_vec(), entry(16 * 1024))]).collect();
         Self { stored, date: String::new(), second: 0 }
     }
 

@@ -1,0 +1,25 @@
+//! What was measured as pictures: [`Bars`] with intervals, [`Distribution`]s of times, [`Intervals`] of ratios, [`Waterfall`]s of
+//! phases. `pilotlight lab` and `pilotlight redis bench` draw with it.
+//!
+//! Each is data that becomes a [`Picture`] of a wanted width; a picture is markup for a page, or a file of its own. Colours are
+//! the variables of [`THEME`], so that a picture follows its page, and a file the reader's system, from light to dark.
+//! No I/O, and no words but those it is given and the names of units.
+//!
+//! Invariant: no text is part of markup before it was escaped. ([`markup`])
+
+#![forbid(unsafe_code)]
+
+mod bars;
+mod distribution;
+mod intervals;
+pub mod markup;
+mod picture;
+mod scale;
+mod text;
+mod waterfall;
+
+pub use bars::{Bar, Bars};
+pub use distribution::{Curve, Distribution};
+pub use intervals::{Interval, Intervals, Tone};
+pub use picture::{Kind, Picture, RULES, Range, THEME};
+pub use waterfall::{Course, Waterfall};

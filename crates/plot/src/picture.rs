@@ -1,0 +1,107 @@
+//! A picture: markup within a page, or a file.
+
+use crate::markup::{Markup, Tag, tag};
+use crate::text;
+
+/// Colours, as variables: light, dark by the reader's system, and either by `data-theme` of the page. Each is readable on `--surface`
+/// (4.5 : 1 for texts, 3 : 1 for shapes), and the ones of curves differ without hue by their dashes.
+pub const THEME: &str = include_str!("theme.css");
+
+/// How the parts of a picture look, by the variables of [`THEME`].
+pub const RULES: &str = include_str!("rules.css");
+
+/// What something stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What the picture is about.
+    Subject,
+    /// What it stands beside.
+    Peer,
+    /// What cannot be done for less.
+    Floor,
+    /// A figure of another machine.
+    Elsewhere,
+}
+
+impl Kind {
+    pub(crate) const fn class(self) -> &'static str {
+        match self {
+            Self::Subject => "subject",
+            Self::Peer => "peer",
+            Self::Floor => "floor",
+            Self::Elsewhere => "elsewhere",
+        }
+    }
+}
+
+/// A value, and between which it lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The value.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// A picture of a fixed width; it scales with the room that it has.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    title: String,
+    width: f64,
+    height: f64,
+    body: Markup,
+}
+
+impl Picture {
+    pub(crate) fn new(title: &str, (width, height): (f64, f64), body: Markup) -> Self {
+        Self { title: title.to_owned(), width, height, body }
+    }
+
+    /// Whether there is so little room that labels stand above what they name.
+    pub(crate) fn is_narrow(width: f64) -> bool {
+        width < 480.0
+    }
+
+    /// For a page that has [`THEME`] and [`RULES`].
+    #[must_use]
+    pub fn inline(&self) -> Markup {
+        self.svg().attribute("aria-label", &self.title).with(self.body.clone()).into()
+    }
+
+    /// A file of its own.
+    #[must_use]
+    pub fn file(&self) -> String {
+        let style = tag("style").with(Markup::raw(THEME)).with(Markup::raw(RULES));
+        let ground = tag("rect").class("ground").attribute("width", "100%").attribute("height", "100%");
+        let svg = self.svg().attribute("aria-label", &self.title).with(tag("title").text(&self.title));
+        Markup::from(svg.with(style).with(ground).with(self.body.clone())).into_string() + "\n"
+    }
+
+    fn svg(&self) -> Tag {
+        let (width, height) = (self.width.ceil(), self.height.ceil());
+        tag("svg")
+            .attribute("xmlns", "http://www.w3.org/2000/svg")
+            .class("plot")
+            .attribute("viewBox", format_args!("0 0 {width} {height}"))
+            .attribute("width", width)
+            .attribute("height", height)
+            .attribute("role", "img")
+    }
+}
+
+/// A text that begins at a place; `y` is the middle of its line.
+pub(crate) fn label(x: f64, y: f64, class: &str, words: &str) -> Tag {
+    tag("text").class(class).number("x", x).number("y", y + text::SIZE * 0.35).text(words)
+}
+
+/// A line that is level or upright.
+pub(crate) fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> Tag {
+    tag("line").class(class).number("x1", x1).number("y1", y1).number("x2", x2).number("y2", y2)
+}
+
+/// A box.
+pub(crate) fn rectangle(class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> Tag {
+    tag("rect").class(class).number("x", x).number("y", y).number("width", width).number("height", height)
+}

@@ -1,0 +1,121 @@
+//! The cluster: five primaries that the lab starts, with every key of every workload.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use pilotlight_redis::proto::slot::Slot;
+
+use super::variant::version_of;
+use super::workload::{KEYS, VALUES};
+use crate::experiment::model::Software;
+use crate::processes::{find_program, usage};
+use crate::rest::redis::{Redis, Topology};
+
+/// Commands that are written before their replies are read.
+const AT_ONCE: usize = 1000;
+const REPLY_LIMIT: Duration = Duration::from_secs(20);
+const OK: &[u8] = b"+OK\r\n";
+
+/// What is started.
+fn program() -> Option<&'static str> {
+    ["redis-server", "valkey-server"].into_iter().find(|name| find_program(name).is_some())
+}
+
+/// Whether there is a server to start.
+pub(super) fn is_installed() -> bool {
+    program().is_some()
+}
+
+/// The servers, for the report.
+pub(super) fn software() -> Option<Software> {
+    let name = program()?;
+    let settings = vec!["five primaries".into(), "save \"\"".into(), "appendonly no".into()];
+    Some(Software { name: name.into(), version: version_of(name), settings })
+}
+
+/// Running servers.
+#[derive(Debug)]
+pub(super) struct Servers {
+    redis: Redis,
+    /// redis-benchmark has keys of its own, which are written when it is first measured.
+    pub(super) has_benchmark_keys: bool,
+}
+
+/// What the servers have used and counted so far.
+#[derive(Clone, Debug)]
+pub(super) struct Counters {
+    cpu: Duration,
+    counted: BTreeMap<String, u64>,
+}
+
+impl Counters {
+    /// CPU time since then.
+    pub(super) fn cpu_since(&self, before: &Self) -> Duration {
+        self.cpu.saturating_sub(before.cpu)
+    }
+
+    /// By how much a counter of `INFO stats` has grown.
+    pub(super) fn grown(&self, name: &str, before: &Self) -> u64 {
+        let of = |counters: &Self| counters.counted.get(name).copied().unwrap_or(0);
+        of(self).saturating_sub(of(before))
+    }
+}
+
+impl Servers {
+    pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let servers = Self { redis: Redis::start(Topology::Cluster, dir)?, has_benchmark_keys: false };
+        servers.fill().context("filling the cluster")?;
+        Ok(servers)
+    }
+
+    pub(super) fn ports(&self) -> Vec<u16> {
+        self.redis.addresses().iter().map(SocketAddr::port).collect()
+    }
+
+    pub(super) fn counters(&self) -> anyhow::Result<Counters> {
+        Ok(Counters { cpu: usage::cpu_time(&self.redis.pids()), counted: self.redis.counters("stats")? })
+    }
+
+    fn fill(&self) -> anyhow::Result<()> {
+        let addresses = self.redis.addresses();
+        let mut commands: Vec<Vec<Vec<u8>>> = vec![Vec::new(); addresses.len()];
+        for (prefix, bytes) in VALUES {
+            let value = vec![b'x'; bytes];
+            for number in 0..KEYS {
+                let key = format!("{prefix}:{number}");
+                let node = self.redis.owner(Slot::of(key.as_bytes()).number());
+                commands[node].push(set(key.as_bytes(), &value));
+            }
+        }
+        for (address, commands) in addresses.iter().zip(&commands) {
+            let mut socket = TcpStream::connect_timeout(address, REPLY_LIMIT)?;
+            socket.set_read_timeout(Some(REPLY_LIMIT))?;
+            for commands in commands.chunks(AT_ONCE) {
+                socket.write_all(&commands.concat())?;
+                let mut replies = vec![0; OK.len() * commands.len()];
+                socket.read_exact(&mut replies)?;
+                ensure!(
+                    replies.chunks(OK.len()).all(|reply| reply == OK),
+                    "{address} answered a SET with {}",
+                    replies[..replies.len().min(80)].escape_ascii()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn set(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut out = format!("*3\r\n$3\r\nSET\r\n${}\r\n", key.len()).into_bytes();
+    out.extend_from_slice(key);
+    out.extend_from_slice(format!("\r\n${}\r\n", value.len()).as_bytes());
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+    out
+}

@@ -1,0 +1,30 @@
+//! All experiments, by name.
+
+use super::Experiment;
+use crate::cache::Cache;
+use crate::clients::Clients;
+use crate::equals::Equals;
+use crate::factors::Factors;
+use crate::layers::Layers;
+use crate::rest::Rest;
+use crate::transport::Transport;
+
+/// Every experiment, in the order of `--list` and of the report. A new one is one more line.
+#[must_use]
+pub fn all() -> Vec<Box<dyn Experiment>> {
+    vec![
+        Box::new(Layers),
+        Box::new(Cache),
+        Box::new(Transport::among_others()),
+        Box::new(Rest::among_others()),
+        Box::new(Clients::among_others()),
+        Box::new(Factors),
+        Box::new(Equals::among_others()),
+    ]
+}
+
+/// The experiment of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<Box<dyn Experiment>> {
+    all().into_iter().find(|experiment| experiment.name() == name)
+}

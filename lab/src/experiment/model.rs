@@ -1,0 +1,382 @@
+//! The report as data: what `report.json` has. Its shape is `docs/lab/report.schema.json`; whoever changes it raises [`SCHEMA`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Experiment;
+use crate::machine::Machine;
+
+/// The name and version of this shape.
+pub const SCHEMA: &str = "pilotlight-lab/1";
+
+/// A run of the lab.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// How long it took.
+    pub duration_seconds: f64,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Pilotlight's version.
+    pub version: String,
+    /// The commit that it was built from, where that is known.
+    pub commit: Option<String>,
+    /// Whether it was built without optimization: then its figures say nothing.
+    pub debug_build: bool,
+    /// Less of everything.
+    pub quick: bool,
+    /// Told to end before everything was measured: what is here was measured whole.
+    pub interrupted: bool,
+    /// Of random choices and intervals.
+    pub seed: u64,
+    /// The machine.
+    pub machine: Machine,
+    /// How much the machine disturbs.
+    pub noise: Noise,
+    /// In the order of their running.
+    pub experiments: Vec<Results>,
+}
+
+/// How much the machine disturbs what is measured on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Processes that ran or wanted to: before and after.
+    pub load_average: [f64; 2],
+    /// Share of CPU time that other virtual machines took from this one during the run, where the system says.
+    pub steal: Option<f64>,
+    /// Spread of a fixed piece of work before the run, and after it: (p90 − p10) / median of its times.
+    pub spread: [f64; 2],
+    /// Share of all processors that other programs used meanwhile, where the system says.
+    pub busy: [Option<f64>; 2],
+    /// Why nothing is compared, if nothing is; or why nothing should have been, if [`Noise::overridden`].
+    pub refused: Option<String>,
+    /// Compared nevertheless, because that was asked for.
+    pub overridden: bool,
+}
+
+/// What an experiment has found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// As on the command line.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// What was believed before.
+    pub hypothesis: String,
+    /// What was measured.
+    pub groups: Vec<GroupResults>,
+    /// What was wanted, and what was measured.
+    pub figures: Vec<Figure>,
+    /// In sentences.
+    pub findings: Vec<String>,
+    /// What was not measured.
+    pub skipped: Vec<Skipped>,
+    /// Figures of other machines.
+    pub published: Vec<Published>,
+    /// Why there is nothing, if the whole experiment failed.
+    pub failed: Option<String>,
+}
+
+impl Results {
+    /// Nothing yet of this experiment.
+    #[must_use]
+    pub fn of(experiment: &dyn Experiment) -> Self {
+        Self {
+            name: experiment.name().to_owned(),
+            title: experiment.title().to_owned(),
+            hypothesis: experiment.hypothesis().to_owned(),
+            groups: Vec::new(),
+            figures: Vec::new(),
+            findings: Vec::new(),
+            skipped: Vec::new(),
+            published: Vec::new(),
+            failed: None,
+        }
+    }
+}
+
+/// What was measured of a group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GroupResults {
+    /// Unique in its experiment.
+    pub id: String,
+    /// For people.
+    pub title: String,
+    /// What each variant did.
+    pub workload: String,
+    /// The first is what the group is about.
+    pub metrics: Vec<Metric>,
+    /// How many rounds.
+    pub rounds: u32,
+    /// Seconds that count, of each variant in each round; 0 where requests are counted instead.
+    pub seconds: f64,
+    /// Who took part, the control last.
+    pub variants: Vec<VariantResults>,
+    /// Two equals beside each other: what this machine cannot tell apart.
+    pub controls: Vec<Control>,
+    /// What was asked.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// What was measured of a variant.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VariantResults {
+    /// Unique in its group.
+    pub id: String,
+    /// For people.
+    pub title: String,
+    /// What it stands for.
+    pub role: Role,
+    /// Programs, versions and settings.
+    pub software: Vec<Software>,
+    /// Why it was given up; then none of its rounds counts.
+    pub failed: Option<String>,
+    /// Of each round, in their order.
+    pub rounds: Vec<BTreeMap<Metric, f64>>,
+    /// Of all rounds.
+    pub summary: BTreeMap<Metric, Summary>,
+    /// CPU time for one request of each process: medians of rounds, in microseconds.
+    pub cpu_us: BTreeMap<String, f64>,
+    /// Of all its requests, where each was timed.
+    pub latency: Option<Latency>,
+    /// Of a cold start, in their order: medians of rounds.
+    pub phases: Vec<Phase>,
+    /// Requests that count.
+    pub requests: u64,
+}
+
+/// The median of rounds and its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The median.
+    pub median: f64,
+    /// Lower end; the median itself for fewer than two rounds.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// A distribution of times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Whether times are from the moment at which a request was due (open loop) or written (closed loop).
+    pub from_intended_start: bool,
+    /// Percent and milliseconds, rising.
+    pub percentiles: Vec<(f64, f64)>,
+    /// The HDR histogram in nanoseconds (V2, deflated where that is shorter), base64.
+    pub hdr: String,
+}
+
+/// A part of a cold start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// As `Server-Timing` calls it.
+    pub name: String,
+    /// The median.
+    pub ms: f64,
+}
+
+/// Two equals, measured beside each other in every round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    /// Which variant was measured twice.
+    pub variant: String,
+    /// What was compared.
+    pub metric: Metric,
+    /// The second to the first, median of rounds.
+    pub ratio: f64,
+    /// 99 % interval: a report has so many controls that of 95 % intervals some would fail by chance.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Whether 1 lies in the interval: if not, nothing may be said about this metric in this group.
+    pub passed: bool,
+}
+
+impl Control {
+    /// The ratio and its interval.
+    #[must_use]
+    pub const fn summary(&self) -> Summary {
+        Summary { median: self.ratio, low: self.low, high: self.high }
+    }
+}
+
+/// An answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The question.
+    pub question: String,
+    /// What was compared.
+    pub metric: Metric,
+    /// A variant's id.
+    pub one: String,
+    /// Another's.
+    pub other: String,
+    /// `one / other`, or `one − other` if [`Comparison::difference`]; absent for fewer than two rounds, or if either failed.
+    pub value: Option<Summary>,
+    /// A difference instead of a ratio.
+    pub difference: bool,
+    /// What may be said.
+    pub verdict: Verdict,
+    /// Why it is no more than [`Verdict::NoDifference`] or [`Verdict::NotComparable`].
+    pub reason: Option<String>,
+}
+
+/// What may be said about a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// `one` takes less than `other`.
+    Less,
+    /// `one` takes more.
+    More,
+    /// The interval contains equality, or two equals differ as much.
+    NoDifference,
+    /// Too little was measured, the control failed, or the machine is too noisy.
+    NotComparable,
+}
+
+/// What a variant stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Pilotlight.
+    Subject,
+    /// Other software.
+    Peer,
+    /// What cannot be done for less here: a bare loop.
+    Floor,
+    /// The second of two equals.
+    Control,
+}
+
+/// A program that took part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Software {
+    /// Its name.
+    pub name: String,
+    /// As it says itself.
+    pub version: String,
+    /// What was set, and why where its documentation says so: `worker_processes 1`.
+    pub settings: Vec<String>,
+}
+
+/// Something that was not measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What would change that, as a command where there is one.
+    pub install: String,
+}
+
+impl Skipped {
+    /// All of it.
+    #[must_use]
+    pub fn new(what: &str, why: &str, install: &str) -> Self {
+        Self { what: what.into(), why: why.into(), install: install.into() }
+    }
+}
+
+/// Something that is wanted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What.
+    pub name: String,
+    /// `≤ 1.3`.
+    pub wanted: String,
+    /// What was measured; absent if it was not.
+    pub measured: Option<Summary>,
+    /// By its median.
+    pub met: Option<bool>,
+}
+
+/// A figure of another machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// The group that it stands beside; empty: the whole experiment.
+    pub group: String,
+    /// What was measured there.
+    pub name: String,
+    /// What.
+    pub metric: Metric,
+    /// How much.
+    pub value: f64,
+    /// Which machine, whose measurement.
+    pub source: String,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// CPU time of the servers for one request.
+    CpuUs,
+    /// That of the gateway alone.
+    GatewayCpuUs,
+    /// Requests in a second.
+    PerSecond,
+    /// Median time of a request.
+    P50Ms,
+    /// Times that 97.5 % do not exceed.
+    P975Ms,
+    /// Times that 99 % do not exceed.
+    P99Ms,
+    /// Times that 99.9 % do not exceed.
+    P999Ms,
+    /// Mean time of a request.
+    MeanMs,
+    /// The first request to a service that was stopped.
+    ColdMs,
+    /// CPU time of the load driver for one request.
+    LoadCpuUs,
+    /// Instructions for one request.
+    Instructions,
+    /// Resident memory.
+    RssBytes,
+}
+
+impl Metric {
+    /// For headings: `CPU`.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::CpuUs => "CPU per request",
+            Self::GatewayCpuUs => "CPU of the gateway",
+            Self::PerSecond => "throughput",
+            Self::P50Ms => "p50",
+            Self::P975Ms => "p97.5",
+            Self::P99Ms => "p99",
+            Self::P999Ms => "p99.9",
+            Self::MeanMs => "mean",
+            Self::ColdMs => "cold start",
+            Self::LoadCpuUs => "CPU of the load",
+            Self::Instructions => "instructions per request",
+            Self::RssBytes => "memory",
+        }
+    }
+
+    /// `µs`.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::CpuUs | Self::GatewayCpuUs | Self::LoadCpuUs => "µs",
+            Self::PerSecond => "requests/s",
+            Self::P50Ms | Self::P975Ms | Self::P99Ms | Self::P999Ms | Self::MeanMs | Self::ColdMs => "ms",
+            Self::Instructions => "",
+            Self::RssBytes => "bytes",
+        }
+    }
+
+    /// Whether more of it is better.
+    #[must_use]
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Self::PerSecond)
+    }
+}

@@ -1,0 +1,64 @@
+//! A layer under callgrind: the same stack twice, with few requests and with many. Starts and ends are in both, so the difference is requests.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::layer::Layer;
+use super::stack::{Place, Stack, folder};
+use crate::callgrind::Callgrind;
+use crate::experiment::model::Metric;
+use crate::experiment::{Amount, Measure, Sample};
+
+pub(crate) const FEW: u32 = 500;
+pub(crate) const MANY: u32 = 2500;
+/// Two stacks, slowed down fifty times.
+const USUAL: Duration = Duration::from_secs(7);
+/// Longer than any of it takes.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A layer whose instructions are counted.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    layer: Layer,
+    callgrind: Callgrind,
+    program: PathBuf,
+    dir: PathBuf,
+}
+
+impl Counted {
+    /// `program` is the binary that is counted.
+    pub(crate) fn new(layer: Layer, callgrind: Callgrind, program: PathBuf, dir: &Path) -> Self {
+        Self { layer, callgrind, program, dir: folder(dir, layer) }
+    }
+
+    /// Instructions for one request.
+    pub(crate) fn each(&self) -> anyhow::Result<f64> {
+        let (few, many) = (self.count(FEW)?, self.count(MANY)?);
+        let each = (many as f64 - few as f64) / f64::from(MANY - FEW);
+        anyhow::ensure!(each > 0.0, "{MANY} requests took no more instructions than {FEW}");
+        Ok(each)
+    }
+
+    fn count(&self, requests: u32) -> anyhow::Result<u64> {
+        let callgrind = Some(self.callgrind.clone());
+        let place = Place { dir: self.dir.clone(), core: None, program: self.program.clone(), callgrind };
+        let stack = Stack::start(self.layer, &place)?;
+        stack.load(1, LIMIT, Some(requests))?;
+        stack.end_counted()
+    }
+}
+
+impl Measure for Counted {
+    fn measure(&mut self, _: Amount) -> anyhow::Result<Sample> {
+        let values = vec![(Metric::Instructions, self.each()?)];
+        Ok(Sample { values, requests: u64::from(MANY), ..Sample::default() })
+    }
+
+    fn beside(&self, _: Amount) -> Duration {
+        USUAL
+    }
+
+    fn limit(&self, _: Amount) -> Duration {
+        2 * (LIMIT + 2 * super::COUNTED_LIMIT)
+    }
+}

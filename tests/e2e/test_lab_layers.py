@@ -1,0 +1,171 @@
+"""`pilotlight lab layers`, `redis` and `gate`: real runs of a few requests, and programs that do not do what they should."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from harness import BINARY, ROOT, Gateway, TestCase, config, route, service, setUpModule
+from test_operate import Unix
+
+__all__ = ["setUpModule"]
+
+RUN_LIMIT = 400
+REDIS = shutil.which("redis-server") or shutil.which("valkey-server")
+# As a client of lab/peers/redis: it begins to measure when it says so, and has measured when it says what.
+CLIENT = """#!/bin/sh
+echo START
+{middle}
+echo 'END {{"ops":1000,"errors":{errors},"ops_s":5000,"cpu_us":{cpu},"p50":100,"p99":300}}'
+"""
+
+
+def lab(*words, code=None, cwd=ROOT):
+    done = subprocess.run([BINARY, "lab", *map(str, words)], cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=RUN_LIMIT)
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"exit code {done.returncode}: {done.stdout[-3000:]} {done.stderr[-3000:]}")
+    return done
+
+
+class Folders(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="lab-layers-")))
+
+    def report(self):
+        return json.loads((self.folder / "out" / "report.json").read_text())["experiments"][0]
+
+
+class Layers(Folders):
+    @unittest.skipUnless(REDIS or os.environ.get("CI"), "no redis-server is installed")
+    def test_every_layer_answers_and_is_measured(self):
+        lab("layers", "--quick", "--rounds", 2, "--secs", 0.2, "--noisy-anyway", "--out", self.folder / "out")
+        results = self.report()
+        self.assertEqual([group["id"] for group in results["groups"]], ["many", "one"])
+        for group in results["groups"]:
+            wanted = ["bare", "hyper", "routing", "hit", "pipe", "http", "pipe-redis", "hit-redis"]
+            self.assertEqual([variant["id"] for variant in group["variants"]][:8], wanted)
+            for variant in group["variants"]:
+                self.assertIsNone(variant["failed"], variant)
+                self.assertGreater(variant["requests"], 0)
+                self.assertGreater(variant["summary"]["cpu-us"]["median"], 0, variant["id"])
+            processes = {variant["id"]: set(variant["cpu_us"]) for variant in group["variants"]}
+            self.assertEqual(processes["bare"], {"server", "load"})
+            self.assertEqual(processes["pipe-redis"], {"gateway", "service", "redis", "load"})
+            self.assertTrue(all(comparison["difference"] for comparison in group["comparisons"]))
+
+
+@unittest.skipUnless(REDIS or os.environ.get("CI"), "no redis-server is installed")
+class Clients(Folders):
+    """The experiment `redis` in a checkout whose clients are scripts."""
+
+    def client(self, name, cpu=1.0, middle="sleep 0.2", errors=0):
+        folder = self.folder / "target" / "lab-peers-redis" / "rust" / "release"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(CLIENT.format(cpu=cpu, middle=middle, errors=errors))
+        (folder / name).chmod(0o755)
+
+    def measure(self):
+        (self.folder / "lab" / "peers" / "redis").mkdir(parents=True)
+        lab("redis", "--quick", "--rounds", 2, "--secs", 0.1, "--noisy-anyway", "--peers", self.folder / "lab" / "peers",
+            "--out", self.folder / "out")
+        results = self.report()
+        return results, {variant["id"]: variant for variant in results["groups"][0]["variants"]}
+
+    def test_who_crashes_or_is_wrong_is_not_counted_and_who_is_missing_is_named(self):
+        self.client("p-pilotlight", cpu=1.5)
+        self.client("tokio-floor", cpu=1.0)
+        self.client("p-fred", middle="kill -9 $$")
+        results, variants = self.measure()
+        self.assertIsNone(variants["pilotlight-ct"]["failed"])
+        self.assertEqual(variants["pilotlight-ct"]["summary"]["cpu-us"]["median"], 1.5)
+        self.assertIn("signal 9", variants["fred-10-1-0-ct"]["failed"])
+        self.assertEqual(variants["fred-10-1-0-ct"]["rounds"], [])
+        skipped = {one["what"]: one for one in results["skipped"]}
+        self.assertEqual(skipped["redis-rs 1.8.1 ct"]["install"], "lab/peers/redis/build.sh rust")
+
+    def test_wrong_answers_make_a_client_fail(self):
+        self.client("p-pilotlight")
+        self.client("tokio-floor", errors=3)
+        _, variants = self.measure()
+        self.assertIn("3 answers were wrong", variants["floor-tokio-ct"]["failed"])
+
+
+@unittest.skipUnless(shutil.which("valgrind") or os.environ.get("CI"), "valgrind is not installed")
+class Gate(Folders):
+    """Programs of the debug build are counted, so that nothing has to be built."""
+
+    def setUp(self):
+        super().setUp()
+        programs = Path(BINARY).parent
+        if not (programs / "pilotlight-gate").exists():
+            subprocess.run(["cargo", "build", "--quiet", "-p", "pilotlight-gate"], cwd=ROOT, check=True)
+        self.words = ["gate", "--programs", programs, "--baseline", self.folder / "baseline.json"]
+
+    def baseline(self):
+        return json.loads((self.folder / "baseline.json").read_text())
+
+    def write(self, baseline):
+        (self.folder / "baseline.json").write_text(json.dumps(baseline))
+
+    def test_what_has_not_changed_passes_and_what_takes_5_percent_more_does_not(self):
+        done = lab(*self.words, "--only", "resp-get", code=1)
+        self.assertIn("there is no", done.stderr)
+        lab(*self.words, "--only", "resp-get", "--accept", code=0)
+        lab(*self.words, "--only", "resp-get", code=0)
+        baseline = self.baseline()
+        baseline["counts"] = {"planted": baseline["counts"]["resp-get"]}
+        self.write(baseline)
+        done = lab(*self.words, "--only", "planted", code=1)
+        self.assertIn("more than 3 % more", done.stdout)
+        self.assertIn("lab gate --accept", done.stdout)
+        # accepted, it is what the next change is held against
+        lab(*self.words, "--only", "planted", "--accept", code=0)
+        lab(*self.words, "--only", "planted", code=0)
+
+    def test_an_improvement_has_to_be_committed_as_well(self):
+        lab(*self.words, "--only", "frame-codec", "--accept", code=0)
+        baseline = self.baseline()
+        baseline["counts"]["frame-codec"] *= 1.05
+        self.write(baseline)
+        self.assertIn("more than 3 % less", lab(*self.words, "--only", "frame-codec", code=1).stdout)
+
+    def test_the_whole_gateway_is_counted_alike_each_time(self):
+        lab(*self.words, "--only", "hit", "--accept", code=0)
+        self.assertEqual(sorted(self.baseline()["counts"]), ["hit"])
+        lab(*self.words, "--only", "hit", code=0)
+
+    def test_another_toolchain_is_said_and_not_compared(self):
+        lab(*self.words, "--only", "resp-get", "--accept", code=0)
+        baseline = self.baseline()
+        baseline["toolchain"]["rustc"] = "rustc 0.1"
+        self.write(baseline)
+        done = lab(*self.words, "--only", "resp-get", code=0)
+        self.assertIn("NOT COMPARED: the baseline is of another toolchain\n  rustc: rustc 0.1 in the baseline", done.stdout)
+        lab(*self.words, "--only", "resp-get", "--strict", code=1)
+
+    def test_a_gateway_that_is_counted_tells_its_status(self):
+        """Whoever looks for gateways of this user (`pilotlight status`) asks it, too."""
+        program = self.folder / "counted"
+        program.write_text(f'#!/bin/sh\nexec valgrind --tool=callgrind --callgrind-out-file=/dev/null --quiet "{BINARY}" "$@"\n')
+        program.chmod(0o755)
+        admin = '[admin]\nsocket = "@FOLDER@/admin.sock"\n'
+        gateway = Gateway(program, config(service(), route(), admin), start_limit=120.0, stop_limit=120.0)
+        self.start(gateway)
+        asked = Unix(gateway.folder / "admin.sock")
+        self.addCleanup(asked.close)
+        asked.timeout = RUN_LIMIT
+        asked.request("GET", "/status")
+        [told] = json.loads(asked.getresponse().read())["services"]
+        self.assertEqual((told["name"], told["state"]), ("demo", "stopped"))
+
+    def test_outside_of_a_checkout_it_says_so(self):
+        self.assertIn("is not in a checkout", lab("gate", code=1, cwd=self.folder).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
