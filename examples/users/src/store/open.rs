@@ -158,6 +158,17 @@ mod tests {
     }
 
     #[test]
+    fn a_database_without_the_index_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.db");
+        drop(Store::open(&path, SETTINGS).unwrap());
+        connect(&path).unwrap().execute_batch("DROP INDEX users_by_id; PRAGMA user_version = 1").unwrap();
+        drop(Store::open(&path, SETTINGS).unwrap());
+        connect(&path).unwrap().execute_batch("DROP INDEX users_by_id").expect("it is there again");
+        assert_eq!(rows(&path), ROWS);
+    }
+
+    #[test]
     fn two_at_once_fill_it_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("users.db");

@@ -13,7 +13,9 @@ const LOCK_WAIT: Duration = Duration::from_millis(20);
 /// Statements that stay prepared; there are two.
 const STATEMENTS: usize = 4;
 const ONE: &str = "SELECT id, name, email, bio, created_at FROM users WHERE id = ?1";
-const PAGE: &str = "SELECT id, name, email, bio, created_at FROM users ORDER BY id LIMIT ?1 OFFSET ?2";
+/// What is left out is counted in the index of ids, see `seed`.
+const PAGE: &str = "SELECT id, name, email, bio, created_at FROM users \
+    WHERE id >= (SELECT id FROM users ORDER BY id LIMIT 1 OFFSET ?2) ORDER BY id LIMIT ?1";
 
 /// A connection that reads.
 #[derive(Debug)]
@@ -73,4 +75,41 @@ fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<Option<&'r str>
     let wrong =
         |error: FromSqlError| rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), error.into());
     value.as_str_or_null().map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+    use crate::store::{Store, StoreSettings};
+
+    #[test]
+    fn pages_are_found_by_the_index_of_ids() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.db");
+        let settings = StoreSettings { max_waiting_writes: 16, lock_wait: Duration::from_secs(5) };
+        let store = Store::open(&path, settings).unwrap();
+        let reader = store.handle().reader().unwrap();
+        let plan: String = {
+            let mut explain = reader.connection.prepare(&format!("EXPLAIN QUERY PLAN {PAGE}")).unwrap();
+            let mut rows = explain.query([20, 5000]).unwrap();
+            let mut plan = String::new();
+            while let Some(row) = rows.next().unwrap() {
+                writeln!(plan, "{}", row.get::<_, String>("detail").unwrap()).unwrap();
+            }
+            plan
+        };
+        assert!(plan.contains("SCAN users USING COVERING INDEX users_by_id"), "{plan}");
+        assert!(plan.contains("SEARCH users USING INTEGER PRIMARY KEY (rowid>?)"), "{plan}");
+
+        let mut page = Vec::new();
+        reader.page(&mut page, 9_998, 20).unwrap();
+        let users: Vec<serde_json::Value> = serde_json::from_slice(&page).unwrap();
+        assert_eq!(users.iter().map(|user| &user["id"]).collect::<Vec<_>>(), [9_999, 10_000]);
+
+        page.clear();
+        reader.page(&mut page, 10_000, 20).unwrap();
+        assert_eq!(page, b"[]");
+    }
 }
