@@ -20,7 +20,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   echo "lab/setup.sh: installing the packages ${missing[*]}"
   as_root=()
   [ "$(id -u)" = 0 ] || as_root=(sudo)
-  "${as_root[@]}" apt-get install --yes --no-install-recommends "${missing[@]}"
+  "${as_root[@]}" apt-get install -o DPkg::Lock::Timeout=300 --yes --no-install-recommends "${missing[@]}"
 fi
 command -v cargo >/dev/null || { echo "lab/setup.sh: cargo is missing; install Rust from https://rustup.rs" >&2; exit 1; }
 

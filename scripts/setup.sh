@@ -8,6 +8,7 @@ readonly VENV=target/venv
 readonly DENY_VERSION=0.20.2
 readonly NODE_MAJOR=18 # what sdk/node needs
 readonly NODE_OF_TESTS=20 # what tests/http-cache-tests needs
+readonly APT_WAIT=300 # seconds that another apt-get is waited for
 packages=() # system packages that are missing
 
 say() { echo "setup: $*"; }
@@ -47,7 +48,7 @@ install_packages() {
   fi
   say "installing the system packages ${packages[*]}${as_root[0]:+ with sudo}"
   "${as_root[@]}" apt-get update --quiet --quiet || die "the package lists could not be fetched (see above)"
-  "${as_root[@]}" apt-get install --yes --quiet --no-install-recommends "${packages[@]}"
+  "${as_root[@]}" apt-get install -o DPkg::Lock::Timeout="$APT_WAIT" --yes --quiet --no-install-recommends "${packages[@]}"
   case " ${packages[*]} " in *" redis-server "*) stop_service redis-server "${as_root[@]}" ;; esac
 }
 
