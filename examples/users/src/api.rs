@@ -255,7 +255,7 @@ mod tests {
     impl Fixture {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
-            let settings = StoreSettings { max_waiting_writes: 16, lock_wait: Duration::from_secs(5) };
+            let settings = StoreSettings { max_waiting_writes: 16, lock_wait: Duration::from_secs(5), index: true };
             let store = Store::open(&folder.path().join("users.db"), settings).unwrap();
             let handle = store.handle();
             let cache = Shared::memory(1 << 20).worker().unwrap();

@@ -42,6 +42,9 @@ struct Arguments {
     /// The database file; created and filled with 10,000 users on first use
     #[arg(long, value_name = "PATH", default_value = "data/users.db")]
     db: PathBuf,
+    /// Make no index of ids: nothing but the table, for programs that must find it so; pages of the list take longer
+    #[arg(long)]
+    no_index: bool,
     /// Serve HTTP on this address, without a gateway; port 0 takes a free one and prints it
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
@@ -86,6 +89,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = StoreSettings {
         max_waiting_writes: arguments.max_waiting_writes,
         lock_wait: Duration::from_millis(arguments.lock_wait_ms),
+        index: !arguments.no_index,
     };
     let store = Store::open(&path, settings).with_context(|| format!("cannot open the database {}", path.display()))?;
     let cache = match &arguments.redis {

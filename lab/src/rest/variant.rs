@@ -253,12 +253,13 @@ impl Running {
     }
 }
 
-/// A database with its 10,000 users: `users` fills it when it starts, and closes it when it ends.
+/// A database with its 10,000 users: `users` fills it when it starts, and closes it when it ends. It has the table alone, as peers know it.
 pub(crate) fn seed(programs: &Programs, dir: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let db = dir.join("seed.db");
     let service = programs.command(Variant::Users).map_err(missing)?;
-    let arguments = ["--db".into(), db.clone().into_os_string(), "--listen".into(), "127.0.0.1:0".into()];
+    let arguments =
+        ["--no-index".into(), "--db".into(), db.clone().into_os_string(), "--listen".into(), "127.0.0.1:0".into()];
     let running =
         Running::listening(start(Variant::Users, Vec::new(), service.into_iter().chain(arguments), dir.to_owned())?)?;
     drop(running);

@@ -77,7 +77,9 @@ impl Memory {
         });
         match place {
             // Not kept if it has been removed since.
-            EntryResult::Replaced(place, _) => drop(place.insert(Entry::User { bytes: bytes.clone(), until: now + ttl })),
+            EntryResult::Replaced(place, _) => {
+                drop(place.insert(Entry::User { bytes: bytes.clone(), until: now + ttl }))
+            }
             // Its lease was removed or evicted, or is another's: it stays as it is.
             EntryResult::Vacant(_) | EntryResult::Retained(()) | EntryResult::Removed(..) | EntryResult::Timeout => {}
         }

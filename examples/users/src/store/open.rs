@@ -20,13 +20,15 @@ const PAGE_CACHE_KIB: i64 = 16 * 1024;
 const SWITCH_WAIT: Duration = Duration::from_secs(5);
 const SWITCH_PAUSE: Duration = Duration::from_millis(5);
 
-/// Limits of a store.
+/// How a store is opened, and its limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreSettings {
     /// Writes that may wait for the writer.
     pub(crate) max_waiting_writes: usize,
     /// How long another process may hold the write lock.
     pub(crate) lock_wait: Duration,
+    /// Whether a database that has no index of ids gets it.
+    pub(crate) index: bool,
 }
 
 /// Why the store cannot be opened.
@@ -63,7 +65,7 @@ impl Store {
         connection.busy_timeout(settings.lock_wait)?;
         // What was answered with success is on the disk.
         connection.pragma_update(None, "synchronous", "FULL")?;
-        seed(&mut connection)?;
+        seed(&mut connection, settings.index)?;
         Log::watch(&connection);
         let (log, folder) = log::new(connect(path)?);
         let (writer, work) = writer::new(connection, log, settings.max_waiting_writes);
@@ -129,7 +131,8 @@ mod tests {
     use super::super::seed::ROWS;
     use super::*;
 
-    const SETTINGS: StoreSettings = StoreSettings { max_waiting_writes: 16, lock_wait: Duration::from_secs(5) };
+    const SETTINGS: StoreSettings =
+        StoreSettings { max_waiting_writes: 16, lock_wait: Duration::from_secs(5), index: true };
 
     fn rows(path: &Path) -> i64 {
         connect(path).unwrap().query_row("SELECT count(*) FROM users", [], |row| row.get(0)).unwrap()
@@ -161,11 +164,18 @@ mod tests {
     fn a_database_without_the_index_gets_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("users.db");
-        drop(Store::open(&path, SETTINGS).unwrap());
-        connect(&path).unwrap().execute_batch("DROP INDEX users_by_id; PRAGMA user_version = 1").unwrap();
-        drop(Store::open(&path, SETTINGS).unwrap());
-        connect(&path).unwrap().execute_batch("DROP INDEX users_by_id").expect("it is there again");
-        assert_eq!(rows(&path), ROWS);
+        let indexes = || -> i64 {
+            let count = "SELECT count(*) FROM sqlite_schema WHERE name = 'users_by_id'";
+            connect(&path).unwrap().query_row(count, [], |row| row.get(0)).unwrap()
+        };
+        for _ in 0..2 {
+            drop(Store::open(&path, StoreSettings { index: false, ..SETTINGS }).unwrap());
+            assert_eq!((rows(&path), indexes()), (ROWS, 0));
+        }
+        for index in [true, false] {
+            drop(Store::open(&path, StoreSettings { index, ..SETTINGS }).unwrap());
+            assert_eq!((rows(&path), indexes()), (ROWS, 1), "once made it stays");
+        }
     }
 
     #[test]

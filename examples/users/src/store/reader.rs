@@ -88,7 +88,7 @@ mod tests {
     fn pages_are_found_by_the_index_of_ids() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("users.db");
-        let settings = StoreSettings { max_waiting_writes: 16, lock_wait: Duration::from_secs(5) };
+        let settings = StoreSettings { max_waiting_writes: 16, lock_wait: Duration::from_secs(5), index: true };
         let store = Store::open(&path, settings).unwrap();
         let reader = store.handle().reader().unwrap();
         let plan: String = {

@@ -41,29 +41,38 @@ const LAST: [&str; 25] = [
     "Turing", "Wilson", "Wirth",
 ];
 
-/// Creates and fills the table and its index unless that is done. It is one transaction with its own mark in it, so a process that is
+/// Creates and fills the table, and its index if it is wanted, unless that is done. It is one transaction with its own mark in it, so a process that is
 /// killed half-way leaves nothing behind, and two at once do it once.
-pub(crate) fn seed(connection: &mut Connection) -> rusqlite::Result<()> {
-    if version(connection)? == VERSION {
+pub(crate) fn seed(connection: &mut Connection, index: bool) -> rusqlite::Result<()> {
+    if is_done(version(connection)?, index) {
         return Ok(());
     }
-    match fill(connection) {
+    match fill(connection, index) {
         // Its lists take longer.
         Err(e) if e.sqlite_error_code() == Some(ErrorCode::ReadOnly) && version(connection)? == WITHOUT_INDEX => Ok(()),
         done => done,
     }
 }
 
-fn fill(connection: &mut Connection) -> rusqlite::Result<()> {
+fn fill(connection: &mut Connection, index: bool) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    match version(&transaction)? {
-        VERSION => return Ok(()),
-        WITHOUT_INDEX => {}
-        _ => add_users(&transaction)?,
+    let found = version(&transaction)?;
+    if is_done(found, index) {
+        return Ok(()); // by another process, meanwhile
     }
-    transaction.execute_batch(INDEX)?;
-    transaction.pragma_update(None, "user_version", VERSION)?;
+    if found != WITHOUT_INDEX {
+        add_users(&transaction)?;
+    }
+    if index {
+        transaction.execute_batch(INDEX)?;
+    }
+    transaction.pragma_update(None, "user_version", if index { VERSION } else { WITHOUT_INDEX })?;
     transaction.commit()
+}
+
+/// Whether there is nothing to do for a database of this version.
+fn is_done(version: i64, index: bool) -> bool {
+    version == VERSION || version == WITHOUT_INDEX && !index
 }
 
 fn add_users(transaction: &Transaction<'_>) -> rusqlite::Result<()> {

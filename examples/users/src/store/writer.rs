@@ -297,7 +297,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let mut connection = Connection::open(folder.path().join("users.db")).unwrap();
             connection.pragma_update(None, "journal_mode", "WAL").unwrap();
-            super::super::seed::seed(&mut connection).unwrap();
+            super::super::seed::seed(&mut connection, true).unwrap();
             let (_, work) = new(connection, quiet_log(), 1);
             Self { work, _folder: folder }
         }
@@ -377,7 +377,7 @@ mod tests {
         let users = Fixture::new();
         let folder = tempfile::tempdir().unwrap();
         let mut connection = Connection::open(folder.path().join("users.db")).unwrap();
-        super::super::seed::seed(&mut connection).unwrap();
+        super::super::seed::seed(&mut connection, true).unwrap();
         let (writer, work) = new(connection, quiet_log(), 8);
         let (answer, gone) = oneshot::channel();
         drop(gone);
