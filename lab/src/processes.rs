@@ -1,5 +1,6 @@
 //! Programs that the lab starts and watches: [`Held`] ends them with the lab, [`usage`] says what they use.
 
+mod direct;
 mod hold;
 mod reaper;
 pub mod usage;
@@ -15,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 
+pub use direct::{Direct, Started};
 pub use hold::{HOLD, hold};
 pub use reaper::{REAPER, Reaper, reap};
 
@@ -209,6 +212,19 @@ impl Drop for Held {
         let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.child.wait();
     }
+}
+
+/// Our allocator switches huge pages off for its process. Children inherit that, even through `exec`, and no program under measurement has asked
+/// for it.
+fn with_huge_pages<T>(start: impl FnOnce() -> T) -> T {
+    if transparent_huge_pages_are_disabled() != Ok(true) {
+        return start();
+    }
+    // A kernel that refuses leaves the program with small pages, which works as well.
+    let _ = disable_transparent_huge_pages(false);
+    let started = start();
+    let _ = disable_transparent_huge_pages(true);
+    started
 }
 
 /// The binary that this is.

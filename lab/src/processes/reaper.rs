@@ -1,10 +1,10 @@
 //! Programs that must not be started through [`super::HOLD`], because their start is what is measured. They carry a mark in their
 //! environment; a process of our own, the reaper, kills what carries it when the lab is gone.
 //!
-//! The reaper waits for the end of a pipe whose other end the lab holds. A child of the lab that was forked but does not execute its
-//! program yet holds it as well, so at that end every program is there to be seen with its environment.
+//! The reaper waits for the end of a pipe whose other end the lab holds. A child of the lab that does not execute its program
+//! yet holds it as well, so at that end every program is there to be seen with its environment.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -47,9 +47,10 @@ impl Reaper {
         Ok(Self { mark, child, input })
     }
 
-    /// What is started by this command ends with the lab.
-    pub fn mark(&self, command: &mut Command) {
-        command.env(MARK, &self.mark);
+    /// A variable; what is started with it ends with the lab.
+    #[must_use]
+    pub fn mark(&self) -> (&'static str, &OsStr) {
+        (MARK, OsStr::new(&self.mark))
     }
 }
 

@@ -1,33 +1,30 @@
 //! A cold start without a gateway: the lab starts the service itself, asks it once and kills it. What a cold start through a gateway
-//! takes beyond that is the gateway's own part.
+//! takes beyond that is the gateway's own part, so nothing here may take longer than it must: the socket listens before the service
+//! starts, the request is written into it at once, and nothing is polled or slept for.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::BytesMut;
-use command_fds::{CommandFdExt as _, FdMapping};
 use http::HeaderMap;
 use pilotlight_pipe::frame::{FrameHeader, FrameType, MAX_FRAME, flags, missing, split_frame};
 use pilotlight_pipe::head::{RequestHead, decode_response, encode_request};
 use pilotlight_pipe::hello::Welcome;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::super::cases::Case;
 use super::super::client::{Answer, REQUEST_TIMEOUT, read_answer};
 use super::super::services::Server;
 use super::{Processes, Target, text};
-use crate::processes::{Reaper, UNWANTED_ENVIRONMENT};
+use crate::processes::{Direct, Reaper, Started};
 use crate::service::answer_body;
 
-const INHERITED_FD: i32 = 3;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const HTTP_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
 
@@ -41,20 +38,12 @@ pub(super) struct Bare {
     running: Option<Running>,
 }
 
-/// A started service; its process group ends with it.
+/// A started service.
 #[derive(Debug)]
 struct Running {
-    child: Child,
+    service: Started,
     /// Kept, because a service of the pipe ends with its connection.
     connection: Option<UnixStream>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        let _ = self.child.wait();
-    }
 }
 
 impl Bare {
@@ -63,10 +52,10 @@ impl Bare {
     }
 
     /// Starts the service; gives back when that began.
-    fn spawn(&mut self, mut command: Command) -> anyhow::Result<Instant> {
+    fn start(&mut self, service: Direct) -> anyhow::Result<Instant> {
         let begin = Instant::now();
-        let child = command.spawn().context("cannot start the service")?;
-        self.running = Some(Running { child, connection: None });
+        let service = service.start().context("the service")?;
+        self.running = Some(Running { service, connection: None });
         Ok(begin)
     }
 
@@ -76,26 +65,17 @@ impl Bare {
         }
     }
 
-    fn command(&self) -> anyhow::Result<Command> {
-        let (program, arguments) = self.server.command.split_first().context("no command")?;
+    fn service(&self, variables: &[(&str, &OsStr)]) -> anyhow::Result<Direct> {
         let output = File::create(self.dir.join("output"))?;
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.dir).process_group(0);
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        for name in UNWANTED_ENVIRONMENT {
-            command.env_remove(name);
-        }
-        self.reaper.mark(&mut command);
-        Ok(command)
+        let variables: Vec<_> = variables.iter().copied().chain([self.reaper.mark()]).collect();
+        Direct::new(&self.server.command, &variables, output)
     }
 
     fn http(&mut self, listener: UnixListener, path: &str) -> anyhow::Result<Answer> {
-        let mut command = self.command()?;
-        command.env("LISTEN_FDS", "1").env_remove("LISTEN_PID");
-        command.fd_mappings(vec![FdMapping { parent_fd: listener.into(), child_fd: INHERITED_FD }])?;
+        let service = self.service(&[])?.listening(listener.into())?;
         let mut buffer = vec![0; MAX_FRAME];
-        // With the command goes this process's copy of the listener: if the service ends early, the connection is refused or reset.
-        let begin = self.spawn(command)?;
+        // With the start goes this process's copy of the listener: if the service ends early, the connection is refused or reset.
+        let begin = self.start(service)?;
         let mut socket = UnixStream::connect(path)?;
         socket.set_read_timeout(Some(REQUEST_TIMEOUT))?;
         socket.write_all(HTTP_REQUEST)?;
@@ -107,11 +87,15 @@ impl Bare {
     }
 
     fn pipe(&mut self, listener: &UnixListener, path: &str) -> anyhow::Result<Answer> {
-        let mut command = self.command()?;
-        command.env("PILOTLIGHT_SOCKET", path).env("PILOTLIGHT_TOKEN", TOKEN);
-        command.env("PILOTLIGHT_SERVICE", "lab").env("PILOTLIGHT_INSTANCE", "1");
+        let variables = [
+            ("PILOTLIGHT_SOCKET", path),
+            ("PILOTLIGHT_TOKEN", TOKEN),
+            ("PILOTLIGHT_SERVICE", "lab"),
+            ("PILOTLIGHT_INSTANCE", "1"),
+        ];
+        let service = self.service(&variables.map(|(name, value)| (name, OsStr::new(value))))?;
         let (mut incoming, request) = (BytesMut::with_capacity(MAX_FRAME), welcome_and_request()?);
-        let begin = self.spawn(command)?;
+        let begin = self.start(service)?;
         let timeout = Timespec::try_from(REQUEST_TIMEOUT)?;
         if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))? == 0 {
             bail!("the service did not dial within {} s", REQUEST_TIMEOUT.as_secs());
@@ -159,7 +143,7 @@ impl Target for Bare {
     }
 
     fn processes(&self) -> Processes {
-        let service = self.running.iter().map(|running| running.child.id()).collect();
+        let service = self.running.iter().map(|running| running.service.pid()).collect();
         Processes { gateway: Vec::new(), service }
     }
 }
