@@ -7,6 +7,8 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
+use super::with_huge_pages;
+
 /// The hidden argument with which the binary becomes another program.
 pub const HOLD: &str = "lab-hold";
 /// As a shell says that there is no such program.
@@ -27,7 +29,7 @@ pub fn hold(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if getppid() != Some(parent) {
         return ExitCode::FAILURE; // the lab has ended in between
     }
-    let error = Command::new(&program).args(arguments).exec();
+    let error = with_huge_pages(|| Command::new(&program).args(arguments).exec());
     eprintln!("{HOLD}: {}: {error}", program.display());
     ExitCode::from(NOT_FOUND)
 }
