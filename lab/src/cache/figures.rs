@@ -15,7 +15,8 @@ const START_MS: f64 = 2.0;
 pub(super) fn add(results: &mut Results) {
     let figures = results.groups.iter().flat_map(of_group).collect::<Vec<_>>();
     results.figures.extend(figures);
-    let findings = results.groups.iter().flat_map(findings).collect::<Vec<_>>();
+    let findings = results.groups.iter().flat_map(|group| findings(group).into_iter().chain(doubts(group)));
+    let findings = findings.collect::<Vec<_>>();
     results.findings.extend(findings);
 }
 
@@ -55,7 +56,8 @@ fn of_group(group: &GroupResults) -> Vec<Figure> {
         id if id.starts_with("cold") => {
             let added = |name: &str, one, other| {
                 let part = compared(group, Metric::ColdMs, one, other);
-                figure(format!("{id}: what the gateway adds to a start, {name}"), START_MS, "ms", part)
+                let found = figure(format!("{id}: what the gateway adds to a start, {name}"), START_MS, "ms", part);
+                Figure { met: found.met.filter(|_| !part.is_some_and(is_below_nothing)), ..found }
             };
             vec![added("the pipe", PIPE, super::cold::BARE_PIPE), added("HTTP", OWN, super::cold::BARE_HTTP)]
         }
@@ -67,12 +69,35 @@ fn figure(name: String, limit: f64, unit: &str, measured: Option<Summary>) -> Fi
     Figure { name, wanted: format!("≤ {limit} {unit}"), measured, met: measured.map(|found| found.median <= limit) }
 }
 
+/// No gateway makes a start shorter. Where a start takes less with one for certain, the start beside it was slow, and what it says of the
+/// gateway is worth nothing.
+fn is_below_nothing(added: Summary) -> bool {
+    added.high < 0.0
+}
+
 fn compared(group: &GroupResults, metric: Metric, one: &str, other: &str) -> Option<Summary> {
     let asked = group
         .comparisons
         .iter()
         .find(|asked| (asked.metric, asked.one.as_str(), asked.other.as_str()) == (metric, one, other));
     asked?.value
+}
+
+/// Figures that are not judged although they were measured.
+fn doubts(group: &GroupResults) -> Vec<String> {
+    let sides = [("the pipe", PIPE, super::cold::BARE_PIPE), ("HTTP", OWN, super::cold::BARE_HTTP)];
+    let below = sides
+        .into_iter()
+        .filter(|(_, one, other)| compared(group, Metric::ColdMs, one, other).is_some_and(is_below_nothing));
+    below
+        .map(|(name, ..)| {
+            format!(
+                "{}: over {name}, a start takes less with the gateway than without one, which cannot be: the start without one was disturbed, \
+                 and what the gateway adds is not judged.",
+                group.title
+            )
+        })
+        .collect()
 }
 
 /// What a group says about its first metric, in a sentence.
@@ -104,6 +129,7 @@ fn findings(group: &GroupResults) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::cold::{BARE_HTTP, BARE_PIPE};
     use crate::experiment::model::Comparison;
 
     fn group(id: &str, compared: &[(Metric, &str, &str, f64)]) -> GroupResults {
@@ -147,6 +173,20 @@ mod tests {
     fn the_better_of_two_is_the_one_that_is_harder_to_beat() {
         let both = [(Metric::GatewayCpuUs, OWN, NGINX, 0.7), (Metric::GatewayCpuUs, OWN, HAPROXY, 0.9)];
         check(&group("proxy", &both), &[("≤ 0.85 ×", Some(false)), ("≤ 1 ×", None), ("≤ 1 ×", None)]);
+    }
+
+    #[test]
+    fn a_start_that_is_shorter_with_a_gateway_says_nothing_about_the_gateway() {
+        let both = [(Metric::ColdMs, PIPE, BARE_PIPE, 1.9), (Metric::ColdMs, OWN, BARE_HTTP, -3.8)];
+        let mut group = group("cold-rust", &both);
+        check(&group, &[("≤ 2 ms", Some(true)), ("≤ 2 ms", None)]);
+        let doubts = doubts(&group);
+        assert!(doubts.len() == 1 && doubts[0].starts_with("A title: over HTTP, a start takes less"), "{doubts:?}");
+        // What may as well be nothing is nothing.
+        let nothing = Summary { median: -0.1, low: -0.4, high: 0.2 };
+        group.comparisons[1].value = Some(nothing);
+        check(&group, &[("≤ 2 ms", Some(true)), ("≤ 2 ms", Some(true))]);
+        assert_eq!(super::doubts(&group), [""; 0]);
     }
 
     #[test]

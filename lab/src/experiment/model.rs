@@ -293,7 +293,7 @@ pub struct Figure {
     pub wanted: String,
     /// What was measured; absent if it was not.
     pub measured: Option<Summary>,
-    /// By its median.
+    /// By its median. `None`: it was not measured, or what was measured cannot be right, which a finding says.
     pub met: Option<bool>,
 }
 

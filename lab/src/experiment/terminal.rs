@@ -222,7 +222,7 @@ fn failed_control(control: &Control) -> String {
 fn figures(out: &mut String, figures: &[Figure], style: Style) {
     let mut table = Table::new(["figure", "wanted", "measured", "met"]);
     for figure in figures {
-        let met = figure.met.map_or("not measured", |met| if met { "yes" } else { "no" });
+        let met = figure.met.map_or_else(|| words::unknown(figure), |met| if met { "yes" } else { "no" });
         let measured = figure.measured.map_or_else(|| maybe(None), interval);
         table.row([figure.name.clone(), figure.wanted.clone(), measured, met.into()]);
     }

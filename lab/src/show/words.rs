@@ -186,8 +186,12 @@ fn is_judged(report: &Report) -> bool {
 /// Whether what was believed held, by what was wanted: a word and the count behind it.
 pub(crate) fn held(report: &Report, results: &Results) -> (Tone, String) {
     let count = |wanted: Option<bool>| results.figures.iter().filter(|figure| figure.met == wanted).count();
-    let (met, missed, unknown) = (count(Some(true)), count(Some(false)), count(None));
-    let rest = if unknown == 0 { String::new() } else { format!(", {unknown} not measured") };
+    let (met, missed) = (count(Some(true)), count(Some(false)));
+    let without = |why: &str| {
+        let known = results.figures.iter().filter(|figure| figure.met.is_none() && unknown(figure) == why).count();
+        if known == 0 { String::new() } else { format!(", {known} {why}") }
+    };
+    let rest = without("not measured") + &without("not judged");
     match (met, missed) {
         _ if results.failed.is_some() => (Tone::Bad, "failed: nothing was measured".into()),
         _ if !is_judged(report) => (Tone::Plain, "not judged: the machine was too noisy".into()),
@@ -204,8 +208,13 @@ pub(crate) fn met(report: &Report, figure: &Figure) -> (Tone, &'static str) {
         Some(_) if !is_judged(report) => (Tone::Plain, "not judged"),
         Some(true) => (Tone::Good, "met"),
         Some(false) => (Tone::Bad, "not met"),
-        None => (Tone::Plain, "not measured"),
+        None => (Tone::Plain, unknown(figure)),
     }
+}
+
+/// Why it is not said whether a figure was met.
+pub(crate) fn unknown(figure: &Figure) -> &'static str {
+    if figure.measured.is_some() { "not judged" } else { "not measured" }
 }
 
 /// What was measured of a figure.

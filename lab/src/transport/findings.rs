@@ -69,6 +69,14 @@ pub(crate) fn warnings(results: &Results) -> Vec<String> {
             number(load)
         ));
     }
+    let below = results.own_parts.iter().filter(|part| part.high_ms.is_some_and(|high| high < 0.0));
+    warnings.extend(below.map(|part| {
+        format!(
+            "{}: a start takes less with the gateway than without one ({} ms), which cannot be: the start without one was disturbed.",
+            part.title,
+            number(part.own_ms)
+        )
+    }));
     if results.configuration.requests < 1000 {
         let few = "p99 and p99.9 of fewer than 1,000 requests are little more than the longest; ask for more with --requests.";
         warnings.push(few.to_owned());
@@ -82,4 +90,21 @@ const BUSY: f64 = 0.5;
 /// Rows in which Pilotlight or a peer answered a client.
 pub(crate) fn answered(results: &Results) -> impl Iterator<Item = &CaseResult> {
     results.results.iter().filter(|result| result.front != Front::Bare && !result.control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::fixture;
+
+    #[test]
+    fn a_start_that_is_shorter_with_a_gateway_is_doubted() {
+        let mut results = fixture::results();
+        let before = warnings(&results).len();
+        let part = &mut results.own_parts[0];
+        (part.own_ms, part.low_ms, part.high_ms) = (-3.8, Some(-6.6), Some(-2.9));
+        let doubted = format!("{}: a start takes less with the gateway than without one (-3.80 ms)", part.title);
+        let warnings = warnings(&results);
+        assert!(warnings.len() == before + 1 && warnings.iter().any(|text| text.starts_with(&doubted)), "{warnings:?}");
+    }
 }
