@@ -226,6 +226,7 @@ impl Transport {
             duration_seconds: report.duration_seconds,
             machine: report.machine.clone(),
             load_average: report.noise.load_average,
+            too_noisy: report.noise.refused.clone(),
             software: run.software.clone(),
             configuration: run.configuration.clone(),
             skipped: run.skipped.clone(),

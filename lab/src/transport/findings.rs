@@ -62,13 +62,6 @@ pub(crate) fn warnings(results: &Results) -> Vec<String> {
     if results.software.get("pilotlight").is_some_and(|version| version.contains("debug build")) {
         warnings.push("This was a debug build: the figures say nothing about Pilotlight.".to_owned());
     }
-    let (load, cores) = (results.load_average[0], results.machine.cores);
-    if load > cores as f64 * BUSY {
-        warnings.push(format!(
-            "The machine was busy before the run (load {} on {cores} cores): times are too long, ratios uncertain.",
-            number(load)
-        ));
-    }
     let below = results.own_parts.iter().filter(|part| part.high_ms.is_some_and(|high| high < 0.0));
     warnings.extend(below.map(|part| {
         format!(
@@ -83,9 +76,6 @@ pub(crate) fn warnings(results: &Results) -> Vec<String> {
     }
     warnings
 }
-
-/// Waiting or running processes for each core, from which on a machine counts as busy.
-const BUSY: f64 = 0.5;
 
 /// Rows in which Pilotlight or a peer answered a client.
 pub(crate) fn answered(results: &Results) -> impl Iterator<Item = &CaseResult> {

@@ -110,6 +110,7 @@ fn assemble(measurements: &[Measurement], conclusions: Conclusions) -> Results {
             governor: None,
         },
         load_average: [0.12, 0.9],
+        too_noisy: None,
         software: BTreeMap::from([
             ("pilotlight".into(), "0.1.0".into()),
             ("python".into(), "Python 3.11, /usr/bin/python3".into()),

@@ -85,6 +85,7 @@ fn summary(results: &Results) -> String {
         let title = recommendation.service.title();
         lines.push(format!("**{title}: {}.** {}", recommendation.transport.advice(), recommendation.because));
     }
+    lines.extend(results.too_noisy.iter().map(|why| format!("Warning: the machine was too noisy: {why}")));
     lines.extend(findings::warnings(results).into_iter().map(|warning| format!("Warning: {warning}")));
     let failed = results.results.iter().filter(|result| result.failed.is_some() || result.errors > 0);
     lines.extend(failed.map(|result| {

@@ -16,7 +16,7 @@ use crate::processes::usage::Memory;
 use crate::stats::median;
 
 /// The name and version of this shape.
-pub(crate) const SCHEMA: &str = "pilotlight-lab-transport/1";
+pub(crate) const SCHEMA: &str = "pilotlight-lab-transport/2";
 /// Bars of a histogram, as published.
 const BINS: usize = 10;
 const PERCENTILES: [(&str, f64); 8] = [
@@ -43,6 +43,8 @@ pub(crate) struct Results {
     pub(crate) machine: Machine,
     /// Processes that ran or wanted to, before and after.
     pub(crate) load_average: [f64; 2],
+    /// Why the machine was too noisy to compare anything on it, if it was.
+    pub(crate) too_noisy: Option<String>,
     /// Versions of everything that took part.
     pub(crate) software: BTreeMap<String, String>,
     /// What was asked for.
