@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pilotlight_plot::Tone;
+
 use super::model::{
     Comparison, Control, Figure, GroupResults, Metric, Noise, Published, Report, Results, Summary, VariantResults,
     Verdict,
@@ -39,7 +41,7 @@ const DIM: &str = "2";
 pub fn render(report: &Report, style: Style) -> String {
     let mut out = String::new();
     for results in &report.experiments {
-        experiment(&mut out, results, style);
+        experiment(&mut out, report, results, style);
     }
     if report.debug_build {
         out.push_str(&style.line(RED, "warning: this was a debug build; its figures say nothing about Pilotlight"));
@@ -97,7 +99,7 @@ fn about(time: Duration) -> String {
     if seconds < 120.0 { format!("about {:.0} s", seconds.ceil()) } else { format!("about {:.0} min", seconds / 60.0) }
 }
 
-fn experiment(out: &mut String, results: &Results, style: Style) {
+fn experiment(out: &mut String, report: &Report, results: &Results, style: Style) {
     out.push_str(&style.line(BOLD, &format!("{}: {}", results.name, results.title)));
     out.push_str(&format!("believed before: {}\n\n", results.hypothesis));
     if let Some(failed) = &results.failed {
@@ -114,7 +116,7 @@ fn experiment(out: &mut String, results: &Results, style: Style) {
     }
     if !results.figures.is_empty() {
         out.push_str(&style.line(BOLD, "What is wanted"));
-        figures(out, &results.figures, style);
+        figures(out, report, &results.figures, style);
         out.push('\n');
     }
     for finding in &results.findings {
@@ -219,10 +221,10 @@ fn failed_control(control: &Control) -> String {
     )
 }
 
-fn figures(out: &mut String, figures: &[Figure], style: Style) {
-    let mut table = Table::new(["figure", "wanted", "measured", "met"]);
+fn figures(out: &mut String, report: &Report, figures: &[Figure], style: Style) {
+    let mut table = Table::new(["figure", "wanted", "measured", ""]);
     for figure in figures {
-        let met = figure.met.map_or_else(|| words::unknown(figure), |met| if met { "yes" } else { "no" });
+        let (_, met) = words::met(report, figure);
         let measured = figure.measured.map_or_else(|| maybe(None), interval);
         table.row([figure.name.clone(), figure.wanted.clone(), measured, met.into()]);
     }
@@ -230,9 +232,10 @@ fn figures(out: &mut String, figures: &[Figure], style: Style) {
     let mut lines = text.lines();
     out.extend(lines.by_ref().take(2).map(|line| format!("{line}\n")));
     for (line, figure) in lines.zip(figures) {
-        out.push_str(&match figure.met {
-            Some(met) => style.line(if met { GREEN } else { RED }, line),
-            None => format!("{line}\n"),
+        out.push_str(&match words::met(report, figure).0 {
+            Tone::Good => style.line(GREEN, line),
+            Tone::Bad => style.line(RED, line),
+            Tone::Plain => format!("{line}\n"),
         });
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use pilotlight_lab::experiment::terminal::{self, Style};
 use pilotlight_lab::show::{self, Files};
 
 use crate::fixture;
@@ -180,4 +181,15 @@ fn a_histogram_that_cannot_be_read_is_named() {
     let error = format!("{:#}", show::write(&stored, dir.path(), Files::All).unwrap_err());
     assert!(error.contains("the histogram of cache/cached/pilotlight cannot be read"), "{error}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing was written");
+}
+
+#[test]
+fn on_a_noisy_machine_the_terminal_judges_no_figure_either() {
+    let mut report = fixture::report();
+    let said = |report: &_| terminal::render(report, Style::Plain);
+    let judged = said(&report).matches("  not judged").count();
+    let figures = report.experiments.iter().flat_map(|results| &results.figures);
+    let known = figures.filter(|figure| figure.met.is_some()).count();
+    report.noise.refused = Some("other programs used it".into());
+    assert_eq!((said(&report).matches("  not judged").count(), known > 0), (judged + known, true), "{}", said(&report));
 }
