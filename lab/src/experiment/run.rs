@@ -92,6 +92,7 @@ impl Runner {
         let heading = format!("{name} {id}");
         let (mut lanes, mut measures) = open(variants, &control);
         let rounds = amount.rounds as usize;
+        let mut finished_rounds = rounds;
         for round in 0..rounds {
             self.progress.milestone(&format!("{heading}: round {} of {rounds}", round + 1));
             let finished = order(lanes.len(), round).into_iter().all(|index| {
@@ -102,13 +103,14 @@ impl Runner {
                 return (close([id, title, workload], metrics, amount, round, lanes, questions), End::Interrupted);
             }
             if lanes.iter().all(|lane| lane.failed.is_some()) {
+                finished_rounds = round;
                 break;
             }
         }
         self.progress.reach(end);
         self.progress.show(&format!("{heading}: stopping"));
         drop(measures);
-        (close([id, title, workload], metrics, amount, rounds, lanes, questions), End::Whole)
+        (close([id, title, workload], metrics, amount, finished_rounds, lanes, questions), End::Whole)
     }
 
     fn measure(

@@ -137,6 +137,16 @@ fn who_crashes_or_answers_wrongly_is_named_and_counts_in_no_round() {
 }
 
 #[test]
+fn where_all_have_failed_no_more_rounds_are_run_and_none_is_reported() {
+    let _turn = turn();
+    let fails = |round: u32| Script::new(&format!("test $round -lt {round} && echo right"));
+    let results = results(vec![variant("first", fails(1)), variant("good", fails(2))], 10);
+    check_failed(&results, "first", "the program ended: exit status: 1");
+    check_failed(&results, "good", "the program ended: exit status: 1");
+    assert_eq!(results.rounds, 2);
+}
+
+#[test]
 fn who_hangs_is_named_and_his_processes_end() {
     let _turn = turn();
     let begin = Instant::now();
