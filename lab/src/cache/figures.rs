@@ -64,7 +64,13 @@ fn of_group(group: &GroupResults) -> Vec<Figure> {
 }
 
 fn figure(name: String, limit: f64, unit: &str, measured: Option<Summary>) -> Figure {
-    Figure { name, wanted: format!("≤ {limit} {unit}"), measured, met: measured.map(|found| found.median <= limit) }
+    Figure {
+        name,
+        wanted: format!("≤ {limit} {unit}"),
+        measured,
+        rounds: Vec::new(),
+        met: measured.map(|found| found.median <= limit),
+    }
 }
 
 fn compared(group: &GroupResults, metric: Metric, one: &str, other: &str) -> Option<Summary> {
