@@ -1,23 +1,27 @@
 #!/usr/bin/python3
-"""`pilotlight redis bench` and `fill` beside redis-benchmark and rueidis, in alternating rounds: tables and the figures that are wanted."""
+"""`pilotlight redis bench` and `fill` beside redis-benchmark and rueidis, in alternating rounds: tables, the figures that are wanted, and
+report.json, which `pilotlight lab show` and `pilotlight lab figures` read."""
 import argparse
 import json
-import os
 import shutil
 import signal
 import sys
 from functools import partial
 
-from harness.arguments import names_of, positive
+from harness.arguments import add_common, names_of
+from harness.document import Run, write
 from harness.lab import Lab
-from harness.machine import machine
+from harness.machine import version
 from harness.paths import GATEWAY_BIN, REDIS_OUTPUT, REDIS_PEERS, ROOT
 from harness.program import Failed
 from harness.redis_cluster import Cluster, node_of
 from harness.redis_load import REDIS_BENCHMARK, benchmark_batches, client_batches, fill_for_benchmark, parse_benchmark, run_to_end
-from harness.report import figures_table, ratios
+from harness.report import Column, figures_table, ratios
 
-VERSIONS = [["redis-server", "--version"], ["redis-benchmark", "--version"], ["rustc", "--version"], ["go", "version"]]
+VERSIONS = {"redis-server": ["redis-server", "--version"], "redis-benchmark": ["redis-benchmark", "--version"], "rustc": ["rustc", "--version"],
+            "Go": ["go", "version"]}
+TITLE = "The tool for Redis beside redis-benchmark and a client in Go"
+HYPOTHESIS = "It loads a cluster about half as fast as redis-benchmark and faster than a good client, finds what redis-benchmark finds, and fills almost as fast"
 SECTIONS = ["bench", "agree", "fill"]
 OURS, TOOL, RUEIDIS = "pilotlight", "redis-benchmark", "rueidis"
 RUEIDIS_BIN = REDIS_OUTPUT / "go/rueidis"
@@ -32,28 +36,33 @@ FILL_VALUE_BYTES = 512
 FILL_KEY_BYTES = 16
 AT_LEAST_OF_RUEIDIS, AT_LEAST_OF_TOOL, AT_LEAST_OF_FILL, AGREE_WITHIN = 1.15, 0.45, 0.8, 0.1
 MAX_FILL_MB = 200
+OPERATIONS = [Column("ops_s", "throughput", "/s"), Column("p50", "p50", "µs", 1), Column("p99", "p99", "µs", 1),
+              Column("cpu_us", "CPU of the client for a command", "µs", 2)]
+# title, what is done, and the columns of each section
+TABLES = {
+    "bench": ("Batches of GET on five primaries", "16 callers with 64 commands under way each", OPERATIONS),
+    "agree": ("The same load by both on one server", f"SET, {AGREE_CONNECTIONS} connections × {AGREE_PIPELINE}", OPERATIONS),
+    "fill": ("Filling five primaries", f"values of {FILL_VALUE_BYTES} bytes", [Column("mb_s", "rate", "MB/s", 1), Column("rss_mb", "memory", "MB", 1)]),
+}
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=positive(int), default=5)
-    parser.add_argument("--secs", type=positive(float), default=5, help="length of each measurement, seconds")
+    add_common(parser, "tool", rounds=5, secs=5)
     parser.add_argument("--work", type=names_of("section", SECTIONS), default=SECTIONS, metavar="A,B", help=",".join(SECTIONS))
-    parser.add_argument("--binary", metavar="FILE", help="a built pilotlight (default: it is built)")
-    parser.add_argument("--json", metavar="FILE", default=REDIS_OUTPUT / "tool.json", help="every sample (default: %(default)s)")
     return parser.parse_args()
 
 
 class Tools:
     """What is run against a cluster; for one node, its first."""
 
-    def __init__(self, lab, cluster, binary):
-        self.cluster, self.binary = cluster, binary
+    def __init__(self, lab, cluster):
+        self.cluster = cluster
         self.seconds = lab.options.secs
         self.log = lab.scratch / "log"
 
     def pilotlight(self, mode, *arguments):
-        command = [self.binary, "redis", mode, "--json", *arguments]
+        command = [GATEWAY_BIN, "redis", mode, "--json", *arguments]
         return json.loads(run_to_end([str(part) for part in command], self.log, 10 * self.seconds + EXTRA_SECONDS))
 
     def bench(self, *arguments):
@@ -90,7 +99,8 @@ class Tools:
         count = int(COMMANDS_PER_SECOND["fill"] * self.seconds)
         result = self.pilotlight("fill", "-c", "-p", self.cluster.ports[0], "--flush", "--yes", "--count", count, "--key-size", FILL_KEY_BYTES,
                                  "--value-size", FILL_VALUE_BYTES, "--sample", 100)
-        return {"mb_s": result["written"] / result["seconds"] * FILL_VALUE_BYTES / 1e6, "rss_mb": (result["peak_memory_bytes"] or 0) / 1e6,
+        peak = result["peak_memory_bytes"]
+        return {"mb_s": result["written"] / result["seconds"] * FILL_VALUE_BYTES / 1e6, "rss_mb": peak / 1e6 if peak else None,
                 "errors": result["failed"] + result["missing"]}
 
     def fill_benchmark(self):
@@ -112,72 +122,65 @@ def functions(tools, section, rueidis):
     return chosen
 
 
-def add_figures(lab, section):
-    samples = lab.samples[section]
+def add_figures(lab, section, samples):
     rate = "mb_s" if section == "fill" else "ops_s"
 
-    def slower(other, at_least, name):
-        """A figure is met if it is small, so it is how many times faster the other may be."""
-        values = ratios(samples.values(other, rate), samples.values(OURS, rate))
-        lab.figure(f"{name}: {other} ÷ {OURS}", 1 / at_least, "", values, f"that is at least {at_least} ×", samples.errors(OURS))
+    def beside(other, at_least, name):
+        lab.figure(f"{name}: {OURS} / {other}", at_least, " ×", ratios(samples.values(OURS, rate), samples.values(other, rate)), at_least=True)
 
     if section == "agree":
         values = [abs(value - 1) for value in ratios(samples.values(OURS, rate), samples.values(TOOL, rate))]
-        lab.figure("agree: difference to redis-benchmark", AGREE_WITHIN, "", values, f"SET, {AGREE_CONNECTIONS} connections × {AGREE_PIPELINE}", samples.errors(OURS))
+        lab.figure(f"agree: difference to {TOOL}", AGREE_WITHIN, "", values)
     elif section == "fill":
-        slower(TOOL, AT_LEAST_OF_FILL, "fill, 512 bytes")
+        beside(TOOL, AT_LEAST_OF_FILL, f"fill, {FILL_VALUE_BYTES} bytes")
         lab.figure("fill: memory", MAX_FILL_MB, " MB", samples.values(OURS, "rss_mb"))
     else:
-        slower(TOOL, AT_LEAST_OF_TOOL, "bench GET 16 × 64")
+        beside(TOOL, AT_LEAST_OF_TOOL, "bench GET 16 × 64")
         if RUEIDIS in samples.rounds:
-            slower(RUEIDIS, AT_LEAST_OF_RUEIDIS, "bench GET 16 × 64")
+            beside(RUEIDIS, AT_LEAST_OF_RUEIDIS, "bench GET 16 × 64")
 
 
 def build(lab):
-    """The binary, and the program with rueidis if it is wanted and can be built."""
-    binary = lab.options.binary
-    if not binary:
-        lab.build(OURS, ["nice", "cargo", "build", "--release", "--quiet", "-p", "pilotlight"], ROOT)
-        lab.require(OURS, GATEWAY_BIN)
-        binary = GATEWAY_BIN
+    """The program with rueidis, if it is wanted and can be built; the binary can."""
+    lab.build(OURS, ["nice", "cargo", "build", "--release", "--quiet", "-p", "pilotlight"], ROOT)
+    lab.require(OURS, GATEWAY_BIN)
     if not shutil.which(REDIS_BENCHMARK):
         raise Failed(f"{REDIS_BENCHMARK} is not installed; install: apt-get install redis-tools")
     if "bench" not in lab.options.work:
-        return binary, None
+        return None
     lab.build(RUEIDIS, [REDIS_PEERS / "build.sh", "go"], ROOT)
-    if RUEIDIS in lab.build_errors:
-        print(f"SKIPPED {RUEIDIS}: {lab.build_errors[RUEIDIS]}", flush=True)
-        return binary, None
-    return binary, RUEIDIS_BIN
+    return RUEIDIS_BIN if RUEIDIS not in lab.build_errors else None
+
+
+def measure(lab, rueidis):
+    for section in lab.options.work:
+        with Cluster(lab) as cluster:
+            tools = Tools(lab, cluster)
+            if section == "bench":
+                cluster.fill()
+                fill_for_benchmark(cluster, tools.log)
+            samples = lab.run_rounds(section, functions(tools, section, rueidis))
+        title, workload, columns = TABLES[section]
+        lab.table(section, title, f"{workload}; {lab.options.secs:g} s", samples, columns)
+        add_figures(lab, section, samples)
 
 
 def main():
     options = parse_arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("tool: ended by SIGTERM"))  # so that what was started is stopped
-    os.makedirs(REDIS_OUTPUT, exist_ok=True)
-    facts = machine(VERSIONS)
     with Lab(options) as lab:
         try:
-            binary, rueidis = build(lab)
-            print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
-            for section in options.work:
-                with Cluster(lab) as cluster:
-                    tools = Tools(lab, cluster, binary)
-                    if section == "bench":
-                        cluster.fill()
-                        fill_for_benchmark(cluster, tools.log)
-                    lab.run_rounds(section, functions(tools, section, rueidis))
+            rueidis = build(lab)
+            run = Run(sys.argv, lab.note)
+            versions = {name: version(command) for name, command in VERSIONS.items() if name != "Go" or rueidis}
+            software = [{"name": name, "version": text, "settings": []} for name, text in versions.items() if text]
+            skipped = [{"what": what, "why": why, "install": "lab/peers/redis/build.sh go"} for what, why in lab.build_errors.items()]
+            lab.experiment("tool", TITLE, HYPOTHESIS, software, skipped=skipped)
+            measure(lab, rueidis)
         except Failed as error:
             sys.exit(f"tool: {error}")
-        for section in options.work:
-            rate = ("MB/s", "mb_s", 1) if section == "fill" else ("ops/s", "ops_s", 0)
-            lab.print_table(f"## {section}", lab.samples[section], [rate, ("p50 µs", "p50", 1), ("p99 µs", "p99", 1), ("client CPU µs/op", "cpu_us", 2)])
-            add_figures(lab, section)
-        print(f"\n{figures_table(lab.figures)}")
-        lab.write_json(options.json, facts)
-        failed = [name for samples in lab.samples.values() for name, rounds in samples.rounds.items() if None in rounds]
-    unmet = [figure.name for figure in lab.figures if not figure.met]
-    sys.exit(1 if failed or unmet else 0)
+        print(f"\n{figures_table(lab.figures)}\n\nwritten: {write(options.out, run.document(lab.experiments))}")
+    sys.exit(0 if all(experiment.complete for experiment in lab.experiments) else 1)
 
 
 if __name__ == "__main__":

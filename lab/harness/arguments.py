@@ -1,6 +1,8 @@
 """Kinds of arguments that the commands of the lab share."""
 import argparse
 
+from .paths import RESULTS
+
 
 def positive(kind):
     """A number of this kind that is more than 0."""
@@ -21,3 +23,10 @@ def names_of(what, known):
             raise argparse.ArgumentTypeError(f"no {what} {', '.join(unknown)}; there are {', '.join(known)}")
         return names
     return parse
+
+
+def add_common(parser, name, rounds, secs):
+    """How much is measured, and where the report goes."""
+    parser.add_argument("--rounds", type=positive(int), default=rounds)
+    parser.add_argument("--secs", type=positive(float), default=secs, help="length of each measurement, seconds")
+    parser.add_argument("--out", metavar="DIR", default=RESULTS / name, help="the folder for report.json (default: target/lab-results/%s)" % name)

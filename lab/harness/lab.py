@@ -1,5 +1,4 @@
 """The run itself: options, scratch folder, rounds, and what has been found so far."""
-import json
 import re
 import shutil
 import subprocess
@@ -7,12 +6,11 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from .paths import PEERS, ROOT
 from .program import Failed
-from .report import Figure, Samples, spread, table
+from .report import Experiment, Figure, Samples, Table
 
 BUILD_SECONDS = 1800
 PROGRESS_SECONDS = 15
@@ -25,8 +23,7 @@ class Lab:
     def __init__(self, options):
         self.options = options
         self.scratch = Path(tempfile.mkdtemp(prefix="pilotlight-lab-"))
-        self.figures = []
-        self.samples = {}
+        self.experiments = []
         self.build_errors = {}
 
     def __enter__(self):
@@ -91,40 +88,47 @@ class Lab:
             raise Failed(f"{what}: not built: {self.build_errors.get(what, f'the build made no {path.name}')}")
 
     def run_rounds(self, section, variants):
-        """Measures `{name: function}` in rounds, each beginning with another one; returns the section's Samples."""
-        samples = self.samples.setdefault(section, Samples())
+        """Measures `{name: function}` in rounds, each beginning with another one; returns the section's Samples.
+
+        A variant that fails is given up, and none of its rounds counts: what is left of one that broke is no fair sample of it."""
+        samples = Samples()
         names = list(variants)
         for number in range(self.options.rounds):
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
-                samples.add(name, self.attempt(f"{section} {number + 1}/{self.options.rounds} {name}", variants[name]))
+                if name not in samples.failed:
+                    self.attempt(f"{section} {number + 1}/{self.options.rounds} {name}", name, variants[name], samples)
         return samples
 
-    def attempt(self, title, function):
+    def attempt(self, title, name, function, samples):
         try:
             result = function()
+            if result.get("errors"):
+                raise Failed(f"{result['errors']} answers were none or wrong")
         except (Failed, OSError) as error:
             self.note(f"{title}: FAILED: {error}")
-            return None
+            samples.give_up(name, str(error))
+            return
+        samples.add(name, result)
         numbers = {key: value for key, value in result.items() if isinstance(value, (int, float))}
         self.note(f"{title}: " + ", ".join(f"{key} {value:,.2f}" for key, value in numbers.items()))
-        return result
+
+    def experiment(self, *arguments, **keywords):
+        """The tables and figures that follow are of this one."""
+        self.experiments.append(Experiment(*arguments, **keywords))
+
+    def table(self, id, title, workload, samples, columns):
+        """What of the samples is printed and reported."""
+        table = Table(id, title, workload, self.options.rounds, samples, columns)
+        self.experiments[-1].tables.append(table)
+        print(f"\n{table.text()}", flush=True)
 
     def figure(self, *arguments, **keywords):
-        self.figures.append(Figure(*arguments, **keywords))
+        self.experiments[-1].figures.append(Figure(*arguments, **keywords))
 
-    def print_table(self, title, samples, columns):
-        """One row per variant; columns are `(heading, key, decimals)`."""
-        rows = [[name, *(spread(samples.values(name, key), *decimals) for _, key, *decimals in columns)] for name in samples.rounds]
-        print(f"\n{title}\n\n{table(['variant', *(column[0] for column in columns)], rows)}", flush=True)
-
-    def write_json(self, path, facts):
-        """Everything that has been found so far."""
-        document = {"machine": facts, "options": vars(self.options),
-                    "figures": [{**asdict(figure), "met": figure.met} for figure in self.figures],
-                    "samples": {name: samples.rounds for name, samples in self.samples.items()}}
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1, ensure_ascii=False, default=str)
+    @property
+    def figures(self):
+        return [figure for experiment in self.experiments for figure in experiment.figures]
 
     @contextmanager
     def started(self, program, ready):

@@ -1,22 +1,46 @@
 """What the figures of a run depend on."""
 import os
 import platform
+import re
 import subprocess
 
 from .paths import ROOT
+from .procfs import read
+
+GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 
 
-def machine(versions):
-    """Facts about this machine and this checkout; `versions` are commands whose first line says which version is installed."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    facts = {"cpu": models[0] if models else platform.machine(), "cores": os.cpu_count(), "kernel": platform.release(),
-             "load average": os.getloadavg()[0]}
-    for command in versions:
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            facts[os.path.basename(command[0])] = (done.stdout + done.stderr).splitlines()[0]
-        except FileNotFoundError:
-            facts[command[0]] = "not installed"
-    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return {**facts, "commit": done.stdout.strip() or "unknown"}
+def machine():
+    """The report's `machine`."""
+    system = value(read("/etc/os-release"), "PRETTY_NAME", "=")
+    return {"hostname": platform.node(), "cpu": value(read("/proc/cpuinfo"), "model name", ":") or platform.machine(),
+            "cores": len(os.sched_getaffinity(0)), "memory_bytes": int(value(read("/proc/meminfo"), "MemTotal", ":").split()[0]) * 1024,
+            "system": system.strip('"') if system else platform.system(), "kernel": f"{platform.system()} {platform.release()}",
+            "architecture": platform.machine(), "governor": read(GOVERNOR).strip() or None}
+
+
+def value(text, name, separator):
+    """Of the first line `NAME <separator> VALUE`."""
+    line = next((line for line in text.splitlines() if line.startswith(name)), "")
+    return line.partition(separator)[2].strip()
+
+
+def version(command):
+    """The first number with dots that a program says of itself, or its first line; None if it is not installed."""
+    try:
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    first = (done.stdout + done.stderr).partition("\n")[0]
+    number = re.search(r"\d+(\.\d+)+", first)
+    return number[0] if number else first
+
+
+def commit():
+    """What was just built; None outside a checkout."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() or None

@@ -11,3 +11,4 @@ VENV_PYTHON = PEERS / "target/venv/bin/python"
 PYTHON = "/usr/bin/python3"  # the system's: a version manager's shim in front of it would add its own start to every figure
 REDIS_PEERS = ROOT / "lab/peers/redis"
 REDIS_OUTPUT = ROOT / "target/lab-peers-redis"
+RESULTS = ROOT / "target/lab-results"

@@ -1,6 +1,8 @@
-"""Tables: medians with their spread, ratios per round, and the figures that are wanted."""
+"""What a run has found: tables of rounds, figures that are wanted, and both as text for a terminal."""
+import re
 import statistics
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 def spread(values, decimals=2):
@@ -32,43 +34,108 @@ def ratios(numerators, denominators):
     return [a / b for a, b in pairs if a is not None and b]
 
 
+def slug(text):
+    """A name for a place in a document: `10-000-idle-clients`."""
+    return "-".join(re.findall("[a-z0-9]+", text.lower()))
+
+
 @dataclass
 class Samples:
-    """The results of one section: `{variant: [one dict per round, None where it failed]}`."""
+    """What was measured of each variant: one dict per round, or why it was given up; then none of its rounds counts."""
 
     rounds: dict = field(default_factory=dict)
+    failed: dict = field(default_factory=dict)
 
     def add(self, variant, result):
         self.rounds.setdefault(variant, []).append(result)
 
-    def values(self, variant, key):
-        return [result and result.get(key) for result in self.rounds.get(variant, [])]
+    def give_up(self, variant, why):
+        self.rounds[variant] = []
+        self.failed[variant] = why
 
-    def errors(self, variant):
-        return sum(count for count in self.values(variant, "errors") if count)
+    def values(self, variant, key):
+        return [result.get(key) for result in self.rounds.get(variant, [])]
+
+
+class Column(NamedTuple):
+    """What a section has measured under `key`; decimals are those of the terminal."""
+
+    key: str
+    title: str
+    unit: str = ""
+    decimals: int = 0
+
+    @property
+    def id(self):
+        return slug(self.key)
+
+    @property
+    def heading(self):
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+@dataclass
+class Table:
+    """The samples of a section, and which of their values are of interest."""
+
+    id: str
+    title: str
+    workload: str
+    rounds: int
+    samples: Samples
+    columns: list
+
+    def text(self):
+        names = self.samples.rounds
+        rows = [[name, *(spread(self.samples.values(name, column.key), column.decimals) for column in self.columns)] for name in names]
+        head = ["variant", *(column.heading for column in self.columns)]
+        return f"{self.title} ({self.workload}; {self.rounds} rounds)\n\n{table(head, rows)}"
 
 
 @dataclass
 class Figure:
-    """One promise: the median of `values` is to be at most `limit`, and no answer an error."""
+    """One promise: the median of `values` is to be on this side of `limit`."""
 
     name: str
     limit: float
     unit: str
     values: list
-    note: str = ""
-    errors: int = 0
+    at_least: bool = False
+
+    def __post_init__(self):
+        self.values = [value for value in self.values if value is not None]
+
+    @property
+    def wanted(self):
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g}{self.unit}"
 
     @property
     def met(self):
-        present = [value for value in self.values if value is not None]
-        return statistics.median(present) <= self.limit and not self.errors if present else None
+        if not self.values:
+            return None
+        median = statistics.median(self.values)
+        return median >= self.limit if self.at_least else median <= self.limit
 
     def row(self):
-        verdict = {True: "yes", False: "NO", None: "not measured"}[self.met]
-        note = f"{self.errors} errors; {self.note}" if self.errors else self.note
-        return [self.name, f"≤ {self.limit:g}{self.unit}", spread(self.values), verdict, note]
+        return [self.name, self.wanted, spread(self.values), {True: "yes", False: "NO", None: "not measured"}[self.met]]
+
+
+@dataclass
+class Experiment:
+    """A part of a run with a name that documents use."""
+
+    name: str
+    title: str
+    hypothesis: str
+    software: list = field(default_factory=list)
+    tables: list = field(default_factory=list)
+    figures: list = field(default_factory=list)
+    skipped: list = field(default_factory=list)
+
+    @property
+    def complete(self):
+        return all(figure.met for figure in self.figures) and not any(table.samples.failed for table in self.tables)
 
 
 def figures_table(figures):
-    return table(["figure", "wanted", "measured", "met", "note"], [figure.row() for figure in figures])
+    return table(["figure", "wanted", "measured", "met"], [figure.row() for figure in figures])

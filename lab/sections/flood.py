@@ -6,7 +6,11 @@ from harness.gateway import Gateway, route_table, service_table
 from harness.paths import PEER_BIN
 from harness.procfs import memory_mb
 from harness.program import Program, accepts, free_port
+from harness.report import Column
 
+TITLE = "A flood of distinct targets that may all be stored"
+HYPOTHESIS = "Whatever is asked for, a gateway grows by little more than `cache.memory` says"
+PROGRAMS = []
 CONNECTIONS = 64
 WARM_UP = 2_000
 STEPS = 50
@@ -18,15 +22,16 @@ PATIENCE_SECONDS = 60
 SLOWEST_REQUESTS, SLOWEST_BYTES = 500, 5_000_000
 # bytes of a body on average, and how many requests a shape is worth beside the others
 SHAPES = {"0 to 1 KB": (500, 1), "0 to 40 KB": (20_000, 0.05), "0 to 1 MB": (500_000, 0.002)}
-COLUMNS = [("requests", "n", 0), ("limit MB", "limit", 0), ("peak growth MB", "growth", 1), ("growth / limit", "ratio", 3),
-           ("requests/s", "rps", 0)]
+COLUMNS = [Column("n", "requests"), Column("limit", "cache.memory", "MiB"), Column("growth", "peak growth", "MiB", 1),
+           Column("ratio", "growth / limit", decimals=3), Column("rps", "throughput", "/s")]
 
 
 def run(lab):
     samples = lab.run_rounds("flood", {name: variant(lab, *shape) for name, shape in SHAPES.items()})
-    lab.print_table("**A flood of distinct targets** (private RSS of the gateway, from a warm start to its peak)", samples, COLUMNS)
+    workload = f"private RSS of the gateway, from a warm start to its peak, {CONNECTIONS} connections"
+    lab.table("flood", "A flood of distinct targets", workload, samples, COLUMNS)
     for name in samples.rounds:
-        lab.figure(f"flood, bodies of {name}: growth / cache.memory", GROWTH_LIMIT, "×", samples.values(name, "ratio"))
+        lab.figure(f"flood, bodies of {name}: growth / cache.memory", GROWTH_LIMIT, " ×", samples.values(name, "ratio"))
 
 
 def variant(lab, body_bytes, part):

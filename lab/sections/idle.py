@@ -7,7 +7,11 @@ from harness.load import cbench
 from harness.paths import PEER_BIN
 from harness.procfs import memory_mb
 from harness.program import Failed, dial
+from harness.report import Column
 
+TITLE = "Memory of a gateway that has nothing to do"
+HYPOTHESIS = "A gateway needs little memory, and little more for services that are stopped and for clients that are silent"
+PROGRAMS = []
 LIMIT_MB = 15
 SERVICES, SERVICES_LIMIT_MB = 1000, 5
 CLIENTS, CLIENTS_LIMIT_MB = 10_000, 100
@@ -17,17 +21,16 @@ MORE_CLIENTS = "[limits]\nconnections = 20000\nkeepalive_timeout = \"10m\"\n"
 SETTLE_SECONDS = 2
 WITH_SERVICES = f"{SERVICES:,} configured, stopped services"
 WITH_CLIENTS = f"{CLIENTS:,} idle keep-alive clients"
-COLUMNS = [("RSS MB", "rss", 1), ("PSS MB", "pss", 1), ("RSS MB after load", "rss_after", 1), ("processes", "processes", 0)]
+COLUMNS = [Column("rss", "RSS", "MiB", 1), Column("pss", "PSS", "MiB", 1), Column("rss_after", "RSS after load", "MiB", 1), Column("processes", "processes")]
 
 
 def run(lab):
     samples = lab.run_rounds("idle", {"pilotlight": lambda: measured(lab), WITH_SERVICES: lambda: with_services(lab), WITH_CLIENTS: lambda: with_clients(lab)})
-    lab.print_table("**Idle memory** (gateway and helper; RSS counts the pages that they share twice, PSS once)", samples, COLUMNS)
-    note = "sum of VmRSS over the gateway and its helper"
-    lab.figure("idle memory", LIMIT_MB, " MB", samples.values("pilotlight", "rss"), note)
+    lab.table("idle", "Idle memory", "gateway and helper; RSS counts the pages that they share twice, PSS once", samples, COLUMNS)
+    lab.figure("idle memory, RSS", LIMIT_MB, " MiB", samples.values("pilotlight", "rss"))
     both = zip(samples.values(WITH_SERVICES, "pss"), samples.values("pilotlight", "pss"))
-    lab.figure(f"{WITH_SERVICES}: more than without", SERVICES_LIMIT_MB, " MB", [more - less for more, less in both], "PSS, gateway and helper")
-    lab.figure(WITH_CLIENTS, CLIENTS_LIMIT_MB, " MB", samples.values(WITH_CLIENTS, "rss"), note)
+    lab.figure(f"{WITH_SERVICES}: more than without, PSS", SERVICES_LIMIT_MB, " MiB", [more - less for more, less in both])
+    lab.figure(f"{WITH_CLIENTS}, RSS", CLIENTS_LIMIT_MB, " MiB", samples.values(WITH_CLIENTS, "rss"))
 
 
 def measured(lab):

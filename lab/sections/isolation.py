@@ -10,22 +10,24 @@ from harness.cold import IDLE_TIMEOUT, first_byte_ms, wait_until_stopped
 from harness.gateway import Gateway, one_service
 from harness.paths import PEER_BIN
 from harness.program import check_answer
+from harness.report import Column
 
+TITLE = "What the bounds of a service cost its cold start"
+HYPOTHESIS = "Limits and secrets cost a start little, a sandbox more"
+PROGRAMS = []
 STARTS = 20
 COMMAND = [PEER_BIN / "svcpipe"]
 PLAIN = "none"
-COLUMNS = [("request → first byte p50 ms", "total", 2), ("more than without ms", "more", 2)]
+COLUMNS = [Column("total", "request → first byte, p50", "ms", 2), Column("more", "more than without", "ms", 2)]
 
 
 def run(lab):
     variants = {name: variant(lab, name, keys) for name, keys in bounds(lab).items()}
     samples = lab.run_rounds("isolation", variants)
-    for name in variants:
-        for result, plain in zip(samples.rounds.get(name, []), samples.rounds.get(PLAIN, [])):
-            if result and plain:
-                result["more"] = result["total"] - plain["total"]
-    title = f"**What bounds cost** (cold starts of the Rust service, p50 of {STARTS} in each of {lab.options.rounds} rounds)"
-    lab.print_table(title, samples, COLUMNS)
+    for name in variants.keys() - {PLAIN}:
+        for result, plain in zip(samples.rounds[name], samples.rounds[PLAIN]):
+            result["more"] = result["total"] - plain["total"]
+    lab.table("bounds", "What bounds cost", f"{STARTS} cold starts of the Rust service", samples, COLUMNS)
 
 
 def bounds(lab):
@@ -54,6 +56,6 @@ def variant(lab, name, keys):
             for _ in range(STARTS):
                 wait_until_stopped(gateway)
                 totals.append(first_byte_ms(gateway.port))
-        return {"total": statistics.median(totals), "starts": totals}
+        return {"total": statistics.median(totals)}
 
     return measured

@@ -9,7 +9,11 @@ from harness.gateway import Gateway, one_service
 from harness.paths import PEER_BIN
 from harness.procfs import CpuTime, memory_mb, reset_peak
 from harness.program import LOAD_CORE, Failed, check_answer, dial
+from harness.report import Column
 
+TITLE = "Memory while a large body passes through"
+HYPOTHESIS = "A body is passed on as it comes, so its size does not matter"
+PROGRAMS = []
 LIMIT_MB = 2
 BLOCK_BYTES = 1 << 20
 DOWNLOAD_SECONDS = 30
@@ -18,8 +22,9 @@ SAMPLE_SECONDS = 0.1
 STALL_SECONDS = 30
 NO_LIMITS = '[limits]\nbody_size = "none"\nresponse_timeout = "1h"\n'
 SERVICES = {"pipe": [PEER_BIN / "svcpipe"], "HTTP": [PEER_BIN / "svchyper"]}
-COLUMNS = [("before MB", "before", 2), ("peak MB", "peak", 2), ("growth MB", "growth", 2), ("after MB", "after", 2),
-           ("GB moved", "gigabytes", 1), ("GB/s", "rate", 2), ("gateway CPU s/GB", "cpu_per_gb", 3)]
+COLUMNS = [Column("before", "before", "MiB", 2), Column("peak", "peak", "MiB", 2), Column("growth", "growth", "MiB", 2),
+           Column("after", "after", "MiB", 2), Column("gigabytes", "moved", "GB", 1), Column("rate", "rate", "GB/s", 2),
+           Column("cpu_per_gb", "gateway CPU", "s/GB", 3)]
 
 
 def run(lab):
@@ -27,10 +32,10 @@ def run(lab):
     samples = lab.run_rounds("memory", {
         f"{name}, {kind}": variant(lab, kind, command, transfer)
         for name, transfer in transfers.items() for kind, command in SERVICES.items()})
-    title = "**Memory while streaming** (RSS of the gateway and its helper, from before the transfer to its peak)"
-    lab.print_table(title, samples, COLUMNS)
+    workload = (f"RSS of the gateway and its helper; an upload of {lab.options.upload_gb} GB, a download of as much or {DOWNLOAD_SECONDS} s")
+    lab.table("streaming", "Memory while streaming", workload, samples, COLUMNS)
     for name in samples.rounds:
-        lab.figure(f"memory growth, {name}", LIMIT_MB, " MB", samples.values(name, "growth"))
+        lab.figure(f"memory growth, {name}", LIMIT_MB, " MiB", samples.values(name, "growth"))
 
 
 def variant(lab, kind, command, transfer):

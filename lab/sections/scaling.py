@@ -12,29 +12,34 @@ from harness.cold import IDLE_TIMEOUT, REQUEST, wait_until_stopped
 from harness.gateway import Gateway, route_table, service_table
 from harness.paths import PEER_BIN, PIPE_SERVICES, PYTHON
 from harness.program import Failed, dial
+from harness.report import Column
 
+TITLE = "Starts under load"
+HYPOTHESIS = "A request waits no longer than its service does, and many first requests start few instances"
+PROGRAMS = ["Python"]
 AFTER_MS = [20, 100, 300]
 # commands that want the milliseconds as their last argument
 SERVICES = {"Rust": [PEER_BIN / "svcpipe", "late"], "Python": [PYTHON, PIPE_SERVICES / "late.py"]}
 STARTS = 20
 BURST, CONCURRENCY, MAX_INSTANCES = 1000, 100, 4
 BURST_SECONDS = 60
-COLUMNS = [("ready → handler p50 ms", "handler", 2), ("ready → handler max ms", "handler_max", 2),
-           ("ready → first byte at the client p50 ms", "client", 2), ("max ms", "client_max", 2)]
+COLUMNS = [Column("handler", "ready → handler, p50", "ms", 2), Column("handler_max", "slowest", "ms", 2),
+           Column("client", "ready → first byte at the client, p50", "ms", 2), Column("client_max", "slowest", "ms", 2)]
+BURST_COLUMNS = [Column("instances", "instances"), Column("took", "until all are answered", "ms")]
 
 
 def run(lab):
     names = {f"{language}, ready after {ms} ms": after(lab, [*command, str(ms)])
              for ms in AFTER_MS for language, command in SERVICES.items()}
     samples = lab.run_rounds("scaling", names)
-    lab.print_table(f"**A service becomes ready** ({STARTS} starts in each of {lab.options.rounds} rounds)", samples, COLUMNS)
+    lab.table("ready", "A service becomes ready", f"{STARTS} starts", samples, COLUMNS)
     for name in names:
         lab.figure(f"{name}: the request is there, p50", 1, " ms", samples.values(name, "handler"))
         lab.figure(f"{name}: the request is there, slowest of {STARTS}", 5, " ms", samples.values(name, "handler_max"))
     samples = lab.run_rounds("burst", {"burst": lambda: burst(lab)})
-    title = f"**{BURST} first requests at once** (concurrency {CONCURRENCY}, at most {MAX_INSTANCES} instances)"
-    lab.print_table(title, samples, [("instances", "instances", 0), ("errors", "errors", 0), ("until all are answered ms", "took", 0)])
-    lab.figure(f"{BURST} first requests: instances", MAX_INSTANCES, "", samples.values("burst", "instances"), errors=samples.errors("burst"))
+    workload = f"concurrency {CONCURRENCY}, at most {MAX_INSTANCES} instances"
+    lab.table("burst", f"{BURST:,} first requests at once", workload, samples, BURST_COLUMNS)
+    lab.figure(f"{BURST:,} first requests: instances", MAX_INSTANCES, "", samples.values("burst", "instances"))
 
 
 def tables(command, **settings):
@@ -61,7 +66,7 @@ def after(lab, command):
                 handler.append((began - ready) / 1e6)
                 client.append((now - ready) / 1e6)
         return {"handler": statistics.median(handler), "handler_max": max(handler), "client": statistics.median(client),
-                "client_max": max(client), "handlers": handler, "clients": client}
+                "client_max": max(client)}
     return measured
 
 

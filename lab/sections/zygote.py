@@ -11,7 +11,11 @@ from harness.cold import REQUEST
 from harness.gateway import Gateway, route_table, service_table
 from harness.paths import PIPE_SERVICES, ROOT, VENV_PYTHON
 from harness.program import Failed, dial
+from harness.report import Column
 
+TITLE = "Starts from a zygote, and requests to frozen services"
+HYPOTHESIS = "A Python service that imports much starts from a zygote in a few milliseconds, and a frozen one answers almost at once"
+PROGRAMS = ["Python"]
 STARTS, THAWS = 20, 30
 IDLE_TIMEOUT, FREEZE_AFTER = "250ms", "100ms"  # a zygote makes its next fork 100 ms after the last
 WAIT_SECONDS, POLL_SECONDS = 10, 0.01
@@ -20,19 +24,20 @@ SERVICES = {
     "Flask application": (["-m", "pilotlight.wsgi", "flask_app:app"], ["flask_app"]),
     "300 ms of imports": (["imports.py"], ["heavy"]),
 }
-COLUMNS = [("request → first byte p50 ms", "p50", 2), ("slowest ms", "max", 2)]
+COLUMNS = [Column("p50", "request → first byte, p50", "ms", 2), Column("max", "slowest", "ms", 2)]
+THAW_COLUMNS = [Column("frozen", "frozen, p50", "ms", 2), Column("warm", "warm, p50", "ms", 2), Column("difference", "difference", "ms", 2),
+                Column("max", "slowest frozen", "ms", 2)]
 
 
 def run(lab):
     variants = {f"{name}, {way}": start(lab, command, modules if way == "zygote" else [])
                 for name, (command, modules) in SERVICES.items() for way in ("zygote", "executed")}
     samples = lab.run_rounds("zygote", variants)
-    lab.print_table(f"**Starts of Python services** ({STARTS} in each of {lab.options.rounds} rounds)", samples, COLUMNS)
+    lab.table("starts", "Starts of Python services", f"{STARTS} starts", samples, COLUMNS)
     for name in SERVICES:
         lab.figure(f"zygote start, {name}, p50", START_LIMIT_MS, " ms", samples.values(f"{name}, zygote", "p50"))
     samples = lab.run_rounds("frozen", {"Python service, frozen": lambda: thaw(lab)})
-    columns = [("frozen p50 ms", "frozen", 2), ("warm p50 ms", "warm", 2), ("difference ms", "difference", 2), ("slowest frozen ms", "max", 2)]
-    lab.print_table(f"**Requests to a frozen service** ({THAWS} in each of {lab.options.rounds} rounds)", samples, columns)
+    lab.table("frozen", "Requests to a frozen service", f"{THAWS} requests, each followed by a warm one", samples, THAW_COLUMNS)
     lab.figure("a frozen service answers after its warm time, p50", THAW_LIMIT_MS, " ms", samples.values("Python service, frozen", "difference"))
 
 
@@ -60,7 +65,7 @@ def start(lab, command, modules):
                 if number:  # the first finds cold files
                     times.append(took)
                 wait(lambda: not os.path.exists(f"/proc/{pid}"), "it is stopped when idle")
-        return {"p50": statistics.median(times), "max": max(times), "times": times}
+        return {"p50": statistics.median(times), "max": max(times)}
     return measured
 
 
@@ -77,7 +82,7 @@ def thaw(lab):
             if {pid, again} != {first}:
                 raise Failed(f"processes {pid} and {again} answered for {first}")
     result = {"frozen": statistics.median(frozen), "warm": statistics.median(warm), "max": max(frozen)}
-    return {**result, "difference": result["frozen"] - result["warm"], "frozen_times": frozen, "warm_times": warm}
+    return {**result, "difference": result["frozen"] - result["warm"]}
 
 
 def ask(port):

@@ -1,6 +1,7 @@
 //! `pilotlight lab show`: a report from its JSON, and from nothing else: as a page, as Markdown, as pictures.
 
 mod charts;
+pub(crate) mod columns;
 mod layout;
 pub(crate) mod markdown;
 mod page;

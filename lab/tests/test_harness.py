@@ -31,14 +31,6 @@ class Report(unittest.TestCase):
         self.assertIs(met(1, 2, 9), True)
         self.assertIs(met(1, 2.1, 9), False)
         self.assertIs(met(None, None), None)
-        self.assertIs(report.Figure("x", 2, "×", [1], errors=1).met, False)
-
-    def test_a_round_without_a_result_is_none(self):
-        samples = report.Samples()
-        for name, value in (("a", 3), ("c", None)):
-            samples.add(name, value and {"cpu": value})
-        self.assertEqual(samples.values("a", "cpu"), [3])
-        self.assertEqual(samples.values("c", "cpu"), [None])
 
 
 class Procfs(unittest.TestCase):
@@ -102,11 +94,15 @@ class Load(unittest.TestCase):
 
 
 class Rounds(unittest.TestCase):
-    def test_variants_alternate_and_a_failure_leaves_a_gap(self):
+    def test_variants_alternate_and_a_failure_ends_one(self):
         order = []
 
         def good():
             order.append("good")
+            return {"cpu": 1}
+
+        def late():
+            order.append("late")
             return {"cpu": 1}
 
         def bad():
@@ -115,10 +111,11 @@ class Rounds(unittest.TestCase):
 
         with Lab(SimpleNamespace(rounds=2)) as lab:
             lab.note = lambda text: None
-            samples = lab.run_rounds("test", {"good": good, "bad": bad})
+            samples = lab.run_rounds("test", {"good": good, "late": late, "bad": bad})
             folder = lab.folder("x")
-        self.assertEqual(order, ["good", "bad", "bad", "good"])
-        self.assertEqual(samples.rounds, {"good": [{"cpu": 1}] * 2, "bad": [None] * 2})
+        self.assertEqual(order, ["good", "late", "bad", "late", "good"])
+        self.assertEqual(samples.rounds, {"good": [{"cpu": 1}] * 2, "late": [{"cpu": 1}] * 2, "bad": []})
+        self.assertEqual(samples.failed, {"bad": "out of order"})
         self.assertFalse(folder.exists())
 
 

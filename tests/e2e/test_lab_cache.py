@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 from harness import BINARY, PYTHON, ROOT, TestCase, descendants, setUpModule
-from test_lab import mismatches
+from schemas import mismatches
 
 __all__ = ["setUpModule"]
 

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 
 from harness import BINARY, ROOT, TestCase, alive, descendants, setUpModule
-from test_lab import mismatches
+from schemas import mismatches
 
 __all__ = ["setUpModule"]
 

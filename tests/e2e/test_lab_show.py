@@ -5,7 +5,7 @@ import subprocess
 
 import test_lab_report as runs
 from harness import BINARY, TestCase, setUpModule
-from test_lab import mismatches
+from schemas import mismatches
 from test_lab_report import SCHEMA, SHORT
 
 __all__ = ["setUpModule"]
@@ -34,7 +34,7 @@ class Show(TestCase):
 
     def test_what_cannot_be_shown_is_refused(self):
         for content, expected in (
-            ('{"schema": "pilotlight-lab/2"}', "its schema is pilotlight-lab/2, and this pilotlight"),
+            ('{"schema": "pilotlight-lab/3"}', "its schema is pilotlight-lab/3, and this pilotlight"),
             ('{"schema": "pilotlight-lab-rest/1"}', "which is no report of all experiments"),
             ("nothing", "it is not the JSON of a report"),
         ):

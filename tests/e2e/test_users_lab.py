@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from harness import BINARY, PYTHON, ROOT, TestCase, setUpModule
-from test_lab import mismatches
+from schemas import mismatches
 from users_service import USERS
 
 __all__ = ["setUpModule"]

@@ -83,7 +83,7 @@ test('the page is whole without its script', async () => {
   assert.equal(await page.locator('#theme').isVisible(), false);
   assert.equal(await page.getByRole('heading', { level: 1 }).textContent(), 'What was found');
   assert.equal(await page.locator('svg.plot:visible').count(), PICTURES);
-  assert.equal(await page.locator('section.card:visible').count(), 7);
+  assert.equal(await page.locator('section.card:visible').count(), 8);
 });
 
 test('it can be read with the keyboard and by those who do not see it', async () => {

@@ -101,7 +101,7 @@ fn compared<'a>(
 
 fn figure(name: String, most: f64, unit: &str, measured: Option<Summary>) -> Figure {
     let met = measured.map(|measured| measured.median <= most);
-    Figure { name, wanted: format!("≤ {most}{unit}"), measured, met }
+    Figure { name, wanted: format!("≤ {most}{unit}"), measured, rounds: Vec::new(), met }
 }
 
 #[cfg(test)]

@@ -1,14 +1,19 @@
 //! The report as data: what `report.json` has. Its shape is `docs/lab/report.schema.json`; whoever changes it raises [`SCHEMA`].
 
+mod table;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::Experiment;
 use crate::machine::Machine;
+pub use table::{Column, RowResults, TableResults};
 
 /// The name and version of this shape.
-pub const SCHEMA: &str = "pilotlight-lab/1";
+pub const SCHEMA: &str = "pilotlight-lab/2";
+/// Those that are read as well: in the first an experiment had no tables and no software, and a figure no rounds.
+pub const OLDER: [&str; 1] = ["pilotlight-lab/1"];
 
 /// A run of the lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,6 +74,12 @@ pub struct Results {
     pub hypothesis: String,
     /// What was measured.
     pub groups: Vec<GroupResults>,
+    /// What was measured without being compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<TableResults>,
+    /// Programs that took part in the tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub software: Vec<Software>,
     /// What was wanted, and what was measured.
     pub figures: Vec<Figure>,
     /// In sentences.
@@ -90,6 +101,8 @@ impl Results {
             title: experiment.title().to_owned(),
             hypothesis: experiment.hypothesis().to_owned(),
             groups: Vec::new(),
+            tables: Vec::new(),
+            software: Vec::new(),
             figures: Vec::new(),
             findings: Vec::new(),
             skipped: Vec::new(),
@@ -293,6 +306,9 @@ pub struct Figure {
     pub wanted: String,
     /// What was measured; absent if it was not.
     pub measured: Option<Summary>,
+    /// Of each round that it was computed of, where it is one of a table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<f64>,
     /// By its median. `None`: it was not measured, or what was measured cannot be right, which a finding says.
     pub met: Option<bool>,
 }

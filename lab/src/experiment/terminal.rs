@@ -5,13 +5,13 @@ use std::time::Duration;
 use pilotlight_plot::Tone;
 
 use super::model::{
-    Comparison, Control, Figure, GroupResults, Metric, Noise, Published, Report, Results, Summary, VariantResults,
-    Verdict,
+    Comparison, Control, Figure, GroupResults, Metric, Noise, Published, Report, Results, Summary, TableResults,
+    VariantResults, Verdict,
 };
 use super::noise::{MAX_WAIT, percent};
 use super::{Plan, Planned, Setting};
 use crate::report::{Table, maybe, number};
-use crate::show::words;
+use crate::show::{columns, words};
 
 /// Whether escape sequences are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +108,9 @@ fn experiment(out: &mut String, report: &Report, results: &Results, style: Style
     for of_group in &results.groups {
         group(out, of_group, &results.published, style);
     }
+    for of_table in &results.tables {
+        table(out, of_table, style);
+    }
     for row in results.published.iter().filter(|row| row.group.is_empty()) {
         out.push_str(&published(row, style));
     }
@@ -150,6 +153,24 @@ fn group(out: &mut String, group: &GroupResults, rows: &[Published], style: Styl
     }
     for control in group.controls.iter().filter(|control| !control.passed) {
         out.push_str(&style.line(RED, &failed_control(control)));
+    }
+    out.push('\n');
+}
+
+fn table(out: &mut String, results: &TableResults, style: Style) {
+    out.push_str(&style.line(BOLD, &results.title));
+    out.push_str(&style.line(DIM, &columns::workload(results)));
+    let headings = results.columns.iter().map(columns::heading);
+    let mut table = Table::of(std::iter::once(String::new()).chain(headings).collect());
+    for row in &results.rows {
+        let cells = results.columns.iter().map(|column| columns::cell(results, row, column));
+        table.push(std::iter::once(row.title.clone()).chain(cells).collect());
+    }
+    out.push_str(&table.text());
+    for row in &results.rows {
+        if let Some(failed) = &row.failed {
+            out.push_str(&style.line(RED, &format!("FAILED: {}: {failed}", row.title)));
+        }
     }
     out.push('\n');
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::experiment::model::{GroupResults, Metric, Report, Results, VariantResults};
+use crate::experiment::model::{Column, GroupResults, Metric, Report, Results, TableResults, VariantResults};
 use crate::report::Table;
 use crate::show::markdown::{self, escape};
-use crate::show::{self, words};
+use crate::show::{self, columns, words};
 
 /// What was measured, each experiment in one report.
 pub(super) struct Reports(Vec<(PathBuf, Report)>);
@@ -56,7 +56,7 @@ impl Reports {
 fn of_experiment(report: &Report, results: &Results, rest: &[&str]) -> anyhow::Result<String> {
     match rest {
         [] => bail!("what of {}: run, findings, figures, or a group ({})", results.name, groups(results)),
-        ["run"] => Ok(made(report)),
+        ["run"] => Ok(made(report, results)),
         ["findings"] => {
             let findings = words::findings(results);
             ensure!(!findings.is_empty(), "{} has no findings", results.name);
@@ -64,6 +64,9 @@ fn of_experiment(report: &Report, results: &Results, rest: &[&str]) -> anyhow::R
         }
         ["figures"] => table(markdown::figures(report, results), "figures"),
         [id, rest @ ..] => {
+            if let Some(table) = results.tables.iter().find(|table| table.id == *id) {
+                return of_table(table, rest);
+            }
             let group = results.groups.iter().find(|group| group.id == *id);
             let group = group.with_context(|| format!("there is no group {id}, but {}", groups(results)))?;
             of_group(group, rest)
@@ -86,6 +89,33 @@ fn of_group(group: &GroupResults, rest: &[&str]) -> anyhow::Result<String> {
         },
         more => bail!("nothing of a group is named by {}", more.join("/")),
     }
+}
+
+fn of_table(results: &TableResults, rest: &[&str]) -> anyhow::Result<String> {
+    match rest {
+        [] => table(markdown::rows(results, &results.columns.iter().collect::<Vec<_>>()), "rows"),
+        [names] => {
+            let names = names.split(',').map(|name| column(results, name.trim()));
+            table(markdown::rows(results, &names.collect::<anyhow::Result<Vec<_>>>()?), "rows")
+        }
+        [name, id] => {
+            let column = column(results, name)?;
+            let row = results.rows.iter().find(|row| row.id == *id).with_context(|| {
+                let ids: Vec<String> = results.rows.iter().map(|row| row.id.clone()).collect();
+                format!("{} has no row {id}, but {}", results.id, list(&ids))
+            })?;
+            ensure!(row.failed.is_none(), "{id} failed: {}", row.failed.as_deref().unwrap_or_default());
+            let summary = row.summary.get(&column.id).with_context(|| format!("{id} has no {}", column.id))?;
+            Ok(escape(&columns::measured(results, column, *summary)))
+        }
+        more => bail!("nothing of a table is named by {}", more.join("/")),
+    }
+}
+
+fn column<'a>(table: &'a TableResults, wanted: &str) -> anyhow::Result<&'a Column> {
+    let names: Vec<String> = table.columns.iter().map(|column| column.id.clone()).collect();
+    let found = table.columns.iter().find(|column| column.id == wanted);
+    found.with_context(|| format!("{} has no column {wanted}, but {}", table.id, list(&names)))
 }
 
 fn value(group: &GroupResults, metric: Metric, id: &str) -> anyhow::Result<String> {
@@ -127,7 +157,8 @@ fn name(metric: Metric) -> String {
 }
 
 fn groups(results: &Results) -> String {
-    list(&results.groups.iter().map(|group| group.id.clone()).collect::<Vec<_>>())
+    let tables = results.tables.iter().map(|table| &table.id);
+    list(&results.groups.iter().map(|group| &group.id).chain(tables).cloned().collect::<Vec<_>>())
 }
 
 fn list(names: &[String]) -> String {
@@ -139,7 +170,7 @@ fn table(table: Option<Table>, what: &str) -> anyhow::Result<String> {
 }
 
 /// When, where and how the report was made.
-fn made(report: &Report) -> String {
+fn made(report: &Report, results: &Results) -> String {
     let machine = &report.machine;
     let commit = report.commit.as_deref().map_or_else(String::new, |commit| format!(" at {}", escape(commit)));
     let [before, after] = report.noise.load_average.map(words::ratio);
@@ -153,6 +184,10 @@ fn made(report: &Report) -> String {
         escape(&machine.system),
         escape(&machine.kernel),
     );
+    if !results.software.is_empty() {
+        let programs = results.software.iter().map(|one| format!("{} {}", escape(&one.name), escape(&one.version)));
+        made.push_str(&format!(" With {}.", programs.collect::<Vec<_>>().join(", ")));
+    }
     for warning in words::warnings(report) {
         made.push_str(&format!(" {}", escape(&warning)));
     }

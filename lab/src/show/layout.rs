@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::charts::{Chart, Charts, slug};
-use crate::experiment::model::{GroupResults, Report, Results};
+use crate::experiment::model::{GroupResults, Report, Results, TableResults};
 
 /// A report with its pictures.
 pub(super) struct Layout<'a> {
@@ -18,6 +18,8 @@ pub(super) struct Section<'a> {
     /// Unique in the report.
     pub(super) anchor: String,
     pub(super) parts: Vec<Part<'a>>,
+    /// With their names, unique as well.
+    pub(super) tables: Vec<(String, &'a TableResults)>,
 }
 
 /// A group.
@@ -42,7 +44,9 @@ impl<'a> Layout<'a> {
                 let charts = Charts::new(results, group, &anchor)?;
                 parts.push(Part { group, anchor, charts });
             }
-            sections.push(Section { report, results, anchor, parts });
+            let mut name = |table: &TableResults| unique(format!("{anchor}-{}", slug(&table.id)), &mut taken);
+            let tables = results.tables.iter().map(|table| (name(table), table)).collect();
+            sections.push(Section { report, results, anchor, parts, tables });
         }
         Ok(Self { report, sections })
     }

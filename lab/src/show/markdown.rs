@@ -1,8 +1,8 @@
 //! The report as Markdown, for GitHub.
 
 use super::layout::{Layout, Part, Section};
-use super::words;
-use crate::experiment::model::{GroupResults, Metric, Report, Results, Role, VariantResults};
+use super::{columns, words};
+use crate::experiment::model::{Column, GroupResults, Metric, Report, Results, Role, TableResults, VariantResults};
 use crate::report::Table;
 
 /// All of it; pictures are links into the folder `plots`.
@@ -44,6 +44,11 @@ fn experiment(out: &mut String, section: &Section<'_>, plots: &str) {
     for part in &section.parts {
         group(out, part, plots);
     }
+    for (_, table) in &section.tables {
+        out.push_str(&format!("### {}\n\n{}\n\n", escape(&table.title), escape(&columns::workload(table))));
+        rows(table, &table.columns.iter().collect::<Vec<_>>()).iter().for_each(|table| push_table(out, table));
+    }
+    items(out, results.software.iter().map(|one| format!("{} {}", escape(&one.name), escape(&one.version))));
     published(out, results);
     if !results.skipped.is_empty() {
         out.push_str("### Not measured here\n\n");
@@ -111,6 +116,17 @@ fn cell(variant: &VariantResults, metric: Metric) -> String {
         Some(summary) => words::with_interval(metric, *summary),
         None => "–".to_owned(),
     }
+}
+
+/// These columns of a table.
+pub(crate) fn rows(results: &TableResults, chosen: &[&Column]) -> Option<Table> {
+    let headings = chosen.iter().map(|column| escape(&columns::heading(column)));
+    let mut table = Table::of(std::iter::once("variant".to_owned()).chain(headings).collect());
+    for row in &results.rows {
+        let cells = chosen.iter().map(|column| columns::cell(results, row, column));
+        table.push(std::iter::once(escape(&row.title)).chain(cells).collect());
+    }
+    some(table)
 }
 
 /// What was asked of a group.

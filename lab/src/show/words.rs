@@ -2,6 +2,7 @@
 
 use pilotlight_plot::{Kind, Tone};
 
+use super::columns;
 use crate::experiment::judge::Machine;
 use crate::experiment::model::{
     Comparison, Figure, GroupResults, Metric, Report, Results, Role, Software, Summary, VariantResults, Verdict,
@@ -53,7 +54,7 @@ pub(crate) fn interval(metric: Metric, summary: Summary) -> Option<String> {
 }
 
 /// Below zero a dash between two numbers would be read as a sign.
-fn range(Summary { low, high, .. }: Summary, number: impl Fn(f64) -> String) -> Option<String> {
+pub(super) fn range(Summary { low, high, .. }: Summary, number: impl Fn(f64) -> String) -> Option<String> {
     let dash = if low < 0.0 { " to " } else { "–" };
     (low < high).then(|| format!("{}{dash}{}", number(low), number(high)))
 }
@@ -255,6 +256,7 @@ pub(crate) fn warnings(report: &Report) -> Vec<String> {
             }
         }
     }
+    warnings.extend(columns::failed(report));
     warnings
 }
 
@@ -400,7 +402,7 @@ mod tests {
     #[test]
     fn figures_may_be_below_zero() {
         let measured = Some(Summary { median: -25.2, low: -37.1, high: -0.5 });
-        let below = Figure { name: "n".into(), wanted: "≤ 2 ms".into(), measured, met: None };
+        let below = Figure { name: "n".into(), wanted: "≤ 2 ms".into(), measured, rounds: vec![], met: None };
         assert_eq!(figure(&below), "−25.2 (−37.1 to −0.50)");
     }
 

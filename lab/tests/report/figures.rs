@@ -67,6 +67,8 @@ fn numbers_stand_within_sentences() {
     check("cache/cached/cpu-us/pilotlight:nginx", "0.41× (0.38–0.44), less");
     check("cache/cached/cpu-us/pilotlight:hyper", "0.99× (0.92–1.06), no difference seen");
     check("layers/request/cpu-us/hyper:loop", "+1.80 (1.67–1.93) µs, more");
+    check("idle/memory/rss/alone", "11.0 (10.9–11.2) MB");
+    check("idle/memory/processes/alone", "2");
 }
 
 #[test]
@@ -80,6 +82,10 @@ fn tables_stand_between_lines() {
         "cache/cached",
         "cache/cached/answers",
         "layers/request/cpu-us",
+        "idle/run",
+        "idle/figures",
+        "idle/memory",
+        "idle/memory/processes",
     ];
     let file = folder.document("a.md", &names.map(place).concat());
     assert_eq!(folder.run(&["--check"], &[&file]).unwrap(), Completeness::Failures);
@@ -96,6 +102,12 @@ fn tables_stand_between_lines() {
         "| CPU of a request, Pilotlight / Varnish    | not measured | not comparable: too few rounds have both |",
         "| variant   | CPU per request, µs |",
         "| **+ cache** |    6.50 (6.17–7.02) |",
+        "after. With nginx 1.22.1.",
+        "| idle memory | ≤ 15 MB | 11.0 (10.4–11.6) | met |",
+        "| variant | RSS, MB | processes |",
+        "| alone | 11.0 (10.9–11.2) | 2 |",
+        "failed | failed |",
+        "| variant | processes |",
     ] {
         assert!(
             text.split_whitespace().collect::<String>().contains(&line.split_whitespace().collect::<String>()),
@@ -114,7 +126,7 @@ fn what_the_report_does_not_have_is_named_with_what_it_has() {
     let place = |name: &str| format!("\n<!-- figures: {name} --><!-- /figures -->");
     check_mistake(
         &place("users/cached"),
-        "bad.md:2: users/cached: there is no experiment \"users\" in a report, but cache, layers, transport",
+        "bad.md:2: users/cached: there is no experiment \"users\" in a report, but cache, layers, transport, cache, redis, idle",
     );
     check_mistake(&place("cache/miss"), "there is no group miss, but cached");
     check_mistake(&place("cache"), "what of cache: run, findings, figures, or a group (cached)");
@@ -126,9 +138,41 @@ fn what_the_report_does_not_have_is_named_with_what_it_has() {
         "cpu-us/nginx:pilotlight was not asked, but cpu-us/pilotlight:nginx",
     );
     check_mistake(&place("layers/figures"), "it has no figures");
+    check_mistake(&place("idle"), "what of idle: run, findings, figures, or a group (memory)");
+    check_mistake(&place("idle/memory/pss"), "memory has no column pss, but rss, processes");
+    check_mistake(&place("idle/memory/rss/other"), "memory has no row other, but alone, broken");
+    check_mistake(&place("idle/memory/rss/broken"), "broken failed: ");
+    check_mistake(&place("idle/memory/rss/alone/low"), "nothing of a table is named by rss/alone/low");
     check_mistake(&place("cache/cached"), "more than a line");
     check_mistake("<!-- figures: cache/run -->", "has no `<!-- /figures -->`");
     check_mistake("nothing", "has no place for figures");
+}
+
+#[test]
+fn a_stored_number_that_was_typed_is_no_median() {
+    let mut typed = fixture::report();
+    let table = &mut typed.experiments.last_mut().unwrap().tables[0];
+    table.rows[0].summary.get_mut("rss").unwrap().median = 9.0;
+    check_refused(&typed, "idle/memory/rss/alone is not the median of its rounds");
+    let mut typed = fixture::report();
+    typed.experiments.last_mut().unwrap().figures[0].measured.as_mut().unwrap().median = 9.0;
+    check_refused(&typed, "idle: idle memory is not the median of its rounds");
+}
+
+#[track_caller]
+fn check_refused(report: &Report, expected: &str) {
+    let folder = Folder::new(report);
+    let file = folder.document("a.md", "<!-- figures: cache/run -->\n<!-- /figures -->\n");
+    let error = format!("{:#}", folder.run(&[], &[&file]).unwrap_err());
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn reports_of_the_version_before_are_read() {
+    let old = Report { schema: "pilotlight-lab/1".into(), ..fixture::report() };
+    let folder = Folder::new(&old);
+    let file = folder.document("a.md", "<!-- figures: cache/cached/cpu-us/nginx --><!-- /figures -->");
+    assert_eq!(folder.run(&[], &[&file]).unwrap(), Completeness::Complete);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 use pilotlight_lab::experiment::model::{
-    Comparison, Control, Figure, GroupResults, Latency, Metric, Noise, Phase, Published, Report, Results, Role, SCHEMA,
-    Skipped, Software, Summary, VariantResults, Verdict,
+    Column, Comparison, Control, Figure, GroupResults, Latency, Metric, Noise, Phase, Published, Report, Results, Role,
+    RowResults, SCHEMA, Skipped, Software, Summary, TableResults, VariantResults, Verdict,
 };
 use pilotlight_lab::machine::Machine;
 
@@ -47,7 +47,7 @@ pub(crate) fn report() -> Report {
             refused: None,
             overridden: false,
         },
-        experiments: vec![cache(), layers(), transport(), odd(), failed()],
+        experiments: vec![cache(), layers(), transport(), odd(), failed(), idle()],
     }
 }
 
@@ -210,12 +210,54 @@ fn failed() -> Results {
     Results { failed: Some("redis-server is not installed".into()), ..results("redis", "The client of Redis", vec![]) }
 }
 
+/// What `lab/bench.py` writes: tables, and nothing that was compared.
+fn idle() -> Results {
+    let row = |id: &str, title: &str, rss: [f64; 3]| RowResults {
+        id: id.into(),
+        title: title.into(),
+        failed: None,
+        rounds: rss.map(|rss| BTreeMap::from([("rss".into(), rss), ("processes".into(), 2.0)])).to_vec(),
+        summary: BTreeMap::from([
+            ("rss".into(), Summary { median: rss[1], low: rss[0], high: rss[2] }),
+            ("processes".into(), Summary { median: 2.0, low: 2.0, high: 2.0 }),
+        ]),
+    };
+    let broken = RowResults {
+        failed: Some(HOSTILE.into()),
+        rounds: vec![],
+        summary: BTreeMap::new(),
+        ..row("broken", HOSTILE, [0.0; 3])
+    };
+    let table = TableResults {
+        id: "memory".into(),
+        title: "Idle memory".into(),
+        workload: "nothing is asked".into(),
+        rounds: 3,
+        columns: vec![column("rss", "RSS", "MB"), column("processes", "processes", "")],
+        rows: vec![row("alone", "alone", [10.9, 11.0, 11.25]), broken],
+    };
+    let wanted =
+        Figure { rounds: vec![10.9, 11.0, 11.25], ..figure("idle memory", "≤ 15 MB", Some(11.0), Some(true)) };
+    Results {
+        tables: vec![table],
+        software: vec![Software { name: "nginx".into(), version: "1.22.1".into(), settings: vec![] }],
+        figures: vec![wanted],
+        ..results("idle", "Memory of what does nothing", vec![])
+    }
+}
+
+fn column(id: &str, title: &str, unit: &str) -> Column {
+    Column { id: id.into(), title: title.into(), unit: unit.into() }
+}
+
 fn results(name: &str, title: &str, groups: Vec<GroupResults>) -> Results {
     Results {
         name: name.into(),
         title: title.into(),
         hypothesis: "A hit costs at most a third more than a bare loop, and less than any other gateway's.".into(),
         groups,
+        tables: vec![],
+        software: vec![],
         figures: vec![],
         findings: vec![],
         skipped: vec![],
@@ -320,5 +362,5 @@ fn comparison(question: &str, (one, other): (&str, &str), value: f64, verdict: V
 
 fn figure(name: &str, wanted: &str, measured: Option<f64>, met: Option<bool>) -> Figure {
     let summary = |value: f64| Summary { median: value, low: value * 0.95, high: value * 1.05 };
-    Figure { name: name.into(), wanted: wanted.into(), measured: measured.map(summary), met }
+    Figure { name: name.into(), wanted: wanted.into(), measured: measured.map(summary), rounds: vec![], met }
 }

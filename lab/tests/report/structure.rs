@@ -100,6 +100,9 @@ fn the_page_has_what_the_report_has() {
         "worker_processes 1",
         "intended start",
         "redis-server is not installed",
+        "nothing is asked · 3 rounds",
+        "11.0<span class=\"interval\">10.9–11.2</span>",
+        "nginx 1.22.1",
     ] {
         assert!(page.contains(text), "{text}");
     }

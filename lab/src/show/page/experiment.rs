@@ -4,10 +4,10 @@ use pilotlight_plot::markup::{Markup, Tag, tag};
 
 use super::super::charts::Chart;
 use super::super::layout::{Part, Section};
-use super::super::words;
+use super::super::{columns, words};
 use super::tables;
 use super::{chip, code, list};
-use crate::experiment::model::{GroupResults, Skipped};
+use crate::experiment::model::{GroupResults, Skipped, TableResults};
 
 /// Of pictures beside tables, and on a phone.
 const WIDE: f64 = 840.0;
@@ -17,11 +17,13 @@ pub(super) fn section(section: &Section<'_>) -> Tag {
     let results = section.results;
     let title_id = format!("{}-title", section.anchor);
     let (tone, held) = words::held(section.report, results);
+    // Tables are other programs', which the command of the run names.
+    let command = if results.tables.is_empty() { "pilotlight lab " } else { "" };
     let card = tag("section")
         .class("card")
         .attribute("id", &section.anchor)
         .attribute("aria-labelledby", &title_id)
-        .with(tag("p").class("eyebrow").text(format_args!("pilotlight lab {}", results.name)))
+        .with(tag("p").class("eyebrow").text(format_args!("{command}{}", results.name)))
         .with(tag("h2").attribute("id", title_id).text(&results.title))
         .with(
             tag("div")
@@ -33,6 +35,8 @@ pub(super) fn section(section: &Section<'_>) -> Tag {
     card.with(list("ul", results.findings.iter().map(|finding| tag("li").text(finding))))
         .with(tables::figures(section.report, results))
         .with_all(section.parts.iter().map(|part| group(part, section)))
+        .with_all(section.tables.iter().map(|(anchor, table)| uncompared(anchor, table)))
+        .with(tables::programs(&results.software))
         .with(tables::published(results))
         .with(skipped(&results.skipped))
 }
@@ -59,6 +63,21 @@ fn group(part: &Part<'_>, section: &Section<'_>) -> Tag {
         .with(charts.times.as_ref().map(figure))
         .with(charts.phases.as_ref().map(figure))
         .with(details(group, section))
+}
+
+/// A table that nothing was compared in.
+fn uncompared(anchor: &str, table: &TableResults) -> Tag {
+    let title_id = format!("{anchor}-title");
+    tag("article")
+        .attribute("id", anchor)
+        .attribute("aria-labelledby", &title_id)
+        .with(tag("h3").attribute("id", title_id).text(&table.title))
+        .with(tag("p").class("quiet").text(columns::workload(table)))
+        .with(tables::rows(table))
+        .with_all(table.rows.iter().filter_map(|row| {
+            let name = tag("b").text(format_args!("{} failed. ", row.title));
+            Some(tag("p").class("failure").with(name).text(row.failed.as_ref()?))
+        }))
 }
 
 /// A picture twice: as wide as tables, and for a phone. Styles show one.

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use pilotlight_plot::markup::{Markup, Tag, tag};
 
-use super::super::words;
+use super::super::{columns, words};
 use super::chip;
-use crate::experiment::model::{GroupResults, Metric, Report, Results, Role, VariantResults};
+use crate::experiment::model::{GroupResults, Metric, Report, Results, Role, Software, TableResults, VariantResults};
 use crate::report::number;
 
 pub(super) fn figures(report: &Report, results: &Results) -> Option<Tag> {
@@ -44,6 +44,28 @@ fn measured(variant: &VariantResults, metric: Metric) -> Tag {
     let Some(summary) = variant.summary.get(&metric) else { return tag("td").text("–") };
     let interval = words::interval(metric, *summary).map(|interval| tag("span").class("interval").text(interval));
     tag("td").attribute("data-value", summary.median).text(words::amount(metric, summary.median)).with(interval)
+}
+
+pub(super) fn rows(results: &TableResults) -> Option<Tag> {
+    let headings: Vec<String> =
+        std::iter::once("variant".to_owned()).chain(results.columns.iter().map(columns::heading)).collect();
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let rows = results.rows.iter().map(|of| {
+        row(&of.title, None).with_all(results.columns.iter().map(|column| {
+            let cell = tag("td").with(apart(&columns::cell(results, of, column)));
+            match of.summary.get(&column.id) {
+                Some(summary) => cell.attribute("data-value", summary.median),
+                None => cell,
+            }
+        }))
+    });
+    table(&format!("{}: medians of rounds and their 95 % intervals", results.title), &headings, rows)
+}
+
+/// Programs of an experiment's tables.
+pub(super) fn programs(software: &[Software]) -> Option<Tag> {
+    let items = software.iter().map(|one| tag("li").text(format_args!("{} {}", one.name, one.version)));
+    super::list("ul", items)
 }
 
 pub(super) fn comparisons(group: &GroupResults) -> Option<Tag> {
