@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 
 readonly PYTHON=$PWD/target/venv/bin/python
 readonly GATEWAY=target/debug/pilotlight
+readonly AT_ONCE=2 # classes of end-to-end tests; what they measure needs a processor
 export PILOTLIGHT=$PWD/$GATEWAY
 export PILOTLIGHT_TUNNEL_CLIENTS=$PWD/target/tunnel-clients
 export PYTHONDONTWRITEBYTECODE=1
@@ -27,6 +28,11 @@ unittests() {
   (cd "$1" && "$PYTHON" -m unittest discover --start-directory "$2" --top-level-directory "$2")
 }
 
+# A folder whose tests wait more than they work.
+at_once() {
+  (cd "$1" && "$PYTHON" -m pytest --quiet --numprocesses "$AT_ONCE")
+}
+
 # name of the SDK, command of its demo service
 conformance() {
   suite "conformance of sdk $1: transcripts" "$PYTHON" sdk/conformance/run_service.py --cmd "$2"
@@ -46,7 +52,7 @@ suite "conformance of the gateway: transcripts" "$PYTHON" sdk/conformance/run_ga
 conformance python "$PYTHON $PWD/sdk/python/demo.py"
 conformance node "node $PWD/sdk/node/demo.js"
 conformance rust "$PWD/target/debug/examples/demo"
-suite "end to end" unittests tests/e2e .
+suite "end to end" at_once tests/e2e
 suite "the public suite of HTTP cache tests" "$PYTHON" tests/http-cache-tests/run.py
 suite "the lab's report in a browser" npm --prefix tests/page test --silent
 suite "demo: make run, as a user would try it" "$PYTHON" scripts/test_demo.py

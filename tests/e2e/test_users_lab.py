@@ -135,7 +135,7 @@ class RestTest(LabTest):
         self.measured("mixed", name, peers=PEERS)
 
     def test_the_list_says_what_there_is_and_what_is_missing(self):
-        out, _ = self.lab("rest", "--list")
+        out, _ = self.lab("rest", "--list", "--peers", self.folder / "none")
         self.assertIn("gateway-cache  examples/users behind the gateway, which caches for 60 s", out)
         self.assertIn("axum-fred      axum, fred, rusqlite\n                   missing: there is no", out)
         self.assertIn("axum-fred; build it with lab/peers/rest/build.sh", out)
@@ -167,7 +167,7 @@ class RestTest(LabTest):
         (built / name).chmod(0o755)
 
     def test_what_is_missing_is_skipped_and_said(self):
-        amount = ["--rounds", 1, "--secs", 1, "--warmup", 1, "--noisy-anyway"]
+        amount = ["--rounds", 1, "--secs", 1, "--warmup", 1, "--noisy-anyway", "--peers", self.folder / "none"]
         _, err = self.lab("rest", *amount, "--users", USERS, "--cases", "post", "--redis", "standalone", "--services", "users,axum-fred")
         self.assertIn("skipped: axum-fred: there is no", err)
         self.assertEqual([skipped["what"] for skipped in self.results()["skipped"]], ["axum-fred"])
