@@ -50,6 +50,12 @@ def config(*blocks, **settings):
     return _table("", {"listen": "127.0.0.1:0", "workers": 2} | settings) + "\n".join(blocks)
 
 
+def rss_kib(gateway):
+    """Memory of the gateway's process, its pages of files included."""
+    with open(f"/proc/{gateway.process.pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+
+
 def demo_gateway(*blocks, dev=True, **settings):
     """A gateway with the Python demo service over the pipe on `/`."""
     return Gateway(BINARY, config(service(**settings), route(), *blocks, dev=dev))

@@ -5,7 +5,7 @@ import time
 import unittest
 from urllib.parse import quote as escape
 
-from harness import BINARY, Gateway, TestCase, config, demo_gateway, eventually, in_threads, route, service, setUpModule
+from harness import BINARY, Gateway, TestCase, config, demo_gateway, eventually, in_threads, route, rss_kib, service, setUpModule
 from origin import Origin
 
 __all__ = ["setUpModule"]
@@ -307,10 +307,6 @@ class Bound(CacheCase):
         blocks = (service("web", url=self.origin.url), route(service="web", cache=True), '[cache]\nmemory = "1MiB"\nmax_object = "64KiB"\n')
         gateway = self.start(Gateway(BINARY, config(*blocks)))
 
-        def peak():
-            with open(f"/proc/{gateway.process.pid}/status") as file:
-                return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
-
         def flood(first):
             with gateway.client() as client:
                 for number in range(first, first + 400):
@@ -318,10 +314,10 @@ class Bound(CacheCase):
                     client.request("GET", make("Cache-Control: max-age=600", field, n=number))
 
         flood(0)
-        before = peak()
+        before = rss_kib(gateway)
         for turn in range(1, 5):
             flood(turn * 1000)
-        self.assertLess(peak() - before, 8 * 1024, "KiB more after 6 MB of distinct answers into a cache of 1 MiB")
+        self.assertLess(rss_kib(gateway) - before, 8 * 1024, "KiB more after 6 MB of distinct answers into a cache of 1 MiB")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import socket
 import time
 import unittest
 
-from harness import BINARY, Gateway, TestCase, config, limits, route, service, setUpModule
+from harness import BINARY, Gateway, TestCase, config, limits, route, rss_kib, service, setUpModule
 from origin import Origin
 from test_cache import make
 
@@ -147,6 +147,18 @@ class Quiet(TestCase):
             client.send(following[10:])
             for _ in range(following.count(b"GET ") or 1):
                 self.assert_status(client.answer(), 200)
+
+    def test_its_memory_goes_back_to_the_system(self):
+        gateway = self.begin()
+        gateway.get(TARGET)
+        before = rss_kib(gateway)
+        clients = [self.answered(gateway, self.MISS) for _ in range(500)]
+        busy = rss_kib(gateway) - before
+        self.assertGreater(busy, 4 * 1024, "KiB for 500 clients that were just answered")
+        self.assert_eventually(lambda: rss_kib(gateway) - before < busy / 2, "half of that is given back", 20)
+        for client in clients:
+            client.send(self.MISS)
+            self.assert_status(client.answer(), 200)
 
     def test_keepalive_timeout_is_the_whole_time(self):
         gateway = self.begin(keepalive_timeout="3s")

@@ -8,8 +8,8 @@ import unittest
 
 import websocket
 from harness import (
-    BINARY, ORIGIN, PYTHON, Cut, Gateway, TestCase, config, demo_gateway, in_threads, limits, route, service,
-    setUpModule,
+    BINARY, ORIGIN, PYTHON, Cut, Gateway, TestCase, config, demo_gateway, in_threads, limits, route, rss_kib,
+    service, setUpModule,
 )  # fmt: skip
 from origin import Origin
 from scripted import PIPE, Script, answer
@@ -471,11 +471,6 @@ class Relays(Scripted):
         bodies = in_threads(5, lambda _: gateway.get("/").body)
         self.assertEqual(set(bodies), {b"halfrest"})
         self.assertEqual(len(script.heads), 1)
-
-
-def rss_kib(gateway):
-    with open(f"/proc/{gateway.process.pid}/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ use pilotlight_supervisor::{
 };
 
 use crate::config::{self, Config, Managed, PathMatch, ServiceKind, Upstream, Workers};
+use crate::memory;
 
 /// Worker threads.
 pub(crate) fn workers(config: &Config) -> usize {
@@ -152,6 +153,7 @@ pub(crate) fn gateway(
         redis: config.cache_redis.as_ref().map(redis),
         cache_policy: config.cache.as_ref().map(|cache| cache.policy.clone()).unwrap_or_default(),
         access_log: config.operate.access_log.clone(),
+        freed: Some(memory::give_back_later),
     }
 }
 

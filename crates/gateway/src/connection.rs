@@ -72,6 +72,7 @@ impl Stack {
     fn rest(&mut self) {
         if let Some(hyper) = self.hyper.take_if(|_| self.client.is_resting()) {
             self.client.take_back(&hyper.into_parts().read_buf);
+            self.worker.has_freed();
         }
     }
 

@@ -129,8 +129,9 @@ impl Gateway {
             None => None,
         };
         let (table, addresses) = (ArcSwap::from_pointee(table), ArcSwap::default());
-        let abandoned = options.abandoned;
-        let common = Arc::new(Common { table, cache, second, coherence, abandoned, metrics, workers, addresses });
+        let (abandoned, freed) = (options.abandoned, options.freed);
+        let common =
+            Arc::new(Common { table, cache, second, coherence, abandoned, metrics, workers, freed, addresses });
         let (stop, stopped) = watch::channel(Stop::No);
         let (draining, drained) = mpsc::channel();
         let mut gateway = Self {

@@ -30,6 +30,8 @@ pub struct GatewayOptions {
     pub cache_policy: PolicyOptions,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
+    /// Called by a worker, not often, when connections have become quiet or have ended: an allocator may keep what they had. It must not block.
+    pub freed: Option<fn()>,
 }
 
 /// What becomes of a request to a service whose answer may be stored, once its client has gone and nobody else waits for the answer.

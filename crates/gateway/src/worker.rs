@@ -35,8 +35,8 @@ use crate::timing::Clock;
 use crate::upstream::http::Pool;
 use crate::upstream::pipe::Link;
 
-/// How often connections to services are looked at for idleness.
-const POOL_SWEEP: Duration = Duration::from_secs(5);
+/// How often connections to services are looked at for idleness, and whether those of clients have freed memory.
+const LOOK_AROUND: Duration = Duration::from_secs(5);
 /// Pause after a failed `accept`, so that a lack of descriptors is not a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -57,6 +57,8 @@ pub(crate) struct Common {
     pub(crate) coherence: Option<CoherenceThread>,
     pub(crate) workers: usize,
     pub(crate) metrics: Registry,
+    /// Told when memory has become free.
+    pub(crate) freed: Option<fn()>,
     /// Where is listened, with real ports.
     pub(crate) addresses: ArcSwap<Vec<ListenAddr>>,
 }
@@ -118,6 +120,8 @@ pub(crate) struct Worker {
     /// Told when they are to end.
     pub(crate) refreshes_end: Notify,
     stopping: Cell<Stop>,
+    /// Memory of connections has become free since [`Worker::look_around`] did.
+    freed: Cell<bool>,
     clients: Cell<usize>,
     max_clients: Cell<usize>,
     clients_changed: Notify,
@@ -153,7 +157,7 @@ async fn main(
     let (to_clients, clients) = Spawner::new();
     let clients = tokio::task::spawn_local(clients.run());
     spawner.spawn(Rc::clone(&worker.deadlines).sweep());
-    spawner.spawn(Rc::clone(&worker).close_idle_connections());
+    spawner.spawn(Rc::clone(&worker).look_around());
     if let Some(log) = &worker.access_log {
         spawner.spawn(Rc::clone(log).run());
     }
@@ -236,6 +240,7 @@ impl Worker {
             refreshes: Cell::new(0),
             refreshes_end: Notify::new(),
             stopping: Cell::new(Stop::No),
+            freed: Cell::new(false),
             clients: Cell::new(0),
             max_clients: Cell::new(max_clients),
             clients_changed: Notify::new(),
@@ -395,9 +400,20 @@ impl Worker {
         })
     }
 
-    async fn close_idle_connections(self: Rc<Self>) {
+    /// A connection takes less memory from now on.
+    pub(crate) fn has_freed(&self) {
+        self.freed.set(true);
+    }
+
+    /// Closes idle connections to services, and gives notice of memory that has become free.
+    async fn look_around(self: Rc<Self>) {
         loop {
-            tokio::time::sleep(POOL_SWEEP).await;
+            tokio::time::sleep(LOOK_AROUND).await;
+            if self.freed.take()
+                && let Some(freed) = self.common.freed
+            {
+                freed();
+            }
             let table = self.common.table.load_full();
             let known: FxHashSet<usize> = table.services().iter().map(ServiceTarget::key).collect();
             self.upstreams.borrow_mut().retain(|key, upstream| {
@@ -427,6 +443,7 @@ struct OpenClient(Rc<Worker>);
 impl Drop for OpenClient {
     fn drop(&mut self) {
         self.0.clients.set(self.0.clients.get() - 1);
+        self.0.has_freed();
         self.0.connections().closed.add(1);
         self.0.clients_changed.notify_waiters();
     }
