@@ -1,8 +1,8 @@
 //! A stored response: what was kept, and the answers that are made from it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 use bytes::{BufMut, BytesMut};
 use http::header::{
     AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY,
@@ -33,8 +33,9 @@ pub struct Stored {
     /// What purges have to know of it.
     mark: Mark,
     weight: usize,
-    /// The answer's head as it is sent, for one second of age: nearly every hit is then one copy of it.
-    prepared: ArcSwapOption<Prepared>,
+    /// The answer's head as it is sent, for one second of age: nearly every hit is then one copy of it. Empty before the first, as dropping an
+    /// `ArcSwap` is not cheap and what comes from Redis may go without a hit.
+    prepared: OnceLock<ArcSwap<Prepared>>,
 }
 
 /// About as many as `Age` and the name of `Cache-Status` take in an answer.
@@ -121,7 +122,7 @@ impl Stored {
     ) -> Self {
         let weight = weight::of_response(&headers, &body) + vary.weight() + mark.weight();
         let validators = Validators::of(&headers);
-        Self { status, headers, body, freshness, vary, validators, mark, weight, prepared: ArcSwapOption::empty() }
+        Self { status, headers, body, freshness, vary, validators, mark, weight, prepared: OnceLock::new() }
     }
 
     /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
@@ -298,8 +299,8 @@ impl Stored {
 
     fn with_prepared<R>(&self, now: Timestamp, then: impl FnOnce(&Prepared) -> R) -> R {
         let age_s = self.freshness.age_s(now);
-        match &*self.prepared.load() {
-            Some(prepared) if prepared.age_s == age_s => then(prepared),
+        match self.prepared.get().map(ArcSwap::load) {
+            Some(prepared) if prepared.age_s == age_s => then(&prepared),
             _ => then(&self.prepare(age_s)),
         }
     }
@@ -308,7 +309,11 @@ impl Stored {
     fn prepare(&self, age_s: u64) -> Arc<Prepared> {
         let headers = self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s)));
         let prepared = Arc::new(Prepared::new(age_s, self.status, &headers));
-        self.prepared.store(Some(Arc::clone(&prepared)));
+        match self.prepared.get() {
+            Some(place) => place.store(Arc::clone(&prepared)),
+            // Another worker's, if it was first, is as good.
+            None => drop(self.prepared.set(ArcSwap::new(Arc::clone(&prepared)))),
+        }
         prepared
     }
 
