@@ -49,18 +49,21 @@ fn of(group: &GroupResults, workload: Workload, ours: &Variant) -> Vec<Figure> {
         Workload::W2 => {
             let result = group.variants.iter().find(|variant| variant.id == ours.id());
             let used = result.and_then(|variant| variant.summary.get(&Metric::CpuUs).copied());
-            vec![figure(name("CPU of a command"), MAX_BATCH_US, " µs", used)]
+            vec![figure(group, Metric::CpuUs, name("CPU of a command"), (MAX_BATCH_US, " µs"), used)]
         }
-        Workload::W5 => vec![figure(name(&format!("p50 / {floor}")), MAX_P50_RATIO, "", to_floor)],
+        Workload::W5 => {
+            vec![figure(group, Metric::P50Ms, name(&format!("p50 / {floor}")), (MAX_P50_RATIO, ""), to_floor)]
+        }
         _ => {
             let best = to_best(group, ours);
             let who = best.as_ref().map_or_else(String::new, |ratio| format!(" ({})", ratio.other.name));
             vec![
-                figure(name(&format!("CPU / {floor}")), MAX_FLOOR_RATIO, "", to_floor),
+                figure(group, Metric::CpuUs, name(&format!("CPU / {floor}")), (MAX_FLOOR_RATIO, ""), to_floor),
                 figure(
+                    group,
+                    Metric::CpuUs,
                     name(&format!("CPU / best other client{who}")),
-                    MAX_OTHER_RATIO,
-                    "",
+                    (MAX_OTHER_RATIO, ""),
                     best.map(|ratio| ratio.value),
                 ),
             ]
@@ -99,14 +102,21 @@ fn compared<'a>(
     ALL.iter().filter(move |other| is_wanted(other)).filter_map(of)
 }
 
-fn figure(name: String, most: f64, unit: &str, measured: Option<Summary>) -> Figure {
-    let met = measured.map(|measured| measured.median <= most);
+fn figure(
+    group: &GroupResults,
+    metric: Metric,
+    name: String,
+    (most, unit): (f64, &str),
+    measured: Option<Summary>,
+) -> Figure {
+    let met = group.judged(metric, measured.map(|measured| measured.median <= most));
     Figure { name, wanted: format!("≤ {most}{unit}"), measured, rounds: Vec::new(), met }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::judge;
     use crate::experiment::model::Verdict;
 
     #[test]
@@ -147,5 +157,20 @@ mod tests {
             "{sentences:?}"
         );
         assert_eq!(figures[1].name, "w1, pilotlight ct: CPU / best other client (fred 10.1.0 ct)");
+    }
+
+    #[test]
+    fn where_equals_differ_nothing_is_met() {
+        let mut group: GroupResults = serde_json::from_value(serde_json::json!({
+            "id": "w2", "title": "", "workload": "", "metrics": ["cpu-us"], "rounds": 8, "seconds": 1.0, "variants": [], "controls": [], "comparisons": []
+        }))
+        .expect("a group");
+        for (ratios, met) in [([1.0, 1.01, 0.99, 1.0, 1.01, 0.99, 1.0, 1.0], Some(true)), ([1.5; 8], None)] {
+            group.controls = judge::control("a", Metric::CpuUs, &ratios, 1).into_iter().collect();
+            assert_eq!(figure(&group, Metric::CpuUs, String::new(), (1.0, ""), None).met, None);
+            let measured = Some(Summary { median: 0.5, low: 0.5, high: 0.5 });
+            assert_eq!(figure(&group, Metric::CpuUs, String::new(), (1.0, ""), measured).met, met);
+            assert_eq!(figure(&group, Metric::P50Ms, String::new(), (1.0, ""), measured).met, Some(true));
+        }
     }
 }

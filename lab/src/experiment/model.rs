@@ -135,6 +135,14 @@ pub struct GroupResults {
     pub comparisons: Vec<Comparison>,
 }
 
+impl GroupResults {
+    /// Whether a figure of this metric is met, which nobody can say where two equals were told apart.
+    #[must_use]
+    pub fn judged(&self, metric: Metric, met: Option<bool>) -> Option<bool> {
+        met.filter(|_| self.controls.iter().all(|control| control.metric != metric || control.passed))
+    }
+}
+
 /// What was measured of a variant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VariantResults {

@@ -72,7 +72,7 @@ fn figure(rule: &Rule, topology: Topology, group: &GroupResults, seed: u64) -> F
     let beside = if matches!(rule.wanted, Wanted::Fsyncs(_)) { "in fsyncs" } else { "× best peer" };
     let name =
         format!("{} ({}): {}, {beside}", rule.case.name(), format!("{topology:?}").to_lowercase(), rule.metric.title());
-    Figure { name, wanted, measured, rounds: Vec::new(), met }
+    Figure { name, wanted, measured, rounds: Vec::new(), met: group.judged(rule.metric, met) }
 }
 
 fn rounds(variant: &VariantResults, metric: Metric) -> Vec<Option<f64>> {
