@@ -28,9 +28,13 @@ unittests() {
   (cd "$1" && "$PYTHON" -m unittest discover --start-directory "$2" --top-level-directory "$2")
 }
 
-# A folder whose tests wait more than they work.
+# A folder whose tests wait more than they work, but for one module.
 at_once() {
-  (cd "$1" && "$PYTHON" -m pytest --quiet --numprocesses "$AT_ONCE")
+  (cd "$1" && "$PYTHON" -m pytest --quiet --numprocesses "$AT_ONCE" --ignore "$2.py")
+}
+
+alone() {
+  (cd "$1" && "$PYTHON" -m unittest "$2")
 }
 
 # name of the SDK, command of its demo service
@@ -52,7 +56,9 @@ suite "conformance of the gateway: transcripts" "$PYTHON" sdk/conformance/run_ga
 conformance python "$PYTHON $PWD/sdk/python/demo.py"
 conformance node "node $PWD/sdk/node/demo.js"
 conformance rust "$PWD/target/debug/examples/demo"
-suite "end to end" at_once tests/e2e
+suite "end to end" at_once tests/e2e test_lab_layers
+# Instructions of a gateway are the same each time only if nobody keeps its client waiting.
+suite "end to end: instructions and layers" alone tests/e2e test_lab_layers
 suite "the public suite of HTTP cache tests" "$PYTHON" tests/http-cache-tests/run.py
 suite "the lab's report in a browser" npm --prefix tests/page test --silent
 suite "demo: make run, as a user would try it" "$PYTHON" scripts/test_demo.py

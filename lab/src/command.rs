@@ -370,7 +370,9 @@ fn run_all<'a>(plans: Vec<Planned<'a>>, runner: &mut Runner) -> (Vec<Ran<'a>>, E
                 (ran.results.skipped, ran.results.published) = (plan.skipped, plan.published);
                 for group in plan.groups {
                     let (measured, ended) = runner.run(experiment.name(), group);
-                    ran.groups.extend(Some(measured).filter(|measured| measured.rounds > 0));
+                    // Without a round it says nothing, unless because all have failed.
+                    let says = measured.rounds > 0 || measured.lanes.iter().any(|lane| lane.failed.is_some());
+                    ran.groups.extend(says.then_some(measured));
                     end = ended;
                     if end == End::Interrupted {
                         break;
