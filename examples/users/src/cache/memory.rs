@@ -76,9 +76,9 @@ impl Memory {
             _ => EntryAction::Retain(()),
         });
         match place {
-            // Not kept if it has been removed since.
             EntryResult::Replaced(place, _) => {
-                drop(place.insert(Entry::User { bytes: bytes.clone(), until: now + ttl }))
+                // An error: it has been removed since, and is not kept.
+                let _ = place.insert(Entry::User { bytes: bytes.clone(), until: now + ttl });
             }
             // Its lease was removed or evicted, or is another's: it stays as it is.
             EntryResult::Vacant(_) | EntryResult::Retained(()) | EntryResult::Removed(..) | EntryResult::Timeout => {}
