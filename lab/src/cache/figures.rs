@@ -24,11 +24,11 @@ fn of_group(group: &GroupResults) -> Vec<Figure> {
     let ratio = |name: &str, limit: f64, metric, others: &[&str]| {
         let worst = others.iter().filter_map(|other| compared(group, metric, OWN, other));
         let worst = worst.max_by(|one, other| one.median.total_cmp(&other.median));
-        figure(group, metric, format!("{}: {name}", group.id), (limit, "×"), worst)
+        Figure::at_most(group, metric, format!("{}: {name}", group.id), (limit, " ×"), worst)
     };
     let pipe = |name: &str, metric| {
         let name = format!("{}: {name}, the pipe / HTTP", group.id);
-        figure(group, metric, name, (1.0, "×"), compared(group, metric, PIPE, OWN))
+        Figure::at_most(group, metric, name, (1.0, " ×"), compared(group, metric, PIPE, OWN))
     };
     match group.id.as_str() {
         "cached" => vec![
@@ -38,7 +38,13 @@ fn of_group(group: &GroupResults) -> Vec<Figure> {
         "pipelined" => {
             let own = group.variants.iter().find(|variant| variant.id == OWN && variant.failed.is_none());
             let cpu = own.and_then(|own| own.summary.get(&Metric::CpuUs).copied());
-            vec![figure(group, Metric::CpuUs, "pipelined: CPU of a request".into(), (PIPELINED_US, "µs"), cpu)]
+            vec![Figure::at_most(
+                group,
+                Metric::CpuUs,
+                "pipelined: CPU of a request".into(),
+                (PIPELINED_US, " µs"),
+                cpu,
+            )]
         }
         id if id.starts_with("proxy-one") => vec![
             ratio("time of a request / the better of nginx and HAProxy", 1.0, Metric::P50Ms, &[NGINX, HAPROXY]),
@@ -58,28 +64,12 @@ fn of_group(group: &GroupResults) -> Vec<Figure> {
             let added = |name: &str, one, other| {
                 let part = compared(group, Metric::ColdMs, one, other);
                 let name = format!("{id}: what the gateway adds to a start, {name}");
-                let found = figure(group, Metric::ColdMs, name, (START_MS, "ms"), part);
+                let found = Figure::at_most(group, Metric::ColdMs, name, (START_MS, " ms"), part);
                 Figure { met: found.met.filter(|_| !part.is_some_and(is_below_nothing)), ..found }
             };
             vec![added("the pipe", PIPE, super::cold::BARE_PIPE), added("HTTP", OWN, super::cold::BARE_HTTP)]
         }
         _ => Vec::new(),
-    }
-}
-
-fn figure(
-    group: &GroupResults,
-    metric: Metric,
-    name: String,
-    (limit, unit): (f64, &str),
-    measured: Option<Summary>,
-) -> Figure {
-    Figure {
-        name,
-        wanted: format!("≤ {limit} {unit}"),
-        measured,
-        rounds: Vec::new(),
-        met: group.judged(metric, measured.map(|found| found.median <= limit)),
     }
 }
 

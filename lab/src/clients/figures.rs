@@ -49,17 +49,17 @@ fn of(group: &GroupResults, workload: Workload, ours: &Variant) -> Vec<Figure> {
         Workload::W2 => {
             let result = group.variants.iter().find(|variant| variant.id == ours.id());
             let used = result.and_then(|variant| variant.summary.get(&Metric::CpuUs).copied());
-            vec![figure(group, Metric::CpuUs, name("CPU of a command"), (MAX_BATCH_US, " µs"), used)]
+            vec![Figure::at_most(group, Metric::CpuUs, name("CPU of a command"), (MAX_BATCH_US, " µs"), used)]
         }
         Workload::W5 => {
-            vec![figure(group, Metric::P50Ms, name(&format!("p50 / {floor}")), (MAX_P50_RATIO, ""), to_floor)]
+            vec![Figure::at_most(group, Metric::P50Ms, name(&format!("p50 / {floor}")), (MAX_P50_RATIO, ""), to_floor)]
         }
         _ => {
             let best = to_best(group, ours);
             let who = best.as_ref().map_or_else(String::new, |ratio| format!(" ({})", ratio.other.name));
             vec![
-                figure(group, Metric::CpuUs, name(&format!("CPU / {floor}")), (MAX_FLOOR_RATIO, ""), to_floor),
-                figure(
+                Figure::at_most(group, Metric::CpuUs, name(&format!("CPU / {floor}")), (MAX_FLOOR_RATIO, ""), to_floor),
+                Figure::at_most(
                     group,
                     Metric::CpuUs,
                     name(&format!("CPU / best other client{who}")),
@@ -100,17 +100,6 @@ fn compared<'a>(
         Some(Ratio { other, comparison, value: comparison.value? })
     };
     ALL.iter().filter(move |other| is_wanted(other)).filter_map(of)
-}
-
-fn figure(
-    group: &GroupResults,
-    metric: Metric,
-    name: String,
-    (most, unit): (f64, &str),
-    measured: Option<Summary>,
-) -> Figure {
-    let met = group.judged(metric, measured.map(|measured| measured.median <= most));
-    Figure { name, wanted: format!("≤ {most}{unit}"), measured, rounds: Vec::new(), met }
 }
 
 #[cfg(test)]
@@ -167,10 +156,10 @@ mod tests {
         .expect("a group");
         for (ratios, met) in [([1.0, 1.01, 0.99, 1.0, 1.01, 0.99, 1.0, 1.0], Some(true)), ([1.5; 8], None)] {
             group.controls = judge::control("a", Metric::CpuUs, &ratios, 1).into_iter().collect();
-            assert_eq!(figure(&group, Metric::CpuUs, String::new(), (1.0, ""), None).met, None);
+            assert_eq!(Figure::at_most(&group, Metric::CpuUs, String::new(), (1.0, ""), None).met, None);
             let measured = Some(Summary { median: 0.5, low: 0.5, high: 0.5 });
-            assert_eq!(figure(&group, Metric::CpuUs, String::new(), (1.0, ""), measured).met, met);
-            assert_eq!(figure(&group, Metric::P50Ms, String::new(), (1.0, ""), measured).met, Some(true));
+            assert_eq!(Figure::at_most(&group, Metric::CpuUs, String::new(), (1.0, ""), measured).met, met);
+            assert_eq!(Figure::at_most(&group, Metric::P50Ms, String::new(), (1.0, ""), measured).met, Some(true));
         }
     }
 }

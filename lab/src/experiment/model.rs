@@ -317,8 +317,23 @@ pub struct Figure {
     /// Of each round that it was computed of, where it is one of a table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<f64>,
-    /// By its median. `None`: it was not measured, or what was measured cannot be right, which a finding says.
+    /// By its median. `None`: it was not measured, or what was measured cannot be right, which a finding or the metric's control says.
     pub met: Option<bool>,
+}
+
+impl Figure {
+    /// One whose median is to be at most that much, of a metric of a group; the unit has its space before it.
+    #[must_use]
+    pub fn at_most(
+        group: &GroupResults,
+        metric: Metric,
+        name: String,
+        (most, unit): (f64, &str),
+        measured: Option<Summary>,
+    ) -> Self {
+        let met = group.judged(metric, measured.map(|found| found.median <= most));
+        Self { name, wanted: format!("≤ {most}{unit}"), measured, rounds: Vec::new(), met }
+    }
 }
 
 /// A figure of another machine.
