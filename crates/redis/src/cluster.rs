@@ -16,10 +16,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use crate::command::CommandSpec;
-use crate::config::{Config, NodeAddress, ReadFrom};
+use crate::config::{Config, NodeAddress, ReadFrom, WhenDown};
 use crate::error::{Error, ErrorKind, Ran};
 use crate::net::connect::Purpose;
-use crate::net::lane::{self, Lane, Watch};
+use crate::net::lane::{self, DialError, Lane, Watch};
 use crate::node::{self, Node, Outfit};
 use crate::proto::handshake::ServerInfo;
 use crate::proto::redirect::Redirect;
@@ -62,7 +62,7 @@ struct Task {
     handle: Option<AbortHandle>,
     is_closed: bool,
     /// Why the last refresh failed.
-    problem: Option<Arc<str>>,
+    problem: Option<DialError>,
     refreshes: u64,
     failures: u64,
     /// The last answer.
@@ -378,11 +378,17 @@ impl Cluster {
     #[cold]
     fn no_map(self: &Arc<Self>, spec: &CommandSpec) -> Error {
         self.want_refresh(Refresh::Urgent);
-        let text = match &self.task.lock().problem {
-            Some(problem) => format!("the map of the cluster is not known: {problem}"),
-            None => "the map of the cluster is not known yet".to_owned(),
+        let kind = match &self.task.lock().problem {
+            Some(DialError { text, is_final: true }) => ErrorKind::Rejected(Arc::clone(text)),
+            Some(DialError { text, .. }) if self.config.when_down == WhenDown::FailFast => {
+                ErrorKind::Connect(Arc::clone(text))
+            }
+            Some(DialError { text, .. }) => {
+                ErrorKind::Cluster(format!("the map of the cluster is not known: {text}").into())
+            }
+            None => ErrorKind::Cluster("the map of the cluster is not known yet".into()),
         };
-        Error::new(ErrorKind::Cluster(text.into()), Ran::NotSent, spec.name)
+        Error::new(kind, Ran::NotSent, spec.name)
     }
 
     #[cold]

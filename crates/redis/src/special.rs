@@ -290,12 +290,12 @@ async fn targets(
         if !found.is_empty() {
             return Ok(found);
         }
-        if options.timeout.is_some_and(|timeout| since.elapsed() >= timeout) {
-            // The router says why there is no map.
-            return Err(match core.lane_of(command.spec(), None) {
-                Err(error) => error,
-                Ok(_) => Error::new(ErrorKind::Cluster("no node is known".into()), Ran::NotSent, command.name()),
-            });
+        // The router says why there is no map, and whether there will be none.
+        let why = core.lane_of(command.spec(), None).err();
+        let is_hopeless = why.as_ref().is_some_and(|why| !matches!(why.kind(), ErrorKind::Cluster(_)));
+        if is_hopeless || options.timeout.is_some_and(|timeout| since.elapsed() >= timeout) {
+            let no_node = || Error::new(ErrorKind::Cluster("no node is known".into()), Ran::NotSent, command.name());
+            return Err(why.unwrap_or_else(no_node));
         }
         core.pause_or_new_map(MAP_PAUSE, Refresh::Urgent, map_version).await;
     }

@@ -102,6 +102,9 @@ impl Client {
             let map_version = core.map_version();
             match core.lane_by(&way, &UNKNOWN, None) {
                 Ok(lane) => break lane,
+                Err(error) if matches!(error.kind(), ErrorKind::Rejected(_) | ErrorKind::Connect(_)) => {
+                    return Err(error);
+                }
                 Err(error) if timeout.is_some_and(|timeout| since.elapsed() >= timeout) => return Err(error),
                 Err(_) => core.pause_or_new_map(special::MAP_PAUSE, Refresh::Urgent, map_version).await,
             }

@@ -10,12 +10,15 @@ use super::Cluster;
 use crate::command::{Command, CommandSpec};
 use crate::commands::spec;
 use crate::config::{Config, NodeAddress};
+use crate::error::{Advice, ServerError};
 use crate::net::connect::{Purpose, connect};
 use crate::net::exchange::exchange;
+use crate::net::lane::DialError;
 use crate::proto::asked::{Asked, Security};
 use crate::proto::refresh::{Action, Outcome};
 use crate::proto::retry::Refresh;
 use crate::proto::topology::{Consensus, Topology, consensus};
+use crate::reply::Value;
 
 /// After the first answer, the others get this much longer; before it, silence for so long has one more source asked.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -44,7 +47,10 @@ pub(super) async fn run(cluster: Weak<Cluster>) {
 }
 
 /// Asks some sources at once for the map, others if those fail or are silent.
-async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -> Result<Consensus, Arc<str>> {
+///
+/// # Errors
+/// Nobody gave a map. It is final if none of the sources will: wrong credentials, no support of clusters.
+async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -> Result<Consensus, DialError> {
     let mut sources = sources.into_iter();
     let mut asked = JoinSet::new();
     for source in sources.by_ref().take(parallel) {
@@ -52,7 +58,7 @@ async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -
     }
     let end = Instant::now() + config.connect_timeout;
     let mut views = Vec::new();
-    let mut problem: Arc<str> = "no node is known".into();
+    let mut problem: Option<DialError> = None;
     let mut deadline = None;
     while !asked.is_empty() {
         let patience = Instant::now() + PATIENCE;
@@ -62,7 +68,16 @@ async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -
                 deadline.get_or_insert(patience);
                 continue;
             }
-            Ok(Some(Ok(Err(text)))) => problem = text,
+            Ok(Some(Ok(Err(another)))) => {
+                problem = Some(match problem {
+                    Some(known) if known.is_final != another.is_final => {
+                        // What has to be mended is worth telling; whether that is all is not certain.
+                        let text = if known.is_final { known.text } else { another.text };
+                        DialError { text, is_final: false }
+                    }
+                    _ => another,
+                });
+            }
             Ok(Some(Err(_)) | None) => {}
             Err(_) if deadline.is_some() || Instant::now() >= end => break,
             Err(_) => {}
@@ -74,16 +89,22 @@ async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -
             asked.spawn(ask_one(Arc::clone(config), source));
         }
     }
-    consensus(views).ok_or(problem)
+    let is_answered = asked.is_empty();
+    consensus(views).ok_or_else(|| match problem {
+        Some(problem) => DialError { is_final: problem.is_final && is_answered, ..problem },
+        None => DialError { text: "no node is known".into(), is_final: false },
+    })
 }
 
-async fn ask_one(config: Arc<Config>, source: NodeAddress) -> Result<Topology, Arc<str>> {
+async fn ask_one(config: Arc<Config>, source: NodeAddress) -> Result<Topology, DialError> {
     let security = if config.tls.is_some() { Security::Tls } else { Security::Plain };
     let asked = Asked { security, ..Asked::plain(&source) };
+    let failed = |why: String, is_final| DialError { text: format!("{source}: {why}").into(), is_final };
     let work = async {
-        let mut connection = connect(&config, &source, Purpose::Management).await.map_err(|error| error.to_string())?;
+        let mut connection = connect(&config, &source, Purpose::Management).await?;
         let mut answer = async |question: &'static CommandSpec| {
-            exchange(&mut connection, &Command::new(question)).await.map_err(|error| error.to_string())
+            let answer = exchange(&mut connection, &Command::new(question)).await;
+            answer.map_err(|error| failed(error.to_string(), false))
         };
         let slots = answer(&spec::CLUSTER_SLOTS).await?;
         let refused = match Topology::from_slots(&slots, &asked) {
@@ -91,16 +112,19 @@ async fn ask_one(config: Arc<Config>, source: NodeAddress) -> Result<Topology, A
             Err(error) => error.to_string(),
         };
         // Some servers keep only its successor, and some users may only ask that.
-        match Topology::from_shards(&answer(&spec::CLUSTER_SHARDS).await?, &asked) {
-            Ok(view) => Ok(view),
-            Err(_) => Err(refused),
-        }
+        let shards = answer(&spec::CLUSTER_SHARDS).await?;
+        let is_final = is_refused_for_good(&slots) && is_refused_for_good(&shards);
+        Topology::from_shards(&shards, &asked).map_err(|_| failed(refused, is_final))
     };
-    match tokio::time::timeout(config.connect_timeout, work).await {
-        Ok(Ok(view)) => Ok(view),
-        Ok(Err(text)) => Err(format!("{source}: {text}").into()),
-        Err(_) => Err(format!("{source}: no answer within {:?}", config.connect_timeout).into()),
-    }
+    let limit = config.connect_timeout;
+    tokio::time::timeout(limit, work)
+        .await
+        .unwrap_or_else(|_| Err(failed(format!("no answer within {limit:?}"), false)))
+}
+
+/// A server without support of clusters, a user without the right to ask: the same question is answered so again.
+fn is_refused_for_good(answer: &Value) -> bool {
+    matches!(answer, Value::Error(text) if ServerError::parse(text).advice() == Advice::Never)
 }
 
 impl Cluster {
@@ -134,7 +158,7 @@ impl Cluster {
         self.nodes.lock().iter().any(|((known, _), node)| known == address && (node.is_down() || node.is_stalled()))
     }
 
-    fn note(self: &Arc<Self>, asked: Result<Consensus, Arc<str>>) {
+    fn note(self: &Arc<Self>, asked: Result<Consensus, DialError>) {
         let outcome = match asked {
             Ok(Consensus { view, is_unanimous }) => {
                 {
@@ -149,7 +173,7 @@ impl Cluster {
                 }
             }
             Err(problem) => {
-                tracing::debug!(problem = &*problem, "the cluster's map could not be refreshed");
+                tracing::debug!(problem = &*problem.text, "the cluster's map could not be refreshed");
                 let mut task = self.task.lock();
                 task.failures += 1;
                 task.problem = Some(problem);

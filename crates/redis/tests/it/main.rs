@@ -19,6 +19,7 @@ mod load;
 mod observability;
 mod pubsub;
 mod raw;
+mod refused;
 mod renewal;
 mod replicas;
 mod resharding;
