@@ -110,6 +110,7 @@ class Pipe:
     short       the same in two frames: fewer bytes than announced
     once        a single own connection (max_own = 1), closed after each exchange
     own         as it should be, with a single own connection; ignores MORE while it has one
+    lengths     answers abc with the content-length that is the path
     deadline    takes 1 s to start, then answers with the deadline_ms that it was told
     """
 
@@ -147,7 +148,11 @@ class Pipe:
 
     def shared(self, sock):
         for frame in self.frames(sock):
-            if frame.name == "REQUEST":
+            if frame.name == "REQUEST" and self.mode == "lengths":
+                target = frame.payload[8:].split(b"\0")[3]
+                fields = [(b"content-length", target[1:].replace(b"%20", b" "))]
+                self.put(sock, "RESPONSE", pipe1.END, frame.exchange, self.response(fields=fields, body=b"abc"))
+            elif frame.name == "REQUEST":
                 told = frame.payload[4:8] if self.mode == "deadline" else b""
                 body = str(int.from_bytes(told, "little")).encode()
                 self.put(sock, "RESPONSE", pipe1.END, frame.exchange, self.response(body=body))

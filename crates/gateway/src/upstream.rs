@@ -13,6 +13,7 @@ use crate::request_body::{BodyError, RequestBody};
 pub(crate) mod first_byte;
 pub(crate) mod http;
 pub(crate) mod http1;
+mod length;
 pub(crate) mod pipe;
 
 /// A service's answer; the body may still be coming.

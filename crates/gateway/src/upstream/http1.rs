@@ -1,7 +1,7 @@
 //! HTTP/1.1 messages to and from services, as bytes (RFC 9112); no I/O.
 //!
 //! Strict where laxness lets two readers disagree about where a message ends (RFC 9112 §6.3, §11.2): a response with
-//! both `Content-Length` and `Transfer-Encoding`, with different lengths, or with a coding other than `chunked` is an
+//! both `Content-Length` and `Transfer-Encoding`, with different lengths, with a length that is no number, or with a coding other than `chunked` is an
 //! error, never a guess.
 
 use std::mem::MaybeUninit;
@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
+use super::length::{self, LengthError};
 use crate::fields::{self, FieldList};
 
 /// Largest response head taken from a service.
@@ -29,7 +30,9 @@ pub(crate) enum ParseError {
     #[error("the answer's header fields are larger than {MAX_RESPONSE_HEAD} bytes")]
     HeadTooLarge,
     #[error("the answer's length is ambiguous: {0}")]
-    Length(&'static str),
+    Length(#[from] LengthError),
+    #[error("the answer's length is ambiguous: {0}")]
+    Framing(&'static str),
     #[error("the answer's chunked body is malformed: {0}")]
     Chunk(&'static str),
 }
@@ -87,7 +90,7 @@ pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result
             HeaderValue::from_maybe_shared(value).map_err(|_| ParseError::Head(httparse::Error::HeaderValue))?;
         headers.append(name, value);
     }
-    let framing = framing_of(method, status, &headers)?;
+    let framing = framing_of(method, status, &mut headers)?;
     let persistent = match fields::FieldList::connection(&headers) {
         list if list.contains("close") => false,
         list => minor == 1 || list.contains("keep-alive"),
@@ -101,47 +104,30 @@ pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result
     Ok(Some(ResponseHead { status, headers, framing, keep_alive }))
 }
 
-/// RFC 9112 §6.3, in its order.
-fn framing_of(method: &Method, status: StatusCode, headers: &HeaderMap) -> Result<Framing, ParseError> {
-    if *method == Method::HEAD
-        || status.is_informational()
-        || status == StatusCode::NO_CONTENT
-        || status == StatusCode::NOT_MODIFIED
-    {
+/// RFC 9112 §6.3, in its order. What is left of `Content-Length` may be sent on.
+fn framing_of(method: &Method, status: StatusCode, headers: &mut HeaderMap) -> Result<Framing, ParseError> {
+    let length = length::settle(headers)?;
+    let is_coded = headers.contains_key(TRANSFER_ENCODING);
+    // RFC 9110 §8.6: these never have a body, and no length either.
+    let never = status.is_informational() || status == StatusCode::NO_CONTENT;
+    if never || *method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
+        if length.is_some() && (never || is_coded) {
+            headers.remove(CONTENT_LENGTH); // of a coded body, it would be that of the coding
+        }
         return Ok(Framing::None);
     }
-    let length = content_length(headers)?;
+    if !is_coded {
+        return Ok(length.map_or(Framing::UntilClose, Framing::Length));
+    }
+    if length.is_some() {
+        return Err(ParseError::Framing("both Content-Length and Transfer-Encoding"));
+    }
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next() {
-        if length.is_some() {
-            return Err(ParseError::Length("both Content-Length and Transfer-Encoding"));
-        }
-        if codings.next().is_some() || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") {
-            return Err(ParseError::Length("a Transfer-Encoding other than chunked"));
-        }
-        return Ok(Framing::Chunked);
+    let is_chunked = codings.next().is_some_and(|c| c.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"));
+    if !is_chunked || codings.next().is_some() {
+        return Err(ParseError::Framing("a Transfer-Encoding other than chunked"));
     }
-    Ok(length.map_or(Framing::UntilClose, Framing::Length))
-}
-
-fn content_length(headers: &HeaderMap) -> Result<Option<u64>, ParseError> {
-    let mut found: Option<u64> = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
-        // RFC 9110 §8.6: a list of identical numbers counts as one.
-        for part in value.as_bytes().split(|b| *b == b',') {
-            let part = part.trim_ascii();
-            let digits = !part.is_empty() && part.len() <= 19 && part.iter().all(u8::is_ascii_digit);
-            let number = digits.then(|| part.iter().fold(0u64, |n, d| n * 10 + u64::from(d - b'0')));
-            match (number, found) {
-                (None, _) => return Err(ParseError::Length("Content-Length is not a number")),
-                (Some(n), Some(before)) if n != before => {
-                    return Err(ParseError::Length("several different values of Content-Length"));
-                }
-                (number, _) => found = number,
-            }
-        }
-    }
-    Ok(found)
+    Ok(Framing::Chunked)
 }
 
 /// Writes a request head. `chunked` adds `Transfer-Encoding`; a known length is among the fields already.

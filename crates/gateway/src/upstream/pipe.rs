@@ -11,8 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 use pilotlight_pipe::control::{Drain, More, MoreKind};
 use pilotlight_pipe::frame::flags;
 use pilotlight_pipe::head::{HeadError, decode_info, decode_response};
@@ -24,6 +23,7 @@ use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
 use super::first_byte::FirstByte;
+use super::length::LengthError;
 use super::{Answer, BodyLeft, Failed, Ran, SendError, UpstreamError};
 use crate::body::ResponseBody;
 use crate::net::Socket;
@@ -416,8 +416,10 @@ async fn send_shared(
     .await;
     match outcome {
         Some(Outcome::Response(payload)) => match decode_response(payload) {
-            Ok((status, headers, body)) => {
-                if !frames::length_fits(&outbound.parts.method, status, &headers, &body) {
+            Ok((status, mut headers, body)) => {
+                let length = frames::body_length(&outbound.parts.method, status, &mut headers)
+                    .map_err(|e| ambiguous_length(service, e))?;
+                if length.is_some_and(|length| length != body.len() as u64) {
                     return Err(wrong_length(service).into());
                 }
                 Ok(Reply { status, headers, first: body, rest: None, left: None })
@@ -506,18 +508,24 @@ async fn read_head(
                 }
             },
             AnswerPart::Response(part) => {
-                let (status, headers, first) = match decode_response(payload) {
+                let (status, mut headers, first) = match decode_response(payload) {
                     Ok(head) => head,
                     Err(e) => {
                         let error = ProtocolError::from(e);
                         return Err(stream.failed(service, StreamError::Protocol(error)));
                     }
                 };
-                let method = &outbound.parts.method;
-                if part == Part::Last && !frames::length_fits(method, status, &headers, &first) {
+                let left = match frames::body_length(&outbound.parts.method, status, &mut headers) {
+                    Ok(left) => left,
+                    Err(e) => {
+                        stream.cancel(ResetCode::Cancelled);
+                        return Err((ambiguous_length(service, e).into(), BodyLeft::Spent));
+                    }
+                };
+                if part == Part::Last && left.is_some_and(|left| left != first.len() as u64) {
                     return Err(stream.refused(wrong_length(service)));
                 }
-                return Ok(stream.reply(status, headers, first, part, method));
+                return Ok(stream.reply(Reply { status, headers, first, rest: None, left }, part));
             }
             AnswerPart::Reset => {
                 let reset = Reset::parse(&payload).unwrap_or_else(|e| Reset::new(ResetCode::Internal, e.to_string()));
@@ -582,17 +590,14 @@ impl CancelOnDrop {
         (error.into(), left)
     }
 
-    fn reply(mut self, status: StatusCode, headers: HeaderMap, first: Bytes, part: Part, method: &Method) -> Reply {
-        let bodyless = *method == Method::HEAD || status == StatusCode::NOT_MODIFIED;
-        let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
-        let left = if bodyless { None } else { length };
+    fn reply(mut self, head: Reply, part: Part) -> Reply {
         let mut rest = self.0.take();
         if part == Part::Last
             && let Some(stream) = rest.take()
         {
             stream.finish();
         }
-        Reply { status, headers, first, rest, left }
+        Reply { rest, ..head }
     }
 }
 
@@ -608,6 +613,11 @@ fn closed(service: &str, what: &str, ran: Ran) -> UpstreamError {
 
 fn wrong_length(service: &str) -> UpstreamError {
     let what = "the answer's content-length is not the length of its body".to_owned();
+    UpstreamError::Protocol { service: service.to_owned(), what }
+}
+
+fn ambiguous_length(service: &str, error: LengthError) -> UpstreamError {
+    let what = format!("the answer's length is ambiguous: {error}");
     UpstreamError::Protocol { service: service.to_owned(), what }
 }
 

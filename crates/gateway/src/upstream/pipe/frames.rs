@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use http::header::CONTENT_LENGTH;
+use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
 use pilotlight_pipe::frame::{FrameHeader, FrameType, HEADER_LEN, MAX_FRAME};
 use pilotlight_pipe::reset::{Reset, ResetCode};
 
 use crate::outbound::Outbound;
+use crate::upstream::length::{self, LengthError};
 use crate::upstream::{Ran, UpstreamError};
 
 /// A REQUEST frame without exchange id and deadline, or `None` if it is larger than a frame may be.
@@ -73,12 +73,12 @@ pub(crate) fn reset_error(service: &str, reset: Reset) -> UpstreamError {
     }
 }
 
-/// Whether the fields tell the truth about a body that is known whole.
-pub(crate) fn length_fits(method: &Method, status: StatusCode, headers: &HeaderMap, body: &Bytes) -> bool {
-    if *method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
-        return true;
-    }
-    headers.get_all(CONTENT_LENGTH).iter().all(|value| {
-        std::str::from_utf8(value.as_bytes()).ok().and_then(|v| v.parse::<usize>().ok()) == Some(body.len())
-    })
+/// How long the body is that the fields announce; `None` where they do not say, or where there is none. One valid line of it is left.
+pub(crate) fn body_length(
+    method: &Method,
+    status: StatusCode,
+    headers: &mut HeaderMap,
+) -> Result<Option<u64>, LengthError> {
+    let length = length::settle(headers)?;
+    Ok(length.filter(|_| *method != Method::HEAD && status != StatusCode::NOT_MODIFIED))
 }

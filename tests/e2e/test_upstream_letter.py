@@ -1,0 +1,74 @@
+"""Answers of services to the letter of RFC 9112, and services and clients that keep the gateway waiting."""
+
+import unittest
+
+from harness import setUpModule
+from scripted import answer
+from test_hostile import Scripted
+
+__all__ = ["setUpModule"]
+
+FRESH = b"cache-control: max-age=60\r\n"
+
+
+def always(raw):
+    """A service that sends these bytes after each request head, on any number of connections."""
+    return lambda peer: [peer.send(raw) for _ in iter(peer.head, b"")]
+
+
+def once(raw):
+    """The same, but it closes the connection after the first."""
+
+    def handler(peer):
+        peer.head()
+        peer.send(raw)
+
+    return handler
+
+
+class ContentLengths(Scripted):
+    """RFC 9112 §6.3: one valid length, or 502. What is equal is merged; nothing is stored or sent as it came."""
+
+    def check(self, fields, wanted, method="GET", status=b"200 OK", body=b"ok"):
+        raw = b"HTTP/1.1 %b\r\n%b%b\r\n\r\n%b" % (status, FRESH, fields, body)
+        gateway, _ = self.gateway_to(always(raw), cache=True)
+        for _ in range(2):  # from the service, and from the cache
+            got = gateway.request(method, "/")
+            if wanted is None:
+                self.assert_problem(got, 502) if method != "HEAD" else self.assert_status(got, 502)
+            else:
+                self.assertEqual((got.status, got.all("content-length")), (int(status[:3]), wanted), got)
+
+    def test_a_list_of_equal_lengths_becomes_one(self):
+        self.check(b"Content-Length: 2, 2", ["2"])
+
+    def test_two_equal_lines_become_one(self):
+        self.check(b"Content-Length: 2\r\nContent-Length: 2", ["2"])
+
+    def test_an_answer_to_head(self):
+        self.check(b"Content-Length: 2, 2", ["2"], method="HEAD", body=b"")
+        self.check(b"Content-Length: x", None, method="HEAD", body=b"")
+        self.check(b"Content-Length: 2, 3", None, method="HEAD", body=b"")
+
+    def test_different_lengths_are_refused(self):
+        self.check(b"Content-Length: 2\r\nContent-Length: 3", None)
+
+    def test_a_304_with_no_number(self):
+        self.check(b"Content-Length: x", None, status=b"304 Not Modified", body=b"")
+
+    def test_a_204_has_no_length(self):
+        """RFC 9110 §8.6: none in an answer that never has a body."""
+        self.check(b"Content-Length: 2", [], status=b"204 No Content", body=b"")
+
+    def test_a_pipe_service(self):
+        gateway = self.pipe_gateway("lengths")
+        for target, wanted in (("/3, 3", ["3"]), ("/3", ["3"]), ("/x", None), ("/3, 4", None)):
+            got = gateway.get(target.replace(" ", "%20"))
+            if wanted is None:
+                self.assert_problem(got, 502)
+            else:
+                self.assertEqual((got.all("content-length"), got.body), (wanted, b"abc"), target)
+
+
+if __name__ == "__main__":
+    unittest.main()
