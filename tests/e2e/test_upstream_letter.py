@@ -2,7 +2,7 @@
 
 import unittest
 
-from harness import setUpModule
+from harness import Cut, setUpModule
 from scripted import answer
 from test_hostile import Scripted
 
@@ -68,6 +68,33 @@ class ContentLengths(Scripted):
                 self.assert_problem(got, 502)
             else:
                 self.assertEqual((got.all("content-length"), got.body), (wanted, b"abc"), target)
+
+
+class Chunks(Scripted):
+    HEAD = b"HTTP/1.1 200 OK\r\n" + FRESH + b"transfer-encoding: chunked\r\n\r\n"
+
+    def assert_cut(self, rest):
+        gateway, script = self.gateway_to(always(self.HEAD + b"2\r\nok\r\n" + rest), cache=True)
+        for _ in range(2):
+            with gateway.client(timeout=10) as client:
+                client.send_head("GET", "/")
+                with self.assertRaises((Cut, ValueError)):
+                    client.answer()
+        self.assertEqual(len(script.heads), 2, "a cut answer was stored")
+
+    def test_an_empty_size_line_is_no_end(self):
+        self.assert_cut(b"\r\n\r\n")
+
+    def test_a_line_without_size_is_no_end(self):
+        self.assert_cut(b";extension\r\n\r\n")
+
+    def test_a_line_of_blanks_is_no_end(self):
+        self.assert_cut(b"  \r\n\r\n")
+
+    def test_a_bare_line_feed_ends_no_trailers(self):
+        """What one reader takes for the end, the next takes for a trailer field."""
+        self.assert_cut(b"0\r\n\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        self.assert_cut(b"0\r\nx: 1\n\r\n")
 
 
 if __name__ == "__main__":

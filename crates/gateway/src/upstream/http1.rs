@@ -245,6 +245,10 @@ impl Decoder {
         loop {
             let Self::Chunked(state) = self else { return Ok(Decoded::End) };
             match state {
+                // It takes a line without a size for the last chunk.
+                Chunk::Size if buf.first().is_some_and(|first| !first.is_ascii_hexdigit()) => {
+                    return Err(ParseError::Chunk("a chunk has no size"));
+                }
                 Chunk::Size => match httparse::parse_chunk_size(buf) {
                     Ok(httparse::Status::Complete((used, size))) => {
                         buf.advance(used);
@@ -294,6 +298,10 @@ fn take(buf: &mut BytesMut, left: &mut u64) -> Bytes {
 fn parse_trailers(buf: &mut BytesMut) -> Result<Option<HeaderMap>, ParseError> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     match httparse::parse_headers(buf, &mut fields) {
+        // RFC 9112 §2.2 allows a line feed alone; two readers that disagree about it disagree about where the answer ends.
+        Ok(httparse::Status::Complete((used, _))) if has_bare_line_feed(&buf[..used]) => {
+            Err(ParseError::Chunk("a line of the trailers does not end with CR LF"))
+        }
         Ok(httparse::Status::Complete((used, found))) => {
             let mut map = HeaderMap::new();
             for field in found {
@@ -312,6 +320,10 @@ fn parse_trailers(buf: &mut BytesMut) -> Result<Option<HeaderMap>, ParseError> {
         Ok(httparse::Status::Partial) => Ok(None),
         Err(_) => Err(ParseError::Chunk("the trailers are malformed")),
     }
+}
+
+fn has_bare_line_feed(lines: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', lines).any(|at| at == 0 || lines[at - 1] != b'\r')
 }
 
 #[cfg(test)]

@@ -84,7 +84,17 @@ fn chunked_bodies_at_every_split() {
 
 #[test]
 fn bad_chunks_are_errors() {
-    for bad in [&b"xyz\r\n"[..], b"5\r\nhelloo\r\n", b"-1\r\n", b"fffffffffffffffff\r\n"] {
+    for bad in [
+        &b"xyz\r\n"[..],
+        b"5\r\nhelloo\r\n",
+        b"-1\r\n",
+        b"fffffffffffffffff\r\n",
+        b"\r\n\r\n",
+        b";x\r\n\r\n",
+        b" \r\n\r\n",
+        b"0\r\n\n",
+        b"0\r\nx: 1\n\r\n",
+    ] {
         assert!(matches!(decode(Framing::Chunked, &[bad]), Err(ParseError::Chunk(_))), "{bad:?}");
     }
 }
