@@ -97,5 +97,27 @@ class Chunks(Scripted):
         self.assert_cut(b"0\r\nx: 1\n\r\n")
 
 
+class Versions(Scripted):
+    def test_http_1_0_with_a_transfer_coding_ends_its_connection(self):
+        """RFC 9112 §6.1: its framing counts as faulty, so nothing else is read from that connection."""
+        raw = b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+        gateway, script = self.gateway_to(always(raw))
+        for _ in range(3):
+            self.assertEqual(gateway.get("/").body, b"ok")
+        self.assertEqual(script.connections, 3)
+
+    def test_http_1_2_is_treated_as_1_1(self):
+        """RFC 9110 §2.5: a higher minor version is the highest that the recipient knows."""
+        gateway, script = self.gateway_to(always(answer(b"ok").replace(b"HTTP/1.1", b"HTTP/1.2")))
+        for _ in range(2):
+            got = gateway.get("/")
+            self.assertEqual((got.version, got.status, got.body), ("HTTP/1.1", 200, b"ok"))
+        self.assertEqual(script.connections, 1, "HTTP/1.1 keeps its connections")
+
+    def test_another_major_version_is_refused(self):
+        gateway, _ = self.gateway_to(always(answer(b"ok").replace(b"HTTP/1.1", b"HTTP/2.0")))
+        self.assert_problem(gateway.get("/"), 502)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -60,6 +60,7 @@ pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result
     // Names and values are found as ranges, so that the fields can share the buffer instead of being copied.
     let mut ranges = [(0u32, 0u32, 0u32, 0u32); MAX_RESPONSE_FIELDS];
     let mut count = 0;
+    understand_version(buf);
     let base = buf.as_ptr() as usize;
     let (length, status, minor) = {
         let mut fields = [const { MaybeUninit::uninit() }; MAX_RESPONSE_FIELDS];
@@ -91,10 +92,13 @@ pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result
         headers.append(name, value);
     }
     let framing = framing_of(method, status, &mut headers)?;
-    let persistent = match fields::FieldList::connection(&headers) {
-        list if list.contains("close") => false,
-        list => minor == 1 || list.contains("keep-alive"),
-    };
+    // RFC 9112 §6.1: the framing of HTTP/1.0 with a transfer coding is taken for faulty.
+    let faulty = minor == 0 && headers.contains_key(TRANSFER_ENCODING);
+    let persistent = !faulty
+        && match fields::FieldList::connection(&headers) {
+            list if list.contains("close") => false,
+            list => minor == 1 || list.contains("keep-alive"),
+        };
     let keep_alive = persistent && framing != Framing::UntilClose;
     let protocol = headers.get(UPGRADE).filter(|_| status == StatusCode::SWITCHING_PROTOCOLS).cloned();
     fields::strip_hop_by_hop(&mut headers);
@@ -102,6 +106,13 @@ pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result
         headers.insert(UPGRADE, protocol);
     }
     Ok(Some(ResponseHead { status, headers, framing, keep_alive }))
+}
+
+/// RFC 9110 §2.5: a higher minor version is read as the highest that is known here.
+fn understand_version(buf: &mut BytesMut) {
+    if matches!(buf.get(..8), Some([b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'])) {
+        buf[7] = b'1';
+    }
 }
 
 /// RFC 9112 §6.3, in its order. What is left of `Content-Length` may be sent on.

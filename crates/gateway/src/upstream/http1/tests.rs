@@ -41,6 +41,8 @@ fn keep_alive_by_version_and_connection() {
     assert!(!keeps("HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n"));
     assert!(keeps("HTTP/1.0 200 OK\r\ncontent-length: 0\r\nconnection: keep-alive\r\n\r\n"));
     assert!(!keeps("HTTP/1.1 200 OK\r\n\r\n"));
+    assert!(keeps("HTTP/1.2 200 OK\r\ncontent-length: 0\r\n\r\n"));
+    assert!(!keeps("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n"));
 }
 
 #[test]
