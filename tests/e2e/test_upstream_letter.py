@@ -119,5 +119,29 @@ class Versions(Scripted):
         self.assert_problem(gateway.get("/"), 502)
 
 
+class Sizes(Scripted):
+    """The limits of operations.md for an answer's header: 128 KiB, 256 fields."""
+
+    def status_of(self, head):
+        gateway, _ = self.gateway_to(always(head + b"ok"))
+        return gateway.get("/").status
+
+    def test_fields(self):
+        def head(count):
+            lines = [b"content-length: 2"] + [b"x-%d: %d" % (number, number) for number in range(count - 1)]
+            return b"HTTP/1.1 200 OK\r\n" + b"\r\n".join(lines) + b"\r\n\r\n"
+
+        self.assertEqual(self.status_of(head(256)), 200)
+        self.assertEqual(self.status_of(head(257)), 502)
+
+    def test_bytes(self):
+        def head(size):
+            begin, end = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx: ", b"\r\n\r\n"
+            return begin + b"x" * (size - len(begin) - len(end)) + end
+
+        self.assertEqual(self.status_of(head(128 * 1024)), 200)
+        self.assertEqual(self.status_of(head(128 * 1024 + 1)), 502)
+
+
 if __name__ == "__main__":
     unittest.main()

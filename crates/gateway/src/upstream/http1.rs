@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use smallvec::SmallVec;
 
 use super::length::{self, LengthError};
 use crate::fields::{self, FieldList};
@@ -16,7 +17,9 @@ use crate::fields::{self, FieldList};
 /// Largest response head taken from a service.
 pub(crate) const MAX_RESPONSE_HEAD: usize = 128 * 1024;
 /// Most header fields taken from a service.
-pub(crate) const MAX_RESPONSE_FIELDS: usize = 128;
+pub(crate) const MAX_RESPONSE_FIELDS: usize = 256;
+/// Most of them for which nothing is allocated while the head is parsed.
+const COMMON_FIELDS: usize = 64;
 /// Longest line of a chunk's size with its extensions.
 const MAX_CHUNK_LINE: usize = 1024;
 /// Largest trailer section.
@@ -29,6 +32,8 @@ pub(crate) enum ParseError {
     Head(httparse::Error),
     #[error("the answer's header fields are larger than {MAX_RESPONSE_HEAD} bytes")]
     HeadTooLarge,
+    #[error("the answer has more than {MAX_RESPONSE_FIELDS} header fields")]
+    TooManyFields,
     #[error("the answer's length is ambiguous: {0}")]
     Length(#[from] LengthError),
     #[error("the answer's length is ambiguous: {0}")]
@@ -58,32 +63,34 @@ pub(crate) struct ResponseHead {
 /// Takes one response head off the front of `buf`, or `None` when it is not whole yet.
 pub(crate) fn parse_response_head(buf: &mut BytesMut, method: &Method) -> Result<Option<ResponseHead>, ParseError> {
     // Names and values are found as ranges, so that the fields can share the buffer instead of being copied.
-    let mut ranges = [(0u32, 0u32, 0u32, 0u32); MAX_RESPONSE_FIELDS];
-    let mut count = 0;
+    let mut ranges = SmallVec::<[(u32, u32, u32, u32); COMMON_FIELDS]>::new();
     understand_version(buf);
     let base = buf.as_ptr() as usize;
     let (length, status, minor) = {
         let mut fields = [const { MaybeUninit::uninit() }; MAX_RESPONSE_FIELDS];
         let mut response = httparse::Response::new(&mut []);
         match httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, buf, &mut fields) {
+            Ok(httparse::Status::Complete(length)) if length > MAX_RESPONSE_HEAD => {
+                return Err(ParseError::HeadTooLarge);
+            }
             Ok(httparse::Status::Complete(length)) => {
                 let start = |s: &[u8]| (s.as_ptr() as usize - base) as u32;
-                for (range, field) in ranges.iter_mut().zip(response.headers.iter()) {
+                ranges.extend(response.headers.iter().map(|field| {
                     let (name, value) = (field.name.as_bytes(), field.value);
-                    *range = (start(name), name.len() as u32, start(value), value.len() as u32);
-                    count += 1;
-                }
+                    (start(name), name.len() as u32, start(value), value.len() as u32)
+                }));
                 (length, response.code.unwrap_or(0), response.version.unwrap_or(1))
             }
             Ok(httparse::Status::Partial) if buf.len() > MAX_RESPONSE_HEAD => return Err(ParseError::HeadTooLarge),
             Ok(httparse::Status::Partial) => return Ok(None),
+            Err(httparse::Error::TooManyHeaders) => return Err(ParseError::TooManyFields),
             Err(e) => return Err(ParseError::Head(e)),
         }
     };
     let status = StatusCode::from_u16(status).map_err(|_| ParseError::Head(httparse::Error::Status))?;
     let head = buf.split_to(length).freeze();
-    let mut headers = HeaderMap::with_capacity(count + 4);
-    for (name, name_len, value, value_len) in &ranges[..count] {
+    let mut headers = HeaderMap::with_capacity(ranges.len() + 4);
+    for (name, name_len, value, value_len) in &ranges {
         let (name, value) = (*name as usize..(name + name_len) as usize, *value as usize..(value + value_len) as usize);
         let name = HeaderName::from_bytes(&head[name]).map_err(|_| ParseError::Head(httparse::Error::HeaderName))?;
         let value = if value.is_empty() { Bytes::new() } else { head.slice(value) };

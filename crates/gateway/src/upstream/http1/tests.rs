@@ -57,6 +57,17 @@ fn heads_are_whole_or_not_there() {
     assert!(head("NOPE").is_err());
 }
 
+#[test]
+fn heads_up_to_their_limits() {
+    let fields = |count| format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(count));
+    assert_eq!(head(&fields(MAX_RESPONSE_FIELDS)).unwrap().unwrap().headers.len(), MAX_RESPONSE_FIELDS);
+    assert_eq!(head(&fields(MAX_RESPONSE_FIELDS + 1)).unwrap_err(), ParseError::TooManyFields);
+    let bytes = |count| format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "b".repeat(count - 24));
+    assert!(head(&bytes(MAX_RESPONSE_HEAD)).unwrap().is_some());
+    assert_eq!(head(&bytes(MAX_RESPONSE_HEAD + 1)).unwrap_err(), ParseError::HeadTooLarge);
+    assert!(head(&bytes(MAX_RESPONSE_HEAD)[..MAX_RESPONSE_HEAD - 1]).unwrap().is_none());
+}
+
 fn decode(framing: Framing, pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<HeaderMap>, bool), ParseError> {
     let mut decoder = Decoder::new(framing);
     let (mut buf, mut data, mut trailers) = (BytesMut::new(), Vec::new(), None);
