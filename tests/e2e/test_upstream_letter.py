@@ -1,8 +1,11 @@
 """Answers of services to the letter of RFC 9112, and services and clients that keep the gateway waiting."""
 
+import contextlib
+import os
+import threading
 import unittest
 
-from harness import Cut, setUpModule
+from harness import Cut, in_threads, limits, setUpModule
 from scripted import answer
 from test_hostile import Scripted
 
@@ -24,6 +27,15 @@ def once(raw):
         peer.send(raw)
 
     return handler
+
+
+def sockets(gateway):
+    """Open sockets of the gateway's process."""
+    folder, found = f"/proc/{gateway.process.pid}/fd", 0
+    for entry in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found += os.readlink(f"{folder}/{entry}").startswith("socket:")
+    return found
 
 
 class ContentLengths(Scripted):
@@ -141,6 +153,56 @@ class Sizes(Scripted):
 
         self.assertEqual(self.status_of(head(128 * 1024)), 200)
         self.assertEqual(self.status_of(head(128 * 1024 + 1)), 502)
+
+
+class Abandoned(Scripted):
+    """Requests that go on when their clients have gone (`finish_abandoned`)."""
+
+    def setUp(self):
+        self.go, self.closed = threading.Event(), 0
+
+    def service(self, peer):
+        while peer.head():
+            if not self.answers(peer):
+                self.closed += 1  # the gateway has given the request up
+                return
+            peer.send(answer(b"late", FRESH))
+
+    def answers(self, peer):
+        peer.sock.settimeout(0.05)
+        while not self.go.is_set():
+            try:
+                if not peer.sock.recv(1):
+                    return False
+            except TimeoutError:
+                pass
+        peer.sock.settimeout(20)
+        return True
+
+    def abandon(self, gateway, script, targets):
+        clients, before = [gateway.client() for _ in targets], len(script.heads)
+        for client, target in zip(clients, targets):
+            client.send_head("GET", target)
+        self.assert_eventually(lambda: len(script.heads) == before + len(targets), "the service got them all")
+        for client in clients:
+            client.close()
+
+    def test_no_socket_of_a_client_is_kept(self):
+        gateway, script = self.gateway_to(self.service, cache=True)
+        before = sockets(gateway)
+        targets = ["/%d" % number for number in range(10)]
+        self.abandon(gateway, script, targets)
+        self.assert_eventually(lambda: sockets(gateway) <= before + len(targets), "one for each request, to the service")
+        self.go.set()
+        for target in targets:
+            self.assert_eventually(lambda target=target: "; hit" in gateway.get(target).get("cache-status"), target)
+        self.assertEqual(len(script.heads), len(targets), "each went on for the cache")
+
+    def test_they_are_as_many_as_connections_at_most(self):
+        gateway, script = self.gateway_to(self.service, limits(connections=8), cache=True)
+        for round in range(4):
+            self.abandon(gateway, script, ["/%d/%d" % (round, number) for number in range(6)])
+        self.assert_eventually(lambda: self.closed == 16, "24 clients left, 8 requests go on")
 
 
 if __name__ == "__main__":

@@ -305,6 +305,15 @@ impl Client {
         }
     }
 
+    /// The connection is over. A request that goes on without it holds neither its socket nor its buffers.
+    pub(crate) fn hang_up(&self) {
+        // Nobody else uses it at this moment; if somebody did, the socket would go with the last reference.
+        if let Ok(mut io) = self.io.try_borrow_mut() {
+            *io = Io { socket: Socket::Closed, intake: Intake::new(), out: BytesMut::new() };
+        }
+        self.phase.set(Phase::Idle); // so that interim answers are left out
+    }
+
     pub(crate) fn upgrade_to(&self, upgraded: Upgraded) {
         *self.upgraded.borrow_mut() = Some(upgraded);
     }

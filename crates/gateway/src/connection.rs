@@ -107,6 +107,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
     if worker.common.cache.is_none() || !caches || every_answer_is_timed {
         client.leave_to_hyper();
     }
+    let hang_up = HangUp(Rc::clone(&client)); // before the rest, so that it is dropped after it
     let mut stack = Stack { worker: Rc::clone(worker), client: Rc::clone(&client), hyper: None };
     let mut told = false;
     let mut served = Poll::Pending;
@@ -155,6 +156,16 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
         Some(upgraded) => Box::pin(tunnel(io, &read_ahead, upgraded)).await,
         None if client.lingers() && !worker.is_stopping() => Box::pin(linger(io)).await,
         None => {}
+    }
+    drop(hang_up);
+}
+
+/// Closes the client's socket, whatever still refers to the client.
+struct HangUp(Rc<Client>);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        self.0.hang_up();
     }
 }
 

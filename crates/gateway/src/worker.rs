@@ -123,6 +123,8 @@ pub(crate) struct Worker {
     /// Memory of connections has become free since [`Worker::look_around`] did.
     freed: Cell<bool>,
     clients: Cell<usize>,
+    /// Requests whose clients have gone, and that go on.
+    abandoned: Cell<usize>,
     max_clients: Cell<usize>,
     clients_changed: Notify,
 }
@@ -242,6 +244,7 @@ impl Worker {
             stopping: Cell::new(Stop::No),
             freed: Cell::new(false),
             clients: Cell::new(0),
+            abandoned: Cell::new(0),
             max_clients: Cell::new(max_clients),
             clients_changed: Notify::new(),
             common,
@@ -316,6 +319,17 @@ impl Worker {
                 self.clients_changed.notify_waiters();
             }
         }
+    }
+
+    /// Whether one more request may go on for the cache alone when its client has gone: `limits.connections` bounds them, too.
+    pub(crate) fn has_room_for_abandoned(&self) -> bool {
+        self.abandoned.get() < self.max_clients.get()
+    }
+
+    /// Counts a request whose client has gone, until what is returned is dropped.
+    pub(crate) fn abandon(self: &Rc<Self>) -> AbandonedRequest {
+        self.abandoned.set(self.abandoned.get() + 1);
+        AbandonedRequest(Rc::clone(self))
     }
 
     fn connections(&self) -> &Connections {
@@ -446,6 +460,15 @@ impl Drop for OpenClient {
         self.0.has_freed();
         self.0.connections().closed.add(1);
         self.0.clients_changed.notify_waiters();
+    }
+}
+
+/// Counts a request whose client has gone.
+pub(crate) struct AbandonedRequest(Rc<Worker>);
+
+impl Drop for AbandonedRequest {
+    fn drop(&mut self) {
+        self.0.abandoned.set(self.0.abandoned.get() - 1);
     }
 }
 

@@ -3,6 +3,10 @@
 //! hyper drops the exchange of a client that has gone. If that exchange leads a flight (others wait, or the cache wants the
 //! answer all the same), it becomes a task of the worker instead, until the head of the answer is here; from then on the
 //! answer is read by a task in any case ([`crate::relay`]).
+//!
+//! Such a task holds nothing of the client's connection but its settings: the socket is closed when the connection ends
+//! ([`crate::client::Client::hang_up`]). What only the cache waits for is bounded as connections are: clients that connect, ask and leave do not
+//! pile it up.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -14,20 +18,18 @@ use pilotlight_cache::Watch;
 
 use crate::body::Outgoing;
 use crate::options::Abandoned;
-use crate::spawn::Spawner;
 use crate::worker::Worker;
 
 /// Whether an exchange is asking for others, too; shared by the exchange and whoever holds its future.
 #[derive(Clone)]
 pub(super) struct Errand {
     asks: Rc<RefCell<Option<Watch>>>,
-    spawner: Spawner,
-    abandoned: Abandoned,
+    worker: Rc<Worker>,
 }
 
 impl Errand {
-    pub(super) fn new(worker: &Worker) -> Self {
-        Self { asks: Rc::default(), spawner: worker.spawner.clone(), abandoned: worker.common.abandoned }
+    pub(super) fn new(worker: &Rc<Worker>) -> Self {
+        Self { asks: Rc::default(), worker: Rc::clone(worker) }
     }
 
     /// The service is being asked for an answer that may be stored.
@@ -42,8 +44,8 @@ impl Errand {
 
     fn goes_on(&self) -> bool {
         let asks = self.asks.borrow();
-        asks.as_ref().is_some_and(|watch| match self.abandoned {
-            Abandoned::Finish => watch.is_shared(),
+        asks.as_ref().is_some_and(|watch| match self.worker.common.abandoned {
+            Abandoned::Finish => watch.is_shared() && (watch.is_awaited() || self.worker.has_room_for_abandoned()),
             Abandoned::Drop => watch.is_awaited(),
         })
     }
@@ -83,7 +85,11 @@ impl Drop for Later {
             && self.errand.goes_on()
         {
             // Nobody reads the answer: dropped, it goes on only for those who wait, or for the cache.
-            self.errand.spawner.spawn(async move { drop(future.await) });
+            let counted = self.errand.worker.abandon();
+            self.errand.worker.spawner.spawn(async move {
+                drop(future.await);
+                drop(counted);
+            });
         }
     }
 }
