@@ -189,6 +189,9 @@ class Abandoned(Scripted):
 
     def test_no_socket_of_a_client_is_kept(self):
         gateway, script = self.gateway_to(self.service, cache=True)
+        self.go.set()
+        gateway.get("/warm")  # everything of the gateway's own is open
+        self.go.clear()
         before = sockets(gateway)
         targets = ["/%d" % number for number in range(10)]
         self.abandon(gateway, script, targets)
@@ -196,13 +199,42 @@ class Abandoned(Scripted):
         self.go.set()
         for target in targets:
             self.assert_eventually(lambda target=target: "; hit" in gateway.get(target).get("cache-status"), target)
-        self.assertEqual(len(script.heads), len(targets), "each went on for the cache")
+        self.assertEqual(len(script.heads), 1 + len(targets), "each went on for the cache")
 
     def test_they_are_as_many_as_connections_at_most(self):
         gateway, script = self.gateway_to(self.service, limits(connections=8), cache=True)
         for round in range(4):
             self.abandon(gateway, script, ["/%d/%d" % (round, number) for number in range(6)])
         self.assert_eventually(lambda: self.closed == 16, "24 clients left, 8 requests go on")
+
+
+class Retries(Scripted):
+    def test_kept_connections_do_not_multiply_tries(self):
+        """A service that closes each kept connection on its second request sees a request three times at most."""
+        together = threading.Barrier(12)
+
+        def handler(peer):
+            if b"/die" not in peer.head():
+                together.wait(20)
+                peer.send(answer(b"kept"))
+                peer.head()
+
+        gateway, script = self.gateway_to(handler)
+        in_threads(12, lambda _: gateway.get("/fill"))
+        self.assert_problem(gateway.get("/die"), 502)
+        self.assertLessEqual(sum(b"/die" in head for head in script.heads), 3)
+
+    def test_a_kept_connection_that_was_just_closed_costs_nothing(self):
+        """RFC 9112 §9.3.1: the request goes out again on a new connection."""
+
+        def handler(peer):
+            head = peer.head()
+            peer.send(answer(head.split(b" ")[1]))
+            peer.head()  # and closed
+
+        gateway, script = self.gateway_to(handler)
+        for number in range(4):
+            self.assertEqual(gateway.get("/%d" % number).body, b"/%d" % number)
 
 
 if __name__ == "__main__":

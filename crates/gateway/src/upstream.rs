@@ -34,6 +34,25 @@ pub(crate) struct Upgraded {
     pub(crate) lease: Option<Lease>,
 }
 
+/// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new instance.
+const MAX_TRIES: u32 = 3;
+
+/// How often a request was sent, wherever that was decided.
+pub(crate) struct Tries(u32);
+
+impl Tries {
+    pub(crate) fn first() -> Self {
+        Self(1)
+    }
+
+    /// Counts one more, if there may be one.
+    pub(crate) fn again(&mut self) -> bool {
+        let may = self.0 < MAX_TRIES;
+        self.0 += u32::from(may);
+        may
+    }
+}
+
 /// Why a service gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamError {

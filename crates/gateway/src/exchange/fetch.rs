@@ -12,11 +12,9 @@ use crate::request_body::RequestBody;
 use crate::timing::{Layer, Moment};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::http::Target;
-use crate::upstream::{Answer, BodyLeft, Failed, SendError, UpstreamError, http, pipe};
+use crate::upstream::{Answer, BodyLeft, Failed, SendError, Tries, UpstreamError, http, pipe};
 use crate::worker::Upstream;
 
-/// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new instance.
-const MAX_TRIES: u32 = 3;
 /// How long the end of an instance may take from its socket to the supervisor.
 const END_NOTICE: Duration = Duration::from_millis(500);
 /// The setting of a service that says when an instance counts as stuck.
@@ -25,10 +23,11 @@ const MAX_REQUEST_TIME: &str = "its max_request_time";
 impl Inbound<'_> {
     /// Sends the request and waits for the head of the answer. A body that is still whole afterwards stays in `body`.
     pub(super) async fn fetch(&self, body: &mut Option<RequestBody>) -> Result<(Answer, Timing), Failure> {
-        let mut tries = 1;
+        let mut tries = Tries::first();
+        let mut is_first = true; // of its leases
         loop {
             let first_byte = self.first_byte();
-            let Some(lease) = first_byte.within(self.lease(tries)).await else {
+            let Some(lease) = first_byte.within(self.lease(is_first)).await else {
                 self.record.lap(Layer::Queue);
                 return Err(Failure::Upstream(first_byte.over(&self.service_name())));
             };
@@ -40,10 +39,11 @@ impl Inbound<'_> {
                     pipe::send(link, lease, &self.outbound, body.take(), first_byte).await
                 }
                 (Upstream::Http(_, pool), Some(lease)) => {
-                    http::send(pool, Target::Managed(lease), &self.outbound, body.take(), first_byte).await
+                    http::send(pool, Target::Managed(lease), &self.outbound, body.take(), first_byte, &mut tries).await
                 }
                 (Upstream::External(external, pool), _) => {
-                    http::send(pool, Target::External(&external.addr), &self.outbound, body.take(), first_byte).await
+                    let target = Target::External(&external.addr);
+                    http::send(pool, target, &self.outbound, body.take(), first_byte, &mut tries).await
                 }
                 (Upstream::Pipe(..) | Upstream::Http(..), None) => return Err(Failure::ShuttingDown),
             };
@@ -66,11 +66,11 @@ impl Inbound<'_> {
             }
             match (error, left) {
                 (SendError::Upstream(e), BodyLeft::Whole(whole))
-                    if tries < MAX_TRIES && e.may_retry(self.outbound.is_idempotent(), instance.as_deref()) =>
+                    if e.may_retry(self.outbound.is_idempotent(), instance.as_deref()) && tries.again() =>
                 {
                     tracing::debug!(request_id = self.outbound.id.as_str(), "sent again: {e}");
                     *body = whole;
-                    tries += 1;
+                    is_first = false;
                 }
                 (SendError::Upstream(e), _) => return Err(Failure::Upstream(e)),
                 (SendError::Client(e), _) => return Err(Failure::Body(e)),
@@ -83,13 +83,13 @@ impl Inbound<'_> {
     }
 
     /// The right to use an instance, which is started if need be; `None` for servers of somebody else's.
-    async fn lease(&self, tries: u32) -> Result<Option<Lease>, Failure> {
+    async fn lease(&self, is_first: bool) -> Result<Option<Lease>, Failure> {
         let Some(service) = self.service() else {
             self.record.lap(Layer::Queue);
             return Ok(None);
         };
         // A second try asks the supervisor, which knows of the first instance's drain or death by then.
-        let ready = if tries == 1 { service.enter(self.worker.index) } else { None };
+        let ready = if is_first { service.enter(self.worker.index) } else { None };
         if let Some(lease) = ready {
             self.record.lap(Layer::Queue);
             return Ok(Some(lease));

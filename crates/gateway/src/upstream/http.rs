@@ -18,7 +18,7 @@ use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease};
 
 use super::first_byte::FirstByte;
 use super::http1::{self, Decoded, Decoder, Framing, ParseError};
-use super::{Answer, BodyLeft, Failed, Ran, SendError, Upgraded, UpstreamError};
+use super::{Answer, BodyLeft, Failed, Ran, SendError, Tries, Upgraded, UpstreamError};
 use crate::body::{CutError, ResponseBody};
 use crate::net::{Place, Socket};
 use crate::options::ExternalAddr;
@@ -98,7 +98,7 @@ pub(crate) enum Target<'a> {
     External(&'a ExternalAddr),
 }
 
-/// Sends a request and waits for the head of the answer.
+/// Sends a request and waits for the head of the answer. A kept connection that was closed just then is a try as any other.
 ///
 /// # Cancel safety
 /// Dropping it closes the connection, which is how HTTP/1.1 tells a service that the client has gone.
@@ -108,6 +108,7 @@ pub(crate) async fn send(
     outbound: &Outbound,
     mut body: Option<RequestBody>,
     first_byte: FirstByte,
+    tries: &mut Tries,
 ) -> Result<Answer, Failed> {
     let (lease, external) = match target {
         Target::Managed(lease) => (Some(lease), None),
@@ -124,8 +125,10 @@ pub(crate) async fn send(
             return Err(Failed { error: error.into(), body: BodyLeft::Whole(body) });
         }
     };
+    // After one that was closed, the others may be as well: they are of the same age.
+    let mut may_reuse = true;
     loop {
-        let (connection, reused) = match pool.take(number) {
+        let (connection, reused) = match may_reuse.then(|| pool.take(number)).flatten() {
             Some(connection) => (connection, true),
             None => {
                 first_byte.service_turn();
@@ -163,9 +166,10 @@ pub(crate) async fn send(
                 // RFC 9112 §9.3.1: a kept connection may have been closed just as the request was sent.
                 let closed = matches!(&error, SendError::Upstream(UpstreamError::Closed { ran, .. })
                     if *ran == Ran::No || outbound.is_idempotent());
-                if !(reused && closed) {
+                if !(reused && closed && tries.again()) {
                     return Err(Failed { error, body: BodyLeft::Whole(body) });
                 }
+                may_reuse = false;
             }
         }
     }
