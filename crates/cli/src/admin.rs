@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use pilotlight_printable::printable_lines;
 use serde_json::{Value, json};
 
 use crate::config::commands::Outcome;
@@ -42,6 +43,15 @@ pub enum Report {
     Text,
     /// What the gateway answered.
     Json,
+}
+
+/// What becomes of escape sequences and other hidden characters in output of services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Escapes {
+    /// They are shown, and drive no terminal.
+    Visible,
+    /// They go out as they came.
+    Raw,
 }
 
 /// How long to look at a status.
@@ -84,7 +94,7 @@ pub fn run(connection: &Connection, command: impl FnOnce(&Client) -> Result<Outc
         Ok(outcome) => Ok(outcome),
         Err(Failure::Output(e)) => Err(e),
         Err(failure) => {
-            writeln!(io::stderr(), "error: {failure}")?;
+            writeln!(io::stderr(), "error: {}", printable_lines(&failure.to_string()))?;
             Ok(failure.outcome())
         }
     }
@@ -105,7 +115,7 @@ pub fn status(
     loop {
         let told = client.get(&target)?;
         let text = match (report, service) {
-            (Report::Json, _) => format!("{told}\n"),
+            (Report::Json, _) => format!("{}\n", json_text(&told)),
             (Report::Text, None) => table::gateway(&told, style),
             (Report::Text, Some(_)) => table::service(&told, style),
         };
@@ -131,7 +141,7 @@ pub fn status(
 pub fn logs(
     client: &Client,
     (service, lines, follow): (&str, usize, Watch),
-    report: Report,
+    (report, escapes): (Report, Escapes),
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
     let follow = if follow == Watch::On { "&follow=1" } else { "" };
@@ -140,10 +150,10 @@ pub fn logs(
     let mut line = String::new();
     while body.read_line(&mut line).map_err(|cause| client.broken(cause))? > 0 {
         if report == Report::Json {
-            out.write_all(line.as_bytes())?;
+            out.write_all(line.as_bytes())?; // the gateway has escaped it
         } else {
             let value: Value = serde_json::from_str(&line).unwrap_or_default();
-            write!(out, "{}", table::log_line(service, &value))?;
+            write!(out, "{}", table::log_line(service, &value, escapes))?;
         }
         out.flush()?;
         line.clear();
@@ -182,10 +192,15 @@ pub fn act(
         told = now;
     }
     match report {
-        Report::Json => writeln!(out, "{told}")?,
+        Report::Json => writeln!(out, "{}", json_text(&told))?,
         Report::Text => writeln!(out, "{}", table::acted(service, action, &before, &told, patience.is_zero()))?,
     }
     Ok(Outcome::Done)
+}
+
+/// What the gateway answered, for programs: what it repeats of others drives no terminal.
+fn json_text(told: &Value) -> String {
+    pilotlight_printable::json(told.to_string())
 }
 
 enum Progress {
@@ -227,7 +242,7 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
 pub fn reload(client: &Client, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let told = client.order("/reload", None, RELOAD_PATIENCE)?;
     match report {
-        Report::Json => writeln!(out, "{told}")?,
+        Report::Json => writeln!(out, "{}", json_text(&told))?,
         Report::Text => write!(out, "{}", plan::text(&told))?,
     }
     Ok(Outcome::Done)
@@ -246,7 +261,7 @@ pub fn upgrade(
     let body = program.map(|program| json!({ "program": program.to_string_lossy() }));
     let told = client.order("/upgrade", body.as_ref(), UPGRADE_PATIENCE)?;
     match report {
-        Report::Json => writeln!(out, "{told}")?,
+        Report::Json => writeln!(out, "{}", json_text(&told))?,
         Report::Text => writeln!(
             out,
             "process {} has taken over from process {}, which ends when its requests have",
@@ -272,7 +287,7 @@ pub fn explain(
     }
     let told = client.get(&target)?;
     match report {
-        Report::Json => writeln!(out, "{told}")?,
+        Report::Json => writeln!(out, "{}", json_text(&told))?,
         Report::Text => write!(out, "{}", explain::text(&told))?,
     }
     Ok(Outcome::Done)

@@ -11,6 +11,7 @@ use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
 use pilotlight_cli::deferred::Deferred;
 use pilotlight_cli::{admin, generated, run};
 use pilotlight_lab::command::Completeness;
+use pilotlight_printable::printable_lines;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -95,6 +96,9 @@ enum Command {
         /// So many of the last lines
         #[arg(long, short = 'n', default_value_t = 100)]
         lines: usize,
+        /// Colours and other escape sequences of the service as they came, instead of visible escapes
+        #[arg(long, conflicts_with = "json")]
+        raw: bool,
         #[command(flatten)]
         gateway: Running,
     },
@@ -307,8 +311,11 @@ fn main() -> ExitCode {
         Command::Status { service, watch: on, gateway } => {
             gateway.run(|client, report, out| admin::status(client, (service.as_deref(), watch(on)), report, out))
         }
-        Command::Logs { service, follow, lines, gateway } => {
-            gateway.run(|client, report, out| admin::logs(client, (&service, lines, watch(follow)), report, out))
+        Command::Logs { service, follow, lines, raw, gateway } => {
+            let escapes = if raw { admin::Escapes::Raw } else { admin::Escapes::Visible };
+            gateway.run(|client, report, out| {
+                admin::logs(client, (&service, lines, watch(follow)), (report, escapes), out)
+            })
         }
         Command::Reload { gateway } => gateway.run(admin::reload),
         Command::Upgrade { program, gateway } => {
@@ -369,7 +376,7 @@ fn run(file: &std::path::Path) -> ExitCode {
         Ok(run::Ended::Stopped) => ExitCode::SUCCESS,
         Ok(run::Ended::Misconfigured) => Outcome::Misconfigured.into(),
         Err(e) => {
-            eprintln!("pilotlight: {e:#}");
+            eprintln!("pilotlight: {}", printable_lines(&format!("{e:#}")));
             Outcome::Failed.into()
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pilotlight_gateway::{Admin, Asked, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
+use pilotlight_printable::printable_lines;
 use pilotlight_supervisor::{ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -209,7 +210,7 @@ impl Running {
         let done = done.unwrap_or_else(|e| Ok(Err(e)))?;
         Ok(done.map_err(|why| {
             let why = format!("the new process did not take over: {why}; this one goes on");
-            eprintln!("pilotlight: {why}");
+            eprintln!("pilotlight: {}", printable_lines(&why));
             notify::tell(Note::Ready);
             why
         }))
@@ -307,7 +308,7 @@ impl Running {
         match &done {
             Ok(plan) => tracing::info!(plan = %plan.to_json(), "reloaded"),
             Err(NotDone::Invalid(why) | NotDone::Failed(why)) => {
-                eprintln!("{why}\npilotlight: not reloaded, everything goes on as before");
+                eprintln!("{}\npilotlight: not reloaded, everything goes on as before", printable_lines(why));
             }
         }
         done.map(|plan| plan.to_json())

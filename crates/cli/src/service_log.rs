@@ -1,11 +1,17 @@
 //! What a run says on the standard error: its own events, and the lines that services print.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 use pilotlight_gateway::LogBook;
+use pilotlight_printable::printable;
 use pilotlight_supervisor::LogLine;
 use tokio::sync::mpsc;
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 /// Environment variable with the levels of events, as `RUST_LOG` elsewhere: `info`, `debug`, `pilotlight_gateway=trace`.
 const LEVELS: &str = "PILOTLIGHT_LOG";
@@ -20,10 +26,23 @@ pub(crate) fn start_tracing() {
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
+        .fmt_fields(fields())
         .try_init();
     if let Err(e) = events {
         eprintln!("pilotlight: events are not printed: {e}");
     }
+}
+
+/// The message, then `name=value`. Whatever others wrote stands in one of them, so all of it is made printable here, in one line.
+fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
+    let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| match field.name() {
+        "message" => writer.write_str(&printable(&format!("{value:?}"))),
+        name if writer.has_ansi_escapes() => {
+            write!(writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{}", printable(&format!("{value:?}")))
+        }
+        name => write!(writer, "{name}={}", printable(&format!("{value:?}"))),
+    };
+    debug_fn(field).delimited(" ")
 }
 
 /// Prints services' lines, and keeps them for those who ask, on a thread of its own, so that a slow terminal holds up neither
@@ -51,8 +70,7 @@ fn print_line(out: &mut impl Write, line: &LogLine, colour: bool) -> io::Result<
         whole.push_str(&format!("{on}{service}#{instance} |{off} … {dropped} lines dropped\n"));
     }
     let mark = if *cut { " … (cut)" } else { "" };
-    // A service's escape sequences could rewrite the terminal; only what prints goes out.
-    let text: String = text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
+    let text = printable(text);
     whole.push_str(&format!("{on}{service}#{instance} |{off} {text}{mark}\n"));
     out.write_all(whole.as_bytes())
 }

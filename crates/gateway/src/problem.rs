@@ -1,10 +1,12 @@
 //! Every answer that the gateway gives by itself: which status, which text. One document format (RFC 9457).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
+use pilotlight_printable::printable;
 use pilotlight_supervisor::StartError;
 use serde_json::{Value, json};
 
@@ -61,7 +63,16 @@ impl Failure {
         }
     }
 
+    /// Safe to print: it repeats what clients and services wrote.
     fn detail(&self) -> String {
+        let text = self.text();
+        match printable(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(safe) => safe,
+        }
+    }
+
+    fn text(&self) -> String {
         match self {
             Self::BadHost => "the request needs exactly one valid Host field (RFC 9112 section 3.2)".into(),
             Self::BadTarget => "the request target must be a path that begins with /".into(),
@@ -84,7 +95,7 @@ impl Failure {
     /// One line for the log.
     pub(crate) fn log_text(&self) -> String {
         match self {
-            Self::Start(e) => format!("{e} (phase {})", e.phase.name()),
+            Self::Start(e) => format!("{} (phase {})", self.detail(), e.phase.name()),
             other => other.detail(),
         }
     }
@@ -126,7 +137,7 @@ impl Failure {
                 document.insert("output".into(), Value::from(e.output_tail.to_vec()));
             }
         }
-        let mut response = Response::new(Bytes::from(document.to_string()));
+        let mut response = Response::new(Bytes::from(pilotlight_printable::json(document.to_string())));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -19,7 +19,7 @@ pub struct LogLine {
     pub instance: u64,
     /// Where it was written.
     pub output: Output,
-    /// The line without its end; what is not UTF-8 is replaced.
+    /// The line without its end, as it was written; bytes that are not UTF-8 are `\xHH`. To be made printable by whoever prints it.
     pub text: String,
     /// It was longer than [`MAX_LINE`] bytes; the rest is thrown away.
     pub cut: bool,
@@ -102,7 +102,7 @@ impl Pump {
     }
 
     fn pass(&mut self, line: &[u8], cut: bool, dropped: &mut u64) {
-        let text = String::from_utf8_lossy(line).into_owned();
+        let text = pilotlight_printable::text(line).into_owned();
         self.keep(text, cut, dropped);
         if let Some(hint) = self.hints.as_mut().and_then(|hints| hints.explain(line)) {
             self.keep(format!("[pilotlight] {hint}"), false, dropped);

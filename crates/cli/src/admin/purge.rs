@@ -32,7 +32,7 @@ pub struct Purged {
 pub fn purge(client: &Client, purged: &Purged, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let told = client.post("/purge", Some(&body(purged)))?;
     match report {
-        Report::Json => writeln!(out, "{told}")?,
+        Report::Json => writeln!(out, "{}", super::json_text(&told))?,
         Report::Text => write!(out, "{}", text(&told))?,
     }
     Ok(Outcome::Done)

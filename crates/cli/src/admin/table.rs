@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use serde_json::Value;
 
-use super::Action;
+use super::{Action, Escapes};
 
 /// Whether there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,8 +314,10 @@ fn times_row(name: &str, times: &Value) -> Vec<Cell> {
 }
 
 /// A line of output, as the gateway itself prints it.
-pub(super) fn log_line(service: &str, line: &Value) -> String {
+pub(super) fn log_line(service: &str, line: &Value, escapes: Escapes) -> String {
     let mut text = String::new();
+    let said = line["text"].as_str().unwrap_or_default();
+    let said = if escapes == Escapes::Visible { pilotlight_printable::printable(said) } else { said.into() };
     if let Some(missed) = line["missed"].as_u64() {
         let _ = writeln!(text, "{service} | … {missed} lines missed");
         return text;
@@ -325,7 +327,7 @@ pub(super) fn log_line(service: &str, line: &Value) -> String {
         let _ = writeln!(text, "{service}#{instance} | … {dropped} lines dropped");
     }
     let cut = if line["cut"] == true { " … (cut)" } else { "" };
-    let _ = writeln!(text, "{service}#{instance} | {}{cut}", printable(line["text"].as_str().unwrap_or_default()));
+    let _ = writeln!(text, "{service}#{instance} | {said}{cut}");
     text
 }
 
@@ -361,9 +363,9 @@ pub(super) fn string(value: &Value) -> String {
     printable(value.as_str().unwrap_or("-"))
 }
 
-/// Without what would move the cursor or change colours.
+/// As it can be shown in one line.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+    pilotlight_printable::printable(text).into_owned()
 }
 
 fn list(value: &Value) -> String {
@@ -464,7 +466,10 @@ mod tests {
     #[test]
     fn output_cannot_drive_the_terminal() {
         let line = json!({ "instance": 2, "text": "a\u{1b}[2J\r\n", "cut": true, "dropped": 3 });
-        assert_eq!(log_line("s", &line), "s#2 | … 3 lines dropped\ns#2 | a\u{fffd}[2J\u{fffd}\u{fffd} … (cut)\n");
+        let shown = log_line("s", &line, Escapes::Visible);
+        assert_eq!(shown, "s#2 | … 3 lines dropped\ns#2 | a\\x1b[2J\\r\\n … (cut)\n");
+        let raw = log_line("s", &line, Escapes::Raw);
+        assert_eq!(raw, "s#2 | … 3 lines dropped\ns#2 | a\u{1b}[2J\r\n … (cut)\n");
     }
 
     #[test]

@@ -66,14 +66,14 @@ pub(super) fn text(report: &Report, style: Style) -> String {
 
 pub(super) fn json(report: &Report) -> String {
     let diagnostics: Vec<Value> = report.diagnostics().iter().map(|found| json_one(report, found)).collect();
-    json!({
+    let told = json!({
         "file": report.file,
         "errors": report.error_count(),
         "warnings": report.warning_count(),
         "partial": report.partial,
         "diagnostics": diagnostics,
-    })
-    .to_string()
+    });
+    pilotlight_printable::json(told.to_string())
 }
 
 /// A value from the file between backticks: control characters escaped, cut when long.
@@ -147,33 +147,18 @@ fn cell(character: char) -> String {
     match character {
         '\t' => "    ".to_owned(),
         '\u{feff}' => String::new(),
-        c if is_hidden(c) => "\u{fffd}".to_owned(),
-        c => c.to_string(),
+        c => printable(c.encode_utf8(&mut [0; 4])),
     }
 }
 
-/// Control characters escaped.
+/// As it can be shown in one line. Tabs are escaped as well: what is quoted here stands between backticks.
 pub(super) fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_hidden(character) {
-            out.extend(character.escape_default());
-        } else {
-            out.push(character);
-        }
-    }
-    out
+    pilotlight_printable::printable(text).replace('\t', "\\t")
 }
 
 /// A text of several lines, each with its control characters escaped: advice may repeat what the file says.
 fn lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
-}
-
-/// Control characters, and those that reorder the text around them.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 fn summary(report: &Report) -> String {
@@ -244,7 +229,7 @@ mod tests {
         check(
             "\u{feff}\ta\x1b[31m = é",
             4..5,
-            "f.toml:1:2: error: wrong\n1 |     a\u{fffd}[31m = é\n  |     ^\n\nf.toml: 1 error\n",
+            "f.toml:1:2: error: wrong\n1 |     a\\x1b[31m = é\n  |     ^\n\nf.toml: 1 error\n",
         );
     }
 
@@ -280,7 +265,7 @@ mod tests {
 
     #[test]
     fn values_cannot_drive_the_terminal() {
-        assert_eq!(shown("a\x1b[2Jb\u{202e}"), "`a\\u{1b}[2Jb\\u{202e}`");
+        assert_eq!(shown("a\x1b[2Jb\u{202e}"), "`a\\x1b[2Jb\\u{202e}`");
         assert_eq!(shown(&"x".repeat(61)), format!("`{}…`", "x".repeat(60)));
     }
 

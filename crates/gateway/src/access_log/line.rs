@@ -6,6 +6,7 @@ use std::io::Write;
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pilotlight_cache::Timestamp;
+use pilotlight_printable::{is_hidden, json_escape};
 
 use crate::metrics::{Series, Verdict};
 use crate::options::{AccessField, AccessFormat};
@@ -170,19 +171,22 @@ fn spent(timeline: &Timeline) -> impl Iterator<Item = (&'static str, u64)> {
     Layer::ALL.into_iter().map(|layer| (layer.name(), timeline.spent_ns(layer))).filter(|(_, ns)| *ns > 0)
 }
 
-/// RFC 8259 §7. What is not UTF-8 is replaced; control characters, DEL and those of C1 are escaped, as are line ends of Unicode.
+/// RFC 8259 §7. What is not UTF-8 is replaced; hidden characters are escaped.
 fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
     let (bytes, cut) = shortened(bytes);
     out.push(b'"');
-    for character in String::from_utf8_lossy(bytes).chars() {
-        match character {
-            '"' => out.extend_from_slice(b"\\\""),
-            '\\' => out.extend_from_slice(b"\\\\"),
-            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
-                write_infallibly(out, format_args!("\\u{:04x}", u32::from(c)));
+    if bytes.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')) {
+        out.extend_from_slice(bytes);
+    } else {
+        let mut text = String::with_capacity(bytes.len() + 16);
+        for character in String::from_utf8_lossy(bytes).chars() {
+            match character {
+                '"' | '\\' => text.extend(['\\', character]),
+                c if is_hidden(c) => json_escape(&mut text, c),
+                c => text.push(c),
             }
-            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
+        out.extend_from_slice(text.as_bytes());
     }
     out.extend_from_slice(if cut { "…\"".as_bytes() } else { b"\"" });
 }
@@ -309,6 +313,15 @@ mod tests {
         assert!(long.len() < MAX_VALUE + 10 && long.ends_with("...\"\n"));
     }
 
+    #[test]
+    fn hidden_characters_are_escapes_in_json() {
+        let host = "a\u{202e}b\u{200b}\u{7f}\u{e0041}ü";
+        let text = line(AccessFormat::Json, &[AccessField::Host], host.as_bytes(), b"/");
+        assert_eq!(text, "{\"host\":\"a\\u202eb\\u200b\\u007f\\udb40\\udc41ü\"}\n");
+        let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(parsed["host"], host);
+    }
+
     proptest! {
         #[test]
         fn every_value_is_one_line_and_comes_back(host in prop::collection::vec(any::<u8>(), 0..100)) {
@@ -316,6 +329,7 @@ mod tests {
             prop_assert!(text.trim_end_matches('\n').bytes().all(|byte| (b' '..=b'~').contains(&byte)));
             let json = line(AccessFormat::Json, &[AccessField::Host], &host, b"/");
             prop_assert_eq!(json.lines().count(), 1);
+            prop_assert!(!json.trim_end_matches('\n').contains(is_hidden));
             let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
             prop_assert_eq!(parsed["host"].as_str().unwrap(), &*String::from_utf8_lossy(&host));
         }

@@ -10,6 +10,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
+use pilotlight_printable as printable;
 use pilotlight_supervisor::Service;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -211,7 +212,7 @@ fn lines(page: &Page) -> String {
             "cut": line.cut,
             "dropped": line.dropped,
         });
-        text.push_str(&value.to_string());
+        text.push_str(&printable::json(value.to_string()));
         text.push('\n');
     }
     text
@@ -298,11 +299,11 @@ fn problem(refused: &Refused) -> Response<Body> {
         "status": status.as_u16(),
         "detail": detail,
     });
-    answer(*status, "application/problem+json", document.to_string().into())
+    answer(*status, "application/problem+json", printable::json(document.to_string()).into())
 }
 
 fn json(status: StatusCode, value: &Value) -> Response<Body> {
-    answer(status, "application/json", value.to_string().into())
+    answer(status, "application/json", printable::json(value.to_string()).into())
 }
 
 fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
