@@ -8,6 +8,7 @@ use pilotlight_printable::printable_lines;
 use serde_json::{Value, json};
 
 use crate::config::commands::Outcome;
+use crate::upgrade::program::Named;
 pub use client::{Client, Failure};
 pub use purge::{Purged, purge};
 
@@ -258,7 +259,8 @@ pub fn upgrade(
     report: Report,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
-    let body = program.map(|program| json!({ "program": program.to_string_lossy() }));
+    let named = program.map(|program| name_program(client, program)).transpose()?;
+    let body = named.as_ref().map(|named| json!({ "program_file": named.name() }));
     let told = client.order("/upgrade", body.as_ref(), UPGRADE_PATIENCE)?;
     match report {
         Report::Json => writeln!(out, "{}", json_text(&told))?,
@@ -269,6 +271,22 @@ pub fn upgrade(
         )?,
     }
     Ok(Outcome::Done)
+}
+
+/// Writes the program's path where only the gateway's user may.
+fn name_program(client: &Client, program: &Path) -> Result<Named, Failure> {
+    let status = client.get("/status")?;
+    let folder = status["gateway"]["runtime_dir"].as_str().ok_or_else(|| Failure::Refused {
+        status: 404,
+        detail: "the gateway does not say where its runtime folder is: it is older than this command; put the new program in the \
+                 place of the old one, and upgrade without --program"
+            .to_owned(),
+    })?;
+    let program = std::path::absolute(program)?;
+    Named::write(Path::new(folder), &program).map_err(|cause| Failure::Refused {
+        status: 409,
+        detail: format!("the program cannot be named to the gateway in its runtime folder {folder}: {cause}"),
+    })
 }
 
 /// `pilotlight explain`.

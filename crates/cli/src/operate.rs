@@ -56,6 +56,7 @@ pub(crate) fn start(
         config: Arc::new(move || shown.value()),
         orders,
         config_file: file,
+        runtime_dir: runtime_dir.to_owned(),
     };
     Ok(Some(Admin::start(options, gateway)?))
 }

@@ -118,6 +118,7 @@ struct Running {
     gateway: Gateway,
     admin: Option<Admin>,
     has_inherited_admin: bool,
+    runtime_dir: PathBuf,
 }
 
 impl Running {
@@ -134,7 +135,9 @@ impl Running {
         let (runtime_dir, logs) = (runtime_dir(config), LogBook::default());
         let (supervisor, events) = supervise(config, workers, (&program, &runtime_dir), logs.clone())?;
         let services = settings::targets(config, supervisor.services());
-        let Estate { listeners, admin, metrics, warm } = estate;
+        let Estate { listeners, admin, metrics, warm, guardians } = estate;
+        // Their services may go on until the last request of the process before has ended.
+        guardians.into_iter().for_each(|guardian| supervisor.control().guardians().add(guardian));
         let options = settings::gateway(config, workers, services.clone(), listeners);
         let gateway = match Gateway::start(options, events) {
             Ok(gateway) => gateway,
@@ -161,7 +164,7 @@ impl Running {
         upgrade::warm(&services, &supervisor.control(), &warm);
         announce(config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
         let (file, followed) = (file.to_owned(), Followed::new(config, shown));
-        Ok(Self { program, file, followed, services, supervisor, gateway, admin, has_inherited_admin })
+        Ok(Self { program, file, followed, services, supervisor, gateway, admin, has_inherited_admin, runtime_dir })
     }
 
     /// Does what it is told until that is to end.
@@ -174,7 +177,7 @@ impl Running {
             };
             let answer = match asked {
                 Asked::Reload => self.reload(),
-                Asked::Upgrade { program } => match self.upgrade(program.as_deref(), &mut signals) {
+                Asked::Upgrade { program_file } => match self.upgrade(program_file.as_deref(), &mut signals) {
                     Ok(Ok(successor)) => {
                         let told = json!({ "pid": successor.child.id(), "old_pid": std::process::id() });
                         reply.map(|reply| reply.send(Ok(told)));
@@ -193,20 +196,21 @@ impl Running {
     /// Starts a process that takes over. `Ok(Err)`: it did not, and everything goes on. `Err`: told to stop meanwhile.
     fn upgrade(
         &self,
-        program: Option<&Path>,
+        program_file: Option<&str>,
         signals: &mut Signals,
     ) -> Result<Result<Successor, String>, &'static str> {
         notify::tell(Note::Reloading);
-        let done =
-            self.start_heir(program.unwrap_or(&self.program)).map(|(mut heir, answer)| match signals.until(answer) {
-                Ok(Ok(Ok(has_admin))) => Ok(Ok(heir.into_successor(has_admin))),
-                Ok(Ok(Err(why))) => Ok(Err(format!("{why}{}", heir.give_up()))),
-                Ok(Err(_)) => Ok(Err(format!("nothing was heard of it{}", heir.give_up()))),
-                Err(name) => {
-                    heir.give_up();
-                    Err(name)
-                }
-            });
+        let named = program_file.map(|name| upgrade::program::named(&self.runtime_dir, name)).transpose();
+        let heir = named.and_then(|program| self.start_heir(program.as_deref().unwrap_or(&self.program)));
+        let done = heir.map(|(mut heir, answer)| match signals.until(answer) {
+            Ok(Ok(Ok(has_admin))) => Ok(Ok(heir.into_successor(has_admin))),
+            Ok(Ok(Err(why))) => Ok(Err(format!("{why}{}", heir.give_up()))),
+            Ok(Err(_)) => Ok(Err(format!("nothing was heard of it{}", heir.give_up()))),
+            Err(name) => {
+                heir.give_up();
+                Err(name)
+            }
+        });
         let done = done.unwrap_or_else(|e| Ok(Err(e)))?;
         Ok(done.map_err(|why| {
             let why = format!("the new process did not take over: {why}; this one goes on");
@@ -257,6 +261,7 @@ impl Running {
             admin: path.zip(admin),
             metrics: operate.metrics.zip(metrics),
             warm: running.collect(),
+            guardians: self.supervisor.control().guardians().list(),
         })
     }
 

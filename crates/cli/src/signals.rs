@@ -61,7 +61,7 @@ impl Signals {
                         true => Told::Stop("the terminal is gone (SIGHUP)"),
                         false => Told::Do(Asked::Reload),
                     },
-                    _ = upgrade.recv() => Told::Do(Asked::Upgrade { program: None }),
+                    _ = upgrade.recv() => Told::Do(Asked::Upgrade { program_file: None }),
                     Some(order) = orders.recv() => match order.reply.is_closed() {
                         true => continue, // who asked has gone away before it was begun
                         false => Told::Order(order),

@@ -20,11 +20,13 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use pilotlight_gateway::{Inherited, ListenAddr, ServiceTarget};
-use pilotlight_supervisor::{Control, ServiceState};
+use pilotlight_supervisor::{Control, Process, ServiceState};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 use serde_json::{Value, json};
+
+pub(crate) mod program;
 
 /// Says to a process that its standard input is what is described above.
 const VARIABLE: &str = "PILOTLIGHT_UPGRADE";
@@ -51,6 +53,8 @@ pub(crate) struct Estate {
     pub(crate) metrics: Option<(SocketAddr, OwnedFd)>,
     /// Services that run.
     pub(crate) warm: Vec<String>,
+    /// Below which they run, and those of processes before.
+    pub(crate) guardians: Vec<Process>,
 }
 
 /// The process that takes over.
@@ -149,6 +153,8 @@ impl Estate {
         if let Some((address, fd)) = &self.metrics {
             send(socket, &json!({ "metrics": address.to_string() }), &[fd.as_fd()])?;
         }
+        let guardians = self.guardians.iter().map(|guardian| json!([guardian.pid, guardian.started]));
+        send(socket, &json!({ "guardians": guardians.collect::<Value>() }), &[])?;
         send(socket, &json!({ "warm": self.warm }), &[])
     }
 
@@ -166,6 +172,10 @@ impl Estate {
                     Some(last) => last.sockets.extend(sockets),
                     None => estate.listeners.push(Inherited { configured, sockets }),
                 }
+            } else if let Some(guardians) = message["guardians"].as_array() {
+                let number = |value: &Value| i32::try_from(value.as_i64()?).ok();
+                let guardian = |one: &Value| Some(Process { pid: number(&one[0])?, started: one[1].as_u64()? });
+                estate.guardians = guardians.iter().filter_map(guardian).collect();
             } else if let Some(path) = text(&message["admin"]) {
                 estate.admin = sockets.into_iter().next().map(|fd| (path.into(), fd));
             } else if let Some(address) = text(&message["metrics"]).and_then(|address| address.parse().ok()) {
@@ -322,6 +332,7 @@ mod tests {
             admin: Some(("/a".into(), fd())),
             metrics: Some(("127.0.0.1:9".parse().unwrap(), fd())),
             warm: vec!["one".to_owned()],
+            guardians: vec![Process { pid: 7, started: 1 << 60 }],
         };
         let sender = std::thread::spawn(move || estate.send(&left).unwrap());
         let found = Estate::receive(&right).unwrap();
@@ -332,6 +343,7 @@ mod tests {
         assert_eq!(found.admin.unwrap().0, Path::new("/a"));
         assert_eq!(found.metrics.unwrap().0, "127.0.0.1:9".parse().unwrap());
         assert_eq!(found.warm, ["one"]);
+        assert_eq!(found.guardians, [Process { pid: 7, started: 1 << 60 }]);
         let same = TcpListener::from(found.listeners.into_iter().next().unwrap().sockets.remove(0));
         assert_eq!(same.local_addr().unwrap(), tcp.local_addr().unwrap());
     }

@@ -4,7 +4,8 @@
 //! It has a thread of its own, so that it answers when the workers are busy, and it costs them nothing while nobody asks. It listens on
 //! a Unix socket that only its owner may open, and, if asked for, gives out metrics over TCP.
 //!
-//! Invariant: whoever is served on the Unix socket has the user id of this process, or is root.
+//! Invariant: whoever is served on the Unix socket has the user id of this process, or is root, and descends from no service of this
+//! gateway: a service of the gateway's own user gives no orders, in a sandbox or not.
 
 use std::fs::Permissions;
 use std::future::Future;
@@ -14,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use http::StatusCode;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use pilotlight_supervisor::Control;
+use pilotlight_supervisor::{Control, Descent};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::UnboundedSender;
@@ -44,6 +45,12 @@ pub use logs::{KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
 
 /// Connections served at once; more wait.
 const MAX_CONNECTIONS: usize = 64;
+/// Connections told at once that they are refused; more are closed without a word.
+const MAX_REFUSED: usize = 8;
+/// How long one who is refused may take.
+const REFUSED_TIME: Duration = Duration::from_secs(2);
+/// How often a refusal is logged.
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// How long one who asks for metrics over TCP may take.
 const METRICS_TIME: Duration = Duration::from_secs(10);
 /// How long answers may take that were begun before another process took over.
@@ -71,6 +78,8 @@ pub struct AdminOptions {
     pub orders: UnboundedSender<Order>,
     /// The file that it comes from.
     pub config_file: PathBuf,
+    /// The folder of this process's sockets.
+    pub runtime_dir: PathBuf,
 }
 
 /// What only the process as a whole can do, and who waits for it.
@@ -89,8 +98,8 @@ pub enum Asked {
     Reload,
     /// Let another process take over.
     Upgrade {
-        /// Its program; that of this process if none is given.
-        program: Option<PathBuf>,
+        /// The name of the file in the runtime folder that names its program; that of this process if there is none.
+        program_file: Option<String>,
     },
 }
 
@@ -163,7 +172,9 @@ struct Shared {
     config: Arc<dyn Fn() -> Value + Send + Sync>,
     orders: UnboundedSender<Order>,
     config_file: PathBuf,
+    runtime_dir: PathBuf,
     begun: Instant,
+    refusals: Refusals,
 }
 
 impl Admin {
@@ -172,7 +183,7 @@ impl Admin {
     /// # Errors
     /// Nothing is left behind when a socket or the thread is refused.
     pub fn start(options: AdminOptions, gateway: &Gateway) -> Result<Self, AdminError> {
-        let AdminOptions { socket, metrics, inherited, turn, control, logs, config, orders, config_file } = options;
+        let AdminOptions { socket, metrics, inherited, turn, control, logs, config, orders, config_file, .. } = options;
         let (inherited_unix, mut inherited_tcp) = inherited;
         let tcp = metrics.map(|address| {
             let refused = |cause| AdminError::Metrics { address, cause };
@@ -202,6 +213,8 @@ impl Admin {
             config,
             orders,
             config_file,
+            runtime_dir: options.runtime_dir,
+            refusals: Refusals::default(),
             begun: gateway.begun(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AdminError::Thread)?;
@@ -303,15 +316,28 @@ async fn serve(
 ) -> io::Result<()> {
     let unix = unix.map(tokio::net::UnixListener::from_std).transpose()?;
     let tcp = tcp.map(tokio::net::TcpListener::from_std).transpose()?;
-    let mut open = JoinSet::new();
+    let (mut open, mut refused) = (JoinSet::new(), JoinSet::new());
     loop {
         while open.try_join_next().is_some() {}
+        while refused.try_join_next().is_some() {}
         tokio::select! {
             // A followed log is a connection that ends when its reader wants: no stop may wait for one.
             _ = open.join_next(), if open.len() >= MAX_CONNECTIONS => {}
             _ = stop.wait_for(|stop| *stop != Stop::No) => break,
             accepted = accept_unix(unix.as_ref()), if open.len() < MAX_CONNECTIONS => match accepted {
-                Ok(stream) => { open.spawn(owner(Arc::clone(shared), stream)); }
+                Ok(stream) => match stranger(shared, &stream) {
+                    None => {
+                        let shared = Arc::clone(shared);
+                        open.spawn(http(stream, move |request| api::owner(Arc::clone(&shared), request)));
+                    }
+                    Some(why) if refused.len() < MAX_REFUSED => {
+                        refused.spawn(async move {
+                            let answering = http(stream, move |_| std::future::ready(api::turned_away(&why)));
+                            let _ = tokio::time::timeout(REFUSED_TIME, answering).await; // who is slower is cut
+                        });
+                    }
+                    Some(_) => {}
+                },
                 Err(e) => pause(&e).await,
             },
             accepted = accept_tcp(tcp.as_ref()), if open.len() < MAX_CONNECTIONS => match accepted {
@@ -354,20 +380,47 @@ async fn accept_tcp(listener: Option<&tokio::net::TcpListener>) -> io::Result<to
     }
 }
 
-/// Serves one who connected to the Unix socket.
-async fn owner(shared: Arc<Shared>, stream: tokio::net::UnixStream) {
-    let uid = stream.peer_cred().map(|peer| peer.uid());
-    let own = rustix::process::geteuid().as_raw();
-    match uid {
-        Ok(uid) if uid == own || uid == 0 => {
-            http(stream, move |request| api::owner(Arc::clone(&shared), request)).await;
+/// When the last refusal was logged, and how many were not since.
+#[derive(Debug, Default)]
+struct Refusals(Mutex<(Option<Instant>, u64)>);
+
+impl Refusals {
+    fn log(&self, why: &str) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, unsaid) = &mut *last;
+        if at.is_some_and(|at| at.elapsed() < REFUSED_PAUSE) {
+            *unsaid += 1;
+            return;
         }
-        Ok(uid) => {
-            tracing::warn!(uid, "the admin socket was opened by another user, who is refused");
-            http(stream, move |_| std::future::ready(api::foreign(uid, own))).await;
-        }
-        Err(e) => tracing::warn!("the admin socket was opened by somebody unknown, who is refused: {e}"),
+        tracing::warn!(since_the_last_line = *unsaid, "a connection to the admin socket was refused: {why}");
+        (*at, *unsaid) = (Some(Instant::now()), 0);
     }
+}
+
+/// Why the one who connected to the Unix socket gives no orders here, if so.
+fn stranger(shared: &Shared, stream: &tokio::net::UnixStream) -> Option<String> {
+    let own = rustix::process::geteuid().as_raw();
+    let why = match stream.peer_cred().map(|peer| (peer.uid(), peer.pid())) {
+        Ok((uid, _)) if uid != own && uid != 0 => format!(
+            "this gateway runs under user id {own} and takes orders from that user and root only, not from user id {uid}"
+        ),
+        Ok((_, pid)) => {
+            let pid = pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
+            match shared.control.guardians().descent_of_peer(stream) {
+                Descent::Outside => return None,
+                Descent::Service => format!(
+                    "{pid} was started by a service of this gateway; orders are taken from processes outside of its services only"
+                ),
+                Descent::Unknown => format!(
+                    "where {pid} comes from cannot be seen (it has ended, or is in another PID namespace), so it may be a service of this \
+                     gateway; orders are taken from processes outside of its services only"
+                ),
+            }
+        }
+        Err(e) => format!("the user of the connection is not known: {e}"),
+    };
+    shared.refusals.log(&why);
+    Some(why)
 }
 
 async fn http<F>(

@@ -30,6 +30,7 @@ use crate::event::WorkerEvent;
 use crate::guardian::{Link, LinkEvent};
 use crate::instance::Notice;
 use crate::limits::{ACCEPT_PAUSE, KILL_PATIENCE, MAX_UNGREETED};
+use crate::lineage::Guardians;
 use crate::log::LogLine;
 use crate::spec::SupervisorOptions;
 use crate::supervisor::RuntimeDir;
@@ -55,6 +56,7 @@ pub(crate) struct Parts {
     pub(crate) folder: RuntimeDir,
     pub(crate) records: Vec<Record>,
     pub(crate) guardian: (Child, std::os::unix::net::UnixStream),
+    pub(crate) guardians: Guardians,
     pub(crate) noticed: mpsc::UnboundedReceiver<Notice>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     pub(crate) workers: Vec<mpsc::Sender<WorkerEvent>>,
@@ -63,6 +65,7 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) struct Owner {
     program: (PathBuf, Vec<OsString>),
+    guardians: Guardians,
     log: mpsc::Sender<LogLine>,
     workers: Vec<mpsc::Sender<WorkerEvent>>,
     noticed: mpsc::UnboundedReceiver<Notice>,
@@ -122,11 +125,12 @@ enum Action {
 impl Owner {
     /// To be called within the event loop that will run it.
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
-        let Parts { options, mut folder, records, guardian, noticed, notices, workers } = parts;
+        let Parts { options, mut folder, records, guardian, guardians, noticed, notices, workers } = parts;
         let pipe = folder.pipe.take().ok_or_else(|| io::Error::other("pipe.sock was taken"))?;
         let link = Link::attach(guardian.0, guardian.1)?;
         Ok(Self {
             program: options.guardian,
+            guardians,
             log: options.log,
             workers,
             noticed,

@@ -5,6 +5,7 @@ use crate::event::WorkerEvents;
 use crate::guardian;
 use crate::instance::{Configure, Notice};
 use crate::limits::{MAX_INSTANCES, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
+use crate::lineage::Guardians;
 use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
 use crate::service::{Service, ServiceId};
@@ -31,6 +32,7 @@ const LONGEST_NAME: usize = 32;
 pub struct Supervisor {
     services: Vec<Arc<Service>>,
     notices: mpsc::UnboundedSender<Notice>,
+    guardians: Guardians,
     thread: Option<JoinHandle<bool>>,
 }
 
@@ -38,6 +40,7 @@ pub struct Supervisor {
 #[derive(Clone, Debug)]
 pub struct Control {
     notices: mpsc::UnboundedSender<Notice>,
+    guardians: Guardians,
 }
 
 impl Control {
@@ -85,6 +88,12 @@ impl Control {
         self.notice(Notice::Retire { services });
     }
 
+    /// The guardians below which services run; those of a process that this one takes over from may be added.
+    #[must_use]
+    pub fn guardians(&self) -> &Guardians {
+        &self.guardians
+    }
+
     fn notice(&self, notice: Notice) {
         // A closed queue is a supervisor that has stopped already.
         let _ = self.notices.send(notice);
@@ -107,6 +116,8 @@ pub fn start(
     specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, specs[..index].iter().map(Arc::as_ref)))?;
     let folder = RuntimeDir::take(&options.runtime_dir)?;
     let guardian = start_guardian(&options)?;
+    let guardians = Guardians::default();
+    guardians.add_child(guardian.0.id());
     let (notices, noticed) = mpsc::unbounded_channel();
     let (senders, events): (Vec<_>, Vec<_>) =
         (0..options.workers).map(|_| mpsc::channel(MAX_WORKER_EVENTS)).map(|(tx, rx)| (tx, WorkerEvents(rx))).unzip();
@@ -119,9 +130,18 @@ pub fn start(
         })
         .collect();
     let services = records.iter().map(Record::service).collect();
-    let parts = Parts { options, folder, records, guardian, noticed, notices: notices.clone(), workers: senders };
+    let parts = Parts {
+        options,
+        folder,
+        records,
+        guardian,
+        guardians: guardians.clone(),
+        noticed,
+        notices: notices.clone(),
+        workers: senders,
+    };
     let thread = spawn_thread(parts)?;
-    Ok((Supervisor { services, notices, thread: Some(thread) }, events))
+    Ok((Supervisor { services, notices, guardians, thread: Some(thread) }, events))
 }
 
 impl Supervisor {
@@ -134,7 +154,7 @@ impl Supervisor {
     /// A handle for what people ask of services.
     #[must_use]
     pub fn control(&self) -> Control {
-        Control { notices: self.notices.clone() }
+        Control { notices: self.notices.clone(), guardians: self.guardians.clone() }
     }
 
     /// [`Control::start`].

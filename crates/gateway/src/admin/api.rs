@@ -25,6 +25,9 @@ const MAX_BODY: usize = 64 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(5);
 /// Lines of output given out unless the request says otherwise.
 const DEFAULT_LINES: usize = 100;
+/// Digits of the name of a file that names a program.
+const PROGRAM_FILE_DIGITS: usize = 32;
+
 /// An answer's body.
 pub(super) enum Body {
     Full(Option<Bytes>),
@@ -111,14 +114,9 @@ pub(super) async fn public(shared: Arc<Shared>, request: Request<Incoming>) -> R
     }
 }
 
-/// Answers another user.
-pub(super) fn foreign(uid: u32, own: u32) -> Response<Body> {
-    problem(&refused(
-        StatusCode::FORBIDDEN,
-        format!(
-            "this gateway runs under user id {own} and takes orders from that user and root only, not from user id {uid}"
-        ),
-    ))
+/// Answers a process that gives no orders here.
+pub(super) fn turned_away(detail: &str) -> Response<Body> {
+    problem(&refused(StatusCode::FORBIDDEN, detail))
 }
 
 fn metrics(shared: &Shared) -> Response<Body> {
@@ -141,17 +139,34 @@ async fn purged(shared: &Shared, request: Request<Incoming>) -> Answer {
 }
 
 async fn upgrade(shared: &Shared, request: Request<Incoming>) -> Answer {
-    const EXAMPLE: &str = "send {\"program\": \"/path/of/pilotlight\"}, or nothing for the program of this gateway";
     let body = whole(request.into_body()).await?;
-    let bad = |what: String| refused(StatusCode::BAD_REQUEST, format!("{what}; {EXAMPLE}"));
-    let program = if body.is_empty() {
-        None
-    } else {
-        let value: Value = serde_json::from_slice(&body).map_err(|e| bad(format!("the body is not JSON: {e}")))?;
-        let program = value.get("program").and_then(Value::as_str);
-        Some(program.ok_or_else(|| bad("the body has no string `program`".to_owned()))?.into())
-    };
-    ordered(shared, Asked::Upgrade { program }).await
+    let program_file = program_file(&body).map_err(|what| refused(StatusCode::BAD_REQUEST, what))?;
+    ordered(shared, Asked::Upgrade { program_file }).await
+}
+
+/// The file that names the next program. Its name is all that comes from here: who may not write into the runtime folder (a service in its
+/// sandbox, for one) chooses no program.
+fn program_file(body: &[u8]) -> Result<Option<String>, String> {
+    const EXAMPLE: &str =
+        "send nothing for the program of this gateway; `pilotlight upgrade --program` names another one";
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let value: Value = serde_json::from_slice(body).map_err(|e| format!("the body is not JSON: {e}; {EXAMPLE}"))?;
+    if value.get("program").is_some() {
+        return Err(
+            "`program` is no longer taken from the admin interface: whoever reached it could have run any program. \
+             `pilotlight upgrade --program` names it in a file of the runtime folder"
+                .to_owned(),
+        );
+    }
+    let name = value.get("program_file").and_then(Value::as_str).filter(|name| is_program_file(name));
+    name.map(|name| Some(name.to_owned()))
+        .ok_or_else(|| format!("the body has no `program_file` of {PROGRAM_FILE_DIGITS} hexadecimal digits; {EXAMPLE}"))
+}
+
+fn is_program_file(name: &str) -> bool {
+    name.len() == PROGRAM_FILE_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Has the process do something, and waits until it is done or refused.

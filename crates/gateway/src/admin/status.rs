@@ -41,6 +41,7 @@ pub(super) fn gateway(shared: &Shared) -> Value {
         "gateway": {
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
+            "runtime_dir": shared.runtime_dir.to_string_lossy(),
             "config": shared.config_file.to_string_lossy(),
             "listen": shared.common.addresses.load().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "workers": shared.common.workers,

@@ -234,6 +234,7 @@ impl Owner {
     pub(super) fn guardian(&mut self) -> io::Result<&Link> {
         if self.link.is_none() {
             let (child, socket) = spawn_process(&self.program)?;
+            self.guardians.add_child(child.id());
             self.link = Some(Link::attach(child, socket)?);
         }
         self.link.as_ref().ok_or_else(|| io::Error::other("there is no guardian process"))
