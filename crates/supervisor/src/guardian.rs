@@ -12,11 +12,13 @@
 //! survives.
 
 mod children;
+mod families;
 mod link;
 mod message;
 mod spawn;
 mod wire;
 
+pub(crate) use families::{MARK, kill_marked};
 pub(crate) use link::{Link, LinkEvent, Outgoing, await_ready, spawn_process, write};
 pub(crate) use message::{GroupSignal, Inherit, SpawnRequest};
 pub(crate) use wire::{Inbox, encode};
@@ -27,6 +29,7 @@ use crate::limits::MAX_STRAYS;
 pub(crate) use children::parent_of;
 
 use crate::isolation::Bounds;
+use families::{Families, Leaders};
 use message::{FromGuardian, ToGuardian};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::{HashMap, VecDeque};
@@ -58,7 +61,8 @@ fn run() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let (strays, bounds) = (VecDeque::new(), Bounds::default());
-    let mut guardian = Guardian { pids: HashMap::new(), runs: HashMap::new(), strays, bounds };
+    let families = Families::default();
+    let mut guardian = Guardian { pids: HashMap::new(), leaders: HashMap::new(), strays, bounds, families };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let served = runtime.block_on(guardian.serve(socket));
     drop(runtime);
@@ -72,10 +76,18 @@ fn run() -> io::Result<()> {
 #[derive(Debug)]
 struct Guardian {
     pids: HashMap<u64, Pid>,
-    runs: HashMap<Pid, u64>,
+    leaders: Leaders,
     /// The last of those that ended without being anybody's run: one may have been forked by a zygote just now.
     strays: VecDeque<Stray>,
     bounds: Bounds,
+    families: Families,
+}
+
+/// What a zygote says that it has forked.
+struct Adopted {
+    run: u64,
+    pid: i32,
+    mark: Option<String>,
 }
 
 /// A buried child: its pid, exit status and signal.
@@ -113,18 +125,20 @@ impl Guardian {
                 let run = request.run;
                 let report = match spawn::spawn(&request, inbox, &mut self.bounds) {
                     Ok(spawn::Spawned { pid, notices }) => {
-                        self.pids.insert(run, pid);
-                        self.runs.insert(pid, run);
+                        self.lead(run, pid, request.mark().map(str::to_owned));
                         FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get(), notices }
                     }
                     Err(spawn::NotSpawned { reason, detail }) => FromGuardian::SpawnFailed { run, reason, detail },
                 };
                 wire::send(socket, &report, &[]).await
             }
-            ToGuardian::Adopt { run, pid } => self.adopt(run, pid, socket).await,
+            ToGuardian::Adopt { run, pid, mark } => self.adopt(Adopted { run, pid, mark }, socket).await,
             ToGuardian::Signal { run, signal } => {
                 // A run that is not known has ended, which has been reported.
                 if let Some(pid) = self.pids.get(&run) {
+                    if matches!(signal, GroupSignal::Terminate | GroupSignal::Kill) {
+                        self.families.ending(*pid);
+                    }
                     signal_group(*pid, signal.into());
                 }
                 Ok(())
@@ -132,11 +146,17 @@ impl Guardian {
         }
     }
 
+    fn lead(&mut self, run: u64, pid: Pid, mark: Option<String>) {
+        self.pids.insert(run, pid);
+        self.leaders.insert(pid, Families::leader(run, pid, mark));
+    }
+
     /// What a zygote says is not taken on trust: only a child of ours, or one that was, becomes a run.
-    async fn adopt(&mut self, run: u64, raw: i32, socket: &UnixStream) -> io::Result<()> {
+    async fn adopt(&mut self, adopted: Adopted, socket: &UnixStream) -> io::Result<()> {
+        let Adopted { run, pid: raw, mark } = adopted;
         let spawned = FromGuardian::Spawned { run, pid: raw, notices: Vec::new() };
         let pid = if raw > 1 { Pid::from_raw(raw) } else { None }; // a negative one would be a group
-        let pid = pid.filter(|pid| !self.runs.contains_key(pid));
+        let pid = pid.filter(|pid| !self.leaders.contains_key(pid));
         let (Some(pid), true) = (pid, pid.is_some_and(|_| children::is_child(raw))) else {
             let stray = self.strays.iter().rposition(|(stray, ..)| Some(*stray) == pid);
             let Some((pid, code, signal)) = stray.and_then(|index| self.strays.remove(index)) else {
@@ -148,29 +168,32 @@ impl Guardian {
             wire::send(socket, &spawned, &[]).await?;
             return wire::send(socket, &FromGuardian::Exited { run, code, signal, limit: None }, &[]).await;
         };
-        self.pids.insert(run, pid);
-        self.runs.insert(pid, run);
+        self.lead(run, pid, mark);
         wire::send(socket, &spawned, &[]).await
     }
 
     /// Reports every service that ended and buries everything else.
     async fn reap(&mut self, socket: &UnixStream) -> io::Result<()> {
         while let Some((pid, code, signal)) = children::reap_one() {
-            let Some(run) = self.runs.remove(&pid) else {
+            let Some(leader) = self.leaders.remove(&pid) else {
                 if self.strays.len() == MAX_STRAYS {
                     self.strays.pop_front();
                 }
                 self.strays.push_back((pid, code, signal));
                 continue;
             };
+            let run = leader.run;
             self.pids.remove(&run);
             // What the leader left behind in its group has nobody to answer to any more. The group's number is not given
             // to another process while it has members.
             signal_group(pid, Signal::KILL);
             let limit = self.bounds.ended(run);
+            self.families.ended(&leader);
+            self.families.sweep(&self.leaders); // before anybody hears that it has ended
             wire::send(socket, &FromGuardian::Exited { run, code, signal, limit }, &[]).await?;
         }
         self.bounds.sweep();
+        self.families.sweep(&self.leaders);
         Ok(())
     }
 

@@ -63,3 +63,7 @@ pub const MAX_SECRET: u64 = 1024 * 1024;
 pub const FIRST_SECRET_FD: i32 = 10;
 /// Bytes that a forked child may say about its start; more is an error of the start.
 pub const MAX_REPORT: u64 = 64 * 1024;
+/// Processes below instances that are told to end, remembered by the guardian; of more only those are found that have kept their environment.
+pub const MAX_FAMILY: usize = 4096;
+/// Bytes of a process's environment that are searched for what it belongs to.
+pub const MAX_ENVIRONMENT: u64 = 4 * 1024 * 1024;

@@ -83,6 +83,8 @@ pub(crate) struct Owner {
     pumps: JoinSet<u64>,
     probes: JoinSet<u64>,
     samples: JoinSet<Sample>,
+    /// Kill what a dead guardian's services have left.
+    undertakers: JoinSet<()>,
     zygotes: Zygotes,
     /// Services about which something has changed that the number of their instances depends on.
     changed: BTreeSet<usize>,
@@ -147,6 +149,7 @@ impl Owner {
             pumps: JoinSet::new(),
             probes: JoinSet::new(),
             samples: JoinSet::new(),
+            undertakers: JoinSet::new(),
             zygotes: Zygotes::default(),
             changed: BTreeSet::new(),
             epoch: Instant::now(),
@@ -182,6 +185,7 @@ impl Owner {
             Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),
             Some(ended) = self.pumps.join_next() => ended.map_or(Action::Nothing, Action::OutputEnded),
             Some(open) = self.probes.join_next() => open.map_or(Action::Nothing, Action::PortOpen),
+            Some(_) = self.undertakers.join_next() => Action::Nothing,
             Some(sample) = self.samples.join_next() => sample.map_or(Action::Nothing, Action::Sampled),
             () = sleep_until(wake) => self.timers.pop(Instant::now()).map_or(Action::Nothing, Action::Timer),
         }
@@ -304,6 +308,7 @@ impl Owner {
             Some(link) => link.finish().await,
             None => true,
         };
+        while self.undertakers.join_next().await.is_some() {} // bounded by themselves
         let rest = async { while self.pumps.join_next().await.is_some() {} };
         let read = tokio::time::timeout(Duration::from_secs(1), rest).await;
         if !ended || read.is_err() {

@@ -2,6 +2,17 @@
 
 use rustix::process::{Pid, WaitOptions, wait};
 
+/// What `/proc` says of a process.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) parent: i32,
+    /// In clock ticks since boot. A pid with its start is never used again.
+    pub(super) start: u64,
+    /// It has ended and is not buried yet.
+    pub(super) has_ended: bool,
+}
+
 /// Buries one child that has ended: its pid, exit status and signal.
 pub(super) fn reap_one() -> Option<(Pid, Option<i32>, Option<i32>)> {
     // An error is ECHILD: there are no children.
@@ -20,7 +31,7 @@ pub(super) fn kill_all() {
 
     let mut pause = Duration::from_micros(200);
     loop {
-        for child in direct_children() {
+        for child in direct() {
             // An error is ESRCH: it has ended by itself.
             let _ = kill_process(child, Signal::KILL);
         }
@@ -43,17 +54,23 @@ pub(super) fn kill_all() {
     while wait(WaitOptions::empty()).is_ok() {}
 }
 
+/// The guardian's own children, the ended ones that are not buried among them.
 #[cfg(target_os = "linux")]
-fn direct_children() -> Vec<Pid> {
+pub(super) fn direct() -> Vec<Pid> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| parent_of(*pid) == Some(own))
-        .filter_map(Pid::from_raw)
-        .collect()
+    // The list is whole: only this thread, which has no other one beside it, takes something out of it.
+    if let Ok(list) = std::fs::read_to_string(format!("/proc/self/task/{own}/children")) {
+        return list.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+    }
+    // A kernel without CONFIG_PROC_CHILDREN.
+    all().into_iter().filter(|pid| parent_of(*pid) == Some(own)).filter_map(Pid::from_raw).collect()
+}
+
+/// Every process of this machine that may be seen.
+#[cfg(target_os = "linux")]
+pub(super) fn all() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Whether it is a child of ours that has not been buried: then its pid cannot be somebody else's.
@@ -70,8 +87,38 @@ pub(super) fn is_child(_pid: i32) -> bool {
 
 #[cfg(target_os = "linux")]
 pub(crate) fn parent_of(pid: i32) -> Option<i32> {
-    // `pid (name) state ppid …`, and the name may hold anything, `)` included.
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    stat(pid).map(|stat| stat.parent)
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn stat(pid: i32) -> Option<Stat> {
+    parsed(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// `pid (name) state ppid …`, and the name may hold anything, `)` included.
+#[cfg(target_os = "linux")]
+fn parsed(stat: &[u8]) -> Option<Stat> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')?;
-    str::from_utf8(&stat[after_name + 1..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+    let mut fields = str::from_utf8(&stat[after_name + 1..]).ok()?.split_ascii_whitespace();
+    let has_ended = matches!(fields.next()?, "Z" | "X");
+    let parent = fields.next()?.parse().ok()?;
+    let start = fields.nth(17)?.parse().ok()?; // field 22, after 3 and 4
+    Some(Stat { parent, start, has_ended })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let rest = "5 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
+        let line = format!("12 (a) S 1 2) S 7 {rest}\n");
+        assert_eq!(parsed(line.as_bytes()), Some(Stat { parent: 7, start: 4711, has_ended: false }));
+        let line = format!("12 (()) Z 7 {rest}\n");
+        assert_eq!(parsed(line.as_bytes()), Some(Stat { parent: 7, start: 4711, has_ended: true }));
+        assert_eq!(parsed(b"12 (a) S 7"), None);
+        let own = stat(std::process::id() as i32).unwrap();
+        assert_eq!(own.parent, std::os::unix::process::parent_id() as i32);
+    }
 }

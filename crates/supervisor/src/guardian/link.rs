@@ -119,8 +119,8 @@ impl Link {
     }
 
     /// Makes a process that a zygote has forked the run's; the answer is that to a spawn.
-    pub(crate) fn adopt(&self, run: u64, pid: i32) -> io::Result<()> {
-        self.send(&ToGuardian::Adopt { run, pid }, Vec::new())
+    pub(crate) fn adopt(&self, run: u64, pid: i32, mark: Option<String>) -> io::Result<()> {
+        self.send(&ToGuardian::Adopt { run, pid, mark }, Vec::new())
     }
 
     /// Signals the process group of a run.

@@ -1,5 +1,6 @@
 //! What the supervisor and the guardian say to each other. Descriptors travel beside the messages.
 
+use super::families::MARK;
 use crate::isolation::Isolation;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ pub(crate) enum ToGuardian {
     /// Comes with descriptors: standard output, standard error, and the socket that `inherit` says.
     Spawn(Box<SpawnRequest>),
     /// A zygote of ours says that this is its grandchild, forked for the run. It is checked.
-    Adopt { run: u64, pid: i32 },
+    Adopt { run: u64, pid: i32, mark: Option<String> },
     /// To the whole process group.
     Signal { run: u64, signal: GroupSignal },
 }
@@ -25,6 +26,14 @@ pub(crate) struct SpawnRequest {
     pub(crate) inherit: Inherit,
     /// Bounds that it is put into, if any.
     pub(crate) isolation: Option<Box<Isolation>>,
+}
+
+impl SpawnRequest {
+    /// What says of a process that it belongs to this instance. A zygote's is none: what it forks belongs to other runs.
+    pub(crate) fn mark(&self) -> Option<&str> {
+        let mark = self.env.iter().rev().find(|(name, _)| name == MARK).map(|(_, value)| value.as_str());
+        mark.filter(|_| self.inherit != Inherit::Input)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Executing a service.
 
+use super::families::MARK;
 use super::message::{Inherit, SpawnRequest};
 use super::wire::Inbox;
 use crate::isolation::{self, Bounds, Prepared};
@@ -19,7 +20,7 @@ use std::process::{Command, Stdio};
 /// The descriptor that an inherited listening socket gets, `SD_LISTEN_FDS_START`.
 const LISTEN_FD: i32 = 3;
 /// Variables that describe the gateway's own start, or another instance.
-const NOT_INHERITED: [&str; 9] = [
+const NOT_INHERITED: [&str; 10] = [
     "LISTEN_FDS",
     "LISTEN_PID",
     "LISTEN_FDNAMES",
@@ -29,6 +30,7 @@ const NOT_INHERITED: [&str; 9] = [
     "PILOTLIGHT_SOCKET",
     "PILOTLIGHT_TOKEN",
     "PILOTLIGHT_INSTANCE",
+    MARK,
 ];
 
 /// A process that was executed.
@@ -83,10 +85,6 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Boun
         Inherit::Listener | Inherit::Input => Some(inbox.take_fd().ok_or("the gateway sent no socket")?),
     };
     let program = request.argv.first().ok_or("the command is empty")?.clone();
-    let (listener, input) = match request.inherit {
-        Inherit::Input => (None, socket),
-        _ => (socket, None),
-    };
     let mut notices = Vec::new();
     let prepared = request
         .isolation
@@ -94,10 +92,7 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Boun
         .map(|isolation| bounds.prepare(request, isolation, &mut notices))
         .transpose()
         .map_err(NotSpawned::out_of_bounds)?;
-    let spawned = with_huge_pages(|| match (listener, prepared) {
-        (None, None) => plain(request, &program, input, stdout, stderr),
-        (listener, prepared) => forked(request, &program, (listener, prepared), stdout, stderr),
-    });
+    let spawned = with_huge_pages(|| forked(request, &program, Given { socket, stdout, stderr }, prepared));
     let mut spawned = spawned.map_err(|failure| {
         bounds.ended(request.run);
         match failure {
@@ -111,36 +106,35 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Boun
     Ok(spawned)
 }
 
-fn plain(
-    request: &SpawnRequest,
-    program: &OsStr,
-    input: Option<OwnedFd>,
+/// Descriptors of the new process.
+struct Given {
+    socket: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
-) -> Result<Spawned, Failure> {
-    let mut command = Command::new(program);
-    command.args(&request.argv[1..]).stdin(input.map_or_else(Stdio::null, Stdio::from));
-    let pid = start(configure(&mut command, request, stdout, stderr))?;
-    Ok(Spawned { pid, notices: Vec::new() })
 }
 
-/// For an instance that must know its pid (servers that follow `sd_listen_fds(3)` use the socket only if `LISTEN_PID` is their own, which nobody knows
-/// before the process exists), or that puts itself into bounds: the process is forked first, and says itself what it executes.
+/// The process is forked first and says itself what it executes: because it is to end with the guardian, because servers that follow
+/// `sd_listen_fds(3)` use the socket only if `LISTEN_PID` is their own, which nobody knows before the process exists, and because of its bounds.
 fn forked(
     request: &SpawnRequest,
     program: &OsStr,
-    (listener, prepared): (Option<OwnedFd>, Option<Prepared<'_>>),
-    stdout: OwnedFd,
-    stderr: OwnedFd,
+    given: Given,
+    prepared: Option<Prepared<'_>>,
 ) -> Result<Spawned, Failure> {
+    let Given { socket, stdout, stderr } = given;
     let mut command = Command::new(program);
     command.args(&request.argv[1..]).stdin(Stdio::null());
     configure(&mut command, request, stdout, stderr);
-    let listens = listener.is_some();
-    if let Some(listener) = listener {
-        // Clears close-on-exec even if the socket already is descriptor 3, which `dup2` alone would not do.
-        let mapping = FdMapping { parent_fd: listener, child_fd: LISTEN_FD };
-        command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
+    match (socket, request.inherit) {
+        (Some(socket), Inherit::Listener) => {
+            // Clears close-on-exec even if the socket already is descriptor 3, which `dup2` alone would not do.
+            let mapping = FdMapping { parent_fd: socket, child_fd: LISTEN_FD };
+            command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
+        }
+        (Some(socket), _) => {
+            command.stdin(socket);
+        }
+        (None, _) => {}
     }
     let (said, report) = io::pipe()?; // closed by a successful `exec`, both
     // The guardian has one thread, so the child may do whatever its parent may.
@@ -150,7 +144,10 @@ fn forked(
             drop(command);
             Ok(Spawned { pid: into_pid(pid)?, notices: executed(said)? })
         }
-        Fork::Child => execute(command, request, listens, prepared, report),
+        Fork::Child => {
+            drop(said); // so that only the guardian has it
+            execute(command, request, prepared, &report)
+        }
     }
 }
 
@@ -163,20 +160,16 @@ enum Said {
 }
 
 /// The child's part, up to its end as this program.
-fn execute(
-    mut command: Command,
-    request: &SpawnRequest,
-    listens: bool,
-    prepared: Option<Prepared<'_>>,
-    mut report: PipeWriter,
-) -> ! {
-    let mut say = |said: &Said| {
+fn execute(mut command: Command, request: &SpawnRequest, prepared: Option<Prepared<'_>>, report: &PipeWriter) -> ! {
+    let say = |said: &Said| {
         let mut line = serde_json::to_vec(said).unwrap_or_default();
         line.push(b'\n');
         // If even this fails, the service ends at once with this status, which is reported as well.
+        let mut report = report;
         let _ = report.write_all(&line);
     };
-    if listens {
+    end_with_guardian(report); // now, because what follows may take a while
+    if request.inherit == Inherit::Listener {
         command.env("LISTEN_PID", std::process::id().to_string());
     }
     let entered = match prepared.map(|prepared| isolation::enter(&prepared)).transpose() {
@@ -189,9 +182,29 @@ fn execute(
     let given = entered.env.iter().filter(|(name, _)| !request.env.iter().any(|(set, _)| set == name));
     command.envs(given.map(|(name, value)| (name, value)));
     entered.notices.into_iter().for_each(|notice| say(&Said::Notice(notice)));
+    end_with_guardian(report); // again, because another user is another beginning
     let error = command.exec();
     say(&Said::Exec(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())));
     std::process::exit(127)
+}
+
+/// From now on the kernel kills this process when the guardian ends, however that ends. `exec` keeps this, except that of a program with the
+/// set-user-ID bit or file capabilities.
+fn end_with_guardian(report: &PipeWriter) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        // Fails only for a number that is no signal.
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+        // It may have ended before that: then nobody has the other end of the pipe.
+        let mut fds = [PollFd::new(report, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::ERR) {
+            std::process::exit(127)
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = report;
 }
 
 /// The parent's part: waits until the child has executed its program, or could not.
@@ -209,12 +222,7 @@ fn executed(said: PipeReader) -> Result<Vec<String>, Failure> {
     Ok(notices)
 }
 
-fn configure<'a>(
-    command: &'a mut Command,
-    request: &SpawnRequest,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-) -> &'a mut Command {
+fn configure(command: &mut Command, request: &SpawnRequest, stdout: OwnedFd, stderr: OwnedFd) {
     for name in NOT_INHERITED {
         command.env_remove(name);
     }
@@ -222,12 +230,7 @@ fn configure<'a>(
     if let Some(dir) = &request.dir {
         command.current_dir(dir);
     }
-    command.stdout(stdout).stderr(stderr).process_group(0)
-}
-
-fn start(command: &mut Command) -> io::Result<Pid> {
-    // Not waited for through the `Child`: all children are buried in one place.
-    into_pid(command.spawn()?.id() as i32)
+    command.stdout(stdout).stderr(stderr).process_group(0);
 }
 
 fn into_pid(pid: i32) -> io::Result<Pid> {

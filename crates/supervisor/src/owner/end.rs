@@ -5,10 +5,12 @@ use super::run::{Run, Stage};
 use super::start::random;
 use crate::error::{Exit, Phase, StartError};
 use crate::event::WorkerEvent;
+use crate::guardian::kill_marked;
 use crate::instance::{Ended, InstanceState};
 use crate::limits::OUTPUT_GRACE;
 use crate::policy::backoff::RunEnd;
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -179,6 +181,9 @@ impl Owner {
         let Some(link) = self.link.take() else { return };
         tracing::error!("the guardian process died; all services are killed and start anew with their next request");
         link.bury();
+        let marks: HashSet<String> =
+            self.runs.values().map(|run| run.mark.clone()).chain(self.zygote_marks()).collect();
+        self.undertakers.spawn_blocking(move || kill_marked(&marks));
         self.zygotes_lost(now);
         let runs: Vec<(u64, Option<i32>)> = self.runs.values().map(|run| (run.id(), run.pid)).collect();
         for (id, pid) in runs {

@@ -135,6 +135,8 @@ pub(super) struct Run {
     /// The user that it was started with, if not the gateway's.
     pub(super) uid: Option<u32>,
     pub(super) token: Option<String>,
+    /// What it and all that it starts have in their environment.
+    pub(super) mark: String,
     pub(super) listener: Option<Listener>,
     pub(super) tail: Arc<Tail>,
     pub(super) outputs_open: u8,
@@ -223,6 +225,7 @@ impl Run {
             pid: None,
             uid: None,
             token,
+            mark: String::new(),
             listener,
             tail,
             outputs_open: 2,

@@ -5,7 +5,7 @@ use super::run::{Run, Stage, uses_port};
 use super::stop::AskedBy;
 use crate::error::{Phase, StartError};
 use crate::gate::Gate;
-use crate::guardian::{Inherit, Link, SpawnRequest, spawn_process};
+use crate::guardian::{Inherit, Link, MARK, SpawnRequest, spawn_process};
 use crate::instance::{Address, Endpoint, Instance, InstanceState};
 use crate::isolation;
 use crate::limits::PORT_PAUSE;
@@ -174,7 +174,8 @@ impl Owner {
             fds.push(socket.try_clone()?);
             inherit = Inherit::Listener;
         }
-        let request = self.request(&instance, token.as_deref(), inherit);
+        let mark = new_token()?;
+        let request = self.request(&instance, Identity { token: token.as_deref(), mark: &mark }, inherit);
         self.execute(service, request, fds, now)?;
         // From here on the guardian answers, so nothing may fail.
         let record = &mut self.records[service];
@@ -195,8 +196,14 @@ impl Owner {
         let wear = wear(&record.spec).jittered(random());
         let seats = seats(&record.spec, &record.service, &instance, &wear, self.workers.len());
         let version = record.version;
-        let mut run =
-            Run { uid, wear, replaces, version, ..Run::new((instance, now), seats, worker, token, listener, tail) };
+        let mut run = Run {
+            uid,
+            wear,
+            replaces,
+            version,
+            mark,
+            ..Run::new((instance, now), seats, worker, token, listener, tail)
+        };
         run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.runs.insert(id, run);
         record.publish(&self.runs);
@@ -208,12 +215,14 @@ impl Owner {
         self.last_run
     }
 
-    fn request(&self, instance: &Instance, token: Option<&str>, inherit: Inherit) -> SpawnRequest {
+    fn request(&self, instance: &Instance, identity: Identity<'_>, inherit: Inherit) -> SpawnRequest {
+        let Identity { token, mark } = identity;
         let spec = &self.records[instance.service().0].spec;
         let mut env = spec.env.clone();
         let mut set = |name: &str, value: String| env.push((name.to_owned(), value));
         set("PILOTLIGHT_SERVICE", spec.name.clone());
         set("PILOTLIGHT_INSTANCE", instance.number().to_string());
+        set(MARK, mark.to_owned());
         match (instance.endpoint(), inherit) {
             (_, Inherit::Listener) => {
                 set("LISTEN_FDS", "1".to_owned());
@@ -239,6 +248,15 @@ impl Owner {
         }
         self.link.as_ref().ok_or_else(|| io::Error::other("there is no guardian process"))
     }
+}
+
+/// What an instance is known by.
+#[derive(Clone, Copy, Debug)]
+struct Identity<'a> {
+    /// By the gateway, when it dials.
+    token: Option<&'a str>,
+    /// By the guardian, with all that it starts.
+    mark: &'a str,
 }
 
 /// Whether a start was begun.

@@ -10,7 +10,7 @@ use super::run::Stage;
 use super::start::{new_token, outputs, pumped};
 use super::timers::Timer;
 use crate::error::Exit;
-use crate::guardian::{GroupSignal, Inherit, SpawnRequest};
+use crate::guardian::{GroupSignal, Inherit, MARK, SpawnRequest};
 use crate::limits::{MAX_ZYGOTE_EVENTS, ZYGOTE_GRACE};
 use crate::log::{Pump, Tail};
 use crate::policy::hints::Hints;
@@ -44,6 +44,8 @@ struct Zygote {
     /// `None`: it was told to end.
     link: Option<ZygoteLink>,
     pid: Option<i32>,
+    /// What it has in its environment, and what it forks has until that becomes an instance.
+    mark: String,
     begun: Instant,
     deadline: Option<Instant>,
     /// The starts that it is to fork, or has been asked to.
@@ -129,6 +131,8 @@ impl Owner {
         let argv = argv(program, preload, arguments);
         let mut env = spec.env.clone();
         env.push(("PILOTLIGHT_SERVICE".to_owned(), spec.name.clone()));
+        let mark = new_token()?;
+        env.push((MARK.to_owned(), mark.clone()));
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
         self.guardian()?
             .spawn(SpawnRequest { run: id, argv, dir, env, inherit: Inherit::Input, isolation: None }, fds)?;
@@ -142,8 +146,16 @@ impl Owner {
         }
         record.zygotes.booting();
         record.zygote = Some(id);
-        let mut zygote =
-            Zygote { service, link: Some(link), pid: None, begun: now, deadline: None, starts: BTreeMap::new(), tail };
+        let mut zygote = Zygote {
+            service,
+            link: Some(link),
+            pid: None,
+            mark,
+            begun: now,
+            deadline: None,
+            starts: BTreeMap::new(),
+            tail,
+        };
         self.timers.set(Timer::Zygote(id), &mut zygote.deadline, Some(now + spec.start_timeout));
         self.zygotes.all.insert(id, zygote);
         Ok(())
@@ -207,7 +219,8 @@ impl Owner {
 
     fn adopt(&mut self, run: u64, pid: i32) {
         let Some(link) = &self.link else { return }; // no guardian: its processes have been killed
-        if let Err(error) = link.adopt(run, pid) {
+        let mark = self.runs.get(&run).map(|run| run.mark.clone());
+        if let Err(error) = link.adopt(run, pid, mark) {
             tracing::error!(%error, pid, "cannot adopt what a zygote has forked"); // it is killed with the guardian
         }
     }
@@ -336,6 +349,10 @@ impl Owner {
         } else {
             self.boot_early(service, now);
         }
+    }
+
+    pub(super) fn zygote_marks(&self) -> impl Iterator<Item = String> {
+        self.zygotes.all.values().map(|zygote| zygote.mark.clone())
     }
 
     /// The guardian is dead, and with their sockets all zygotes.

@@ -1,0 +1,247 @@
+//! What an instance has left behind when it ends: processes that went to a session of their own, and so out of reach of its group.
+//!
+//! Whatever detaches itself becomes a child of the guardian, which is its subreaper. Whose it was says its environment: each instance gets
+//! an unguessable [`MARK`] that everything it starts inherits. A process that has emptied its environment is known if it was below
+//! the instance when that was told to end; otherwise it ends with the last instance that is old enough to have started it.
+//!
+//! Nobody is waited for: what is killed becomes a child of the guardian if it was not, its end is a SIGCHLD, and that is the time for the
+//! next look, until one finds nothing.
+
+use rustix::process::Pid;
+use std::collections::{HashMap, HashSet};
+
+/// The variable that says to which instance a process belongs.
+pub(crate) const MARK: &str = "PILOTLIGHT_RUN";
+
+/// The process that the guardian knows a run by.
+#[derive(Debug)]
+pub(super) struct Leader {
+    pub(super) run: u64,
+    /// What everything that it starts has in its environment; none: what is left of it is not looked for.
+    pub(super) mark: Option<String>,
+    /// When it was started, as [`Families`] counts.
+    pub(super) start: u64,
+}
+
+/// The leaders that have not been buried.
+pub(super) type Leaders = HashMap<Pid, Leader>;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::Families;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::kill_marked;
+
+/// Without a subreaper nobody knows what has left its group.
+#[cfg(not(target_os = "linux"))]
+mod elsewhere {
+    use super::{Leader, Leaders, Pid};
+    use std::collections::HashSet;
+
+    #[derive(Debug, Default)]
+    pub(in super::super) struct Families;
+
+    impl Families {
+        pub(in super::super) fn leader(run: u64, _pid: Pid, mark: Option<String>) -> Leader {
+            Leader { run, mark, start: 0 }
+        }
+
+        pub(in super::super) fn ending(&mut self, _leader: Pid) {}
+
+        pub(in super::super) fn ended(&mut self, _leader: &Leader) {}
+
+        pub(in super::super) fn sweep(&mut self, _leaders: &Leaders) {}
+    }
+
+    pub(crate) fn kill_marked(_marks: &HashSet<String>) {}
+}
+#[cfg(not(target_os = "linux"))]
+pub(super) use elsewhere::Families;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use elsewhere::kill_marked;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::{HashMap, HashSet, Leader, Leaders, MARK, Pid};
+    use crate::guardian::children;
+    use crate::limits::{KILL_PATIENCE, MAX_ENVIRONMENT, MAX_FAMILY};
+    use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+    use std::fs::{self, File};
+    use std::io::Read;
+    use std::time::{Duration, Instant};
+
+    /// A process for certain: its pid and when it was started.
+    type Known = (i32, u64);
+
+    /// What is looked for among the guardian's children.
+    #[derive(Debug, Default)]
+    pub(in super::super) struct Families {
+        /// Of instances that have ended, as long as something with them was found.
+        marks: HashSet<String>,
+        /// Processes that were below an instance that was told to end, or below what one has left: with the process that they were below.
+        known: HashMap<Known, Pid>,
+        /// Something that has no mark was killed, so there may be more.
+        again: bool,
+    }
+
+    impl Families {
+        pub(in super::super) fn leader(run: u64, pid: Pid, mark: Option<String>) -> Leader {
+            let start = children::stat(pid.as_raw_nonzero().get()).map_or(0, |stat| stat.start);
+            Leader { run, mark, start }
+        }
+
+        /// The instance is told to end: what is below it now is its own, whatever becomes of its environment.
+        pub(in super::super) fn ending(&mut self, leader: Pid) {
+            self.remember_below(leader);
+        }
+
+        /// The instance has ended; [`sweep`](Self::sweep) kills what it has left.
+        pub(in super::super) fn ended(&mut self, leader: &Leader) {
+            self.marks.extend(leader.mark.clone());
+        }
+
+        /// Kills what instances that have ended have left. To be called whenever a child may have ended.
+        pub(in super::super) fn sweep(&mut self, leaders: &Leaders) {
+            if self.marks.is_empty() && !self.again {
+                return;
+            }
+            let (mut seen, mut has_ended) = (HashSet::new(), false);
+            self.again = false;
+            for child in children::direct().into_iter().filter(|pid| !leaders.contains_key(pid)) {
+                let pid = child.as_raw_nonzero().get();
+                let Some(stat) = children::stat(pid).filter(|stat| !stat.has_ended) else {
+                    has_ended = true; // its own children may have come after the list was made; its burial is the next look
+                    continue;
+                };
+                let mark = mark_of(pid);
+                let belongs = match &mark {
+                    _ if self.known.get(&(pid, stat.start)).is_some_and(|above| !leaders.contains_key(above)) => true,
+                    Some(mark) => self.marks.contains(mark),
+                    None => !leaders.values().any(|leader| leader.start <= stat.start),
+                };
+                if belongs {
+                    self.remember_below(child);
+                    // Only a child of ours, whose pid cannot be given to somebody else meanwhile. An error is ESRCH.
+                    let _ = kill_process(child, Signal::KILL);
+                    self.again |= mark.is_none();
+                    seen.extend(mark);
+                }
+            }
+            if has_ended {
+                self.again = true;
+                return;
+            }
+            self.marks.retain(|mark| seen.contains(mark));
+            if self.marks.is_empty() && !self.again {
+                // Those that are below an instance that has not ended yet are looked at again when it has.
+                self.known.retain(|(pid, start), _| children::stat(*pid).is_some_and(|stat| stat.start == *start));
+            }
+        }
+
+        fn remember_below(&mut self, above: Pid) {
+            let mut found = vec![above.as_raw_nonzero().get()];
+            while let Some(pid) = found.pop() {
+                for child in children_of(pid) {
+                    if self.known.len() >= MAX_FAMILY {
+                        return; // those that keep their environment are found all the same
+                    }
+                    if let Some(stat) = children::stat(child) {
+                        self.known.insert((child, stat.start), above);
+                        found.push(child);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Kills every process with one of the marks, wherever it is, until a look finds none. For when the guardian that they were below is dead.
+    pub(crate) fn kill_marked(marks: &HashSet<String>) {
+        let begun = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        while kill_seen(marks) {
+            if begun.elapsed() > KILL_PATIENCE {
+                return tracing::error!("something that a service started is still there after SIGKILL");
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+
+    /// Whether there was one.
+    fn kill_seen(marks: &HashSet<String>) -> bool {
+        let mut any = false;
+        for pid in children::all() {
+            // The descriptor first: what is then read is about the process that it stands for, or about none.
+            let Some(process) = Pid::from_raw(pid) else { continue };
+            let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { continue };
+            if mark_of(pid).is_some_and(|mark| marks.contains(&mark)) {
+                any |= pidfd_send_signal(&process, Signal::KILL).is_ok();
+            }
+        }
+        any
+    }
+
+    fn children_of(pid: i32) -> Vec<i32> {
+        // Of each thread: it is a thread that forks.
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        lists
+            .flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// The instance that a process says it belongs to. None, too, if it may not be asked.
+    fn mark_of(pid: i32) -> Option<String> {
+        let mut environment = Vec::new();
+        File::open(format!("/proc/{pid}/environ")).ok()?.take(MAX_ENVIRONMENT).read_to_end(&mut environment).ok()?;
+        let mark = environment
+            .split(|byte| *byte == 0)
+            .find_map(|one| one.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))?;
+        Some(String::from_utf8_lossy(mark).into_owned())
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use std::process::{Child, Command};
+
+        fn sleeper(mark: Option<&str>) -> Child {
+            let mut command = Command::new("sleep");
+            command.arg("1000").env_clear().env("PATH", "/usr/bin:/bin").env(format!("{MARK}X"), "x");
+            command.envs(mark.map(|mark| (MARK, mark))).spawn().unwrap()
+        }
+
+        #[test]
+        fn a_mark_is_found_and_kills() {
+            let (mut marked, mut other, mut bare) = (sleeper(Some("m1")), sleeper(Some("m11")), sleeper(None));
+            let pid = |child: &Child| child.id() as i32;
+            assert_eq!(mark_of(pid(&marked)).as_deref(), Some("m1"));
+            assert_eq!(mark_of(pid(&bare)), None);
+            assert!(kill_seen(&HashSet::from(["m1".to_owned()])));
+            marked.wait().unwrap();
+            kill_marked(&HashSet::from(["m1".to_owned()]));
+            assert!(!kill_seen(&HashSet::from(["m1".to_owned(), String::new()])));
+            for child in [&mut other, &mut bare] {
+                assert_eq!(child.try_wait().unwrap(), None);
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+        }
+
+        #[test]
+        fn all_that_is_below_is_remembered() {
+            let script = "sleep 1000 & sh -c 'sleep 1000 & wait' & wait";
+            let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+            let mut families = Families::default();
+            let begun = Instant::now();
+            while families.known.len() < 3 {
+                assert!(begun.elapsed() < Duration::from_secs(30), "{families:?}");
+                families.ending(Pid::from_child(&child));
+            }
+            for (pid, _) in families.known.keys() {
+                let _ = kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL);
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
