@@ -243,12 +243,17 @@ impl Cluster {
             let is_told_of = topology.find(address).is_none() && old.is_none_or(|old| old.find(address).is_none());
             let is_needed = nodes.iter().any(|it| Arc::ptr_eq(it, node)) || (is_told_of && node.is_busy());
             if !is_needed {
-                gone.push(Arc::clone(node));
+                gone.push((address.clone(), Arc::clone(node)));
             }
             is_needed
         });
         self.map.store(Some(Arc::new(Map { topology, nodes, replicas })));
-        gone.iter().for_each(|node| node.retire());
+        for (address, node) in gone {
+            match self.knows(&address) {
+                true => node.replace(),
+                false => node.retire(),
+            }
+        }
         if is_same {
             return Outcome::Unchanged;
         }

@@ -14,7 +14,7 @@ use crate::command::Command;
 use crate::config::{Config, Credentials, DEFAULT_PORT, NodeAddress, Overload, ReadFrom, WhenDown};
 use crate::finder::Finder;
 use crate::net::connect::{Connection, Purpose, connect, connect_with};
-use crate::net::lane::{self, Dial, DialError, Lane, Settings, Watch, WhenFull};
+use crate::net::lane::{self, Dial, DialError, Lane, Settings, Sign, Watch, WhenFull};
 use crate::proto::handshake::{self, ServerInfo};
 use crate::proto::slot::Slot;
 use crate::proto::topology::Role;
@@ -220,9 +220,14 @@ impl Node {
         self.lanes().for_each(|lane| lane.abort());
     }
 
-    /// Ends the lanes to a node that is not what it was: what was not written goes elsewhere.
+    /// Ends the lanes to a node that is gone: what was not written goes elsewhere.
     pub(crate) fn retire(&self) {
-        self.lanes().for_each(|lane| lane.retire("the node has left the cluster or has another role"));
+        self.lanes().for_each(|lane| lane.retire("the node has left the cluster"));
+    }
+
+    /// Ends the lanes to a node that has another role.
+    pub(crate) fn replace(&self) {
+        self.lanes().for_each(|lane| lane.replace("the node has another role"));
     }
 
     /// Whether replies are overdue.
@@ -328,7 +333,7 @@ impl Dial for Dialler {
         self.config.credentials.as_ref()?.changes()
     }
 
-    fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = bool> + Send + 'd>> {
+    fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = Sign> + Send + 'd>> {
         Box::pin(probe(&self.config, address))
     }
 }
@@ -356,15 +361,19 @@ impl Dial for PrimaryDialler {
         self.finder.config().credentials.as_ref()?.changes()
     }
 
-    fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = bool> + Send + 'd>> {
+    fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = Sign> + Send + 'd>> {
         Box::pin(probe(self.finder.config(), address))
     }
 }
 
-/// Whether a node answers. The handshake is a round trip: one that is stopped accepts the connection and does not answer.
-async fn probe(config: &Config, address: &NodeAddress) -> bool {
+/// What a node says on a new connection. The handshake ends with a `PING`: a node that is stopped accepts the connection and does not answer.
+async fn probe(config: &Config, address: &NodeAddress) -> Sign {
     let patience = config.connect_timeout.min(Duration::from_secs(2));
-    matches!(tokio::time::timeout(patience, connect(config, address, Purpose::Management)).await, Ok(Ok(_)))
+    match tokio::time::timeout(patience, connect(config, address, Purpose::Probe)).await {
+        Ok(Ok(connection)) if connection.server.is_busy => Sign::Busy,
+        Ok(Ok(_)) => Sign::Alive,
+        _ => Sign::None,
+    }
 }
 
 impl Place {

@@ -32,7 +32,7 @@ pub(crate) fn reader<'n>(
         let first = fastrand::usize(..replicas.len().max(1));
         let (after, before) = (&replicas[first.min(replicas.len())..], &replicas[..first]);
         let fitting = after.iter().chain(before).filter(|node| fits(node));
-        fitting.map(|node| node.lane(|| slot)).find(|lane| lane.is_up())
+        fitting.map(|node| node.lane(|| slot)).find(|lane| lane.is_lively())
     };
     let replica = match read_from {
         ReadFrom::Primary => None,
@@ -52,7 +52,7 @@ pub(crate) fn reader<'n>(
 /// One of those that answer soonest, of those that it is known of.
 fn nearest<'n>(primary: &'n Node, replicas: &'n [Arc<Node>], slot: Option<Slot>) -> Option<&'n Arc<Lane>> {
     let all = || std::iter::once(primary).chain(replicas.iter().map(|node| &**node)).map(|node| node.lane(|| slot));
-    let known = || all().filter_map(|lane| Some((lane.latency().filter(|_| lane.is_up())?, lane)));
+    let known = || all().filter_map(|lane| Some((lane.latency().filter(|_| lane.is_lively())?, lane)));
     let lowest = known().map(|(latency, _)| latency).min()?;
     let limit = lowest + (lowest / 4).max(ALIKE);
     let near = || known().filter(|(latency, _)| *latency <= limit).map(|(_, lane)| lane);

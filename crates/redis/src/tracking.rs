@@ -60,7 +60,7 @@ const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 /// - Calls that miss the same reply at the same time share one request.
 /// - When a connection is lost, nothing that was read on it is used any more; while there is none, every call goes to the server and fails or waits as
 ///   the client's would. A connection that is dead without a sign is found out by the [`probe`](crate::config::Probe): until then, up to `idle_ping` and
-///   `stall` together (7 s by default), what was read on it is still used.
+///   `stall` and a probe of 2 s together (9 s by default), or as long as a command waits on it, what was read on it is still used.
 /// - A key's expiry is told when the server carries it out, which may be some time after it is due.
 /// - It needs RESP3 and the permission to run `CLIENT TRACKING` and `CLIENT CACHING`: without them its commands fail, none runs unnoticed without the cache.
 ///

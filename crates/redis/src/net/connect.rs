@@ -26,8 +26,10 @@ pub(crate) enum Purpose {
     Replica,
     /// Subscriptions.
     PubSub,
-    /// Topology and probes.
+    /// Topology.
     Management,
+    /// Whether the node answers, and whether it is busy.
+    Probe,
     /// Commands to a Sentinel, with its own credentials and TLS.
     Sentinel,
 }
@@ -163,7 +165,7 @@ impl Attempt<'_> {
             follows_redirects: self.purpose == Purpose::Data && !is_cluster,
             wants_zone: is_data && matches!(self.config.read_from, ReadFrom::AzAffinity { .. }),
             wants_role: self.wants_role(),
-            checks_readiness: is_data,
+            checks_readiness: is_data || self.purpose == Purpose::Probe,
             extra: extra.iter().map(|command| (command.name(), encoded(command))).collect(),
         }
     }

@@ -8,6 +8,7 @@ mod input;
 mod renewal;
 mod room;
 mod session;
+mod silence;
 mod state;
 
 use std::future::{Future, poll_fn};
@@ -30,8 +31,9 @@ use crate::net::stream::InlineWriter;
 use crate::proto::backoff::Backoff;
 use crate::proto::handshake::ServerInfo;
 use crate::proto::topology::Role;
+pub(crate) use silence::{MAX_SILENCE, Sign};
 pub use state::Counters;
-use state::State;
+use state::{Oldest, State};
 pub(crate) use state::{Carriage, Failure, Kind, Outcome, Ticket};
 
 /// Most bytes that a caller writes by itself: it holds the lane's lock meanwhile.
@@ -41,8 +43,8 @@ const MAX_INLINE_BYTES: usize = 64 * 1024;
 pub(crate) trait Dial: Send + Sync + 'static {
     /// A new connection.
     fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>>;
-    /// Whether the node at `address` answers on a connection of its own.
-    fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = bool> + Send + 'd>>;
+    /// What the node at `address` says on a connection of its own.
+    fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = Sign> + Send + 'd>>;
     /// Credentials as they change, if they do: each is sent on the live connection.
     fn changes(&self) -> Option<watch::Receiver<Option<Credentials>>> {
         None
@@ -104,7 +106,7 @@ pub(crate) struct Settings {
     pub(crate) backoff: Backoff,
     /// An idle lane is pinged this often; `None`: never.
     pub(crate) idle_ping: Option<Duration>,
-    /// A reply overdue for this long has the node probed; `None`: never.
+    /// A connection that is silent for this long while a reply is due makes the node suspect; `None`: never.
     pub(crate) stall: Option<Duration>,
     /// A busy lane is pinged this often, to measure how long the node takes to answer; `None`: only an idle one is.
     pub(crate) busy_ping: Option<Duration>,
@@ -128,6 +130,8 @@ pub(crate) struct Lane {
     hurry: Notify,
     /// Counts connections made and lost: odd while there is one.
     epoch: AtomicU64,
+    /// A reply is overdue, and nothing was read for as long.
+    is_suspect: AtomicBool,
     /// There is room in the byte budget for one of those who wait for it.
     room: Notify,
     /// One of them was told and has not made use of it yet: told twice, two would come, and the second lose its place. Changed under the lock.
@@ -165,8 +169,18 @@ struct Shared {
 /// A connection on which nothing new is sent.
 struct Condemned {
     reason: ErrorKind,
-    /// Until then, or until it stalls, it may answer what is in flight.
-    until: Option<Instant>,
+    since: Instant,
+    /// How long it may answer what is in flight.
+    patience: Patience,
+}
+
+/// How long a server that is not what it was may answer what is in flight.
+#[derive(Debug, Clone, Copy)]
+enum Patience {
+    /// Until it has been silent for [`Settings::stall`], or until then. A server that was paused for its failover answers only after it.
+    Silence(Option<Instant>),
+    /// Until it is silent and the deadline of the oldest command has passed: it is alive, and may be slow.
+    Deadlines,
 }
 
 #[derive(Debug, Clone)]
@@ -228,6 +242,7 @@ impl Lane {
             large,
             hurry: Notify::new(),
             epoch: AtomicU64::new(0),
+            is_suspect: AtomicBool::new(false),
             room: Notify::new(),
             is_room_told: AtomicBool::new(false),
         })
@@ -282,6 +297,12 @@ impl Lane {
     pub(crate) fn connection(&self) -> Option<u64> {
         let epoch = self.epoch.load(Ordering::Acquire);
         (epoch % 2 == 1).then_some(epoch)
+    }
+
+    /// Whether there is a connection, and it is not known to be silent while a reply is due. It takes no lock.
+    #[inline]
+    pub(crate) fn is_lively(&self) -> bool {
+        self.is_up() && !self.is_suspect.load(Ordering::Relaxed)
     }
 
     /// Whether a reply is overdue and nothing was read for as long.
@@ -447,9 +468,15 @@ impl Lane {
         .await;
     }
 
-    /// Ends the lane. What is in flight may finish; what was not written fails, certainly not sent.
+    /// Ends the lane to a node that is gone. What is in flight may finish unless the node is silent; what was not written fails, certainly not sent.
     pub(crate) fn retire(&self, reason: &str) {
-        self.condemn(self.shared.lock(), reason, None);
+        self.condemn(self.shared.lock(), reason, Patience::Silence(None));
+        self.close();
+    }
+
+    /// Ends the lane to a node that has another role: as [`Lane::retire`], but the node is there, so what is in flight has time up to its deadlines.
+    pub(crate) fn replace(&self, reason: &str) {
+        self.condemn(self.shared.lock(), reason, Patience::Deadlines);
         self.close();
     }
 
@@ -458,7 +485,7 @@ impl Lane {
     pub(crate) fn reconnect(&self, reason: &str, asked: Instant) {
         let shared = self.shared.lock();
         if matches!(shared.phase, Phase::Up) && shared.connected_at <= asked {
-            self.condemn(shared, reason, None);
+            self.condemn(shared, reason, Patience::Silence(None));
         }
     }
 
@@ -466,19 +493,21 @@ impl Lane {
     pub(crate) fn move_to(&self, address: &NodeAddress, reason: &str) {
         let shared = self.shared.lock();
         match shared.phase {
-            Phase::Up if shared.address != *address => self.condemn(shared, reason, Some(Instant::now() + DRAIN)),
+            Phase::Up if shared.address != *address => {
+                self.condemn(shared, reason, Patience::Silence(Some(Instant::now() + DRAIN)));
+            }
             Phase::Down(_) => self.hurry.notify_one(),
             _ => {}
         }
     }
 
-    fn condemn(&self, mut shared: MutexGuard<'_, Shared>, reason: &str, until: Option<Instant>) {
+    fn condemn(&self, mut shared: MutexGuard<'_, Shared>, reason: &str, patience: Patience) {
         if shared.condemned.is_some() {
             return;
         }
         // Callers do not write by themselves any more; yet their half of the socket stays: dropped, it would tell the server that nothing more comes,
         // and the server need not answer what it has.
-        shared.condemned = Some(Condemned { reason: ErrorKind::Connection(reason.into()), until });
+        shared.condemned = Some(Condemned { reason: ErrorKind::Connection(reason.into()), since: Instant::now(), patience });
         let driver = shared.driver.take();
         drop(shared);
         if let Some(driver) = driver {

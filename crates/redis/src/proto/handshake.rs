@@ -281,7 +281,10 @@ impl Handshake {
             _ if error.code() == "NOAUTH" => Err(self.auth_rejected(error)),
             Sent::Optional | Sent::Info | Sent::Role => Ok(()),
             // A server busy with a script, or a user without the right to PING: commands will tell.
-            Sent::Ping if matches!(error.code(), "BUSY" | "NOPERM") => Ok(()),
+            Sent::Ping if matches!(error.code(), "BUSY" | "NOPERM") => {
+                self.server.is_busy = error.code() == "BUSY";
+                Ok(())
+            }
             Sent::Ping | Sent::Hello | Sent::Required(_) => {
                 Err(HandshakeError::Refused { command: sent.name(), error })
             }

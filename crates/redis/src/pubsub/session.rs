@@ -16,7 +16,7 @@ use super::notice::Notice;
 use crate::config::{Credentials, NodeAddress};
 use crate::error::ErrorKind;
 use crate::net::connect::Connection;
-use crate::net::lane::Dial;
+use crate::net::lane::{Dial, MAX_SILENCE, Sign};
 use crate::net::renewal::{Changes, check_answer};
 use crate::net::transport::Transport;
 use crate::proto::handshake::encode_auth;
@@ -65,7 +65,7 @@ pub(super) struct Session<'s> {
     /// Who the server was told last that the client is.
     credentials: Option<Credentials>,
     renewal: Renewal,
-    probe: Option<Pin<Box<dyn Future<Output = bool> + Send + 's>>>,
+    probe: Option<Pin<Box<dyn Future<Output = Sign> + Send + 's>>>,
 }
 
 /// New credentials on the live connection.
@@ -83,13 +83,15 @@ struct Clock {
     waiting_since: Option<Instant>,
     retry_at: Option<Instant>,
     unneeded_since: Option<Instant>,
+    /// No other probe before.
+    probe_after: Option<Instant>,
 }
 
 enum Action {
     Read(io::Result<usize>),
     Wrote(io::Result<usize>),
     Flushed(io::Result<()>),
-    Probed(bool),
+    Probed(Sign),
     /// Something is wanted, or it is time to look.
     Look,
 }
@@ -119,7 +121,13 @@ impl<'s> Session<'s> {
             out: Vec::new(),
             written: 0,
             needs_flush: false,
-            clock: Clock { last_read: Instant::now(), waiting_since: None, retry_at: None, unneeded_since: None },
+            clock: Clock {
+                last_read: Instant::now(),
+                waiting_since: None,
+                retry_at: None,
+                unneeded_since: None,
+                probe_after: None,
+            },
             protocol: server.protocol,
             changes,
             credentials,
@@ -165,7 +173,7 @@ impl<'s> Session<'s> {
         tokio::select! {
             read = self.reader.read_buf(&mut self.input) => Action::Read(read),
             action = output, if has_work => action,
-            answered = probe => Action::Probed(answered),
+            sign = probe => Action::Probed(sign),
             () = self.wake.notified() => Action::Look,
             () = self.changes.changed(), if !is_renewing => Action::Look,
             () = tokio::time::sleep_until(due) => Action::Look,
@@ -194,9 +202,9 @@ impl<'s> Session<'s> {
                 flushed.map_err(lost)?;
                 self.needs_flush = false;
             }
-            Action::Probed(answered) => {
+            Action::Probed(sign) => {
                 self.probe = None;
-                self.judge(answered)?;
+                self.judge(sign)?;
             }
             Action::Look => {}
         }
@@ -259,7 +267,7 @@ impl<'s> Session<'s> {
         if unneeded_until.is_some_and(|until| until <= now) {
             return Ok(None);
         }
-        let silent_until = self.silent_until();
+        let silent_until = self.silent_until().map(|at| self.clock.probe_after.map_or(at, |after| at.max(after)));
         if self.probe.is_none() && silent_until.is_some_and(|at| at <= now) {
             let (dial, address) = (self.dial, self.address.clone());
             self.probe = Some(Box::pin(async move { dial.probe(&address).await }));
@@ -308,15 +316,19 @@ impl<'s> Session<'s> {
         Some(since + self.hub.config().probe.stall?)
     }
 
-    /// The node answers on a new connection, or not: if this one is still silent it is dead.
-    fn judge(&self, answered: bool) -> Result<(), ErrorKind> {
-        if self.silent_until().is_none_or(|at| at > Instant::now()) {
-            return Ok(());
+    /// What the node says on a new connection decides about one that is still silent. A busy node is not a dead one, and a new connection to it would only
+    /// lose messages.
+    fn judge(&mut self, sign: Sign) -> Result<(), ErrorKind> {
+        let now = Instant::now();
+        let Some(silent_until) = self.silent_until().filter(|&at| at <= now) else { return Ok(()) };
+        self.clock.probe_after = Some(now + self.hub.config().probe.stall.unwrap_or_default());
+        match sign {
+            Sign::Busy => Ok(()),
+            Sign::Alive => Err(ErrorKind::Connection(
+                "half-open: the node answers on a new connection, but not on this one".into(),
+            )),
+            Sign::None if now < silent_until + MAX_SILENCE => Ok(()),
+            Sign::None => Err(ErrorKind::Connection("the node does not answer".into())),
         }
-        Err(ErrorKind::Connection(if answered {
-            "half-open: the node answers on a new connection, but not on this one".into()
-        } else {
-            "the node does not answer".into()
-        }))
     }
 }

@@ -25,6 +25,7 @@ mod replicas;
 mod resharding;
 mod sentinel;
 mod several;
+mod slow;
 mod spare;
 mod special;
 mod stream;

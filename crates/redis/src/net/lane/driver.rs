@@ -210,6 +210,7 @@ impl Lane {
         let mut wakers = Vec::new();
         {
             let mut shared = self.shared.lock();
+            self.is_suspect.store(false, Ordering::Relaxed);
             shared.inline = None;
             shared.condemned = None;
             shared.ticking = false;

@@ -13,8 +13,9 @@ use tokio::time::Sleep;
 use super::driver::TICK;
 use super::input::Input;
 use super::renewal::Renewal;
+use super::silence::Silence;
 use super::state::{Circumstances, Doubt, State};
-use super::{Lane, Phase};
+use super::{Condemned, Lane, Oldest, Patience, Phase};
 use crate::config::Credentials;
 use crate::error::ErrorKind;
 use crate::net::out::{Cursor, Out};
@@ -100,7 +101,7 @@ struct Clock {
     idle_ticks: u32,
     /// An idle lane got busy: it is to be looked at from now on.
     starts: bool,
-    probe: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
+    silence: Silence,
 }
 
 impl<'l> Session<'l> {
@@ -195,6 +196,7 @@ impl<'l> Session<'l> {
         };
         self.input.note_read(read, room);
         let now = Instant::now();
+        self.clock.silence.end(self.lane);
         self.read = Some((now, read));
         self.clock.read_at = Some(now);
         self.batch = 0;
@@ -283,9 +285,7 @@ impl<'l> Session<'l> {
         self.report(&mut shared.state);
         if let Some(condemned) = &shared.condemned {
             let now = Instant::now();
-            let is_answered = !shared.state.is_awaited();
-            let is_late = condemned.until.is_some_and(|until| now >= until);
-            if is_answered || is_late || self.is_stalled(&shared.state, now) {
+            if !shared.state.is_awaited() || self.is_over(condemned, &shared.state, now) {
                 return Err(condemned.reason.clone());
             }
         }
@@ -379,7 +379,7 @@ impl<'l> Session<'l> {
     fn poll_clock(&mut self, lane: &Arc<Lane>, cx: &mut Context<'_>) -> Result<(), ErrorKind> {
         // Something was read before the time, so it is not the clock that woke the driver.
         let is_early = self.clock.read_at.is_some_and(|at| at < self.clock.due);
-        let is_calm = self.clock.is_set && !self.clock.starts && self.clock.probe.is_none() && self.renewal.is_none();
+        let is_calm = self.clock.is_set && !self.clock.starts && !self.clock.silence.is_probing() && self.renewal.is_none();
         if is_early && is_calm {
             return Ok(());
         }
@@ -390,11 +390,8 @@ impl<'l> Session<'l> {
         if let Some(renewal) = &mut self.renewal {
             renewal.poll_overdue(cx)?;
         }
-        if let Some(probe) = &mut self.clock.probe
-            && let Poll::Ready(answered) = probe.as_mut().poll(cx)
-        {
-            self.clock.probe = None;
-            self.judge(answered)?;
+        if let Some(stall) = self.lane.settings.stall {
+            self.clock.silence.poll_probe(self.lane, stall, cx)?;
         }
         if std::mem::take(&mut self.clock.starts) {
             self.clock.idle_ticks = 0;
@@ -419,7 +416,7 @@ impl<'l> Session<'l> {
         let circumstances = Circumstances { is_connected: true, unparsed_bytes: self.input.buffer.len(), lag };
         shared.state.expire(circumstances, &mut self.wakers);
         let has_room = self.lane.is_room_wanted(&shared);
-        let is_stalled = self.clock.probe.is_none() && self.is_stalled(&shared.state, now);
+        let is_stalled = self.is_stalled(&shared.state, now);
         let mut next = TICK;
         shared.state.note_silence(now);
         if self.lane.settings.busy_ping.is_some_and(|every| shared.state.wants_ping(now, every)) {
@@ -445,11 +442,7 @@ impl<'l> Session<'l> {
         self.wakers.drain(..).for_each(Waker::wake);
         self.lane.tell_room(has_room);
         if is_stalled {
-            tracing::warn!(server.address = &*self.lane.node(), ?lag, "a reply is overdue: the node is probed");
-            self.lane.watch.stalled();
-            let (lane, address) = (Arc::clone(lane), lane.address());
-            self.clock.probe = Some(Box::pin(async move { lane.dial.probe(&address).await }));
-            cx.waker().wake_by_ref();
+            self.clock.silence.go_on(lane, cx, now);
         }
         next
     }
@@ -495,16 +488,16 @@ impl<'l> Session<'l> {
         self.lane.settings.stall.is_some_and(|stall| state.is_stalled(now, stall))
     }
 
-    /// The node answers on a new connection, or not: if this one is still silent it is dead.
-    fn judge(&self, answered: bool) -> Result<(), ErrorKind> {
-        if !self.is_stalled(&self.lane.shared.lock().state, Instant::now()) {
-            return Ok(());
+    /// Whether a condemned connection has had its time.
+    fn is_over(&self, condemned: &Condemned, state: &State, now: Instant) -> bool {
+        match condemned.patience {
+            Patience::Silence(Some(until)) if now >= until => true,
+            Patience::Silence(_) => {
+                let is_older = |stall| now.saturating_duration_since(condemned.since) >= stall;
+                self.lane.settings.stall.is_some_and(is_older) && self.is_stalled(state, now)
+            }
+            Patience::Deadlines => self.is_stalled(state, now) && state.oldest(now) != Oldest::Waits,
         }
-        Err(ErrorKind::Connection(if answered {
-            "half-open: the node answers on a new connection, but not on this one".into()
-        } else {
-            "the node does not answer".into()
-        }))
     }
 }
 
@@ -518,7 +511,7 @@ impl Clock {
             read_at: None,
             idle_ticks: 0,
             starts: false,
-            probe: None,
+            silence: Silence::default(),
         }
     }
 

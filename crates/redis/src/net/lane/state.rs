@@ -105,6 +105,17 @@ struct Cell {
     owed: bool,
 }
 
+/// The oldest command in flight, as far as a silent connection is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Oldest {
+    /// No caller's: only the lane's own, or such as their callers left and that had no deadline.
+    Nobodys,
+    /// Its deadline is to come, or it has none.
+    Waits,
+    /// Its deadline has passed.
+    Overdue,
+}
+
 #[derive(Debug)]
 enum Content {
     Free,
@@ -200,6 +211,13 @@ pub struct Counters {
     pub pushes: u64,
 }
 
+impl Cell {
+    /// Whether its caller still waits.
+    fn is_wanted(&self) -> bool {
+        matches!(self.content, Content::Waiting | Content::Gathering(_))
+    }
+}
+
 impl State {
     pub(super) fn new(now: Instant) -> Self {
         Self {
@@ -261,14 +279,24 @@ impl State {
 
     /// Whether any caller still waits for the reply to what is in flight.
     pub(super) fn is_awaited(&self) -> bool {
-        let is_wanted =
-            |entry: &Entry| matches!(self.cells[entry.cell as usize].content, Content::Waiting | Content::Gathering(_));
-        self.in_flight.iter().any(is_wanted)
+        self.in_flight.iter().any(|entry| self.cells[entry.cell as usize].is_wanted())
+    }
+
+    /// The oldest command in flight that a caller has sent, and that has a deadline or is still waited for.
+    pub(super) fn oldest(&self, now: Instant) -> Oldest {
+        let mut cells = self.in_flight.iter().map(|entry| &self.cells[entry.cell as usize]);
+        match cells.find(|cell| cell.timeout.is_some() || cell.is_wanted()) {
+            None => Oldest::Nobodys,
+            Some(cell) => match cell.timeout.and_then(|timeout| cell.since.checked_add(timeout)) {
+                Some(deadline) if deadline <= now => Oldest::Overdue,
+                _ => Oldest::Waits,
+            },
+        }
     }
 
     /// Whether any caller still waits.
     pub(super) fn is_wanted(&self) -> bool {
-        self.cells.iter().any(|cell| matches!(cell.content, Content::Waiting | Content::Gathering(_)))
+        self.cells.iter().any(Cell::is_wanted)
     }
 
     /// A reply is due and there was no sign of life, both for `stall`.

@@ -22,6 +22,8 @@ pub struct ServerInfo {
     pub id: Option<i64>,
     /// Its availability zone, if it is configured to know it (Valkey).
     pub availability_zone: Option<Arc<str>>,
+    /// A script or function kept it busy when the connection was made.
+    pub is_busy: bool,
 }
 
 /// How a server runs.
@@ -46,7 +48,16 @@ pub enum Role {
 
 impl ServerInfo {
     pub(crate) fn new(protocol: Protocol) -> Self {
-        Self { protocol, name: None, version: None, mode: None, role: None, id: None, availability_zone: None }
+        Self {
+            protocol,
+            name: None,
+            version: None,
+            mode: None,
+            role: None,
+            id: None,
+            availability_zone: None,
+            is_busy: false,
+        }
     }
 
     /// Reads the reply to `HELLO`: a map, or the same flattened by a server that stays with RESP2.

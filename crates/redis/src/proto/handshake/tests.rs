@@ -93,6 +93,7 @@ fn redis_7_speaks_resp3() {
     assert_eq!(
         server,
         ServerInfo {
+            is_busy: false,
             protocol: Protocol::Resp3,
             name: Some("redis".into()),
             version: Some("7.4.1".into()),

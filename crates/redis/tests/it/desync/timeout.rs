@@ -132,7 +132,7 @@ scenarios! {
             .start(take("a").within(SHORT).fails(Ran::NotSent, Kind::Timeout)).start(take("b")).settle("a").raise(&go).when(&served)
     };
     a_black_hole_is_left: {
-        // It reads and answers nothing, nor does it answer on a new connection: everybody is told, and the next connection is tried.
+        // It reads and answers nothing, nor does it answer on a new connection: after the deadline nobody waits, and the next connection is tried.
         let never = Signal::new();
         let script = Script::new().answers("first").takes("a").serve_until(&never).next_connection().pause_until(&never).next_connection();
         Scenario::new(script.answers("b").after())
@@ -140,7 +140,7 @@ scenarios! {
                 config.probe = Probe { idle_ping: None, stall: Some(Duration::from_millis(60)) };
                 config.connect_timeout = Duration::from_millis(100);
             })
-            .start(take("first")).settle("first").start(take("a").fails(Ran::MaybeExecuted, Kind::Connection)).settle("a")
+            .start(take("first")).settle("first").start(take("a").within(5 * SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").lost()
             .start(take("b").within(Duration::from_secs(10))).settle("b").raise(&never)
     };
     a_half_open_connection_is_left: {
@@ -148,7 +148,7 @@ scenarios! {
         let script = Script::new().answers("first").takes("a").pause_until(&never).next_connection().next_connection();
         Scenario::new(script.answers("b").after())
             .config(|config| config.probe = Probe { idle_ping: None, stall: Some(Duration::from_millis(60)) })
-            .start(take("first")).settle("first").start(take("a").fails(Ran::MaybeExecuted, Kind::Connection)).settle("a")
+            .start(take("first")).settle("first").start(take("a").within(5 * SHORT).fails(Ran::MaybeExecuted, Kind::Timeout)).settle("a").lost()
             .start(take("b")).settle("b").raise(&never)
     };
     an_idle_half_open_connection_is_left_before_anybody_needs_it: {
