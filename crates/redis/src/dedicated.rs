@@ -195,7 +195,7 @@ impl Dedicated {
         match value {
             Value::Error(text) => {
                 let server = ServerError::parse(&text);
-                let ran = retry::ran(&server);
+                let ran = retry::ran(name, &server);
                 Err(Error::new(server, ran, name).at(Arc::clone(self.lease.node())))
             }
             value => Ok(value),

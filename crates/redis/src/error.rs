@@ -1,5 +1,6 @@
 //! What can go wrong with a command: who is to blame, whether it may have run, and what to do now.
 
+pub(crate) mod codes;
 mod partial;
 
 use std::fmt;
@@ -317,7 +318,8 @@ impl Error {
             | ErrorKind::Rejected(_)
             | ErrorKind::Writer(_)
             | ErrorKind::Closed => Advice::Never,
-            ErrorKind::Server(error) | ErrorKind::Aborted(Aborted::Refused { error, .. }) => error.advice(),
+            ErrorKind::Server(error) => codes::row(self.command(), error).remedy.advice(),
+            ErrorKind::Aborted(Aborted::Refused { error, .. }) => error.advice(),
             ErrorKind::Aborted(Aborted::Changed { .. }) => Advice::Retry,
             ErrorKind::Partial(partial) => partial.failed().next().map_or(Advice::Never, |(_, error)| error.advice()),
             ErrorKind::Protocol(_) | ErrorKind::Connect(_) | ErrorKind::Connection(_) => Advice::Reconnect,
@@ -404,16 +406,10 @@ impl ServerError {
         &self.text
     }
 
-    /// What to do about it.
+    /// What to do about it, if it is the server's own and not a script's: [`Error::advice`] knows which command it answers.
     #[must_use]
     pub fn advice(&self) -> Advice {
-        match self.code() {
-            "MOVED" | "ASK" | "REDIRECT" => Advice::Redirect,
-            "TRYAGAIN" | "LOADING" | "BUSY" => Advice::Retry,
-            "CLUSTERDOWN" | "MASTERDOWN" => Advice::RefreshTopology,
-            "READONLY" => Advice::Reconnect,
-            _ => Advice::Never,
-        }
+        codes::row("", self).remedy.advice()
     }
 }
 

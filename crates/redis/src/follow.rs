@@ -273,7 +273,7 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
             Trouble::Failed(lane, error) => Judged::Failed(Some(lane), error),
             Trouble::Outcome(lane, Outcome::One(Value::Error(text))) => {
                 let server = ServerError::parse(&text);
-                let ran = retry::ran(&server);
+                let ran = retry::ran(name, &server);
                 Judged::Failed(Some(Arc::clone(&lane)), error(ErrorKind::Server(server), ran, &lane))
             }
             Trouble::Outcome(_, Outcome::One(value)) => Judged::Reply(value),
@@ -467,6 +467,7 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         }
         let asked = lane.map_or_else(|| NodeAddress::tcp("", 0), |lane| lane.address());
         let attempt = Attempt {
+            command: self.errand.parcel.name(),
             flags: self.errand.parcel.spec().flags,
             repeat: if self.options.is_retryable { Repeat::Allowed } else { Repeat::IfReadOnly },
             asked: self.core.asked(&asked),

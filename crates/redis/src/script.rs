@@ -186,7 +186,10 @@ impl<'a, T: FromReply> Invocation<'a, T> {
             }
         };
         let by_name = send(self.call.by_name()).await;
-        let is_unknown = |error: &Error| error.server().is_some_and(|error| error.code() == "NOSCRIPT");
+        // Not an answer of the script, which may have any code.
+        let is_unknown = |error: &Error| {
+            error.ran() == Ran::NotSent && error.server().is_some_and(|error| error.code() == "NOSCRIPT")
+        };
         let value = match by_name {
             Err(error) if is_unknown(&error) => send(self.call.with_source()).await?,
             done => done?,

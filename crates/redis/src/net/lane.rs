@@ -33,8 +33,8 @@ use crate::proto::handshake::ServerInfo;
 use crate::proto::topology::Role;
 pub(crate) use silence::{MAX_SILENCE, Sign};
 pub use state::Counters;
-use state::{Oldest, State};
 pub(crate) use state::{Carriage, Failure, Kind, Outcome, Ticket};
+use state::{Oldest, State};
 
 /// Most bytes that a caller writes by itself: it holds the lane's lock meanwhile.
 const MAX_INLINE_BYTES: usize = 64 * 1024;
@@ -507,7 +507,8 @@ impl Lane {
         }
         // Callers do not write by themselves any more; yet their half of the socket stays: dropped, it would tell the server that nothing more comes,
         // and the server need not answer what it has.
-        shared.condemned = Some(Condemned { reason: ErrorKind::Connection(reason.into()), since: Instant::now(), patience });
+        shared.condemned =
+            Some(Condemned { reason: ErrorKind::Connection(reason.into()), since: Instant::now(), patience });
         let driver = shared.driver.take();
         drop(shared);
         if let Some(driver) = driver {

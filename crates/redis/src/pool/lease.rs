@@ -177,7 +177,7 @@ impl Lease {
     fn note(&mut self, values: &[Value]) {
         let is_bad = |value: &Value| match value {
             Value::Error(text) => {
-                let remedy = row(ServerError::parse(text).code()).remedy;
+                let remedy = row("", &ServerError::parse(text)).remedy;
                 matches!(remedy, Remedy::Reconnect | Remedy::ReconnectOnce)
             }
             _ => false,

@@ -3,18 +3,15 @@
 //! A command is sent again only if it certainly did not run, or if running it twice does no harm: it only reads, or its caller
 //! marked it. Every pause ends before the command's deadline; if it cannot, the failure is final.
 
-mod table;
-
 use std::time::Duration;
 
 use fastrand::Rng;
-
-pub use table::{Remedy, Row, TABLE, ran, row};
 
 use super::asked::Asked;
 use super::redirect::{Redirect, RedirectKind};
 use super::topology::Role;
 use crate::command::Flags;
+pub use crate::error::codes::{Refusal, Remedy, Row, TABLE, ran, row};
 use crate::error::{Aborted, Error, ErrorKind, Ran, ServerError};
 
 /// Limits of what is tried for one command.
@@ -33,7 +30,9 @@ pub struct RetryPolicy {
 /// A command's history at the moment it failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Attempt<'a> {
-    /// What the command does ([`crate::command::CommandSpec::flags`]).
+    /// The command's name ([`crate::command::CommandSpec::name`]).
+    pub command: &'a str,
+    /// What it does ([`crate::command::CommandSpec::flags`]).
     pub flags: Flags,
     /// Whether the caller allowed to run it twice.
     pub repeat: Repeat,
@@ -293,11 +292,11 @@ fn connection(policy: &RetryPolicy, attempt: &Attempt<'_>, ran: Ran, rng: &mut R
 }
 
 fn server(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rng: &mut Rng) -> Next {
-    let remedy = row(error.code()).remedy;
-    if remedy == Remedy::GiveUp || table::is_deliberate(error) {
+    let remedy = row(attempt.command, error).remedy;
+    if remedy == Remedy::GiveUp {
         return Next::Fail(Stop::Hopeless);
     }
-    if ran(error) != Ran::NotSent && !attempt.may_repeat() {
+    if ran(attempt.command, error) != Ran::NotSent && !attempt.may_repeat() {
         return Next::Fail(Stop::MayHaveRun);
     }
     if remedy == Remedy::Redirect {

@@ -79,7 +79,7 @@ async fn ask(client: &Client, command: Command<'_>, route: &Route) -> Result<Sca
 /// The server will never answer otherwise.
 fn is_final(error: &Error) -> bool {
     match error.kind() {
-        ErrorKind::Server(server) => row(server.code()).remedy == Remedy::GiveUp,
+        ErrorKind::Server(server) => row(error.command(), server).remedy == Remedy::GiveUp,
         ErrorKind::Misuse(_) | ErrorKind::Reply(_) | ErrorKind::Closed => true,
         _ => false,
     }

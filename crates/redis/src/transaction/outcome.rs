@@ -70,7 +70,7 @@ impl Sealed {
                     }
                     _ => error,
                 };
-                let ran = retry::ran(&error);
+                let ran = retry::ran("EXEC", &error);
                 Err(Error::new(error, ran, "EXEC"))
             }
             (other, _) => Err(unexpected("a reply for each command", other.type_name())),
@@ -79,8 +79,8 @@ impl Sealed {
 
     /// `MULTI` was refused, so each command was on its own.
     fn without_multi(&self, text: &[u8], queued: &[Value]) -> Error {
-        let none_ran = queued.iter().all(|reply| match reply {
-            Value::Error(text) => retry::ran(&ServerError::parse(text)) == Ran::NotSent,
+        let none_ran = queued.iter().zip(&self.names).all(|(reply, name)| match reply {
+            Value::Error(text) => retry::ran(name, &ServerError::parse(text)) == Ran::NotSent,
             _ => false,
         });
         let ran = if none_ran { Ran::NotSent } else { Ran::Executed };

@@ -95,7 +95,7 @@ impl Client {
     fn may_go_elsewhere(&self, connection: &Dedicated, error: &Error) -> bool {
         let Some(server) = error.server().filter(|_| error.ran() == Ran::NotSent) else { return false };
         let address = connection.lease().lane().address();
-        match row(server.code()).remedy {
+        match row(error.command(), server).remedy {
             Remedy::Redirect => {
                 if let Ok(Some(to)) = Redirect::detect(server, &self.core().asked(&address))
                     && let Some(slot) = to.moved()

@@ -379,7 +379,8 @@ impl<'l> Session<'l> {
     fn poll_clock(&mut self, lane: &Arc<Lane>, cx: &mut Context<'_>) -> Result<(), ErrorKind> {
         // Something was read before the time, so it is not the clock that woke the driver.
         let is_early = self.clock.read_at.is_some_and(|at| at < self.clock.due);
-        let is_calm = self.clock.is_set && !self.clock.starts && !self.clock.silence.is_probing() && self.renewal.is_none();
+        let is_calm =
+            self.clock.is_set && !self.clock.starts && !self.clock.silence.is_probing() && self.renewal.is_none();
         if is_early && is_calm {
             return Ok(());
         }
