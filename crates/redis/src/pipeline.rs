@@ -1,27 +1,28 @@
 //! Pipelines: many commands at once, one write and one wait for each lane they need.
 
+mod run;
+
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::batch;
 use crate::call::CallOptions;
 use crate::client::Client;
 use crate::command::{Command, CommandSpec};
 use crate::commands::Commands;
-use crate::error::{Error, ErrorKind, Misuse, Ran};
+use crate::error::{Error, Misuse, Ran};
 use crate::follow;
 use crate::metrics::{Observed, batch_name};
 use crate::net::out::Out;
-use crate::parcel::{Errand, Parcel};
 use crate::proto::slot::Slot;
 use crate::reply::{FromReply, Value};
-use crate::special;
 
 /// Commands that are sent together. Their replies come back in the order they were queued; each may fail alone.
 ///
 /// Commands of one lane are written and answered in order, with nothing of this pipeline between them; other callers' commands may be between them, as a
-/// pipeline is no transaction. In a cluster the pipeline is split by node.
+/// pipeline is no transaction. In a cluster the pipeline is split by node: the commands of one key keep their order, also those with keys in several slots. A
+/// command for several nodes, or one that blocks, runs after all that were queued before it, and before all that were queued after it.
 ///
 /// ```no_run
 /// # use pilotlight_redis::{Client, Commands, Error};
@@ -36,14 +37,20 @@ use crate::special;
 #[must_use = "a pipeline is sent by `run`"]
 pub struct Pipeline<'a> {
     client: &'a Client,
+    id: PipelineId,
     encoded: Out,
     items: Vec<Item<'a>>,
     options: CallOptions,
 }
 
+/// Tells pipelines and transactions of this process apart, so that no handle is taken for another one's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PipelineId(u64);
+
 /// The place of one reply of type `T` in a pipeline's [`Replies`].
 #[derive(Debug)]
 pub struct Queued<T> {
+    of: PipelineId,
     index: usize,
     reply: PhantomData<fn() -> T>,
 }
@@ -51,6 +58,7 @@ pub struct Queued<T> {
 /// The replies of a pipeline.
 #[derive(Debug)]
 pub struct Replies {
+    of: PipelineId,
     values: Vec<Option<Result<Value, Error>>>,
     names: Vec<&'static str>,
 }
@@ -65,10 +73,10 @@ enum Item<'a> {
 impl<'a> Pipeline<'a> {
     pub(crate) fn new(client: &'a Client) -> Self {
         let options = CallOptions::of(client);
-        Self { client, encoded: Out::contiguous_only(), items: Vec::new(), options }
+        Self { client, id: PipelineId::next(), encoded: Out::contiguous_only(), items: Vec::new(), options }
     }
 
-    /// Another deadline for the whole.
+    /// Another deadline for the whole. The default is [`command_timeout`](crate::Config::command_timeout), and beside it the time-outs of commands that block.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self.options.is_chosen = true;
@@ -124,31 +132,20 @@ impl<'a> Pipeline<'a> {
         }
         let config = self.client.core().config();
         let observed = Observed::begin(config);
-        let mut encoded = batch::run(self.client.core(), &self.errands(), self.options).await.into_iter();
-        let mut values = Vec::with_capacity(self.items.len());
-        for item in &self.items {
-            values.push(match item {
-                Item::Encoded { .. } => encoded.next(),
-                Item::Whole(command) => Some(special::run(self.client, command, None, self.options).await),
-            });
-        }
+        let values = run::all(self.client, &self).await;
         if let Some(observed) = observed {
             let name = batch_name("PIPELINE", self.items.iter().map(Item::name));
             let error = values.iter().flatten().find_map(|value| value.as_ref().err());
             observed.end_batch(config, name, Some(values.len()), error);
         }
-        Ok(Replies::new(values, self.items.iter().map(Item::name).collect()))
+        Ok(Replies::new(self.id, values, self.items.iter().map(Item::name).collect()))
     }
+}
 
-    fn errands(&self) -> Vec<Errand<'_, 'a>> {
-        let bytes = self.encoded.contiguous(Default::default()).unwrap_or_default();
-        let encoded = self.items.iter().filter_map(|item| match item {
-            Item::Encoded { spec, slot, range } => {
-                Some(Parcel::Encoded { spec, slot: *slot, bytes: &bytes[range.clone()] }.usual())
-            }
-            Item::Whole(_) => None,
-        });
-        encoded.collect()
+impl PipelineId {
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -166,42 +163,40 @@ impl<'a> Commands<'a> for &mut Pipeline<'a> {
 
     fn run<T: FromReply>(self, command: Command<'a>) -> Queued<T> {
         self.push(command.resolved());
-        Queued::new(self.items.len() - 1)
+        Queued::new(self.id, self.items.len() - 1)
     }
 }
 
 impl<T> Queued<T> {
-    pub(crate) fn new(index: usize) -> Self {
-        Self { index, reply: PhantomData }
+    pub(crate) fn new(of: PipelineId, index: usize) -> Self {
+        Self { of, index, reply: PhantomData }
     }
 
     /// The same reply, read as another type.
     #[must_use]
     pub fn of<U: FromReply>(self) -> Queued<U> {
-        Queued::new(self.index)
+        Queued::new(self.of, self.index)
     }
 }
 
 impl Replies {
-    pub(crate) fn new(values: Vec<Option<Result<Value, Error>>>, names: Vec<&'static str>) -> Self {
-        Self { values, names }
+    pub(crate) fn new(of: PipelineId, values: Vec<Option<Result<Value, Error>>>, names: Vec<&'static str>) -> Self {
+        Self { of, values, names }
     }
 
     /// The reply of one command.
     ///
     /// # Errors
-    /// The command failed, or its reply has another type.
+    /// The command failed, or its reply has another type. The handle is of another pipeline or transaction: a mistake of the caller, and nothing is taken.
     #[expect(clippy::needless_pass_by_value, reason = "a handle is good for one reply")]
     pub fn take<T: FromReply>(&mut self, queued: Queued<T>) -> Result<T, Error> {
         let name = self.names.get(queued.index).copied().unwrap_or("unknown");
-        let value = self.values.get_mut(queued.index).and_then(Option::take);
-        let value = value.unwrap_or_else(|| {
-            Err(Error::new(
-                ErrorKind::Misuse(Misuse::Arguments("this handle is of another pipeline".into())),
-                Ran::Executed,
-                name,
-            ))
-        })?;
+        let foreign = || {
+            let misuse = Misuse::Arguments("this handle is of another pipeline or transaction".into());
+            Error::new(misuse, Ran::NotSent, "take")
+        };
+        let own = Some(&mut self.values).filter(|_| queued.of == self.of);
+        let value = own.and_then(|values| values.get_mut(queued.index)?.take()).ok_or_else(foreign)??;
         T::from_reply(value).map_err(|error| Error::new(error, Ran::Executed, name))
     }
 

@@ -76,6 +76,7 @@ pub(crate) async fn on_all(
         let instead = "it may wait, so send it to one node: call.on(Route::Node(…))";
         return Err(Error::new(Misuse::Unroutable { command: command.name(), instead }, Ran::NotSent, command.name()));
     }
+    let since = Instant::now();
     let targets = match route {
         Route::AllPrimaries => targets(core, command, Everywhere::Primaries, options).await?,
         Route::AllNodes => targets(core, command, Everywhere::Nodes, options).await?,
@@ -87,7 +88,7 @@ pub(crate) async fn on_all(
     // Each node's own answer is asked for, also where another has taken its place meanwhile.
     let lane = |(node, way): (NodeAddress, Way)| Ok((node, Way::Node(core.lane_by(&way, command.spec(), None)?)));
     let targets = targets.into_iter().map(lane).collect::<Result<Vec<_>, Error>>()?;
-    let replies = everywhere(core, command, &targets, options).await;
+    let replies = everywhere(core, command, &targets, left(options, since)).await;
     Ok(targets.into_iter().zip(replies).map(|((node, _), reply)| NodeReply { node, reply }).collect())
 }
 
@@ -128,6 +129,19 @@ pub(crate) fn bounded(core: &Core, command: &Command<'_>, options: CallOptions) 
         Some(wait) => wait.bound(options, options.timeout.or(core.config().command_timeout)),
         None => options,
     }
+}
+
+/// The deadline of a whole of which this command is a part: what blocks prolongs it by its own time-out, unless the caller chose it.
+pub(crate) fn extended(command: &Command<'_>, options: CallOptions) -> CallOptions {
+    match blocking::wait_of(command) {
+        Some(wait) => wait.bound(options, options.timeout),
+        None => options,
+    }
+}
+
+/// What is left of a deadline that began `since`.
+fn left(options: CallOptions, since: Instant) -> CallOptions {
+    CallOptions { timeout: options.timeout.map(|timeout| timeout.saturating_sub(since.elapsed())), ..options }
 }
 
 /// A command for one node.
@@ -193,11 +207,12 @@ async fn keyless(core: &Core, command: &Command<'_>, options: CallOptions) -> Re
 
 /// Any key of any node that has one. Which node is asked first is left to chance; how many keys it has does not matter.
 async fn random_key(core: &Core, command: &Command<'_>, options: CallOptions) -> Result<Value, Error> {
+    let since = Instant::now();
     let mut targets = targets(core, command, Everywhere::Primaries, options).await?;
     fastrand::shuffle(&mut targets);
     let mut reply = Value::Null;
     for (_, way) in targets {
-        reply = one(core, command, way, options).await?;
+        reply = one(core, command, way, left(options, since)).await?;
         if reply != Value::Null {
             break;
         }
@@ -209,10 +224,26 @@ async fn random_key(core: &Core, command: &Command<'_>, options: CallOptions) ->
 async fn parts(core: &Core, command: &Command<'_>, split: Split<'_>, options: CallOptions) -> Result<Value, Error> {
     let errands: Vec<_> = split.parts.iter().map(|part| Parcel::Command(&part.command).usual()).collect();
     let replies = batch::run(core, &errands, options).await;
-    split.join.join(replies).map_err(|partial| {
-        let failure = PartialFailure::new(&partial, command.name());
+    join(split, replies, command.name())
+}
+
+/// The parts of a command whose keys are in several slots, if it can be split.
+pub(crate) fn split<'a>(core: &Core, command: &Command<'a>) -> Option<Split<'a>> {
+    if !core.is_cluster() || misuse::check(command).is_err() {
+        return None;
+    }
+    match split::route(command) {
+        Ok(split::Route::Split(split)) => Some(split),
+        _ => None,
+    }
+}
+
+/// The reply of a command from those of its parts.
+pub(crate) fn join(split: Split<'_>, parts: Vec<Result<Value, Error>>, name: &'static str) -> Result<Value, Error> {
+    split.join.join(parts).map_err(|partial| {
+        let failure = PartialFailure::new(&partial, name);
         let ran = failure.ran();
-        Error::new(ErrorKind::Partial(Arc::new(failure)), ran, command.name())
+        Error::new(ErrorKind::Partial(Arc::new(failure)), ran, name)
     })
 }
 
@@ -223,8 +254,9 @@ enum Everywhere {
 }
 
 async fn fan_out(core: &Core, command: &Command<'_>, to: Everywhere, options: CallOptions) -> Result<Value, Error> {
+    let since = Instant::now();
     let targets = targets(core, command, to, options).await?;
-    let replies = everywhere(core, command, &targets, options).await;
+    let replies = everywhere(core, command, &targets, left(options, since)).await;
     let policy = match command.spec().response {
         ResponsePolicy::Special => ResponsePolicy::Default,
         policy => policy,

@@ -18,7 +18,7 @@ use crate::follow::{self, Line};
 use crate::metrics::{Observed, batch_name};
 use crate::net::out::Out;
 use crate::parcel::Parcel;
-use crate::pipeline::{Queued, Replies};
+use crate::pipeline::{PipelineId, Queued, Replies};
 use crate::proto::slot::Slot;
 use crate::reply::{FromReply, Value};
 
@@ -39,6 +39,7 @@ use crate::reply::{FromReply, Value};
 #[must_use = "a transaction is sent by `run`"]
 pub struct Transaction<'a> {
     target: Target<'a>,
+    id: PipelineId,
     /// `MULTI` and the commands.
     encoded: Out,
     names: Vec<&'static str>,
@@ -69,7 +70,7 @@ impl<'a> Transaction<'a> {
     fn new(target: Target<'a>, options: CallOptions) -> Self {
         let mut encoded = Out::contiguous_only();
         encoded.page().extend_from_slice(outcome::MULTI);
-        Self { target, encoded, names: Vec::new(), slot: None, problem: None, options }
+        Self { target, id: PipelineId::next(), encoded, names: Vec::new(), slot: None, problem: None, options }
     }
 
     /// Another deadline for the whole.
@@ -151,10 +152,10 @@ impl<'a> Transaction<'a> {
             return Err(problem);
         }
         if self.names.is_empty() {
-            return Ok(Replies::new(Vec::new(), Vec::new()));
+            return Ok(Replies::new(self.id, Vec::new(), Vec::new()));
         }
         let max_bytes = self.client().core().config().max_queued_bytes;
-        let Self { target, mut encoded, names, slot, options, .. } = self;
+        let Self { target, id, mut encoded, names, slot, options, .. } = self;
         encoded.page().extend_from_slice(outcome::EXEC);
         if encoded.len() > max_bytes {
             let misuse = Misuse::TooLarge { limit: "max_queued_bytes", bytes: encoded.len(), max_bytes };
@@ -174,7 +175,7 @@ impl<'a> Transaction<'a> {
         if let Some((observed, name, size)) = observed {
             observed.end_batch(config, name, Some(size), values.as_ref().err());
         }
-        Ok(sealed.replies_of(values?))
+        Ok(sealed.replies_of(id, values?))
     }
 }
 
@@ -197,6 +198,6 @@ impl<'a> Commands<'a> for &mut Transaction<'_> {
 
     fn run<T: FromReply>(self, command: Command<'a>) -> Queued<T> {
         self.push(&command.resolved());
-        Queued::new(self.names.len() - 1)
+        Queued::new(self.id, self.names.len() - 1)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Aborted, Error, ErrorKind, Ran, ReplyError, ServerError};
 use crate::net::out::Out;
-use crate::pipeline::Replies;
+use crate::pipeline::{PipelineId, Replies};
 use crate::proto::retry;
 use crate::proto::slot::Slot;
 use crate::reply::Value;
@@ -88,14 +88,14 @@ impl Sealed {
     }
 
     /// Each reply in the place of its command. Errors of commands are theirs.
-    pub(super) fn replies_of(self, values: Vec<Value>) -> Replies {
+    pub(super) fn replies_of(self, id: PipelineId, values: Vec<Value>) -> Replies {
         let reply = |(value, &name): (Value, &&'static str)| {
             Some(match value {
                 Value::Error(text) => Err(Error::new(ServerError::parse(&text), Ran::Executed, name)),
                 value => Ok(value),
             })
         };
-        Replies::new(values.into_iter().zip(&self.names).map(reply).collect(), self.names)
+        Replies::new(id, values.into_iter().zip(&self.names).map(reply).collect(), self.names)
     }
 }
 

@@ -18,6 +18,7 @@ mod latency;
 mod life;
 mod load;
 mod observability;
+mod order;
 mod pubsub;
 mod raw;
 mod refused;
