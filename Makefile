@@ -1,7 +1,7 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help run test soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
+.PHONY: help run test adversary soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -15,6 +15,10 @@ run: ## build a release and serve the demo on http://127.0.0.1:8080
 test: ## install what the tests need, build, run every suite
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+adversary: ## hostile clients, services, neighbours, disks and Redis against a real gateway; TIME=seconds SEED=number ONLY=part
+	@cargo build --quiet -p pilotlight -p users
+	@cd tests && ../target/venv/bin/python -B -m adversary --time $(or $(TIME),600) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 soak: ## the gateway in 1,000 random cycles, the Redis client under chaos for minutes; TIME=seconds SEED=number
 	cargo build
