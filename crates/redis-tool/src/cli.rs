@@ -18,7 +18,7 @@ mod scan;
 mod secrets;
 mod session;
 mod stat;
-mod wire;
+mod verbose;
 mod words;
 
 use std::io::{self, IsTerminal};
@@ -44,10 +44,19 @@ pub fn run(mut arguments: CliArgs) -> anyhow::Result<ExitCode> {
     arguments.check()?;
     let file = profile::File::load()?;
     let profile = file.apply(&mut arguments)?;
+    if is_visible(&arguments) {
+        eprintln!(
+            "Warning: others may see the password of -a in the list of processes: REDISCLI_AUTH and --askpass hide it; --no-auth-warning silences this."
+        );
+    }
+    let _verbose = arguments.output.verbose.then(verbose::start);
     let style = style(&arguments);
     let config = config(&arguments, style.format)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let output = Output::new(style, arguments.output.exit_on_error);
+    let mut output = Output::new(style, arguments.output.exit_on_error);
+    if let Some(shows_pushes) = arguments.output.show_pushes {
+        output.set_shows_pushes(shows_pushes);
+    }
     let done = runtime.block_on(work(&arguments, config, output, &profile));
     // The editor's thread may still wait for the terminal.
     runtime.shutdown_background();
@@ -66,19 +75,29 @@ async fn work(
 ) -> anyhow::Result<ExitCode> {
     let patience = config.connect_timeout;
     let mut session = Session::new(config).map_err(|error| UsageError(error.to_string()))?;
-    match arguments.task() {
+    let task = arguments.task();
+    if matches!(task, Task::Pipe | Task::Scan | Task::Keys(_) | Task::Stat | Task::Latency(_)) {
+        oneshot::connect(&mut session).await?;
+    }
+    match task {
         Task::Pipe => pipe::run(&mut session, Duration::from_secs(arguments.input.pipe_timeout)).await,
         Task::Scan => scan::run(&session, arguments, &mut output).await,
         Task::Keys(question) => keys::run(&session, question, arguments, &mut output).await,
         Task::Stat => stat::run(&session, arguments, &mut output).await,
         Task::Latency(kind) => latency::run(&mut session, kind, arguments, &mut output).await,
-        Task::Snapshot(content, path) => rdb::run(&session, content, path).await,
+        Task::Snapshot(content, path) => rdb::run(&mut session, content, path).await,
         Task::IntrinsicLatency(seconds) => latency::intrinsic(seconds, &mut output),
         Task::Eval(file) => oneshot::eval(&mut session, file, arguments, &mut output).await,
         Task::Command => oneshot::command(&mut session, arguments, &mut output).await,
         Task::Lines if !io::stdin().is_terminal() => oneshot::lines(&mut session, &mut output).await,
         Task::Lines => prompt::run(session, output, profile, patience).await,
     }
+}
+
+/// Whether the command line shows a password that the environment does not give.
+fn is_visible(arguments: &CliArgs) -> bool {
+    let password = arguments.connection.password.as_ref().filter(|_| !arguments.output.no_auth_warning);
+    password.is_some_and(|password| std::env::var_os("REDISCLI_AUTH").is_none_or(|it| it != password.as_str()))
 }
 
 fn style(arguments: &CliArgs) -> Style {

@@ -39,7 +39,7 @@ pub struct ConnectionArgs {
     /// A Unix socket instead
     #[arg(long, value_name = "PATH", conflicts_with_all = ["url", "cluster", "sentinel"])]
     pub socket: Option<PathBuf>,
-    /// Everything in one: redis://user:password@host:port/db, rediss://, redis+cluster://a,b, redis+sentinel://a,b/name, unix:///path
+    /// Everything in one (what redis-cli calls -u): redis://user:password@host:port/db, rediss://, redis+cluster://a,b, redis+sentinel://a,b/name, unix:///path
     #[arg(long)]
     pub url: Option<String>,
     /// The server is a node of a cluster
@@ -110,6 +110,11 @@ impl ConnectionArgs {
     /// # Errors
     /// An option has no meaning: [`UsageError`].
     pub fn config(&self) -> anyhow::Result<Config> {
+        if let Some(user) = self.username.as_deref().filter(|user| user.contains("://")) {
+            let scheme = user.split("://").next().unwrap_or_default();
+            let why = format!("-u is the name of the user, and {scheme}://… is an address: give it as --url");
+            return Err(UsageError(why).into());
+        }
         let mut config = match &self.url {
             Some(url) => Config::from_url(url).map_err(|error| UsageError(format!("--url: {error}")))?,
             None => Config { servers: self.servers()?, ..Config::default() },

@@ -10,7 +10,9 @@ pub mod cluster;
 pub mod connection;
 pub mod fill;
 pub mod load;
+mod refusal;
 mod run;
 pub mod tunnel;
+mod wire;
 
 pub use run::{Mode, run};

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use super::keys::Question;
 use super::latency::Kind;
@@ -29,7 +29,7 @@ Exit codes: 0 done (an error of the server is a reply, too, unless -e), 1 the wo
 
 /// A prompt, or one command: `pilotlight redis cli [OPTIONS] [COMMAND ARGS…]`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_override_self = true)]
+#[command(after_help = EXAMPLES, args_override_self = true, version, disable_version_flag = true)]
 pub struct CliArgs {
     /// How replies are written.
     #[command(flatten)]
@@ -43,6 +43,9 @@ pub struct CliArgs {
     /// Which server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
+    /// Print version
+    #[arg(short = 'v', long, action = ArgAction::Version, help_heading = "Options")]
+    version: Option<bool>,
     /// The command and its arguments; without one, commands are read from the terminal or the standard input
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,
@@ -79,6 +82,15 @@ pub(super) struct OutputArgs {
     /// An error of the server goes to the standard error, and the exit code is 1
     #[arg(short = 'e')]
     pub(super) exit_on_error: bool,
+    /// Whether to print messages that come unasked, such as invalidations (RESP3): yes or no [default: yes on a terminal]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    pub(super) show_pushes: Option<bool>,
+    /// Tell on the standard error which connections are made and lost, which redirects are followed, and what is tried again
+    #[arg(long)]
+    pub(super) verbose: bool,
+    /// Do not warn that others may see the password of -a
+    #[arg(long)]
+    pub(super) no_auth_warning: bool,
     /// RESP2 [default, but for --json, --quoted-json and --table]
     #[arg(short = '2', conflicts_with = "protocol")]
     pub(super) resp2: bool,
@@ -181,6 +193,14 @@ pub(super) struct LookArgs {
     /// The same with functions alone (Redis 7.0)
     #[arg(long, value_name = "FILE", group = "task")]
     pub(super) functions_rdb: Option<PathBuf>,
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(true),
+        "n" | "no" => Ok(false),
+        _ => Err("yes or no".to_owned()),
+    }
 }
 
 /// What is to be done.

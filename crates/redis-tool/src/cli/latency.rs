@@ -11,7 +11,7 @@ use super::arguments::CliArgs;
 use super::format::Format;
 use super::output::Output;
 use super::session::{Failure, Session};
-use super::wire::Wire;
+use crate::wire::Wire;
 
 /// Pause between two `PING`s.
 const PAUSE: Duration = Duration::from_millis(10);

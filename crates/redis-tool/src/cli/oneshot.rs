@@ -12,9 +12,10 @@ use super::arguments::CliArgs;
 use super::everywhere;
 use super::format::Format;
 use super::output::Output;
-use super::session::{Failure, Session, Transaction, confirmations};
+use super::session::{Failure, Session, Transaction, confirmations, login};
 use super::words::{split, split_bytes};
 use crate::connection::UsageError;
+use crate::refusal::Refusal;
 
 /// The command of the arguments.
 pub(super) async fn command(
@@ -56,7 +57,11 @@ pub(super) async fn eval(
 
 /// Commands from the standard input, a line each. They go on after an error, unless `-e`; exit code 1 if any was not answered.
 pub(super) async fn lines(session: &mut Session, output: &mut Output) -> anyhow::Result<ExitCode> {
-    session.connect().await?;
+    match connect(session).await {
+        // The first line may log in.
+        Err(Failure::Refused { refusal: Refusal::PasswordMissing, .. }) => {}
+        done => done?,
+    }
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
     let mut code = ExitCode::SUCCESS;
@@ -126,12 +131,23 @@ pub(super) fn refusal(words: &[Vec<u8>]) -> Option<&'static str> {
     None
 }
 
+/// Connects, and warns on the standard error.
+pub(super) async fn connect(session: &mut Session) -> Result<(), Failure> {
+    let done = session.connect().await;
+    session.warnings.drain(..).for_each(|warning| eprintln!("{warning}"));
+    done
+}
+
 /// Runs one command and prints its reply.
 pub(super) async fn issue(session: &mut Session, words: &[Vec<u8>], output: &mut Output) -> anyhow::Result<Ended> {
     if let Some(why) = refusal(words) {
         return Err(Failure::Client(format!("{}: {why}", String::from_utf8_lossy(&words[0]))).into());
     }
-    if let Some(everywhere) = everywhere::parse(words)? {
+    let everywhere = everywhere::parse(words)?;
+    if !session.has_contact() && login(words).is_none() {
+        connect(session).await?;
+    }
+    if let Some(everywhere) = everywhere {
         return everywhere::run(session, &everywhere, output).await;
     }
     if is_endless(words) && session.transaction() == Transaction::None {
@@ -156,7 +172,7 @@ pub(super) async fn issue(session: &mut Session, words: &[Vec<u8>], output: &mut
     let is_confirmed = confirmations(words) > 0;
     for push in std::mem::take(&mut session.pushes) {
         // Programs read replies; the end of subscriptions is one, several times over.
-        if output.is_terminal() || is_confirmed {
+        if output.shows_pushes() || is_confirmed {
             output.push(&push)?;
         }
     }

@@ -13,6 +13,7 @@ pub(super) struct Output {
     exits_on_error: bool,
     is_terminal: bool,
     has_colors: bool,
+    shows_pushes: bool,
 }
 
 impl Output {
@@ -20,7 +21,8 @@ impl Output {
         let is_terminal = io::stdout().is_terminal();
         let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let is_able = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        Self { style, exits_on_error, is_terminal, has_colors: is_terminal && is_wanted && is_able }
+        let has_colors = is_terminal && is_wanted && is_able;
+        Self { style, exits_on_error, is_terminal, has_colors, shows_pushes: is_terminal }
     }
 
     pub(super) fn format(&self) -> Format {
@@ -42,6 +44,15 @@ impl Output {
 
     pub(super) fn is_terminal(&self) -> bool {
         self.is_terminal
+    }
+
+    /// Whether what comes unasked is printed: on a terminal, unless somebody says otherwise.
+    pub(super) fn shows_pushes(&self) -> bool {
+        self.shows_pushes
+    }
+
+    pub(super) fn set_shows_pushes(&mut self, shows_pushes: bool) {
+        self.shows_pushes = shows_pushes;
     }
 
     /// Whether colours are wanted and can be shown.

@@ -14,8 +14,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use super::session::{Failure, Session, command};
-use super::wire::Wire;
 use super::words::split_bytes;
+use crate::wire::Wire;
 
 /// Bytes of the standard input that are read at once.
 const MAX_READ_BYTES: usize = 256 << 10;
@@ -41,7 +41,6 @@ struct Counts {
 
 /// Does it. Exit code 1 if there was any error.
 pub(super) async fn run(session: &mut Session, timeout: Duration) -> anyhow::Result<ExitCode> {
-    session.connect().await?;
     let mut counts = Counts { replies: 0, errors: 0, shown: io::stderr().is_terminal().then(Instant::now) };
     let done = async {
         if session.is_cluster() {

@@ -19,9 +19,9 @@ use super::format::Format;
 use super::oneshot::{is_endless, refusal, repetition, value_of};
 use super::output::{Output, push_text};
 use super::profile::Profile;
-use super::session::{Connection, Failure, Meanwhile, Session, Transaction};
-use super::wire::Wire;
+use super::session::{Connection, Failure, Meanwhile, Session, Transaction, confirmations};
 use super::words::split_bytes;
+use crate::wire::Wire;
 use editor::{Editor, Event};
 
 /// A reply that took longer is followed by its time.
@@ -78,9 +78,6 @@ pub(super) async fn run(
 
 impl Shell<'_> {
     async fn run(&mut self) -> anyhow::Result<()> {
-        if self.session.is_cluster() {
-            self.learn();
-        }
         loop {
             self.editor.ask(self.prompt());
             let line = match self.next_event().await? {
@@ -107,12 +104,16 @@ impl Shell<'_> {
                 event = self.editor.event() => return Ok(event),
                 met = self.session.meanwhile(connection) => met,
             };
+            for warning in std::mem::take(&mut self.session.warnings) {
+                self.editor.print(&format!("{warning}\n"));
+            }
             match met {
                 Meanwhile::Connected => self.learn(),
                 Meanwhile::NotConnected(failure) => {
                     self.is_down = true;
                     self.editor.print(&format!("{failure}\n"));
                 }
+                Meanwhile::Pushed(_) if !self.output.shows_pushes() => {}
                 Meanwhile::Pushed(push) => {
                     let text = push_text(self.output.style(), &push);
                     self.editor.print(&String::from_utf8_lossy(&text));
@@ -180,12 +181,14 @@ impl Shell<'_> {
         for _ in 0..times {
             if let Err(error) = self.issue(words).await {
                 let Some(failure) = error.downcast_ref::<Failure>() else { return Err(error) };
-                self.is_down |= matches!(failure, Failure::NotConnected(_));
+                self.is_down |= failure.is_of_connecting();
                 self.output.line(format!("{}{failure}", if self.is_down { "" } else { "(error) " }))?;
                 return Ok(Next::GoOn);
             }
         }
-        self.learn();
+        if self.session.has_contact() {
+            self.learn();
+        }
         Ok(Next::GoOn)
     }
 
@@ -303,8 +306,15 @@ impl Shell<'_> {
             reply = self.session.run(words) => Some(reply),
             _ = tokio::signal::ctrl_c() => None,
         };
+        for warning in std::mem::take(&mut self.session.warnings) {
+            self.output.line(warning)?;
+        }
+        let is_confirmed = confirmations(words) > 0;
         for push in std::mem::take(&mut self.session.pushes) {
-            self.output.push(&push)?;
+            // The end of subscriptions is a reply, several times over.
+            if self.output.shows_pushes() || is_confirmed {
+                self.output.push(&push)?;
+            }
         }
         let Some(reply) = reply else { return self.given_up() };
         let reply = reply?;

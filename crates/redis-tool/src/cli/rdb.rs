@@ -21,6 +21,7 @@ use pilotlight_redis::raw::NodeStream;
 use pilotlight_resp::encode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::oneshot;
 use super::session::Session;
 use crate::connection::UsageError;
 use crate::load::progress;
@@ -48,11 +49,12 @@ pub(super) enum Content {
 }
 
 /// Does it.
-pub(super) async fn run(session: &Session, content: Content, path: &Path) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(session: &mut Session, content: Content, path: &Path) -> anyhow::Result<ExitCode> {
     if session.is_cluster() {
         let why = "a snapshot is that of one node: name it by -h and -p, without -c; `pilotlight redis cluster status` lists them";
         bail!(UsageError(why.to_owned()));
     }
+    oneshot::connect(session).await?;
     let stream = session.client().stream(Route::Any).await?;
     let node = stream.node().clone();
     let mut source = Source { stream, read: BytesMut::new() };

@@ -12,7 +12,8 @@ use pilotlight_redis::config::{Credentials, ProtocolChoice, Topology};
 use pilotlight_redis::{Client, Command, Commands, Config, Error, ErrorKind, Misuse, Route, ServerError};
 use pilotlight_resp::{Frame, Value};
 
-use super::wire::Wire;
+use crate::refusal::{self, Refusal};
+use crate::wire::Wire;
 
 /// See the module.
 pub(super) struct Session {
@@ -22,6 +23,8 @@ pub(super) struct Session {
     transaction: Transaction,
     /// In a cluster: one of its nodes has answered.
     is_reached: bool,
+    /// What is to be shown to the user, apart from replies.
+    pub(super) warnings: Vec<String>,
     /// What came unasked, or before the last reply to a command with several.
     pub(super) pushes: Vec<Vec<Value>>,
 }
@@ -60,6 +63,8 @@ pub(super) enum Meanwhile {
 pub(super) enum Failure {
     /// No connection could be made: nothing was sent.
     NotConnected(String),
+    /// The server refuses this client: nothing was sent.
+    Refused { why: String, refusal: Refusal },
     /// The connection was lost.
     Lost(String),
     /// The client says what is wrong.
@@ -70,6 +75,11 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotConnected(why) | Self::Client(why) => f.write_str(why),
+            Self::Refused { why, refusal } => {
+                f.write_str(&refusal::advised(why, refusal))?;
+                let can_log_in = matches!(refusal, Refusal::PasswordMissing);
+                f.write_str(if can_log_in { "; or AUTH password, AUTH user password" } else { "" })
+            }
             Self::Lost(why) => write!(f, "connection lost: {why}; the command may have been executed"),
         }
     }
@@ -77,11 +87,26 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+impl Failure {
+    /// Whether nothing was sent as there is no connection.
+    pub(super) fn is_of_connecting(&self) -> bool {
+        matches!(self, Self::NotConnected(_) | Self::Refused { .. })
+    }
+}
+
 impl Session {
     /// Connects to nothing yet.
     pub(super) fn new(config: Config) -> Result<Self, Error> {
         let client = Client::new(config.clone())?;
-        Ok(Self { config, client, wire: None, transaction: Transaction::None, is_reached: false, pushes: Vec::new() })
+        Ok(Self {
+            config,
+            client,
+            wire: None,
+            transaction: Transaction::None,
+            is_reached: false,
+            warnings: Vec::new(),
+            pushes: Vec::new(),
+        })
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -108,6 +133,11 @@ impl Session {
         self.wire.is_some()
     }
 
+    /// Whether there is a connection, or, in a cluster, was one.
+    pub(super) fn has_contact(&self) -> bool {
+        self.wire.is_some() || (self.is_cluster() && self.is_reached)
+    }
+
     /// Who is spoken to, as far as is known: the node, else the first server of the configuration.
     pub(super) fn place(&self) -> String {
         match (&self.wire, self.config.servers.first()) {
@@ -117,45 +147,63 @@ impl Session {
         }
     }
 
-    /// Connects, if there is no connection yet: outside of a cluster to the primary, in a cluster by asking for its map.
+    /// Connects, if there is no connection yet: outside of a cluster to the primary, in a cluster by asking for its map. A password that the server has no
+    /// use for is left away, as `redis-cli` does it, with a warning.
     pub(super) async fn connect(&mut self) -> Result<(), Failure> {
+        match self.try_connect().await {
+            Err(Failure::Refused { refusal: Refusal::NoPasswordWanted(answer), .. }) => {
+                self.warnings.push(format!("Warning: AUTH failed: {answer} Going on without a password."));
+                self.change(|config| config.credentials = None);
+                self.try_connect().await
+            }
+            done => done,
+        }
+    }
+
+    async fn try_connect(&mut self) -> Result<(), Failure> {
         if self.is_cluster() {
             return self.reach().await;
         }
         self.wire(Route::Any).await.map(|_| ())
     }
 
-    /// Sees that a node of the cluster answers: the client would wait for one until the command's deadline.
+    /// Sees that a node of the cluster answers, and gives its map.
     async fn reach(&mut self) -> Result<(), Failure> {
-        let mut last = None;
-        for server in self.config.servers.iter().filter(|_| !self.is_reached) {
-            let config = Config {
-                servers: vec![server.clone()],
-                topology: Topology::Standalone,
-                command_timeout: Some(self.config.connect_timeout),
-                ..self.config.clone()
-            };
-            let reached = match Client::new(config) {
-                Ok(client) => client.stream(Route::Any).await,
-                Err(error) => Err(error),
-            };
-            match reached {
-                Ok(_) => {
-                    last = None;
-                    break;
-                }
-                Err(error) => last = Some(not_connected(&self.config, &error)),
-            }
+        if self.is_reached {
+            return Ok(());
         }
-        self.is_reached = last.is_none();
-        last.map_or(Ok(()), Err)
+        match self.client.stream(Route::Any).await {
+            Ok(_) => self.is_reached = true,
+            Err(error) => return Err(not_connected(&self.config, &error).await),
+        }
+        Ok(())
+    }
+
+    /// Connects as another user, for a command that says who: the server asks for a password before anything else.
+    async fn log_in(&mut self, words: &[Vec<u8>], credentials: Credentials) -> Result<Value, Failure> {
+        let before = self.config.credentials.take();
+        self.change(|config| config.credentials = Some(std::sync::Arc::new(credentials)));
+        let failure = match self.try_connect().await {
+            Ok(()) => return self.run_own(words, Route::Any).await,
+            Err(failure) => failure,
+        };
+        self.change(|config| config.credentials = before);
+        match failure {
+            Failure::Refused {
+                refusal: Refusal::WrongPassword(answer) | Refusal::NoPasswordWanted(answer), ..
+            } => Ok(Value::Error(Bytes::copy_from_slice(answer.text().as_bytes()))),
+            failure => Err(failure),
+        }
     }
 
     /// Runs a command and waits for its reply, errors of the server among them. Dropped in its middle, it leaves the session without connection.
     pub(super) async fn run(&mut self, words: &[Vec<u8>]) -> Result<Value, Failure> {
         let spec = spec_of(words);
-        if self.is_cluster() {
-            self.reach().await?;
+        if let Some(credentials) = login(words).filter(|_| !self.has_contact()) {
+            return self.log_in(words, credentials).await;
+        }
+        if !self.has_contact() {
+            self.connect().await?;
         }
         if self.is_cluster() && !self.needs_own(spec) {
             return self.run_routed(words).await;
@@ -269,7 +317,7 @@ impl Session {
     /// # Cancel safety
     /// Nothing is lost; a connection that is being made is given up.
     pub(super) async fn meanwhile(&mut self, connection: Connection) -> Meanwhile {
-        if self.wire.is_none() && connection == Connection::Wanted && !self.is_cluster() {
+        if !self.has_contact() && connection == Connection::Wanted {
             return match self.connect().await {
                 Ok(()) => Meanwhile::Connected,
                 Err(failure) => Meanwhile::NotConnected(failure),
@@ -302,7 +350,13 @@ impl Session {
         if self.wire.is_none() {
             let route = if self.is_cluster() { route } else { Route::Any };
             let opened = Wire::open(&self.client, route, self.config.reply_limits).await;
-            self.wire = Some(opened.map_err(|error| not_connected(&self.config, &error))?);
+            self.wire = Some(match opened {
+                Ok(wire) => {
+                    tracing::debug!(server.address = %wire.node(), database = self.config.database, "connected");
+                    wire
+                }
+                Err(error) => return Err(not_connected(&self.config, &error).await),
+            });
             if matches!(self.config.topology, Topology::Sentinel(_)) {
                 // The client listens to a Sentinel from its own first command on. If that fails, the next one will say why.
                 let _ = self.client.run::<Value>(Command::raw("PING")).await;
@@ -373,20 +427,16 @@ impl Session {
         if self.transaction == Transaction::Queueing {
             return;
         }
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match name {
             "SELECT" => {
-                if let Ok(database) = text(word(1)).parse() {
+                if let Ok(database) = String::from_utf8_lossy(word(1)).parse() {
                     self.change(|config| config.database = database);
                 }
             }
             "AUTH" => {
-                let credentials = match words {
-                    [_, password] => Credentials::password(text(password)),
-                    [_, user, password, ..] => Credentials::new(text(user), text(password)),
-                    _ => return,
-                };
-                self.change(|config| config.credentials = Some(std::sync::Arc::new(credentials)));
+                if let Some(credentials) = login(words) {
+                    self.change(|config| config.credentials = Some(std::sync::Arc::new(credentials)));
+                }
             }
             "HELLO" => {
                 let protocol = match word(1) {
@@ -394,12 +444,9 @@ impl Session {
                     b"2" => ProtocolChoice::Resp2,
                     _ => return,
                 };
-                let at = words.iter().position(|word| word.eq_ignore_ascii_case(b"AUTH"));
-                let credentials = at.and_then(|at| Some((words.get(at + 1)?, words.get(at + 2)?)));
-                let credentials = credentials.map(|(user, password)| Credentials::new(text(user), text(password)));
                 self.change(|config| {
                     config.protocol = protocol;
-                    if let Some(credentials) = credentials {
+                    if let Some(credentials) = login(words) {
                         config.credentials = Some(std::sync::Arc::new(credentials));
                     }
                 });
@@ -488,12 +535,31 @@ fn is_demoted(reply: &Value) -> bool {
     matches!(reply, Value::Error(text) if ServerError::parse(text).code() == "READONLY")
 }
 
-fn not_connected(config: &Config, error: &Error) -> Failure {
-    Failure::NotConnected(match error.kind() {
+/// Who a command says that the client is: `AUTH`, `HELLO … AUTH`.
+pub(super) fn login(words: &[Vec<u8>]) -> Option<Credentials> {
+    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let credentials = |user: &[u8], password: &[u8]| Credentials::new(text(user), text(password));
+    match (spec_of(words).name, words) {
+        ("AUTH", [_, password]) => Some(Credentials::password(text(password))),
+        ("AUTH", [_, user, password]) => Some(credentials(user, password)),
+        ("HELLO", words) => {
+            let at = words.iter().position(|word| word.eq_ignore_ascii_case(b"AUTH"))?;
+            Some(credentials(words.get(at + 1)?, words.get(at + 2)?))
+        }
+        _ => None,
+    }
+}
+
+async fn not_connected(config: &Config, error: &Error) -> Failure {
+    let why = match error.kind() {
         // The reason names the node.
-        ErrorKind::Connect(why) | ErrorKind::Rejected(why) => format!("could not connect: {why}"),
+        ErrorKind::Connect(_) | ErrorKind::Rejected(_) => format!("could not connect: {}", refusal::why(error)),
         other => format!("could not connect to {config}: {other}"),
-    })
+    };
+    match refusal::find(config, error).await {
+        Refusal::Other => Failure::NotConnected(why),
+        refusal => Failure::Refused { why, refusal },
+    }
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pilotlight_redis::config::{NodeAddress, Topology, WhenDown};
-use pilotlight_redis::{Client, Command, Commands, Config, FromReply};
+use pilotlight_redis::{Client, Command, Commands, Config, Error, ErrorKind, FromReply};
 use tokio::task::JoinSet;
 
 use super::view::{Member, View};
 use crate::connection::UsageError;
+use crate::refusal;
 
 /// A cluster that answered.
 pub(super) struct Nodes {
@@ -191,6 +192,9 @@ async fn first_view(config: &Config) -> anyhow::Result<(NodeAddress, View)> {
             }
             Err(error) => last = error,
         }
+    }
+    if let Some(error) = last.downcast_ref::<Error>().filter(|error| matches!(error.kind(), ErrorKind::Rejected(_))) {
+        return Err(refusal::unusable(config, error).await);
     }
     let servers: Vec<_> = config.servers.iter().map(NodeAddress::to_string).collect();
     Err(last).with_context(|| {

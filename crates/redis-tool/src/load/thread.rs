@@ -8,6 +8,8 @@ use anyhow::Context;
 use pilotlight_redis::config::WhenDown;
 use pilotlight_redis::{Client, Command, Commands, Config};
 
+use crate::refusal;
+
 /// How long replies are waited for when a client is closed.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -26,8 +28,10 @@ pub(crate) async fn first_connect(config: &Config) -> anyhow::Result<Client> {
 /// A client that has had an answer.
 pub(crate) async fn connect(config: &Config) -> anyhow::Result<Client> {
     let client = Client::new(config.clone())?;
-    client.run::<()>(Command::raw("ECHO").arg("")).await.with_context(|| format!("cannot use {config}"))?;
-    Ok(client)
+    match client.run::<()>(Command::raw("ECHO").arg("")).await {
+        Ok(()) => Ok(client),
+        Err(error) => Err(refusal::unusable(config, &error).await),
+    }
 }
 
 /// Starts `count` threads that each do `work` with a client of their own.

@@ -22,6 +22,8 @@ use pilotlight_resp::Protocol;
 
 pub(crate) use session::serve;
 
+use crate::refusal;
+
 /// Databases that the clients of a tunnel may use at the same time: each has connections of its own.
 const MAX_DATABASES: usize = 64;
 
@@ -118,8 +120,10 @@ impl Upstream {
     /// They do not within the command timeout.
     pub(crate) async fn check(&self) -> anyhow::Result<()> {
         let end = self.end(Protocol::Resp2, self.config.database).map_err(anyhow::Error::msg)?;
-        end.whole.run::<Value>(Command::raw("PING")).await?;
-        Ok(())
+        match end.whole.run::<Value>(Command::raw("PING")).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(refusal::unusable(&self.config, &error).await),
+        }
     }
 
     /// Closes all connections.

@@ -155,7 +155,7 @@ pub(super) async fn listen(args: &TunnelArgs, config: &Config, workers: &Workers
     let (command_timeout, when_down) = (Some(config.connect_timeout), WhenDown::FailFast);
     let config_of_probe = Config { command_timeout, when_down, ..config.clone() };
     let probe = Upstream::new(config_of_probe, Arc::clone(&workers.shared.replies));
-    probe.check().await.with_context(|| format!("cannot reach {config}"))?;
+    probe.check().await?;
     probe.close(CLOSE_PATIENCE).await;
     let local = listener.local_addr()?;
     announce(args, &[Opened { node: config.to_string(), local }])?;

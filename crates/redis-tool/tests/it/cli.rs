@@ -2,6 +2,7 @@
 
 mod cluster;
 mod compare;
+mod login;
 mod looks;
 mod oneshot;
 mod prompt;

@@ -8,4 +8,5 @@ mod cluster;
 mod down;
 mod fill;
 mod interrupt;
+mod refused;
 mod tunnel;

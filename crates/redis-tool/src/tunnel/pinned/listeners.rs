@@ -9,12 +9,13 @@ use anyhow::{Context, bail};
 use bytes::BytesMut;
 use pilotlight_redis::config::{Config, DEFAULT_SENTINEL_PORT, NodeAddress, Topology};
 use pilotlight_redis::raw::{NodeKind, NodeStream};
-use pilotlight_redis::{ConnectError, Value};
+use pilotlight_redis::{ConnectError, ServerError, Value};
 use pilotlight_resp::{Decoder, Frame, Limits, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::refusal::{self, Refusal};
 use crate::tunnel::workers::{Workers, bind};
 use crate::tunnel::{Opened, TunnelArgs, announce};
 
@@ -160,7 +161,7 @@ impl Listeners<'_> {
                     self.seeds.swap(0, at);
                     return Ok(nodes);
                 }
-                Err(error) => problem = error.context(seed.to_string()),
+                Err(error) => problem = explained(error, &seed),
             }
         }
         Err(problem)
@@ -219,6 +220,17 @@ impl Listeners<'_> {
             .find_map(|port| bind(SocketAddr::new(self.args.bind, port)).ok())
             .with_context(|| format!("no port from {first} on is free"))
     }
+}
+
+/// What a node's answer means for whoever started the tunnel.
+fn explained(error: anyhow::Error, node: &NodeAddress) -> anyhow::Error {
+    let (refusal, text) = match (error.downcast_ref::<ConnectError>(), error.downcast_ref::<ServerError>()) {
+        // Its text names the node.
+        (Some(error), _) => (Refusal::of(error.kind()), error.to_string()),
+        (None, Some(answer)) => (Refusal::of_answer(answer), format!("{node}: {}", answer.text().trim_end())),
+        (None, None) => return error.context(node.to_string()),
+    };
+    anyhow::anyhow!(refusal::advised(&text, &refusal))
 }
 
 /// All nodes, as this one knows them.
@@ -317,7 +329,7 @@ impl Asked {
         self.stream.flush().await?;
         loop {
             match self.decoder.decode(&mut self.input)? {
-                Some(Frame::Reply(Value::Error(text))) => bail!("{}", String::from_utf8_lossy(&text)),
+                Some(Frame::Reply(Value::Error(text))) => bail!(ServerError::parse(&text)),
                 Some(Frame::Reply(value)) => return Ok(value),
                 Some(Frame::Push(_)) => {}
                 None if self.stream.read_buf(&mut self.input).await? == 0 => bail!("the connection was closed"),

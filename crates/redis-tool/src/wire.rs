@@ -1,4 +1,4 @@
-//! One connection of the session's own: commands out, replies and pushes in, in their order.
+//! One connection of somebody's own: commands out, replies and pushes in, in their order.
 
 use std::io;
 
@@ -13,31 +13,35 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 const MIN_READ_BYTES: usize = 16 << 10;
 
 /// See the module.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: NodeStream,
     frames: Frames,
 }
 
 /// What was read and is not decoded.
-pub(super) struct Frames {
+pub(crate) struct Frames {
     decoder: Decoder,
     read: BytesMut,
 }
 
 impl Wire {
     /// Connects.
-    pub(super) async fn open(client: &Client, route: Route, limits: Limits) -> Result<Self, Error> {
-        let stream = client.stream(route).await?;
-        Ok(Self { stream, frames: Frames { decoder: Decoder::new(limits), read: BytesMut::new() } })
+    pub(crate) async fn open(client: &Client, route: Route, limits: Limits) -> Result<Self, Error> {
+        Ok(Self::over(client.stream(route).await?, limits))
+    }
+
+    /// What is connected already.
+    pub(crate) fn over(stream: NodeStream, limits: Limits) -> Self {
+        Self { stream, frames: Frames { decoder: Decoder::new(limits), read: BytesMut::new() } }
     }
 
     /// Who is connected to.
-    pub(super) fn node(&self) -> &NodeAddress {
+    pub(crate) fn node(&self) -> &NodeAddress {
         self.stream.node()
     }
 
     /// Sends a command. Cut off in the middle, the connection is of no more use.
-    pub(super) async fn send(&mut self, words: &[Vec<u8>]) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, words: &[Vec<u8>]) -> io::Result<()> {
         let mut out = Vec::new();
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         encode::command(&mut out, &words);
@@ -49,12 +53,12 @@ impl Wire {
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub(super) async fn frame(&mut self) -> io::Result<Frame> {
+    pub(crate) async fn frame(&mut self) -> io::Result<Frame> {
         self.frames.next(&mut self.stream).await
     }
 
     /// The stream in two halves, and what was read and is not decoded.
-    pub(super) fn split(self) -> (impl AsyncRead + Unpin, impl AsyncWrite + Unpin, Frames) {
+    pub(crate) fn split(self) -> (impl AsyncRead + Unpin, impl AsyncWrite + Unpin, Frames) {
         let (reader, writer) = tokio::io::split(self.stream);
         (reader, writer, self.frames)
     }
@@ -65,7 +69,7 @@ impl Frames {
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub(super) async fn next(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
+    pub(crate) async fn next(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
         loop {
             let decoded = self.decoder.decode(&mut self.read);
             if let Some(frame) = decoded.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
