@@ -21,7 +21,7 @@ use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Timing, Turn, Val
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::cache_key::{self, CacheKey};
 use crate::client::{Ahead, Client, RequestGuard};
-use crate::fields::FieldList;
+use crate::fields::{self, FieldList};
 use crate::metrics::Verdict;
 use crate::options::{RouteCache, RouteSpec, Settings};
 use crate::outbound::Outbound;
@@ -86,6 +86,8 @@ impl Service<Request<Incoming>> for Handler {
             timeline.lap(Layer::Cache, answered);
         }
         timeline.lap(Layer::Parse, read);
+        let mut request = request;
+        fields::strip_nominated(request.headers_mut());
         let found = self.find(&request, &timeline);
         let series = match &found {
             Ok(Found::Stored(route, ..) | Found::Route(route, ..)) => &route.series,

@@ -1,6 +1,9 @@
 //! Header fields on their way through: which may cross, and what the gateway adds.
 
-use http::header::{CONNECTION, HeaderMap, HeaderName};
+use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, TE};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// The members of a comma-separated list field, in lower case; empty for almost every message.
 #[derive(Default)]
@@ -25,17 +28,58 @@ impl FieldList {
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|n| n == name)
     }
+
+    /// Whether it keeps a field back.
+    fn takes(&self, name: &HeaderName) -> bool {
+        !self.0.is_empty() && self.contains(name.as_str()) && !is_needed(name.as_str())
+    }
 }
 
 /// Whether a field belongs to one connection only and must not be forwarded (RFC 9110 §7.6.1).
 pub(crate) fn is_hop_by_hop(name: &HeaderName, connection: &FieldList) -> bool {
     matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
-        || (!connection.0.is_empty() && connection.contains(name.as_str()) && !is_needed(name))
+        || connection.takes(name)
 }
 
-/// `Connection: content-length` and the like are an attack, not an option: without it the body would be read as a request.
-fn is_needed(name: &HeaderName) -> bool {
-    matches!(name.as_str(), "content-length" | "content-type" | "host" | "set-cookie" | "cache-control")
+/// `Connection: content-length` and the like are an attack, not an option: without it the body would be read as a request. The
+/// same holds for fields by which a proxy before this one says who asks: a client must not be able to take them off.
+fn is_needed(name: &str) -> bool {
+    matches!(
+        name,
+        "content-length"
+            | "content-type"
+            | "content-encoding"
+            | "host"
+            | "set-cookie"
+            | "cookie"
+            | "authorization"
+            | "cache-control"
+            | "forwarded"
+            | "via"
+            | "x-real-ip"
+            | "x-request-id"
+    ) || name.starts_with("x-forwarded-")
+}
+
+/// Takes off a request what is of its connection alone, before anything reads its fields: what a service does not see must not
+/// choose what is stored, either. What the gateway itself needs of the connection stays: [`is_hop_by_hop`] keeps it back later.
+pub(crate) fn strip_nominated(headers: &mut HeaderMap) {
+    for name in [&TE, &KEEP_ALIVE, &PROXY_CONNECTION] {
+        headers.remove(name);
+    }
+    let has_options = |value: &HeaderValue| {
+        let value = value.as_bytes();
+        !value.eq_ignore_ascii_case(b"keep-alive") && !value.eq_ignore_ascii_case(b"close")
+    };
+    if !headers.get_all(CONNECTION).iter().any(has_options) {
+        return;
+    }
+    let connection = FieldList::connection(headers);
+    for name in connection.0.iter().filter(|name| !matches!(name.as_str(), "upgrade" | "transfer-encoding")) {
+        if !is_needed(name) && name != CONNECTION.as_str() {
+            headers.remove(name.as_str());
+        }
+    }
 }
 
 /// Removes what must not be forwarded from a service's answer.
@@ -52,13 +96,46 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     #[test]
     fn connection_cannot_name_what_frames_the_body() {
         let list = FieldList(vec!["content-length".into(), "x-other".into()]);
         assert!(!is_hop_by_hop(&HeaderName::from_static("content-length"), &list));
         assert!(is_hop_by_hop(&HeaderName::from_static("x-other"), &list));
+    }
+
+    #[test]
+    fn what_a_client_names_is_gone_before_it_is_read() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "keep-alive, Accept-Language, Upgrade, x-forwarded-for"),
+            ("connection", "Authorization, connection, content-length, transfer-encoding"),
+            ("accept-language", "de"),
+            ("upgrade", "websocket"),
+            ("x-forwarded-for", "1.2.3.4"),
+            ("authorization", "x"),
+            ("content-length", "1"),
+            ("transfer-encoding", "chunked"),
+            ("te", "trailers"),
+            ("keep-alive", "5"),
+            ("origin", "http://a"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        strip_nominated(&mut headers);
+        let left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(
+            left,
+            [
+                "connection",
+                "upgrade",
+                "x-forwarded-for",
+                "authorization",
+                "content-length",
+                "transfer-encoding",
+                "origin"
+            ]
+        );
     }
 
     #[test]

@@ -1,0 +1,140 @@
+"""HTTP to the letter on the client's side: raw sockets against a gateway with real services, over HTTP and over the pipe.
+
+Each case looks at three things: the status, whether the connection can be used again, and what the service has seen.
+"""
+
+import json
+import socket
+import struct
+import threading
+import unittest
+
+from harness import (
+    BINARY, PYTHON, ROOT, Cut, Gateway, TestCase, config, eventually, route, service, setUpModule,
+)  # fmt: skip
+from origin import Origin
+from scripted import Script, answer
+
+__all__ = ["setUpModule"]
+
+NEXT = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def serve_all(peer):
+    """An HTTP service that reads requests as RFC 9112 says, and answers each with its own head."""
+    while head := peer.head():
+        fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
+        if b"chunked" in fields.get(b"transfer-encoding", b""):
+            while size := int(line_of(peer), 16):
+                peer.read(size + 2)
+            trailers = []
+            while line := line_of(peer):
+                trailers.append(line)
+            head += b"\r\n" + b"\r\n".join(b"trailer-" + line for line in trailers)
+        else:
+            peer.read(int(fields.get(b"content-length", b"0")))
+        peer.send(answer(head))
+
+
+def line_of(peer):
+    line = b""
+    while not line.endswith(b"\r\n"):
+        byte = peer.read(1)
+        if not byte:
+            raise OSError("the connection ended within a line")
+        line += byte
+    return line[:-2]
+
+
+class Letter(TestCase):
+    def gateway_to(self, handler=serve_all, *blocks, cache=False, top=None, **settings):
+        """A gateway in front of an HTTP server that does what `handler` does."""
+        script = Script(handler)
+        script.__enter__()
+        self.addCleanup(script.__exit__)
+        web = service("web", url=script.url), route(service="web", cache=cache, **settings)
+        return self.start(Gateway(BINARY, config(*web, *blocks, **({"workers": 1} | (top or {}))))), script
+
+    def both(self, *blocks, cache=False, top=None, **settings):
+        """A gateway with the same demo over the pipe (`/pipe`), and an HTTP service (`/http`) whose requests are kept."""
+        origin = Origin()
+        origin.__enter__()
+        self.addCleanup(origin.__exit__)
+        services = service("demo"), service("web", url=origin.url)
+        routes = (
+            route("/pipe", "demo", strip_prefix=True, cache=cache, **settings),
+            route("/http", "web", strip_prefix=True, cache=cache, **settings),
+        )
+        return self.start(Gateway(BINARY, config(*services, *routes, *blocks, **({"workers": 1} | (top or {}))))), origin
+
+    def assert_usable(self, client, target="/next"):
+        """The connection takes a further request."""
+        self.assertLess(client.request("GET", target).status, 500)
+
+    def assert_closed(self, client):
+        self.assertTrue(client.ended(), "the connection stays open")
+
+
+def requested(script):
+    return [head.split(b" ")[1] for head in script.heads]
+
+
+class Connection(Letter):
+    """RFC 9110 §7.6.1: what `Connection` names is of this connection, and never a part of a key."""
+
+    ANSWER = b"cache-control: max-age=60\r\nvary: accept-language, origin\r\n"
+
+    def vary_gateway(self, **settings):
+        def handler(peer):
+            while head := peer.head():
+                fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
+                said = [fields.get(name, b"none") for name in (b"accept-language", b"origin", b"x-tenant")]
+                peer.send(answer(b" ".join(said), self.ANSWER))
+
+        return self.gateway_to(handler, cache=True, **settings)
+
+    def body(self, gateway, fields, target="/"):
+        return gateway.get(target, fields).body
+
+    def test_a_named_field_chooses_no_variant(self):
+        gateway, script = self.vary_gateway()
+        for name, value in (("Accept-Language", "de"), ("Origin", "https://evil.example")):
+            with self.subTest(name):
+                poison = [(name, value), ("Connection", name.lower())]
+                target = f"/{name}"
+                self.assertEqual(self.body(gateway, poison, target), b"none none none")
+                self.assertIn(value.encode(), self.body(gateway, [(name, value)], target))
+                self.assertEqual(self.body(gateway, [], target), b"none none none")
+                self.assertEqual(len(script.heads), 2, "the answer without the field was not used again")
+                script.heads.clear()
+
+    def test_a_named_field_is_in_no_key(self):
+        gateway, script = self.vary_gateway(cache={"key": {"headers": ["x-tenant"], "cookies": ["user"]}})
+        self.assertEqual(self.body(gateway, [("X-Tenant", "a"), ("Connection", "x-tenant, close")]), b"none none none")
+        self.assertEqual(self.body(gateway, [("X-Tenant", "a")]), b"none none a")
+        self.assertEqual(self.body(gateway, []), b"none none none")
+        self.assertEqual(len(script.heads), 2)
+
+    def test_a_stored_variant_is_not_given_for_a_named_field(self):
+        gateway, _ = self.vary_gateway()
+        self.assertEqual(self.body(gateway, [("Accept-Language", "de")]), b"de none none")
+        self.assertEqual(self.body(gateway, [("Accept-Language", "de"), ("Connection", "accept-language")]), b"none none none")
+
+    def test_what_frames_identifies_or_authorises_cannot_be_named(self):
+        gateway, script = self.gateway_to(top={"trust_forwarded": True})
+        kept = {
+            "Authorization": "Bearer 1", "Cookie": "a=b", "Content-Type": "text/x", "Cache-Control": "no-store",
+            "X-Forwarded-For": "10.0.0.9", "X-Real-IP": "10.0.0.9", "X-Request-Id": "req-1234", "Forwarded": "for=10.0.0.9",
+        }  # fmt: skip
+        names = ", ".join([*kept, "Host", "Content-Length", "Via", "X-Mine"])
+        fields = [*kept.items(), ("X-Mine", "1"), ("Connection", names)]
+        self.assert_status(gateway.request("POST", "/", fields, body=b"1234"), 200)
+        head = script.heads[0].lower()
+        for name in kept:
+            self.assertIn(b"\r\n" + name.lower().encode() + b": ", head)
+        self.assertIn(b"content-length: 4", head)
+        self.assertNotIn(b"x-mine", head)
+
+
+if __name__ == "__main__":
+    unittest.main()
