@@ -136,5 +136,40 @@ class Connection(Letter):
         self.assertNotIn(b"x-mine", head)
 
 
+class Hosts(Letter):
+    """RFC 9110 §7.2, RFC 3986 §3.2.2: what is no host is refused, in `Host` and in an absolute target."""
+
+    WRONG = (
+        "a:x", "a:80:80", "[::1", "[zz]", "a%zz", "a%2", "::1", ":80", "a:65536", "a:-1", "[::1]x", "[::1]:x", "[]", "a b", "a/b",
+        "a?b", "a#b", "u@a", "a\\b", "[fe80::1%25eth0]", "[v1]", "a,b", "a\"", "a[b]", "a]",
+    )  # fmt: skip
+    RIGHT = ("a", "a:80", "a:", "A.b-c_d~:8080", "[::1]", "[::1]:80", "127.0.0.1:1", "%61", "a%2Db:1", "a!$&'()*+;=b", "[v1.a:b]")
+
+    def test_wrong(self):
+        for cache in (False, "60s"):
+            gateway, script = self.gateway_to(cache=cache)
+            for host in self.WRONG:
+                with self.subTest(host=host, cache=cache), gateway.client(timeout=10) as client:
+                    client.send(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host.encode())
+                    self.assert_problem(client.answer(), 400)
+            self.assertEqual(script.heads, [])
+
+    def test_wrong_in_a_target(self):
+        gateway, script = self.gateway_to()
+        for host in ("a:x", "a:80:80", "[::1", "[zz]", "a%zz", "u@a", ":80"):
+            with self.subTest(host=host), gateway.client(timeout=10) as client:
+                client.send(b"GET http://%b/ HTTP/1.1\r\nHost: a\r\n\r\n" % host.encode())
+                self.assertEqual(client.answer().status, 400)
+        self.assertEqual(script.heads, [])
+
+    def test_right(self):
+        for cache in (False, "60s"):
+            gateway, script = self.gateway_to(cache=cache)
+            with gateway.client(timeout=10) as client:
+                for host in self.RIGHT * 2:
+                    with self.subTest(host=host):
+                        self.assert_status(client.request("GET", "/", host=host), 200)
+
+
 if __name__ == "__main__":
     unittest.main()

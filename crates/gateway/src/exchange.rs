@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
@@ -32,6 +32,7 @@ use crate::request_body::{BodyLimit, RequestBody};
 use crate::request_id::RequestId;
 use crate::routes::Route;
 use crate::server_timing;
+use crate::target::{authority, target};
 use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
@@ -224,45 +225,6 @@ fn is_stored_method(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
 
-fn target(uri: &http::Uri) -> &str {
-    uri.path_and_query().map_or("/", |t| t.as_str())
-}
-
-/// RFC 9112 §3.2: the authority of an absolute target, else the one `Host`; HTTP/1.0 may have none.
-fn authority(request: &Request<Incoming>) -> Result<&str, Failure> {
-    if *request.method() == Method::CONNECT {
-        return Err(Failure::Connect);
-    }
-    let host = match host(request.headers()) {
-        None if request.version() == Version::HTTP_10 && !request.headers().contains_key(HOST) => "",
-        host => host.and_then(|host| host.to_str().ok()).ok_or(Failure::BadHost)?,
-    };
-    // RFC 9110 §4.2.4: user information in a target is an error (`@` is not among the bytes).
-    let host = request.uri().authority().map_or(host, http::uri::Authority::as_str);
-    if is_authority(host) { Ok(host) } else { Err(Failure::BadHost) }
-}
-
-/// The one `Host`.
-fn host(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let mut hosts = headers.get_all(HOST).iter();
-    hosts.next().filter(|_| hosts.next().is_none())
-}
-
-/// The one `Host`, if it may be an authority.
-pub(crate) fn host_authority(headers: &HeaderMap) -> Option<&str> {
-    let host = host(headers)?.as_bytes();
-    // `to_str` would look at each byte as well; those that are allowed are ASCII.
-    std::str::from_utf8(host).ok().filter(|_| host.iter().all(is_authority_byte))
-}
-
-pub(crate) fn is_authority(host: &str) -> bool {
-    host.as_bytes().iter().all(is_authority_byte)
-}
-
-fn is_authority_byte(byte: &u8) -> bool {
-    HOST_BYTES[usize::from(*byte)]
-}
-
 /// RFC 9112 §6.1: hyper takes off `chunked`; a service would not learn of another coding below it.
 fn check_coding(headers: &HeaderMap) -> Result<(), Failure> {
     let known = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
@@ -271,20 +233,6 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Failure> {
         false => Err(Failure::Coding),
     }
 }
-
-/// What `Host` may consist of: visible ASCII but for the delimiters of other parts of a URI.
-const HOST_BYTES: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = b'!';
-    while byte <= b'~' {
-        table[byte as usize] = !matches!(
-            byte,
-            b'/' | b'?' | b'#' | b'@' | b'\\' | b'"' | b'<' | b'>' | b'{' | b'}' | b'|' | b'^' | b'`' | b','
-        );
-        byte += 1;
-    }
-    table
-};
 
 /// Everything that is not answered at once.
 async fn forward(

@@ -31,6 +31,7 @@ mod request_id;
 mod routes;
 mod server_timing;
 mod spawn;
+mod target;
 mod timing;
 mod upstream;
 mod worker;

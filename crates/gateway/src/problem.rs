@@ -74,7 +74,7 @@ impl Failure {
 
     fn text(&self) -> String {
         match self {
-            Self::BadHost => "the request needs exactly one valid Host field (RFC 9112 section 3.2)".into(),
+            Self::BadHost => "the request needs exactly one valid Host field: a host name or IP address and perhaps a port (RFC 9112 section 3.2)".into(),
             Self::BadTarget => "the request target must be a path that begins with /".into(),
             Self::Connect => "this gateway is not a forward proxy: CONNECT is not supported".into(),
             Self::Coding => "the only transfer coding taken is chunked (RFC 9112 section 6.1)".into(),

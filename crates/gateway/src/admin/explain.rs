@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use crate::cache_key::{self, CacheKey};
-use crate::exchange;
 use crate::options::{ListenAddr, ServiceTarget};
 use crate::routes::{Route, normalized};
+use crate::target;
 
 mod cache;
 
@@ -46,7 +46,7 @@ impl Target {
             (Some("http"), Some(authority)) => authority.to_string(),
             _ => return Err(format!("{url:?} is not a URL of HTTP; {EXAMPLE}")),
         };
-        if !exchange::is_authority(&authority) {
+        if !target::is_authority(&authority) {
             return Err(format!("{authority:?} is not a host; {EXAMPLE}"));
         }
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();

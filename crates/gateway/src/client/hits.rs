@@ -29,7 +29,7 @@ use crate::metrics::Verdict;
 use crate::routes::{Route, Table};
 use crate::timing::Moment;
 use crate::worker::Worker;
-use crate::{cache_key, exchange, server_timing};
+use crate::{cache_key, exchange, server_timing, target};
 
 /// Bytes of a head that is looked at here.
 const MAX_HEAD: usize = 8 * 1024;
@@ -207,7 +207,7 @@ fn answer<'a>(
     if !path.starts_with('/') {
         return None;
     }
-    let authority = exchange::host_authority(headers)?;
+    let authority = target::host_authority(headers)?;
     let route = table.find(authority, path)?;
     let has_rules = |route| cache_key::control(route).is_some_and(|control| control.key.query != QueryRules::default());
     if path.len() < target.len() && has_rules(route) && !is_hypers(target) {
@@ -253,7 +253,7 @@ fn ask(
     tally.time(); // Redis is waited for by those that follow
     let begun = tally.begun();
     let now = worker.clock.timestamp(begun);
-    let asks = exchange::lead(worker, route, (exchange::host_authority(headers)?, target), headers, now)?;
+    let asks = exchange::lead(worker, route, (target::host_authority(headers)?, target), headers, now)?;
     client.ask(worker, begun, route, (target, length), (std::mem::take(headers), stale), asks);
     Some(Front::Asked)
 }

@@ -13,12 +13,13 @@ use hyper::body::Incoming;
 use pilotlight_cache::{Fill, Forward, Stored};
 
 use super::second_tier::Second;
-use super::{Caller, Errand, Inbound, Parted, now, target};
+use super::{Caller, Errand, Inbound, Parted, now};
 use crate::cache_key::{self, CacheKey};
 use crate::client::Client;
 use crate::problem::Failure;
 use crate::record::Record;
 use crate::routes::Route;
+use crate::target::target;
 use crate::timing::{Moment, Timeline};
 use crate::worker::Worker;
 

@@ -8,11 +8,12 @@ use http::{HeaderMap, Method};
 use pilotlight_cache::{Adopted, Cache, CacheStatus, Fill, Stored, Timestamp, Turn};
 use pilotlight_cache_redis::{Asked, Tier};
 
-use super::{Inbound, Parted, now, target};
+use super::{Inbound, Parted, now};
 use crate::cache_key::{self, CacheKey};
 use crate::metrics::Verdict;
 use crate::options::RouteSpec;
 use crate::problem::Failure;
+use crate::target::target;
 use crate::timing::Layer;
 use crate::worker::Worker;
 
