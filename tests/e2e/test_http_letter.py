@@ -171,5 +171,61 @@ class Hosts(Letter):
                         self.assert_status(client.request("GET", "/", host=host), 200)
 
 
+class Targets(Letter):
+    """RFC 9112 §3.2: the four forms of a target, and which of them reach a service as what."""
+
+    def pairs(self):
+        """The same gateway to a service over HTTP and to one over the pipe, and what either says that it has seen."""
+        script = Script(serve_all)
+        script.__enter__()
+        self.addCleanup(script.__exit__)
+        services = service("web", url=script.url), service("demo", [PYTHON, "-B", "-c", TELLS])
+        routes = route("/", "web", host="a", cache=False), route("/", "demo", host="b", cache=False)
+        gateway = self.start(Gateway(BINARY, config(*services, *routes, workers=1)))
+
+        def ask(line, fields=b""):
+            with gateway.client(timeout=10) as client:
+                client.send(line.replace(b"HOST", b"a") + b"\r\nHost: a\r\n" + fields + b"\r\n")
+                over_http = client.answer(line.split(b" ")[0].decode())
+                client.send(line.replace(b"HOST", b"b") + b"\r\nHost: b\r\n" + fields + b"\r\n")
+                over_pipe = client.answer(line.split(b" ")[0].decode())
+                self.assert_usable(client)
+            return over_http, over_pipe
+
+        return ask
+
+    def test_a_query_without_a_path_gets_one(self):
+        ask = self.pairs()
+        for line, seen in ((b"GET http://HOST?x=1 HTTP/1.1", "/?x=1"), (b"GET http://HOST HTTP/1.1", "/"),
+                           (b"GET http://HOST/p?x=1 HTTP/1.1", "/p?x=1"), (b"OPTIONS http://HOST/ HTTP/1.1", "/"),
+                           (b"OPTIONS http://HOST?x=1 HTTP/1.1", "/?x=1"), (b"OPTIONS http://HOST HTTP/1.1", "*")):
+            with self.subTest(line=line):
+                over_http, over_pipe = ask(line)
+                self.assertEqual(over_http.body.split(b" ")[1].decode(), seen)
+                self.assertEqual(json.loads(over_pipe.body)["target"], seen)
+
+    def test_a_query_without_a_path_is_one_key_with_its_path(self):
+        gateway, script = self.gateway_to(cache="60s")
+        with gateway.client(timeout=10) as client:
+            for line in (b"GET http://a?x=1 HTTP/1.1", b"GET http://a/?x=1 HTTP/1.1", b"GET /?x=1 HTTP/1.1"):
+                client.send(line + b"\r\nHost: a\r\n\r\n")
+                self.assert_status(client.answer(), 200)
+        self.assertEqual(requested(script), [b"/?x=1"])
+
+    def test_options_of_the_gateway_itself(self):
+        gateway, script = self.gateway_to()
+        with gateway.client(timeout=10) as client:
+            client.send(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+            got = client.answer("OPTIONS")
+            self.assert_status(got, 204)
+            self.assertIn("GET", got.get("allow"))
+            self.assertIsNone(got.get("content-length"))
+            self.assert_usable(client)
+        with gateway.client(timeout=10) as client:
+            client.send(b"GET * HTTP/1.1\r\nHost: a\r\n\r\n")
+            self.assert_problem(client.answer(), 400)
+        self.assertEqual(requested(script), [b"/next"])
+
+
 if __name__ == "__main__":
     unittest.main()

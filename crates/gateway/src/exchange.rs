@@ -32,7 +32,7 @@ use crate::request_body::{BodyLimit, RequestBody};
 use crate::request_id::RequestId;
 use crate::routes::Route;
 use crate::server_timing;
-use crate::target::{authority, target};
+use crate::target::{self, authority, target};
 use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
@@ -40,6 +40,7 @@ use second_tier::Second;
 
 mod errand;
 mod fetch;
+mod local;
 mod refresh;
 mod second_tier;
 
@@ -89,17 +90,22 @@ impl Service<Request<Incoming>> for Handler {
         timeline.lap(Layer::Parse, read);
         let mut request = request;
         fields::strip_nominated(request.headers_mut());
-        let found = self.find(&request, &timeline);
+        target::complete(&mut request);
+        let found = match local::answer(&request) {
+            Some(answer) => answer.map(Found::Own),
+            None => self.find(&request, &timeline),
+        };
         let series = match &found {
             Ok(Found::Stored(route, ..) | Found::Route(route, ..)) => &route.series,
-            Err(_) => &worker.common.metrics.none,
+            Ok(Found::Own(_)) | Err(_) => &worker.common.metrics.none,
         };
         let record = Record::new(worker, series, timeline);
         let asked = match found {
             Ok(Found::Stored(_, verdict, answer)) => {
                 record.verdict(verdict);
-                return Reply::Now(Some(self.answer_now(&request, answer, record)));
+                return Reply::Now(Some(self.answer_now(&request, answer.map(ResponseBody::stored), record)));
             }
+            Ok(Found::Own(answer)) => return Reply::Now(Some(self.answer_now(&request, answer, record))),
             Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, Looked { lookup, ahead })),
             Err(failure) => Err(failure),
         };
@@ -149,7 +155,7 @@ impl Handler {
     fn answer_now(
         &self,
         request: &Request<Incoming>,
-        answer: Response<StoredBody>,
+        answer: Response<ResponseBody>,
         record: Rc<Record>,
     ) -> Response<Outgoing> {
         let worker = &self.worker;
@@ -164,7 +170,7 @@ impl Handler {
         }
         worker.say_goodbye(answer.headers_mut());
         let guard = RequestGuard::new(&self.client, record);
-        answer.map(|body| Outgoing::new(ResponseBody::stored(body), None, guard))
+        answer.map(|body| Outgoing::new(body, None, guard))
     }
 }
 
@@ -185,6 +191,8 @@ impl Looked {
 
 /// What is known of a request when its head has been read.
 enum Found {
+    /// It is for the gateway.
+    Own(Response<ResponseBody>),
     Stored(Arc<Route>, Verdict, Response<StoredBody>),
     Route(Arc<Route>, String, Option<Lookup>),
 }
@@ -353,12 +361,14 @@ impl<'a> Inbound<'a> {
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
         let interim = client.connection.clone().filter(|_| parts.version == Version::HTTP_11);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
+        let is_of_whole_service = target::is_of_whole_service(&parts.method, &parts.uri);
         let outbound = Outbound {
             parts,
             id,
             authority,
             peer: Rc::clone(&client.peer),
             stripped,
+            is_of_whole_service,
             trust_forwarded: client.settings.trust_forwarded,
             validators: None,
             upgrade,

@@ -22,6 +22,8 @@ pub(crate) struct Outbound {
     pub(crate) peer: Rc<str>,
     /// What `strip_prefix` cut off the target.
     pub(crate) stripped: Option<String>,
+    /// It is for the service as a whole, whose target is `*`.
+    pub(crate) is_of_whole_service: bool,
     pub(crate) trust_forwarded: bool,
     /// `If-None-Match`/`If-Modified-Since` of the cache, in place of the client's.
     pub(crate) validators: Option<HeaderMap>,
@@ -35,6 +37,9 @@ pub(crate) struct Outbound {
 impl Outbound {
     /// Path and query as received, less the stripped prefix.
     pub(crate) fn target(&self) -> Cow<'_, str> {
+        if self.is_of_whole_service {
+            return Cow::Borrowed("*");
+        }
         let whole = self.parts.uri.path_and_query().map_or("/", |t| t.as_str());
         let Some(prefix) = self.stripped.as_deref() else { return Cow::Borrowed(whole) };
         // It matched without its dot segments, so if it has any, that is what the prefix is cut off.
@@ -161,6 +166,7 @@ mod tests {
             authority: "example.org".into(),
             peer: peer.into(),
             stripped: None,
+            is_of_whole_service: false,
             trust_forwarded: false,
             validators: None,
             upgrade: None,

@@ -3,9 +3,36 @@
 use std::net::Ipv6Addr;
 
 use http::header::{HOST, HeaderMap, HeaderValue};
+use http::uri::PathAndQuery;
 use http::{Method, Request, Uri, Version};
 
 use crate::problem::Failure;
+
+/// Gives an absolute target the path that it lacks (RFC 9110 §4.2.3): `http://a?x=1` is `http://a/?x=1`.
+pub(crate) fn complete(request: &mut Request<impl Sized>) {
+    let uri = request.uri();
+    if uri.authority().is_some() && target(uri).starts_with('?') {
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = format!("/{}", target(uri)).parse().ok();
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+}
+
+/// `OPTIONS *`: of the gateway, not of anything behind it (RFC 9112 §3.2.4).
+pub(crate) fn is_of_gateway(method: &Method, uri: &Uri) -> bool {
+    *method == Method::OPTIONS && uri.path() == "*"
+}
+
+/// OPTIONS of a URI that has neither path nor query: its service gets `*` (RFC 9112 §3.2.4).
+pub(crate) fn is_of_whole_service(method: &Method, uri: &Uri) -> bool {
+    // `http` shows a path that is not there as `/`, and compares it as it was.
+    *method == Method::OPTIONS
+        && uri.authority().is_some()
+        && target(uri) == "/"
+        && uri.path_and_query().is_none_or(|given| *given != PathAndQuery::from_static("/"))
+}
 
 /// Path and query.
 pub(crate) fn target(uri: &Uri) -> &str {
@@ -142,6 +169,30 @@ mod tests {
         {
             check(wrong, false);
         }
+    }
+
+    #[test]
+    fn forms_of_targets() {
+        let seen = |method: &str, uri: &str| {
+            let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
+            complete(&mut request);
+            let (method, uri) = (request.method(), request.uri());
+            match (is_of_gateway(method, uri), is_of_whole_service(method, uri)) {
+                (false, false) => target(uri).to_owned(),
+                (true, false) => "the gateway".to_owned(),
+                (false, true) => "the whole service".to_owned(),
+                (true, true) => unreachable!(),
+            }
+        };
+        assert_eq!(seen("GET", "http://a?x=1"), "/?x=1");
+        assert_eq!(seen("GET", "http://a"), "/");
+        assert_eq!(seen("OPTIONS", "http://a"), "the whole service");
+        assert_eq!(seen("OPTIONS", "http://a/"), "/");
+        assert_eq!(seen("OPTIONS", "/"), "/");
+        assert_eq!(seen("OPTIONS", "http://a?x"), "/?x");
+        assert_eq!(seen("OPTIONS", "*"), "the gateway");
+        assert_eq!(seen("GET", "*"), "*");
+        assert_eq!(seen("GET", "/p?x"), "/p?x");
     }
 
     proptest! {
