@@ -227,5 +227,50 @@ class Targets(Letter):
         self.assertEqual(requested(script), [b"/next"])
 
 
+class MaxForwards(Letter):
+    """RFC 9110 §7.6.2."""
+
+    def ask(self, client, method, value, more=b""):
+        client.send(b"%b /x?y HTTP/1.1\r\nHost: a\r\nMax-Forwards: %b\r\n%b\r\n" % (method, value, more))
+        return client.answer(method.decode())
+
+    def test_none_left(self):
+        gateway, script = self.gateway_to()
+        with gateway.client(timeout=10) as client:
+            options = self.ask(client, b"OPTIONS", b"0")
+            self.assert_status(options, 204)
+            self.assertIn("OPTIONS", options.get("allow"))
+            trace = self.ask(client, b"TRACE", b"0", b"X-Kept: 1\r\nCookie: secret\r\nAuthorization: secret\r\n")
+            self.assert_status(trace, 200)
+            self.assertEqual(trace.get("content-type"), "message/http")
+            lines = trace.body.decode().lower().split("\r\n")
+            self.assertEqual(lines[0], "trace /x?y http/1.1")
+            self.assertIn("x-kept: 1", lines)
+            self.assertNotIn("secret", trace.body.decode())
+            self.assert_usable(client)
+        self.assertEqual(requested(script), [b"/next"])
+
+    def test_one_less(self):
+        gateway, script = self.gateway_to()
+        with gateway.client(timeout=10) as client:
+            for method in (b"OPTIONS", b"TRACE"):
+                for sent, seen in ((b"1", b"0"), (b"10", b"9"), (b"007", b"6"), (b"99999999999999999999", None)):
+                    script.heads.clear()
+                    self.assert_status(self.ask(client, method, sent), 200)
+                    fields = [line for line in script.heads[0].lower().split(b"\r\n") if line.startswith(b"max-forwards")]
+                    self.assertEqual(len(fields), 1)
+                    if seen:
+                        self.assertEqual(fields[0], b"max-forwards: " + seen)
+
+    def test_other_methods_and_what_is_no_number(self):
+        gateway, script = self.gateway_to()
+        with gateway.client(timeout=10) as client:
+            self.assert_status(self.ask(client, b"GET", b"0"), 200)
+            self.assertIn(b"\r\nmax-forwards: 0", script.heads[0].lower())
+            for wrong in (b"x", b"-1", b"", b"1, 2", b"1\r\nMax-Forwards: 2"):
+                self.assert_problem(self.ask(client, b"TRACE", wrong), 400)
+        self.assertEqual(len(script.heads), 1)
+
+
 if __name__ == "__main__":
     unittest.main()

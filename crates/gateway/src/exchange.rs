@@ -91,7 +91,7 @@ impl Service<Request<Incoming>> for Handler {
         let mut request = request;
         fields::strip_nominated(request.headers_mut());
         target::complete(&mut request);
-        let found = match local::answer(&request) {
+        let found = match local::answer(&mut request) {
             Some(answer) => answer.map(Found::Own),
             None => self.find(&request, &timeline),
         };

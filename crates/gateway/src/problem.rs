@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     BadHost,
     /// A target that is not a path.
     BadTarget,
+    /// OPTIONS or TRACE with a `Max-Forwards` that is no number.
+    MaxForwards,
     /// CONNECT.
     Connect,
     /// A transfer coding besides `chunked`.
@@ -43,7 +45,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::BadHost | Self::BadTarget => StatusCode::BAD_REQUEST,
+            Self::BadHost | Self::BadTarget | Self::MaxForwards => StatusCode::BAD_REQUEST,
             Self::Connect | Self::Coding => StatusCode::NOT_IMPLEMENTED,
             Self::NoRoute { .. } => StatusCode::NOT_FOUND,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
@@ -76,6 +78,7 @@ impl Failure {
         match self {
             Self::BadHost => "the request needs exactly one valid Host field: a host name or IP address and perhaps a port (RFC 9112 section 3.2)".into(),
             Self::BadTarget => "the request target must be a path that begins with /".into(),
+            Self::MaxForwards => "Max-Forwards must be one decimal number (RFC 9110 section 7.6.2)".into(),
             Self::Connect => "this gateway is not a forward proxy: CONNECT is not supported".into(),
             Self::Coding => "the only transfer coding taken is chunked (RFC 9112 section 6.1)".into(),
             Self::NoRoute { path } => {
