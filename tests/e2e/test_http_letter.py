@@ -3,6 +3,7 @@
 Each case looks at three things: the status, whether the connection can be used again, and what the service has seen.
 """
 
+import http.client
 import json
 import socket
 import struct
@@ -17,6 +18,15 @@ from scripted import Script, answer
 
 __all__ = ["setUpModule"]
 
+# A pipe service that answers with what it was told.
+TELLS = [PYTHON, "-B", "-c", "; ".join((
+    "import json, sys",
+    f"sys.path.insert(0, {str(ROOT / 'sdk' / 'python')!r})",
+    "import pilotlight",
+    "names = ('forwarded', 'x-forwarded-proto', 'x-forwarded-host')",
+    "tell = lambda r: {n: r.headers.get(n) for n in names} | {'scheme': r.scheme, 'target': r.target}",
+    "pilotlight.serve(lambda r: (200, {}, json.dumps(tell(r))))",
+))]  # fmt: skip
 NEXT = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -47,12 +57,15 @@ def line_of(peer):
 
 
 class Letter(TestCase):
-    def gateway_to(self, handler=serve_all, *blocks, cache=False, top=None, **settings):
-        """A gateway in front of an HTTP server that does what `handler` does."""
+    def gateway_to(self, handler=serve_all, *blocks, cache=False, top=None, rules=None, **settings):
+        """A gateway in front of an HTTP server that does what `handler` does; `rules` are sections of its route."""
         script = Script(handler)
         script.__enter__()
         self.addCleanup(script.__exit__)
-        web = service("web", url=script.url), route(service="web", cache=cache, **settings)
+        settings |= {} if rules else {"cache": cache}
+        web = [service("web", url=script.url), route(service="web", **settings)]
+        if rules:
+            web[1] = web[1].replace("cache = false\n", rules)
         return self.start(Gateway(BINARY, config(*web, *blocks, **({"workers": 1} | (top or {}))))), script
 
     def both(self, *blocks, cache=False, top=None, **settings):
@@ -84,14 +97,14 @@ class Connection(Letter):
 
     ANSWER = b"cache-control: max-age=60\r\nvary: accept-language, origin\r\n"
 
-    def vary_gateway(self, **settings):
+    def vary_gateway(self, key=None):
         def handler(peer):
             while head := peer.head():
                 fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
                 said = [fields.get(name, b"none") for name in (b"accept-language", b"origin", b"x-tenant")]
                 peer.send(answer(b" ".join(said), self.ANSWER))
 
-        return self.gateway_to(handler, cache=True, **settings)
+        return self.gateway_to(handler, cache=True, rules=key)
 
     def body(self, gateway, fields, target="/"):
         return gateway.get(target, fields).body
@@ -109,7 +122,7 @@ class Connection(Letter):
                 script.heads.clear()
 
     def test_a_named_field_is_in_no_key(self):
-        gateway, script = self.vary_gateway(cache={"key": {"headers": ["x-tenant"], "cookies": ["user"]}})
+        gateway, script = self.vary_gateway(key='[routes.cache.key]\nheaders = ["x-tenant"]\n')
         self.assertEqual(self.body(gateway, [("X-Tenant", "a"), ("Connection", "x-tenant, close")]), b"none none none")
         self.assertEqual(self.body(gateway, [("X-Tenant", "a")]), b"none none a")
         self.assertEqual(self.body(gateway, []), b"none none none")
@@ -179,7 +192,7 @@ class Targets(Letter):
         script = Script(serve_all)
         script.__enter__()
         self.addCleanup(script.__exit__)
-        services = service("web", url=script.url), service("demo", [PYTHON, "-B", "-c", TELLS])
+        services = service("web", url=script.url), service("demo", TELLS)
         routes = route("/", "web", host="a", cache=False), route("/", "demo", host="b", cache=False)
         gateway = self.start(Gateway(BINARY, config(*services, *routes, workers=1)))
 
@@ -270,6 +283,97 @@ class MaxForwards(Letter):
             for wrong in (b"x", b"-1", b"", b"1, 2", b"1\r\nMax-Forwards: 2"):
                 self.assert_problem(self.ask(client, b"TRACE", wrong), 400)
         self.assertEqual(len(script.heads), 1)
+
+
+class Scheme(Letter):
+    """The scheme is a part of the key, and the same in the pipe's head, in `Forwarded` and in `X-Forwarded-Proto`."""
+
+    TRUST = {"trust_forwarded": True}
+    ADMIN = '[admin]\nsocket = "@FOLDER@/admin.sock"\n'
+
+    def redirecting(self, peer):
+        while head := peer.head():
+            is_secure = b"x-forwarded-proto: https" in head.lower()
+            if is_secure:
+                peer.send(answer(b"secure", b"cache-control: max-age=60\r\n"))
+            else:
+                fields = b"cache-control: max-age=60\r\nlocation: https://a/\r\n"
+                peer.send(answer(b"", fields, b"301 Moved Permanently"))
+
+    def test_a_redirect_to_https_is_not_given_to_https(self):
+        gateway, script = self.gateway_to(self.redirecting, cache=True, top=self.TRUST)
+        secure = [("X-Forwarded-Proto", "https")]
+        for _ in range(3):
+            self.assert_status(gateway.get("/", host="a"), 301)
+            self.assertEqual(gateway.get("/", secure, host="a").body, b"secure")
+            # The default port of a scheme is no part of the key.
+            self.assertEqual(gateway.get("/", secure, host="a:443").body, b"secure")
+            self.assert_status(gateway.get("/", host="a:80"), 301)
+        self.assertEqual(len(script.heads), 2, "an answer was not stored for its scheme")
+
+    def test_a_forwarded_element_says_it_as_well(self):
+        gateway, script = self.gateway_to(self.redirecting, cache=True, top=self.TRUST)
+        self.assertEqual(gateway.get("/", [("Forwarded", 'for=1.2.3.4; proto="https", for=5.6.7.8;proto=http')]).body, b"secure")
+        self.assert_status(gateway.get("/"), 301)
+        self.assertEqual(len(script.heads), 2)
+
+    def test_a_client_that_is_not_trusted_has_no_say(self):
+        gateway, script = self.gateway_to(self.redirecting, cache=True)
+        self.assert_status(gateway.get("/", [("X-Forwarded-Proto", "https")]), 301)
+        self.assert_status(gateway.get("/"), 301)
+        self.assertEqual(len(script.heads), 1)
+
+    def test_public_hosts_behind_one_inner_host_are_apart(self):
+        def handler(peer):
+            while head := peer.head():
+                host = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"x-forwarded-host: "))
+                peer.send(answer(host[18:], b"cache-control: max-age=60\r\n"))
+
+        gateway, _ = self.gateway_to(handler, cache=True, top=self.TRUST)
+        for _ in range(2):
+            for host in ("one.example", "two.example"):
+                self.assertEqual(gateway.get("/", [("X-Forwarded-Host", host)], host="inner").body, host.encode())
+
+    def test_what_a_service_is_told_agrees(self):
+        blocks = service("demo", TELLS), route("/", "demo", cache=False)
+        gateway = self.start(Gateway(BINARY, config(*blocks, workers=1, **self.TRUST)))
+        for sent, scheme in (([("X-Forwarded-Proto", "HTTPS")], "https"), ([], "http"), ([("X-Forwarded-Proto", "gopher")], "http")):
+            told = json.loads(gateway.get("/", sent, host="a").body)
+            self.assertEqual(told["scheme"], scheme)
+            self.assertEqual(told["x-forwarded-proto"], scheme)
+            self.assertTrue(told["forwarded"].endswith(f";proto={scheme}"), told)
+
+    def test_purging_by_url_knows_the_scheme(self):
+        gateway, script = self.gateway_to(self.redirecting, self.ADMIN, cache=True, top=self.TRUST)
+        secure = [("X-Forwarded-Proto", "https")]
+        gateway.get("/", secure, host="a")
+        gateway.get("/", host="a")
+        self.assertEqual(len(script.heads), 2)
+        told = self.purge(gateway, "https://a:443/")
+        self.assertEqual((told["what"], told["purged"]), (["https://a/"], True))
+        gateway.get("/", host="a")
+        self.assertEqual(len(script.heads), 2, "the purge of https took http with it")
+        self.assertEqual(gateway.get("/", secure, host="a").body, b"secure")
+        self.assertEqual(len(script.heads), 3)
+
+    def test_without_trust_an_https_url_is_what_is_stored(self):
+        """A proxy that speaks TLS in front of a gateway that does not listen to it: there is one scheme."""
+        gateway, script = self.gateway_to(self.redirecting, self.ADMIN, cache=True)
+        gateway.get("/", host="a")
+        self.assertTrue(self.purge(gateway, "https://a/")["purged"])
+        gateway.get("/", host="a")
+        self.assertEqual(len(script.heads), 2)
+
+    def purge(self, gateway, url):
+        body = json.dumps({"url": url}).encode()
+        with socket.socket(socket.AF_UNIX) as admin:
+            admin.settimeout(10)
+            admin.connect(str(gateway.folder / "admin.sock"))
+            admin.sendall(b"POST /purge HTTP/1.1\r\nHost: admin\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            told = http.client.HTTPResponse(admin)
+            told.begin()
+            return json.loads(told.read())
+
 
 
 if __name__ == "__main__":

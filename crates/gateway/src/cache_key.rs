@@ -7,35 +7,37 @@ use pilotlight_cache::{Cache, Forward, Invalidated, Key, Place, RouteControl, Ro
 
 use crate::options::{RouteCache, RouteSpec};
 use crate::routes::Table;
+use crate::target::{Origin, Scheme, key_authority};
 
 /// A key, borrowed as far as the route's rules leave the request as it is.
 pub(crate) struct CacheKey<'a> {
+    scheme: Scheme,
     authority: Cow<'a, str>,
     target: Cow<'a, str>,
     extra: String,
 }
 
 impl<'a> CacheKey<'a> {
-    /// The key of a request; `authority` as it was received.
+    /// The key of a request.
     pub(crate) fn of(
         control: Option<&RouteControl>,
-        authority: &'a str,
+        origin: Origin<'a>,
         target: &'a str,
         headers: &HeaderMap,
     ) -> Result<Self, Forward> {
-        let Some(control) = control else { return Ok(Self::of_url(None, authority, target)) };
+        let Some(control) = control else { return Ok(Self::of_url(None, origin, target)) };
         let extra = control.key.extra(headers).map_err(|_| Forward::KeyTooLong)?;
-        Ok(Self { extra, ..Self::of_url(Some(control), authority, target) })
+        Ok(Self { extra, ..Self::of_url(Some(control), origin, target) })
     }
 
     /// The key of a URL whose route puts nothing else into keys.
-    pub(crate) fn of_url(control: Option<&RouteControl>, authority: &'a str, target: &'a str) -> Self {
+    pub(crate) fn of_url(control: Option<&RouteControl>, origin: Origin<'a>, target: &'a str) -> Self {
         let target = control.map_or(Cow::Borrowed(target), |control| control.key.target(target));
-        Self { authority: key_authority(authority), target, extra: String::new() }
+        Self { scheme: origin.scheme, authority: key_authority(origin), target, extra: String::new() }
     }
 
     pub(crate) fn as_key(&self) -> Key<'_> {
-        Key { scheme: "http", authority: &self.authority, target: &self.target, extra: &self.extra }
+        Key { scheme: self.scheme.as_str(), authority: &self.authority, target: &self.target, extra: &self.extra }
     }
 }
 
@@ -69,13 +71,13 @@ pub(crate) fn refuses(route: &RouteSpec, status: StatusCode, response: &HeaderMa
 pub(crate) fn invalidate(
     cache: &Cache,
     table: &Table,
-    (authority, target): (&str, &str),
+    (origin, target): (Origin<'_>, &str),
     answered: (&Method, StatusCode),
     response: &HeaderMap,
     now: Timestamp,
 ) -> Invalidated {
-    let key = CacheKey::of_url(None, authority, target);
-    cache.invalidate_as(&key.as_key(), answered, response, now, |target| place(table, authority, target))
+    let key = CacheKey::of_url(None, origin, target);
+    cache.invalidate_as(&key.as_key(), answered, response, now, |target| place(table, origin.authority, target))
 }
 
 /// Where the route of a target has stored what answers it.
@@ -84,16 +86,5 @@ pub(crate) fn place(table: &Table, authority: &str, target: &str) -> Place {
     match table.find(authority, path).and_then(|route| control(route)) {
         None => Place::of(target),
         Some(control) => Place { target: control.key.target(target).into_owned(), has_extra: control.key.has_extra() },
-    }
-}
-
-/// Lower case, without the default port (RFC 9110 §4.2.3).
-pub(crate) fn key_authority(authority: &str) -> Cow<'_, str> {
-    let authority = authority.strip_suffix(":80").unwrap_or(authority);
-    // Without a branch for each byte.
-    if authority.bytes().fold(false, |found, byte| found | byte.is_ascii_uppercase()) {
-        Cow::Owned(authority.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(authority)
     }
 }

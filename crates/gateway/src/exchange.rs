@@ -32,7 +32,7 @@ use crate::request_body::{BodyLimit, RequestBody};
 use crate::request_id::RequestId;
 use crate::routes::Route;
 use crate::server_timing;
-use crate::target::{self, authority, target};
+use crate::target::{self, Origin, Trust, authority, target};
 use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
@@ -131,9 +131,10 @@ impl Handler {
         timeline.lap(Layer::Route, at);
         let now = worker.clock.timestamp(at);
         let target = target(request.uri());
+        let origin = Origin::of(request.headers(), authority, Trust::of(self.client.settings.trust_forwarded));
         let lookup = match request.headers().contains_key(UPGRADE) {
             true => None, // the answer may be another protocol
-            false => look_up(&worker.common, route, (authority, target), (request.method(), request.headers()), now),
+            false => look_up(&worker.common, route, (origin, target), (request.method(), request.headers()), now),
         };
         let found = match lookup {
             Some(Lookup::Hit(stored)) => {
@@ -201,11 +202,11 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_system(SystemTime::now())
 }
 
-/// What the cache has for a target (authority, path and query); `None` where the route does not use it.
+/// What the cache has for a target (origin, path and query); `None` where the route does not use it.
 pub(crate) fn look_up(
     common: &Common,
     route: &RouteSpec,
-    (authority, target): (&str, &str),
+    (origin, target): (Origin<'_>, &str),
     (method, headers): (&Method, &HeaderMap),
     now: Timestamp,
 ) -> Option<Lookup> {
@@ -222,7 +223,7 @@ pub(crate) fn look_up(
     {
         return Some(past(Forward::Rule));
     }
-    Some(match CacheKey::of(control, authority, target, headers) {
+    Some(match CacheKey::of(control, origin, target, headers) {
         Ok(key) => cache.lookup(&key.as_key(), method, headers, now),
         Err(why) => past(why),
     })
@@ -369,7 +370,7 @@ impl<'a> Inbound<'a> {
             peer: Rc::clone(&client.peer),
             stripped,
             is_of_whole_service,
-            trust_forwarded: client.settings.trust_forwarded,
+            trust: Trust::of(client.settings.trust_forwarded),
             validators: None,
             upgrade,
             connection,
@@ -474,7 +475,7 @@ impl<'a> Inbound<'a> {
             && !self.parts().method.is_safe()
         {
             let table = self.worker.common.table.load();
-            let url = (self.outbound.authority.as_str(), target(&self.parts().uri));
+            let url = (self.outbound.origin(), target(&self.parts().uri));
             let answered = (&self.parts().method, answer.status);
             let invalidated = cache_key::invalidate(cache, &table, url, answered, &answer.headers, now());
             if let Some(coherence) = &self.worker.common.coherence {
@@ -618,8 +619,8 @@ impl<'a> Inbound<'a> {
     }
 
     fn key(&self) -> Result<CacheKey<'_>, Forward> {
-        let (authority, target) = (&self.outbound.authority, target(&self.parts().uri));
-        CacheKey::of(cache_key::control(&self.route), authority, target, &self.parts().headers)
+        let (origin, target) = (self.outbound.origin(), target(&self.parts().uri));
+        CacheKey::of(cache_key::control(&self.route), origin, target, &self.parts().headers)
     }
 
     fn body(&mut self) -> Result<Option<RequestBody>, Failure> {

@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::fields::{FieldList, is_hop_by_hop};
 use crate::request_id::RequestId;
 use crate::routes::normalized;
+use crate::target::{Origin, Trust};
 
 /// A request that is on its way to a service.
 pub(crate) struct Outbound {
@@ -24,7 +25,7 @@ pub(crate) struct Outbound {
     pub(crate) stripped: Option<String>,
     /// It is for the service as a whole, whose target is `*`.
     pub(crate) is_of_whole_service: bool,
-    pub(crate) trust_forwarded: bool,
+    pub(crate) trust: Trust,
     /// `If-None-Match`/`If-Modified-Since` of the cache, in place of the client's.
     pub(crate) validators: Option<HeaderMap>,
     /// The protocol to switch to (`websocket`), if the client asks for one and the service speaks HTTP.
@@ -53,6 +54,11 @@ impl Outbound {
             rest if rest.starts_with('/') => Cow::Borrowed(rest),
             rest => Cow::Owned(format!("/{rest}")),
         }
+    }
+
+    /// Scheme and authority as the client wrote them.
+    pub(crate) fn origin(&self) -> Origin<'_> {
+        Origin::of(&self.parts.headers, &self.authority, self.trust)
     }
 
     /// The version as text, for services that want to know.
@@ -109,12 +115,14 @@ impl Outbound {
         Some(values.fold(Cow::Borrowed(first), |all, next| Cow::Owned([&*all, b", ", next].concat())))
     }
 
-    /// RFC 7239 and its older spellings. What a client says of itself counts only when it is trusted.
+    /// RFC 7239 and its older spellings. What a client says of itself counts only when it is trusted; then scheme and host are
+    /// the same in all of them as in the cache's key.
     fn forwarded(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
+        let Origin { scheme, authority } = self.origin();
         let ip = self.peer.rsplit_once(':').map_or(&*self.peer, |(ip, _)| ip);
         let bare = ip.trim_start_matches('[').trim_end_matches(']');
         let before = |name: &'static str| {
-            let trusted = self.trust_forwarded.then(|| self.joined(&HeaderName::from_static(name))).flatten();
+            let trusted = (self.trust == Trust::Peers).then(|| self.joined(&HeaderName::from_static(name))).flatten();
             trusted.and_then(|v| String::from_utf8(v.into_owned()).ok())
         };
         let mut text = String::with_capacity(128);
@@ -126,11 +134,11 @@ impl Outbound {
             v6 if v6.contains(':') => text.extend(["for=\"[", v6, "]\""]),
             v4 => text.extend(["for=", v4]),
         }
-        let quotable = self.authority.bytes().all(|b| b != b'"' && b != b'\\');
-        if quotable && !self.authority.is_empty() {
-            text.extend([";host=\"", &self.authority, "\""]);
+        let quotable = authority.bytes().all(|b| b != b'"' && b != b'\\');
+        if quotable && !authority.is_empty() {
+            text.extend([";host=\"", authority, "\""]);
         }
-        text.push_str(";proto=http");
+        text.extend([";proto=", scheme.as_str()]);
         field(b"forwarded", text.as_bytes());
         if !bare.is_empty() {
             text.clear();
@@ -140,11 +148,9 @@ impl Outbound {
             text.push_str(bare);
             field(b"x-forwarded-for", text.as_bytes());
         }
-        field(b"x-forwarded-proto", before("x-forwarded-proto").as_deref().unwrap_or("http").as_bytes());
-        let host = before("x-forwarded-host");
-        let host = host.as_deref().unwrap_or(&self.authority);
-        if !host.is_empty() {
-            field(b"x-forwarded-host", host.as_bytes());
+        field(b"x-forwarded-proto", scheme.as_str().as_bytes());
+        if !authority.is_empty() {
+            field(b"x-forwarded-host", authority.as_bytes());
         }
         if let Some(prefix) = self.stripped.as_deref().filter(|p| !p.is_empty()) {
             field(b"x-forwarded-prefix", prefix.as_bytes());
@@ -167,7 +173,7 @@ mod tests {
             peer: peer.into(),
             stripped: None,
             is_of_whole_service: false,
-            trust_forwarded: false,
+            trust: Trust::Nobody,
             validators: None,
             upgrade: None,
             connection,
@@ -217,12 +223,12 @@ mod tests {
             .body(())
             .unwrap();
         let mut out = outbound(request, "[::1]:555");
-        out.trust_forwarded = true;
+        out.trust = Trust::Peers;
         let all = fields(&out);
         assert_eq!(value(&all, "x-forwarded-for"), ["6.6.6.6, 7.7.7.7, ::1"]);
         assert_eq!(value(&all, "x-forwarded-proto"), ["https"]);
         assert_eq!(value(&all, "via"), ["1.0 other, 1.1 pilotlight"]);
-        assert_eq!(value(&all, "forwarded"), ["for=\"[::1]\";host=\"example.org\";proto=http"]);
+        assert_eq!(value(&all, "forwarded"), ["for=\"[::1]\";host=\"example.org\";proto=https"]);
     }
 
     #[test]

@@ -1,12 +1,105 @@
-//! What a request is for: authority and target (RFC 9110 §7.1, RFC 9112 §3.2).
+//! What a request is for: scheme, authority and target (RFC 9110 §7.1, RFC 9112 §3.2).
 
+use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
-use http::header::{HOST, HeaderMap, HeaderValue};
-use http::uri::PathAndQuery;
+use http::header::{FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri, Version};
 
 use crate::problem::Failure;
+
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// The scheme of a request's URI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// The end of an authority that says nothing (RFC 9110 §4.2.3).
+    pub(crate) fn default_port(self) -> &'static str {
+        match self {
+            Self::Http => ":80",
+            Self::Https => ":443",
+        }
+    }
+
+    /// As a proxy writes it: that of a WebSocket is that of its handshake.
+    fn named(name: &str) -> Option<Self> {
+        let is = |one: &str| name.eq_ignore_ascii_case(one);
+        match () {
+            () if is("https") || is("wss") => Some(Self::Https),
+            () if is("http") || is("ws") => Some(Self::Http),
+            () => None,
+        }
+    }
+}
+
+/// Whether `Forwarded` and `X-Forwarded-*` of whoever connects are believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    Nobody,
+    Peers,
+}
+
+impl Trust {
+    pub(crate) fn of(trust_forwarded: bool) -> Self {
+        if trust_forwarded { Self::Peers } else { Self::Nobody }
+    }
+}
+
+/// Scheme and authority as the client wrote them, who may be behind a proxy that is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin<'a> {
+    pub(crate) scheme: Scheme,
+    pub(crate) authority: &'a str,
+}
+
+impl<'a> Origin<'a> {
+    /// Of a request that was received for `authority`.
+    #[inline]
+    pub(crate) fn of(headers: &'a HeaderMap, authority: &'a str, trust: Trust) -> Self {
+        match trust {
+            Trust::Nobody => Self { scheme: Scheme::Http, authority },
+            Trust::Peers => Self::claimed(headers, authority),
+        }
+    }
+
+    /// By the first value of a list, which the proxy that is nearest to the client wrote.
+    fn claimed(headers: &'a HeaderMap, authority: &'a str) -> Self {
+        let first = |name: &HeaderName| headers.get(name)?.to_str().ok()?.split(',').next().map(str::trim);
+        let element = headers.get(FORWARDED).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let scheme = first(&X_FORWARDED_PROTO).or_else(|| parameter(element, "proto")).and_then(Scheme::named);
+        let host = first(&X_FORWARDED_HOST).or_else(|| parameter(element, "host"));
+        let host = host.filter(|host| !host.is_empty() && is_authority(host));
+        Self { scheme: scheme.unwrap_or(Scheme::Http), authority: host.unwrap_or(authority) }
+    }
+}
+
+/// A parameter of the first element of `Forwarded` (RFC 7239 §4). Neither schemes nor hosts have anything to be escaped.
+fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
+    let mut is_quoted = false;
+    let ends = |c: char| {
+        is_quoted ^= c == '"';
+        c == ',' && !is_quoted
+    };
+    let element = value.split(ends).next()?;
+    let found = element.split(';').find_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        key.trim().eq_ignore_ascii_case(name).then_some(value.trim())
+    })?;
+    Some(found.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(found))
+}
 
 /// Gives an absolute target the path that it lacks (RFC 9110 §4.2.3): `http://a?x=1` is `http://a/?x=1`.
 pub(crate) fn complete(request: &mut Request<impl Sized>) {
@@ -27,11 +120,10 @@ pub(crate) fn is_of_gateway(method: &Method, uri: &Uri) -> bool {
 
 /// OPTIONS of a URI that has neither path nor query: its service gets `*` (RFC 9112 §3.2.4).
 pub(crate) fn is_of_whole_service(method: &Method, uri: &Uri) -> bool {
-    // `http` shows a path that is not there as `/`, and compares it as it was.
-    *method == Method::OPTIONS
-        && uri.authority().is_some()
-        && target(uri) == "/"
-        && uri.path_and_query().is_none_or(|given| *given != PathAndQuery::from_static("/"))
+    let Some(authority) = uri.authority().filter(|_| *method == Method::OPTIONS) else { return false };
+    // `http` shows a path that was not there as a `/` of its own; one that was there stands behind the authority.
+    let was_there = std::ptr::eq(authority.as_str().as_bytes().as_ptr_range().end, target(uri).as_ptr());
+    target(uri) == "/" && !was_there
 }
 
 /// Path and query.
@@ -122,6 +214,19 @@ fn is_port(digits: &[u8]) -> bool {
     number.is_some()
 }
 
+/// Lower case, without the default port (RFC 9110 §4.2.3).
+#[inline]
+pub(crate) fn key_authority(origin: Origin<'_>) -> Cow<'_, str> {
+    let Origin { scheme, authority } = origin;
+    let authority = authority.strip_suffix(scheme.default_port()).unwrap_or(authority);
+    // Without a branch for each byte.
+    if authority.bytes().fold(false, |found, byte| found | byte.is_ascii_uppercase()) {
+        Cow::Owned(authority.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(authority)
+    }
+}
+
 /// What a registered name may consist of, but for escapes (RFC 3986 §3.2.2). A comma is left out: it is where two `Host` have been
 /// joined.
 const HOST_BYTES: [bool; 256] = {
@@ -169,6 +274,30 @@ mod tests {
         {
             check(wrong, false);
         }
+    }
+
+    #[test]
+    fn what_a_trusted_proxy_says() {
+        let origin = |fields: &[(&'static str, &'static str)], trust| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            let Origin { scheme, authority } = Origin::of(&headers, "inner", trust);
+            format!("{}://{authority}", scheme.as_str())
+        };
+        let proto = [("x-forwarded-proto", "HTTPS, http")];
+        assert_eq!(origin(&proto, Trust::Nobody), "http://inner");
+        assert_eq!(origin(&proto, Trust::Peers), "https://inner");
+        assert_eq!(origin(&[], Trust::Peers), "http://inner");
+        assert_eq!(origin(&[("x-forwarded-proto", "gopher")], Trust::Peers), "http://inner");
+        assert_eq!(origin(&[("x-forwarded-proto", "wss")], Trust::Peers), "https://inner");
+        let element = [("forwarded", "for=\"a,b\"; Proto=https;host=\"a:8443\", for=x;proto=http")];
+        assert_eq!(origin(&element, Trust::Peers), "https://a:8443");
+        assert_eq!(origin(&[("forwarded", "for=x, proto=https")], Trust::Peers), "http://inner");
+        let both = [("x-forwarded-host", "b, c"), ("forwarded", "host=a"), ("x-forwarded-proto", "https")];
+        assert_eq!(origin(&both, Trust::Peers), "https://b");
+        assert_eq!(origin(&[("x-forwarded-host", "a/b")], Trust::Peers), "http://inner");
     }
 
     #[test]

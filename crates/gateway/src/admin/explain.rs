@@ -11,12 +11,13 @@ use super::Shared;
 use crate::cache_key::{self, CacheKey};
 use crate::options::{ListenAddr, ServiceTarget};
 use crate::routes::{Route, normalized};
-use crate::target;
+use crate::target::{self, Origin, Scheme};
 
 mod cache;
 
 /// What a URL names.
 pub(super) struct Target {
+    scheme: Scheme,
     /// Lower case, without the default port.
     authority: String,
     target: String,
@@ -27,23 +28,10 @@ impl Target {
     pub(super) fn parse(shared: &Shared, url: &str) -> Result<Self, String> {
         const EXAMPLE: &str = "write it like http://example.org/path, or /path for the first address listened on";
         let uri: Uri = url.parse().map_err(|e| format!("{url:?} is not a URL: {e}; {EXAMPLE}"))?;
-        let authority = match (uri.scheme_str(), uri.authority()) {
-            (None, None) => shared
-                .common
-                .addresses
-                .load()
-                .iter()
-                .find_map(|address| match address {
-                    ListenAddr::Tcp(address) => Some(address.to_string()),
-                    ListenAddr::Unix(_) => None,
-                })
-                .unwrap_or_else(|| "localhost".to_owned()),
-            // What is in front of the gateway may speak TLS; here it is the same target.
-            (Some("https"), Some(authority)) => {
-                let authority = authority.as_str();
-                authority.strip_suffix(":443").unwrap_or(authority).to_owned()
-            }
-            (Some("http"), Some(authority)) => authority.to_string(),
+        let (scheme, authority) = match (uri.scheme_str(), uri.authority()) {
+            (None, None) => (Scheme::Http, first_address(shared)),
+            (Some("https"), Some(authority)) => (Scheme::Https, authority.to_string()),
+            (Some("http"), Some(authority)) => (Scheme::Http, authority.to_string()),
             _ => return Err(format!("{url:?} is not a URL of HTTP; {EXAMPLE}")),
         };
         if !target::is_authority(&authority) {
@@ -53,27 +41,44 @@ impl Target {
         if !target.starts_with('/') {
             return Err(format!("{target:?} does not begin with /; {EXAMPLE}"));
         }
-        Ok(Self { authority: cache_key::key_authority(&authority).into_owned(), target })
+        let authority = target::key_authority(Origin { scheme, authority: &authority }).into_owned();
+        // Without trust nobody tells the gateway of TLS in front of it: there is one scheme.
+        let is_told = shared.common.table.load().settings().trust_forwarded;
+        Ok(Self { scheme: if is_told { scheme } else { Scheme::Http }, authority, target })
     }
 
     /// The key of the target by the rules of its route; of its request's fields nothing is in it.
     pub(super) fn with_key<T>(&self, shared: &Shared, then: impl FnOnce(&Key<'_>) -> T) -> T {
         let place = cache_key::place(&shared.common.table.load(), &self.authority, &self.target);
-        then(&CacheKey::of_url(None, &self.authority, &place.target).as_key())
+        then(&CacheKey::of_url(None, self.origin(), &place.target).as_key())
     }
 
     /// The key of the target as it was written.
     pub(super) fn with_plain_key<T>(&self, then: impl FnOnce(&Key<'_>) -> T) -> T {
-        then(&CacheKey::of_url(None, &self.authority, &self.target).as_key())
+        then(&CacheKey::of_url(None, self.origin(), &self.target).as_key())
     }
 
     pub(super) fn text(&self) -> String {
-        format!("http://{}{}", self.authority, self.target)
+        format!("{}://{}{}", self.scheme.as_str(), self.authority, self.target)
+    }
+
+    fn origin(&self) -> Origin<'_> {
+        Origin { scheme: self.scheme, authority: &self.authority }
     }
 
     fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }
+}
+
+/// Where a path alone is looked for.
+fn first_address(shared: &Shared) -> String {
+    let addresses = shared.common.addresses.load();
+    let tcp = addresses.iter().find_map(|address| match address {
+        ListenAddr::Tcp(address) => Some(address.to_string()),
+        ListenAddr::Unix(_) => None,
+    });
+    tcp.unwrap_or_else(|| "localhost".to_owned())
 }
 
 /// Explains a request with these fields (`name: value`).

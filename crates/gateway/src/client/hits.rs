@@ -27,9 +27,10 @@ use super::{Client, Io};
 use crate::access_log::Entry;
 use crate::metrics::Verdict;
 use crate::routes::{Route, Table};
+use crate::target::{self, Origin, Trust};
 use crate::timing::Moment;
 use crate::worker::Worker;
-use crate::{cache_key, exchange, server_timing, target};
+use crate::{cache_key, exchange, server_timing};
 
 /// Bytes of a head that is looked at here.
 const MAX_HEAD: usize = 8 * 1024;
@@ -215,7 +216,8 @@ fn answer<'a>(
     }
     let begun = tally.begun();
     let now = worker.clock.timestamp(begun);
-    match exchange::look_up(&worker.common, route, (authority, target), (&Method::GET, headers), now)? {
+    let origin = Origin::of(headers, authority, Trust::of(client.settings.trust_forwarded));
+    match exchange::look_up(&worker.common, route, (origin, target), (&Method::GET, headers), now)? {
         Lookup::Hit(stored) if stored.body().len() <= MAX_BODY => {
             // By reference: a count of references that workers share would be a shared number on the hot path.
             let series = &*route.series;
@@ -253,7 +255,9 @@ fn ask(
     tally.time(); // Redis is waited for by those that follow
     let begun = tally.begun();
     let now = worker.clock.timestamp(begun);
-    let asks = exchange::lead(worker, route, (target::host_authority(headers)?, target), headers, now)?;
+    let trust = Trust::of(client.settings.trust_forwarded);
+    let origin = Origin::of(headers, target::host_authority(headers)?, trust);
+    let asks = exchange::lead(worker, route, (origin, target), headers, now)?;
     client.ask(worker, begun, route, (target, length), (std::mem::take(headers), stale), asks);
     Some(Front::Asked)
 }

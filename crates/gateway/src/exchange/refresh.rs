@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::problem::Failure;
 use crate::record::Record;
 use crate::routes::Route;
-use crate::target::target;
+use crate::target::{Origin, Trust, target};
 use crate::timing::{Moment, Timeline};
 use crate::worker::Worker;
 
@@ -46,7 +46,8 @@ pub(super) fn begin(
         headers.remove(name);
     }
     // Of the request as it is: that is what the response was found under.
-    let key = CacheKey::of(cache_key::control(route), authority, target(request.uri()), request.headers());
+    let origin = Origin::of(request.headers(), authority, Trust::of(client.settings.trust_forwarded));
+    let key = CacheKey::of(cache_key::control(route), origin, target(request.uri()), request.headers());
     let Some(fill) = key.ok().and_then(|key| cache.refresh(&key.as_key(), &headers, now())) else { return };
     let mut head = Request::new(());
     *head.method_mut() = Method::GET;

@@ -13,7 +13,7 @@ use crate::cache_key::{self, CacheKey};
 use crate::metrics::Verdict;
 use crate::options::RouteSpec;
 use crate::problem::Failure;
-use crate::target::target;
+use crate::target::{Origin, target};
 use crate::timing::Layer;
 use crate::worker::Worker;
 
@@ -26,12 +26,12 @@ fn tiers(worker: &Worker) -> Option<(&Rc<Tier>, &Cache)> {
 pub(crate) fn lead<'a>(
     worker: &'a Worker,
     route: &RouteSpec,
-    (authority, target): (&str, &str),
+    (origin, target): (Origin<'_>, &str),
     headers: &HeaderMap,
     now: Timestamp,
 ) -> Option<(&'a Rc<Tier>, Fill)> {
     let (tier, cache) = tiers(worker)?;
-    let key = CacheKey::of(cache_key::control(route), authority, target, headers).ok()?;
+    let key = CacheKey::of(cache_key::control(route), origin, target, headers).ok()?;
     match cache.begin(&key.as_key(), &Method::GET, headers, now) {
         Turn::Leader(fill) => Some((tier, fill)).filter(|(_, fill)| fill.is_shared()),
         Turn::Hit(_) | Turn::Failed(_) | Turn::Follower(_) | Turn::Live(_) => None,

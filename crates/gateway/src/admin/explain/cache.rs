@@ -19,7 +19,7 @@ pub(super) fn explain(
     (method, headers): (&Method, &HeaderMap),
 ) -> Value {
     let now = exchange::now();
-    let lookup = exchange::look_up(&shared.common, route, (&target.authority, &target.target), (method, headers), now);
+    let lookup = exchange::look_up(&shared.common, route, (target.origin(), &target.target), (method, headers), now);
     let (Some(lookup), Some(cache), RouteCache::On { rules, .. }) = (lookup, &shared.common.cache, &route.cache) else {
         let why = match route.cache {
             RouteCache::Off => "the route says cache = false",
@@ -42,7 +42,7 @@ pub(super) fn explain(
         "not_stored_so_far": not_stored(route),
     });
     if let (Value::Object(told), Ok(key)) =
-        (&mut told, CacheKey::of(cache_key::control(route), &target.authority, &target.target, headers))
+        (&mut told, CacheKey::of(cache_key::control(route), target.origin(), &target.target, headers))
     {
         told.extend(of_key(cache, &key, target, (rules, chosen), now));
     }

@@ -18,7 +18,8 @@ pub(crate) fn request_frame(outbound: &Outbound, flags: u8, body: &[u8]) -> Opti
     let head_start = frame.len();
     let target = outbound.target();
     let method = outbound.parts.method.as_str();
-    for text in [method, "http", &outbound.authority, &target, outbound.protocol(), &outbound.peer] {
+    let scheme = outbound.origin().scheme.as_str();
+    for text in [method, scheme, &outbound.authority, &target, outbound.protocol(), &outbound.peer] {
         frame.put_slice(text.as_bytes());
         frame.put_u8(0);
     }
