@@ -13,6 +13,9 @@ from .report import Report, as_json, table
 # part -> module, its share of the time
 PARTS = {
     "lifecycle": ("lifecycle", 4),
+    "redis": ("redis_moods", 4),
+    "coherence": ("coherence", 2),
+    "soak": ("soak", 3),
 }  # fmt: skip
 
 
