@@ -176,5 +176,116 @@ class AdminSocket(Security):
         self.assertIn(" 403 ", answer)
 
 
+class RuntimeFolder(Security):
+    """The folder of the sockets is the gateway's own, whatever others have put where it is made."""
+
+    def started_by(self, script, *blocks):
+        """A gateway that a shell script starts: `$PILOTLIGHT "$@"`."""
+        path = self.folder() / "start"
+        path.write_text(f"#!/bin/sh\nPILOTLIGHT={BINARY}\n{textwrap.dedent(script)}")
+        path.chmod(0o755)
+        blocks = ('[admin]\nsocket = "@FOLDER@/admin.sock"\n', *(blocks or (self.intruder(),)))
+        return self.start(Gateway(path, config(*blocks)))
+
+    def runtime_dir(self, gateway):
+        return Path(self.status(gateway)["gateway"]["runtime_dir"])
+
+    def test_a_link_of_the_name_that_is_expected_is_not_followed(self):
+        folder = self.folder()
+        (folder / "victim").mkdir(mode=0o755)
+        gateway = self.started_by(
+            f"""
+            export TMPDIR={folder} XDG_RUNTIME_DIR={folder}
+            for parent in {folder} /tmp /run/pilotlight; do
+                [ -d $parent ] && ln -s {folder}/victim $parent/pilotlight-$$
+            done
+            exec $PILOTLIGHT "$@"
+            """
+        )
+        names = [Path(parent, f"pilotlight-{gateway.process.pid}") for parent in (folder, "/tmp", "/run/pilotlight")]
+        self.addCleanup(lambda: [name.unlink(missing_ok=True) for name in names])
+        self.assertEqual(self.result(self.run_in(gateway, "result = 1")), 1)
+        self.assertEqual((list((folder / "victim").iterdir()), (folder / "victim").stat().st_mode & 0o777), ([], 0o755))
+        found = self.runtime_dir(gateway).lstat()
+        self.assertEqual((found.st_uid, found.st_mode & 0o170777), (os.geteuid(), 0o040700))
+
+    def test_the_folder_of_the_service_manager_comes_first(self):
+        folder = self.folder()
+        gateway = self.started_by(f'RUNTIME_DIRECTORY={folder}:/other exec $PILOTLIGHT "$@"')
+        self.assertEqual(self.runtime_dir(gateway).parent, folder)
+        self.assertEqual(self.result(self.run_in(gateway, "result = 1")), 1)
+        runtime = self.runtime_dir(gateway)
+        gateway.process.kill()
+        gateway.process.wait()
+        self.assert_eventually(lambda: not runtime.exists(), "the guardian has left the folder")
+
+    @unittest.skipUnless(IS_ROOT, "as root")
+    def test_a_folder_that_others_may_change_is_not_used(self):
+        folder = self.folder()
+        for name, owner, mode in (("open", 0, 0o777), ("foreign", 65534, 0o755), ("link", 0, None)):
+            if mode is None:
+                (folder / name).symlink_to(folder / "foreign")
+            else:
+                (folder / name).mkdir()
+                (folder / name).chmod(mode)
+                os.chown(folder / name, owner, owner)
+            with self.subTest(name):
+                gateway = self.started_by(f'RUNTIME_DIRECTORY={folder}/{name} exec $PILOTLIGHT "$@"')
+                self.assertNotIn(folder, self.runtime_dir(gateway).parents)
+                self.assertEqual(self.result(self.run_in(gateway, "result = 1")), 1)
+
+    @unittest.skipUnless(IS_ROOT, "as root")
+    def test_roots_folder_is_a_folder_of_root(self):
+        """A link in its place is not followed, and the next place is taken."""
+        folder = self.folder()
+        (folder / "victim").mkdir(mode=0o755)
+        if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+            self.skipTest("no mount namespaces here")
+        for squat in (f"ln -s {folder}/victim /run/pilotlight", "mkdir /run/pilotlight; chown 65534 /run/pilotlight", "true"):
+            with self.subTest(squat):
+                gateway = self.started_by(
+                    f"""
+                    [ -n "$INSIDE" ] || INSIDE=1 exec unshare -m "$0" "$@"
+                    mount -t tmpfs -o mode=755 none /run
+                    {squat}
+                    unset XDG_RUNTIME_DIR INSIDE
+                    exec $PILOTLIGHT "$@"
+                    """
+                )
+                used = self.runtime_dir(gateway).parent
+                self.assertEqual(used, Path("/run/pilotlight" if squat == "true" else tempfile.gettempdir()))
+                self.assertEqual(list((folder / "victim").iterdir()), [])
+                self.assertEqual(self.result(self.run_in(gateway, "result = 1")), 1)
+
+    @unittest.skipUnless(IS_ROOT, "as root")
+    def test_commands_do_not_speak_to_sockets_of_others(self):
+        """A folder that looks like a gateway's, made by somebody else where everybody may make one."""
+        folder = self.folder()
+        folder.chmod(0o1777)
+        fake = folder / "pilotlight-0123456789ab"
+        listen = f"""
+import os, socket
+os.setgid(65534); os.setuid(65534)
+os.mkdir("{fake}")
+with socket.socket(socket.AF_UNIX) as sock:
+    sock.bind("{fake}/admin.sock")
+    sock.listen()
+    print("listening", flush=True)
+    while True:
+        sock.accept()[0].recv(100)
+        print("asked", flush=True)
+"""
+        squatter = subprocess.Popen([PYTHON, "-c", listen], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(squatter.stdout.close)
+        self.addCleanup(squatter.wait)
+        self.addCleanup(squatter.kill)
+        self.assertEqual(squatter.stdout.readline(), "listening\n")
+        subprocess.run(
+            [BINARY, "status"], capture_output=True, timeout=30, cwd=folder, env={**os.environ, "RUNTIME_DIRECTORY": str(folder)}
+        )
+        squatter.kill()
+        self.assertEqual(squatter.stdout.read(), "")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -12,6 +12,7 @@ mod operate;
 mod plan;
 mod reload;
 pub mod run;
+mod runtime_folder;
 mod service_log;
 mod settings;
 mod signals;

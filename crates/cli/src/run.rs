@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use crate::memory;
 use crate::notify::{self, Note};
 use crate::operate::{self, Shown, Sockets};
 use crate::reload::{self, Followed, Live};
+use crate::runtime_folder::{self, For};
 use crate::service_log;
 use crate::settings;
 use crate::signals::{Signals, Told};
@@ -25,9 +25,6 @@ use crate::upgrade::{self, Estate, Heir, Predecessor, Successor};
 
 /// The hidden argument with which the binary becomes the guardian of its services.
 pub const GUARDIAN: &str = "guardian";
-
-/// How the name of every runtime folder begins.
-pub(crate) const RUNTIME_DIR_PREFIX: &str = "pilotlight-";
 
 /// How a run ended.
 pub enum Ended {
@@ -132,7 +129,8 @@ impl Running {
         // Now: when it has been replaced, the system no longer says where it was.
         let program = std::env::current_exe().context("the path of this program is not known")?;
         let workers = settings::workers(config);
-        let (runtime_dir, logs) = (runtime_dir(config), LogBook::default());
+        let whom = if settings::has_users(config) { For::OtherUsers } else { For::ThisUser };
+        let (runtime_dir, logs) = (runtime_folder::make(whom)?, LogBook::default());
         let (supervisor, events) = supervise(config, workers, (&program, &runtime_dir), logs.clone())?;
         let services = settings::targets(config, supervisor.services());
         let Estate { listeners, admin, metrics, warm, guardians } = estate;
@@ -347,17 +345,6 @@ fn supervise(
     };
     service_log::print_lines(lines, logs).context("the thread that prints services' output cannot be started")?;
     Ok(pilotlight_supervisor::start(options, settings::specs(config))?)
-}
-
-/// A folder of this process alone: under the user's runtime folder if there is one, and all whom services run as may pass it.
-fn runtime_dir(config: &Config) -> PathBuf {
-    let name = format!("{RUNTIME_DIR_PREFIX}{}", std::process::id());
-    let everybody_may_pass = |dir: &Path| {
-        dir.ancestors().all(|dir| dir.metadata().is_ok_and(|found| found.permissions().mode() & 0o001 != 0))
-    };
-    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
-    let user = user.filter(|dir| !settings::has_users(config) || everybody_may_pass(dir));
-    user.unwrap_or_else(std::env::temp_dir).join(name)
 }
 
 /// What is listening, and what to try.

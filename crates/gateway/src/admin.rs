@@ -7,12 +7,11 @@
 //! Invariant: whoever is served on the Unix socket has the user id of this process, or is root, and descends from no service of this
 //! gateway: a service of the gateway's own user gives no orders, in a sandbox or not.
 
-use std::fs::Permissions;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -303,9 +302,36 @@ fn bind(path: &Path) -> Result<UnixListener, AdminError> {
     }
     let listener = UnixListener::bind(path).map_err(failed("bind it"))?;
     // Whoever connects before this is looked at all the same.
-    std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("make it private (mode 0600)"))?;
+    make_private(path).map_err(failed("make it private (mode 0600)"))?;
     listener.set_nonblocking(true).map_err(failed("prepare it"))?;
     Ok(listener)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make_private(socket: &Path) -> io::Result<()> {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    Ok(rustix::fs::chmodat(rustix::fs::CWD, socket, mode, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// Not by its path: where others may write, another file may be there by now, or a link to one.
+#[cfg(target_os = "linux")]
+fn make_private(socket: &Path) -> io::Result<()> {
+    use rustix::fs::{FileType, Mode, OFlags};
+    use std::os::fd::AsRawFd as _;
+
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(socket, flags, Mode::empty())?;
+    let found = rustix::fs::fstat(&opened)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket || found.st_uid != rustix::process::geteuid().as_raw()
+    {
+        return Err(io::Error::other("something else is there now; choose a folder that only this user may change"));
+    }
+    let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    match rustix::fs::chmod(path, Mode::from_raw_mode(0o600)) {
+        // Without /proc. Whoever connects is looked at all the same.
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 async fn serve(

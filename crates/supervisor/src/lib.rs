@@ -39,6 +39,7 @@ mod memory;
 mod owner;
 mod policy;
 mod queue;
+mod runtime_dir;
 mod seat;
 mod service;
 mod spec;
@@ -53,6 +54,7 @@ pub use isolation::{CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandb
 pub use lineage::{Descent, Guardians, Process};
 pub use log::{LogLine, Output};
 pub use policy::circuit::CircuitState;
+pub use runtime_dir::{RUNTIME_DIR_PREFIX, make_private_folder, make_runtime_dir};
 pub use seat::Lease;
 pub use service::{
     InstanceStatus, Refused, Replaced, Service, ServiceId, ServiceState, Status, ZygoteState, ZygoteStatus,

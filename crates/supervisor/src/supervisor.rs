@@ -4,28 +4,16 @@ use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
 use crate::instance::{Configure, Notice};
-use crate::limits::{MAX_INSTANCES, MAX_SOCKET_PATH, MAX_WORKER_EVENTS};
+use crate::limits::{MAX_INSTANCES, MAX_WORKER_EVENTS};
 use crate::lineage::Guardians;
-use crate::listener::{bind_unix, remove_file};
 use crate::owner::{Owner, Parts, Record};
+use crate::runtime_dir::RuntimeDir;
 use crate::service::{Service, ServiceId};
 use crate::spec::{ServiceSpec, SupervisorOptions, Transport};
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
-
-/// The listening socket of Pipe/1 in the runtime folder.
-const PIPE_SOCKET: &str = "pipe.sock";
-/// The file that is locked while a gateway uses the runtime folder.
-const LOCK: &str = "lock";
-/// The longest file name in the runtime folder, for the check of its length: `s65535-18446744073709551615.sock`.
-const LONGEST_NAME: usize = 32;
 
 /// The supervisor's thread, and every service with it. Dropped without [`shutdown`](Self::shutdown) it kills them at once.
 #[derive(Debug)]
@@ -199,103 +187,6 @@ impl Drop for Supervisor {
     }
 }
 
-/// The runtime folder, ours while this exists.
-#[derive(Debug)]
-pub(crate) struct RuntimeDir {
-    path: PathBuf,
-    pub(crate) pipe: Option<std::os::unix::net::UnixListener>,
-    /// Whether others may reach the pipe's socket.
-    has_users: bool,
-    _lock: File,
-}
-
-impl RuntimeDir {
-    fn take(path: &Path) -> Result<Self, SupervisorError> {
-        let failed = |what| move |source| SupervisorError::RuntimeDir { path: path.to_owned(), what, source };
-        let path = &std::path::absolute(path).map_err(failed("make its path absolute"))?; // services have other folders
-        if path.to_str().is_none() {
-            let source = io::Error::other("its path is not UTF-8; choose another one");
-            return Err(failed("put it into PILOTLIGHT_SOCKET")(source));
-        }
-        let length = path.as_os_str().len() + 1 + LONGEST_NAME;
-        if length > MAX_SOCKET_PATH {
-            return Err(SupervisorError::PathTooLong { path: path.to_owned(), length });
-        }
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create it"))?;
-        // It may have been there before, with any mode; who can reach the sockets can only try tokens, but need not.
-        std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("make it private (mode 0700)"))?;
-        let lock = lock(&path.join(LOCK)).map_err(failed("lock it"))?;
-        let lock = lock.ok_or_else(|| SupervisorError::InUse { path: path.to_owned() })?;
-        remove_sockets(path).map_err(failed("remove sockets that an earlier gateway left in it"))?;
-        let pipe = bind_unix(&path.join(PIPE_SOCKET)).map_err(failed("bind pipe.sock in it"))?;
-        pipe.set_nonblocking(true).map_err(failed("prepare pipe.sock in it"))?;
-        Ok(Self { path: path.to_owned(), pipe: Some(pipe), has_users: false, _lock: lock })
-    }
-
-    /// Lets services of other users reach the pipe's socket; who connects is looked at (P-4).
-    pub(crate) fn admit_users(&mut self) -> io::Result<()> {
-        if self.has_users {
-            return Ok(());
-        }
-        if let Some(closed) = self.path.ancestors().skip(1).find(|folder| !everybody_may_pass(folder)) {
-            let (path, closed) = (self.path.display(), closed.display());
-            return Err(io::Error::other(format!(
-                "its user could not reach the socket in {path}, because others may not pass {closed}; restart Pilotlight, which will choose another folder"
-            )));
-        }
-        std::fs::set_permissions(self.pipe_path(), Permissions::from_mode(0o666))?;
-        std::fs::set_permissions(&self.path, Permissions::from_mode(0o711))?;
-        self.has_users = true;
-        Ok(())
-    }
-
-    pub(crate) fn pipe_path(&self) -> PathBuf {
-        self.path.join(PIPE_SOCKET)
-    }
-
-    pub(crate) fn socket_path(&self, service: usize, number: u64) -> PathBuf {
-        self.path.join(format!("s{service}-{number}.sock"))
-    }
-}
-
-impl Drop for RuntimeDir {
-    fn drop(&mut self) {
-        remove_file(&self.pipe_path());
-        remove_file(&self.path.join(LOCK));
-        // Fails if somebody else put a file into it: then it is not ours to remove.
-        let _ = std::fs::remove_dir(&self.path);
-    }
-}
-
-fn everybody_may_pass(folder: &Path) -> bool {
-    std::fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
-}
-
-/// A gateway that was killed could not remove its own.
-fn remove_sockets(dir: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_socket() {
-            remove_file(&entry.path());
-        }
-    }
-    Ok(())
-}
-
-/// Locks the file; `None` if somebody else holds it.
-fn lock(file: &Path) -> io::Result<Option<File>> {
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(file)?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        // Its last holder may have removed the file between `open` and `flock`; a lock on a removed file locks nobody out.
-        Ok(()) => match std::fs::metadata(file) {
-            Ok(now) if now.ino() == lock.metadata()?.ino() => Ok(Some(lock)),
-            _ => Ok(None),
-        },
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 fn start_guardian(
     options: &SupervisorOptions,
 ) -> Result<(std::process::Child, std::os::unix::net::UnixStream), SupervisorError> {
@@ -357,29 +248,4 @@ fn check<'a>(spec: &ServiceSpec, mut before: impl Iterator<Item = &'a ServiceSpe
 /// `package.module`, as far as a command line could be misled by it.
 fn is_module(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('-') && !name.contains(|c: char| c.is_control() || c.is_whitespace())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runtime_dir_is_private_exclusive_and_removed() {
-        let temp = tempfile::tempdir().unwrap();
-        let path = temp.path().join("run");
-        let first = RuntimeDir::take(&path).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(matches!(RuntimeDir::take(&path), Err(SupervisorError::InUse { .. })));
-        drop(bind_unix(&first.socket_path(0, 1)).unwrap());
-        drop(first);
-        assert!(path.exists(), "a socket is left in it");
-        drop(RuntimeDir::take(&path).unwrap());
-        assert!(!path.exists());
-        let long = temp.path().join("x".repeat(100));
-        assert!(matches!(RuntimeDir::take(&long), Err(SupervisorError::PathTooLong { .. })));
-        let file = temp.path().join("file");
-        std::fs::write(&file, "").unwrap();
-        let error = RuntimeDir::take(&file).unwrap_err();
-        assert!(matches!(error, SupervisorError::RuntimeDir { what: "create it", .. }), "{error}");
-    }
 }

@@ -60,11 +60,26 @@ impl Failure {
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    served_by: ServedBy,
+}
+
+/// Whose gateway is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServedBy {
+    /// Whoever listens on the socket that a person has named.
+    Anybody,
+    /// This user, or root: the socket was found.
+    ThisUser,
 }
 
 impl Client {
     pub(super) fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned() }
+        Self { socket: socket.to_owned(), served_by: ServedBy::Anybody }
+    }
+
+    /// Speaks to nobody but this user and root.
+    pub(super) fn of_this_user(socket: &Path) -> Self {
+        Self { socket: socket.to_owned(), served_by: ServedBy::ThisUser }
     }
 
     pub(super) fn socket(&self) -> &Path {
@@ -106,6 +121,9 @@ impl Client {
     fn send(&self, (method, target, body): (&str, &str, Option<&Value>), patience: Duration) -> Result<Body, Failure> {
         let failed = |cause| self.broken(cause);
         let mut stream = UnixStream::connect(&self.socket).map_err(failed)?;
+        if self.served_by == ServedBy::ThisUser {
+            check_listener(&stream).map_err(failed)?;
+        }
         stream.set_read_timeout(Some(patience)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
         let body = body.map(Value::to_string).unwrap_or_default();
@@ -124,6 +142,21 @@ impl Client {
             serde_json::from_str::<Value>(&text).ok().and_then(|value| Some(value["detail"].as_str()?.to_owned()));
         Err(Failure::Refused { status, detail: detail.unwrap_or_else(|| format!("the gateway answered {status}")) })
     }
+}
+
+/// Whether this user or root listens at the other end.
+fn check_listener(stream: &UnixStream) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        let uid = rustix::net::sockopt::socket_peercred(stream)?.uid;
+        if !uid.is_root() && uid != rustix::process::geteuid() {
+            let why = format!("user id {} listens on it", uid.as_raw());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream; // its folder was looked at
+    Ok(())
 }
 
 /// How it is known where a body ends.

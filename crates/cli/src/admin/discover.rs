@@ -1,14 +1,16 @@
 //! Which gateway is meant: the socket that is named, that of the configuration file, or the only one that runs.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use pilotlight_supervisor::RUNTIME_DIR_PREFIX;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat};
 
 use super::Connection;
 use super::client::{Client, Failure};
 use crate::config::{self, AdminSocket};
 use crate::operate::SOCKET;
-use crate::run::RUNTIME_DIR_PREFIX;
+use crate::runtime_folder;
 
 /// Finds the gateway.
 pub(super) fn client(connection: &Connection) -> Result<Client, Failure> {
@@ -49,12 +51,12 @@ fn no_gateway(socket: &Path, cause: &io::Error) -> String {
 
 /// Of the gateways of this user that run, the one with this configuration file, or the only one.
 fn running(file: &Path) -> Result<Client, Failure> {
-    let folders = folders();
+    let folders = runtime_folder::parents();
     let found: Vec<(Client, String)> = folders
         .iter()
         .flat_map(|folder| sockets(folder))
         .filter_map(|socket| {
-            let client = Client::new(&socket);
+            let client = Client::of_this_user(&socket);
             let status = client.get("/status").ok()?;
             Some((client, status["gateway"]["config"].as_str()?.to_owned()))
         })
@@ -82,20 +84,24 @@ fn running(file: &Path) -> Result<Client, Failure> {
     }
 }
 
-/// Where runtime folders are made.
-fn folders() -> Vec<PathBuf> {
-    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
-    user.into_iter().chain([std::env::temp_dir()]).collect()
-}
-
-/// The sockets in runtime folders of this user: in a folder for everybody, anybody may make one that looks like ours.
+/// The sockets in runtime folders of this user and of root: in a folder for everybody, anybody may make one that looks like ours.
 fn sockets(folder: &Path) -> Vec<PathBuf> {
-    let own = rustix::process::geteuid().as_raw();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(RUNTIME_DIR_PREFIX))
-        .filter(|entry| entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own))
+        .filter(|entry| is_trusted(&entry.path()))
         .map(|entry| entry.path().join(SOCKET))
-        .filter(|socket| socket.exists())
         .collect()
+}
+
+/// Whether it is a folder with a socket, and both belong to this user or to root. Somebody else may put another folder in its place until it is
+/// connected to, which [`Client::of_this_user`] finds.
+fn is_trusted(folder: &Path) -> bool {
+    let is_ours = |owner: u32| owner == 0 || owner == rustix::process::geteuid().as_raw();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(folder) = open(folder, flags, Mode::empty()) else { return false };
+    let socket = statat(&folder, SOCKET, AtFlags::SYMLINK_NOFOLLOW);
+    fstat(&folder).is_ok_and(|folder| is_ours(folder.st_uid))
+        && socket
+            .is_ok_and(|socket| is_ours(socket.st_uid) && FileType::from_raw_mode(socket.st_mode) == FileType::Socket)
 }
