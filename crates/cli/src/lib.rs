@@ -16,4 +16,5 @@ mod runtime_folder;
 mod service_log;
 mod settings;
 mod signals;
+mod standard_error;
 mod upgrade;

@@ -1,6 +1,6 @@
 //! The `pilotlight` binary: arguments in, exit codes out.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -376,7 +376,8 @@ fn run(file: &std::path::Path) -> ExitCode {
         Ok(run::Ended::Stopped) => ExitCode::SUCCESS,
         Ok(run::Ended::Misconfigured) => Outcome::Misconfigured.into(),
         Err(e) => {
-            eprintln!("pilotlight: {}", printable_lines(&format!("{e:#}")));
+            // Nobody may be left to be told.
+            let _ = writeln!(io::stderr(), "pilotlight: {}", printable_lines(&format!("{e:#}")));
             Outcome::Failed.into()
         }
     }

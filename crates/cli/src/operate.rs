@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::config::{AdminSocket, Config, Report};
+use crate::standard_error::StandardError;
 
 /// The name of the admin socket in the runtime folder.
 pub(crate) const SOCKET: &str = "admin.sock";
@@ -25,6 +26,15 @@ pub(crate) struct Sockets {
     pub(crate) turn: Option<Box<dyn FnOnce() + Send>>,
 }
 
+/// What people are shown and told.
+pub(crate) struct Said {
+    /// The last lines of services.
+    pub(crate) logs: LogBook,
+    /// The configuration in force.
+    pub(crate) shown: Shown,
+    pub(crate) stderr: StandardError,
+}
+
 /// Starts what the configuration asks for. It ends when the returned value is dropped.
 ///
 /// # Errors
@@ -33,7 +43,7 @@ pub(crate) fn start(
     (file, config): (&Path, &Config),
     runtime_dir: &Path,
     (gateway, supervisor): (&Gateway, &Supervisor),
-    (logs, shown): (LogBook, Shown),
+    said: &Said,
     orders: UnboundedSender<Order>,
     inherited: Sockets,
 ) -> anyhow::Result<Option<Admin>> {
@@ -46,13 +56,15 @@ pub(crate) fn start(
         return Ok(None);
     }
     let file = std::path::absolute(file)?;
+    let shown = said.shown.clone();
     let options = AdminOptions {
         socket,
         metrics: config.operate.metrics,
         inherited: (inherited.admin, inherited.metrics),
         turn: inherited.turn,
         control: supervisor.control(),
-        logs,
+        logs: said.logs.clone(),
+        dropped_log_lines: said.stderr.dropped(),
         config: Arc::new(move || shown.value()),
         orders,
         config_file: file,

@@ -15,12 +15,13 @@ use tokio::sync::{mpsc, oneshot};
 use crate::config::{self, AdminSocket, Config, Loaded, Ports, Style, commands};
 use crate::memory;
 use crate::notify::{self, Note};
-use crate::operate::{self, Shown, Sockets};
+use crate::operate::{self, Said, Shown, Sockets};
 use crate::reload::{self, Followed, Live};
 use crate::runtime_folder::{self, For};
 use crate::service_log;
 use crate::settings;
 use crate::signals::{Signals, Told};
+use crate::standard_error::StandardError;
 use crate::upgrade::{self, Estate, Heir, Predecessor, Successor};
 
 /// The hidden argument with which the binary becomes the guardian of its services.
@@ -51,12 +52,24 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     }
     // What is inherited is in use.
     let ports = if estate.is_some() { Ports::Skip } else { Ports::Require };
+    let stderr = StandardError::start().context("the thread that writes the standard error cannot be started")?;
+    let ended = load_and_run(file, (predecessor, estate), ports, &stderr);
+    stderr.finish();
+    ended
+}
+
+fn load_and_run(
+    file: &Path,
+    (predecessor, estate): (Option<Predecessor>, Option<Estate>),
+    ports: Ports,
+    stderr: &StandardError,
+) -> anyhow::Result<Ended> {
     let started = memory::apart(
         || config::load(file, ports),
         |loaded| match loaded {
-            Ok(loaded) => start(file, loaded, predecessor, estate.unwrap_or_default()).map(Some),
+            Ok(loaded) => start(file, loaded, (predecessor, estate.unwrap_or_default()), stderr).map(Some),
             Err(report) => {
-                eprint!("{}", report.render(commands::style_for_stderr()));
+                stderr.print(&report.render(commands::style_for_stderr()));
                 if let Some(predecessor) = predecessor {
                     predecessor.failed(&report.render(Style::Plain));
                 }
@@ -74,19 +87,19 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
 fn start(
     file: &Path,
     loaded: &Loaded,
-    predecessor: Option<Predecessor>,
-    estate: Estate,
+    (predecessor, estate): (Option<Predecessor>, Estate),
+    stderr: &StandardError,
 ) -> anyhow::Result<(Running, Signals)> {
     let Loaded { config, warnings } = loaded;
-    eprint!("{}", warnings.render(commands::style_for_stderr()));
-    service_log::start_tracing();
+    stderr.print(&warnings.render(commands::style_for_stderr()));
+    service_log::start_tracing(stderr);
     let (orders, ordered) = mpsc::unbounded_channel(); // at most as many as the admin interface has connections
     // Before anybody knows that there is somebody to signal.
     let signals = Signals::install(ordered).context("signals cannot be waited for")?;
     let turn = predecessor.as_ref().map(Predecessor::silence).transpose()?;
     let turn = turn.map(|turn| Box::new(turn) as Box<dyn FnOnce() + Send>);
-    let shown = Shown::new(file, warnings);
-    let running = match Running::start((file, config), shown, orders, estate, turn) {
+    let said = Said { logs: LogBook::default(), shown: Shown::new(file, warnings), stderr: stderr.clone() };
+    let running = match Running::start((file, config), said, orders, estate, turn) {
         Ok(running) => running,
         Err(e) => {
             if let Some(predecessor) = predecessor {
@@ -116,12 +129,13 @@ struct Running {
     admin: Option<Admin>,
     has_inherited_admin: bool,
     runtime_dir: PathBuf,
+    stderr: StandardError,
 }
 
 impl Running {
     fn start(
         (file, config): (&Path, &Config),
-        shown: Shown,
+        said: Said,
         orders: mpsc::UnboundedSender<Order>,
         estate: Estate,
         turn: Option<Box<dyn FnOnce() + Send>>,
@@ -130,8 +144,8 @@ impl Running {
         let program = std::env::current_exe().context("the path of this program is not known")?;
         let workers = settings::workers(config);
         let whom = if settings::has_users(config) { For::OtherUsers } else { For::ThisUser };
-        let (runtime_dir, logs) = (runtime_folder::make(whom)?, LogBook::default());
-        let (supervisor, events) = supervise(config, workers, (&program, &runtime_dir), logs.clone())?;
+        let runtime_dir = runtime_folder::make(whom)?;
+        let (supervisor, events) = supervise(config, workers, (&program, &runtime_dir), &said)?;
         let services = settings::targets(config, supervisor.services());
         let Estate { listeners, admin, metrics, warm, guardians } = estate;
         // Their services may go on until the last request of the process before has ended.
@@ -149,8 +163,8 @@ impl Running {
         let metrics = metrics.filter(|(address, _)| config.operate.metrics == Some(*address)).map(|(_, socket)| socket);
         let has_inherited_admin = admin.is_some();
         let sockets = Sockets { admin, metrics, turn };
-        let logs = (logs, shown.clone());
-        let admin = match operate::start((file, config), &runtime_dir, (&gateway, &supervisor), logs, orders, sockets) {
+        let admin = match operate::start((file, config), &runtime_dir, (&gateway, &supervisor), &said, orders, sockets)
+        {
             Ok(admin) => admin,
             Err(e) => {
                 gateway.drain();
@@ -161,8 +175,20 @@ impl Running {
         };
         upgrade::warm(&services, &supervisor.control(), &warm);
         announce(config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
+        let Said { shown, stderr, .. } = said;
         let (file, followed) = (file.to_owned(), Followed::new(config, shown));
-        Ok(Self { program, file, followed, services, supervisor, gateway, admin, has_inherited_admin, runtime_dir })
+        Ok(Self {
+            program,
+            file,
+            followed,
+            services,
+            supervisor,
+            gateway,
+            admin,
+            has_inherited_admin,
+            runtime_dir,
+            stderr,
+        })
     }
 
     /// Does what it is told until that is to end.
@@ -212,7 +238,7 @@ impl Running {
         let done = done.unwrap_or_else(|e| Ok(Err(e)))?;
         Ok(done.map_err(|why| {
             let why = format!("the new process did not take over: {why}; this one goes on");
-            eprintln!("pilotlight: {}", printable_lines(&why));
+            self.stderr.say(&format!("pilotlight: {}", printable_lines(&why)));
             notify::tell(Note::Ready);
             why
         }))
@@ -266,22 +292,23 @@ impl Running {
     /// Another process has taken over: what was begun here is brought to its end.
     fn leave(mut self, successor: Successor, signals: Signals) {
         let pid = successor.child.id();
-        eprintln!("pilotlight: process {pid} has taken over, stopping when the requests here have ended");
+        self.stderr
+            .say(&format!("pilotlight: process {pid} has taken over, stopping when the requests here have ended"));
         notify::tell(Note::Successor(pid));
         if let Some(admin) = self.admin.take() {
             admin.leave(if successor.has_admin { SocketFile::Left } else { SocketFile::Removed });
         }
         successor.answers();
-        stop_when_told_again(signals);
+        stop_when_told_again(signals, self.stderr.clone());
         self.gateway.leave();
         self.end();
     }
 
     fn told_to_stop(mut self, name: &str, signals: Signals) {
-        eprintln!("pilotlight: {name}, stopping; once more stops at once");
+        self.stderr.say(&format!("pilotlight: {name}, stopping; once more stops at once"));
         notify::tell(Note::Stopping);
         self.admin = None; // nobody is to start anything any more
-        stop_when_told_again(signals);
+        stop_when_told_again(signals, self.stderr.clone());
         self.gateway.drain();
         self.end();
     }
@@ -311,17 +338,19 @@ impl Running {
         match &done {
             Ok(plan) => tracing::info!(plan = %plan.to_json(), "reloaded"),
             Err(NotDone::Invalid(why) | NotDone::Failed(why)) => {
-                eprintln!("{}\npilotlight: not reloaded, everything goes on as before", printable_lines(why));
+                self.stderr
+                    .say(&format!("{}\npilotlight: not reloaded, everything goes on as before", printable_lines(why)));
             }
         }
         done.map(|plan| plan.to_json())
     }
 }
 
-fn stop_when_told_again(mut signals: Signals) {
+fn stop_when_told_again(mut signals: Signals, stderr: StandardError) {
     let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
         while !matches!(signals.next(), Told::Stop(_)) {}
-        eprintln!("pilotlight: told again, stopping at once");
+        stderr.say("pilotlight: told again, stopping at once");
+        stderr.finish();
         std::process::exit(1); // the guardian kills what is left
     });
     if let Err(e) = impatient {
@@ -333,7 +362,7 @@ fn supervise(
     config: &Config,
     workers: usize,
     (program, runtime_dir): (&Path, &Path),
-    logs: LogBook,
+    said: &Said,
 ) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
     let (log, lines) = mpsc::channel(limits::MAX_LOG_LINES);
     let options = SupervisorOptions {
@@ -343,7 +372,8 @@ fn supervise(
         runtime_dir: runtime_dir.to_owned(),
         log,
     };
-    service_log::print_lines(lines, logs).context("the thread that prints services' output cannot be started")?;
+    service_log::print_lines(lines, said.logs.clone(), said.stderr.clone())
+        .context("the thread that prints services' output cannot be started")?;
     Ok(pilotlight_supervisor::start(options, settings::specs(config))?)
 }
 

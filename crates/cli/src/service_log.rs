@@ -1,8 +1,9 @@
 //! What a run says on the standard error: its own events, and the lines that services print.
 
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
+use crate::standard_error::StandardError;
 use pilotlight_gateway::LogBook;
 use pilotlight_printable::printable;
 use pilotlight_supervisor::LogLine;
@@ -19,17 +20,17 @@ const LEVELS: &str = "PILOTLIGHT_LOG";
 const DEFAULT_LEVELS: &str = "info,pilotlight_redis=error";
 
 /// Prints events of [`DEFAULT_LEVELS`], or what the environment asks for.
-pub(crate) fn start_tracing() {
+pub(crate) fn start_tracing(stderr: &StandardError) {
     let filter = EnvFilter::try_from_env(LEVELS).unwrap_or_else(|_| EnvFilter::new(DEFAULT_LEVELS));
     let events = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(stderr.clone())
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
         .fmt_fields(fields())
         .try_init();
     if let Err(e) = events {
-        eprintln!("pilotlight: events are not printed: {e}");
+        stderr.say(&format!("pilotlight: events are not printed: {e}"));
     }
 }
 
@@ -45,15 +46,13 @@ fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
     debug_fn(field).delimited(" ")
 }
 
-/// Prints services' lines, and keeps them for those who ask, on a thread of its own, so that a slow terminal holds up neither
-/// services nor the supervisor: what it cannot take in time is dropped and counted.
-pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>, logs: LogBook) -> io::Result<()> {
+/// Prints services' lines, and keeps them for those who ask, on a thread of its own, so that neither services nor the supervisor wait for it:
+/// what it cannot take in time is dropped and counted.
+pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>, logs: LogBook, stderr: StandardError) -> io::Result<()> {
     let print = move || {
         let colour = io::stderr().is_terminal();
-        let mut prints = true;
         while let Some(line) = lines.blocking_recv() {
-            // A standard error that is closed stays so; who asks is answered all the same.
-            prints = prints && print_line(&mut io::stderr().lock(), &line, colour).is_ok();
+            stderr.print(&printed(&line, colour));
             logs.push(line);
         }
     };
@@ -61,7 +60,7 @@ pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>, logs: LogBook) -> 
     Ok(())
 }
 
-fn print_line(out: &mut impl Write, line: &LogLine, colour: bool) -> io::Result<()> {
+fn printed(line: &LogLine, colour: bool) -> String {
     let LogLine { service, instance, text, cut, dropped, .. } = line;
     let (on, off) = if colour { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
     let instance = if *instance == 0 { "zygote".to_owned() } else { instance.to_string() };
@@ -72,5 +71,5 @@ fn print_line(out: &mut impl Write, line: &LogLine, colour: bool) -> io::Result<
     let mark = if *cut { " … (cut)" } else { "" };
     let text = printable(text);
     whole.push_str(&format!("{on}{service}#{instance} |{off} {text}{mark}\n"));
-    out.write_all(whole.as_bytes())
+    whole
 }

@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -67,6 +68,8 @@ pub struct AdminOptions {
     pub control: Control,
     /// The last lines of the services' output.
     pub logs: LogBook,
+    /// Counts the lines that the process could not write to its standard error.
+    pub dropped_log_lines: Arc<AtomicU64>,
     /// The configuration in force, without secrets.
     pub config: Arc<dyn Fn() -> Value + Send + Sync>,
     /// The admin socket and the one for metrics, if somebody else has bound them.
@@ -165,7 +168,8 @@ fn refused(status: StatusCode, detail: impl Into<String>) -> Refused {
 /// What its answers are made from.
 struct Shared {
     common: Arc<Common>,
-    dropped_log_lines: Option<Arc<std::sync::atomic::AtomicU64>>,
+    dropped_access_lines: Option<Arc<AtomicU64>>,
+    dropped_log_lines: Arc<AtomicU64>,
     control: Control,
     logs: LogBook,
     config: Arc<dyn Fn() -> Value + Send + Sync>,
@@ -206,7 +210,8 @@ impl Admin {
         let (stop, stopped) = watch::channel(Stop::No);
         let shared = Arc::new(Shared {
             common: Arc::clone(gateway.common()),
-            dropped_log_lines: gateway.dropped_log_lines(),
+            dropped_access_lines: gateway.dropped_access_lines(),
+            dropped_log_lines: options.dropped_log_lines,
             control,
             logs,
             config,

@@ -243,7 +243,7 @@ impl Gateway {
     }
 
     /// Lines of the access log that were not written, if there is one.
-    pub(crate) fn dropped_log_lines(&self) -> Option<Arc<AtomicU64>> {
+    pub(crate) fn dropped_access_lines(&self) -> Option<Arc<AtomicU64>> {
         self.access_log.as_ref().map(Writer::dropped)
     }
 

@@ -33,7 +33,7 @@ use families::{Families, Leaders};
 use message::{FromGuardian, ToGuardian};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::ExitCode;
@@ -208,7 +208,18 @@ impl Guardian {
 fn signal_group(pid: Pid, signal: Signal) {
     match kill_process_group(pid, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-        Err(error) => eprintln!("pilotlight guardian: cannot signal process group {}: {error}", pid.as_raw_nonzero()),
+        Err(error) => complain(&format!("cannot signal process group {}: {error}", pid.as_raw_nonzero())),
+    }
+}
+
+/// On the gateway's standard error, if there is room: whoever does not read that must not keep the guardian from its work.
+fn complain(what: &str) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stderr = rustix::stdio::stderr();
+    let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
+        let _ = writeln!(io::stderr(), "pilotlight guardian: {what}"); // it may be closed
     }
 }
 
