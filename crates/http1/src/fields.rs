@@ -1,0 +1,234 @@
+//! The fields of a message where they were read: ranges of the head's bytes, in a table that is used again.
+
+use std::ops::Range;
+
+/// Names on which the framing of a message and its way through a proxy depend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Known {
+    /// Any other name.
+    Other,
+    /// `Connection`
+    Connection,
+    /// `Content-Length`
+    ContentLength,
+    /// `Expect`
+    Expect,
+    /// `Host`
+    Host,
+    /// `Keep-Alive`
+    KeepAlive,
+    /// `Proxy-Connection`
+    ProxyConnection,
+    /// `TE`
+    Te,
+    /// `Transfer-Encoding`
+    TransferEncoding,
+    /// `Upgrade`
+    Upgrade,
+}
+
+impl Known {
+    /// The name's length decides first, so almost every other name costs one comparison of numbers.
+    #[inline]
+    pub(crate) fn of(name: &[u8]) -> Self {
+        let (known, text): (Self, &[u8]) = match name.len() {
+            2 => (Self::Te, b"te"),
+            4 => (Self::Host, b"host"),
+            6 => (Self::Expect, b"expect"),
+            7 => (Self::Upgrade, b"upgrade"),
+            10 if name[0] | 0x20 == b'c' => (Self::Connection, b"connection"),
+            10 => (Self::KeepAlive, b"keep-alive"),
+            14 => (Self::ContentLength, b"content-length"),
+            16 => (Self::ProxyConnection, b"proxy-connection"),
+            17 => (Self::TransferEncoding, b"transfer-encoding"),
+            _ => return Self::Other,
+        };
+        if name.eq_ignore_ascii_case(text) { known } else { Self::Other }
+    }
+
+    /// Whether the field belongs to one connection, whoever names it (RFC 9110 §7.6.1).
+    pub(crate) fn is_hop_by_hop(self) -> bool {
+        match self {
+            Self::Connection | Self::KeepAlive | Self::ProxyConnection | Self::Te => true,
+            Self::TransferEncoding | Self::Upgrade => true,
+            Self::Other | Self::ContentLength | Self::Expect | Self::Host => false,
+        }
+    }
+}
+
+/// Fields that `Connection` may name without effect: a message without them would be read differently, or as somebody else's.
+const NEVER_NOMINATED: [&[u8]; 8] = [
+    b"authorization",
+    b"cache-control",
+    b"content-length",
+    b"content-type",
+    b"cookie",
+    b"host",
+    b"set-cookie",
+    b"vary",
+];
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    name: u32,
+    name_length: u32,
+    value: u32,
+    value_length: u32,
+    known: Known,
+    is_nominated: bool,
+}
+
+impl Place {
+    fn name(&self) -> Range<usize> {
+        self.name as usize..(self.name + self.name_length) as usize
+    }
+
+    fn value(&self) -> Range<usize> {
+        self.value as usize..(self.value + self.value_length) as usize
+    }
+}
+
+/// Where the fields of one message are. Keep one for each thread or connection and use it again: it allocates while it grows only.
+#[derive(Debug, Default)]
+pub struct FieldTable {
+    places: Vec<Place>,
+}
+
+impl FieldTable {
+    /// An empty table, which takes no memory yet.
+    pub const fn new() -> Self {
+        Self { places: Vec::new() }
+    }
+
+    /// The fields of the message that was read into this table last, when its bytes have moved to `head` since (a head that was frozen,
+    /// for example). Names and values are those of `head`; where it is too short, they are empty.
+    pub fn fields<'b>(&'b self, head: &'b [u8]) -> Fields<'b> {
+        Fields::new(head, self)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.places.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Adds a field; the ranges are those of a head, so they fit.
+    #[inline]
+    pub(crate) fn push(&mut self, head: &[u8], name: Range<usize>, value: Range<usize>) {
+        let known = Known::of(&head[name.clone()]);
+        self.places.push(Place {
+            name: name.start as u32,
+            name_length: name.len() as u32,
+            value: value.start as u32,
+            value_length: value.len() as u32,
+            known,
+            is_nominated: false,
+        });
+    }
+
+    /// What each field is, and its value.
+    pub(crate) fn values<'b>(&self, head: &'b [u8]) -> impl Iterator<Item = (Known, &'b [u8])> + use<'_, 'b> {
+        self.places.iter().map(|place| (place.known, &head[place.value()]))
+    }
+
+    /// Marks what `option`, a member of `Connection`, names.
+    pub(crate) fn nominate(&mut self, head: &[u8], option: &[u8]) {
+        if NEVER_NOMINATED.iter().any(|never| option.eq_ignore_ascii_case(never)) {
+            return;
+        }
+        for place in &mut self.places {
+            place.is_nominated |= head[place.name()].eq_ignore_ascii_case(option);
+        }
+    }
+}
+
+/// One field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field<'b> {
+    /// A token, as it was written.
+    pub name: &'b str,
+    /// Without the white space around it.
+    pub value: &'b [u8],
+    /// Which of the names that matter here it is.
+    pub known: Known,
+}
+
+/// The fields of a message, in their order.
+#[derive(Debug, Clone, Copy)]
+pub struct Fields<'b> {
+    head: &'b [u8],
+    table: &'b FieldTable,
+}
+
+impl<'b> Fields<'b> {
+    pub(crate) fn new(head: &'b [u8], table: &'b FieldTable) -> Self {
+        Self { head, table }
+    }
+
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = Field<'b>> {
+        self.table.places.iter().map(move |place| self.field(place))
+    }
+
+    /// How many there are.
+    pub fn len(self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Values of the fields with this name, in their order.
+    pub fn all(self, name: &str) -> impl Iterator<Item = &'b [u8]> {
+        let same = move |field: &Field<'_>| field.name.eq_ignore_ascii_case(name);
+        self.iter().filter(same).map(|field| field.value)
+    }
+
+    /// The value of the one field with this name; `None` if there is none, or several.
+    pub fn one(self, name: &str) -> Option<&'b [u8]> {
+        let mut values = self.all(name);
+        values.next().filter(|_| values.next().is_none())
+    }
+
+    /// Those that a proxy passes on: neither hop-by-hop nor named by `Connection` (RFC 9110 §7.6.1).
+    pub fn end_to_end(self) -> EndToEnd<'b> {
+        EndToEnd { fields: self, next: 0 }
+    }
+
+    fn field(self, place: &Place) -> Field<'b> {
+        // A name was checked to be a token, which is ASCII.
+        let name = std::str::from_utf8(self.head.get(place.name()).unwrap_or_default()).unwrap_or_default();
+        Field { name, value: self.head.get(place.value()).unwrap_or_default(), known: place.known }
+    }
+}
+
+/// Iterates over what a proxy passes on.
+#[derive(Debug, Clone)]
+pub struct EndToEnd<'b> {
+    fields: Fields<'b>,
+    next: usize,
+}
+
+impl<'b> Iterator for EndToEnd<'b> {
+    type Item = Field<'b>;
+
+    fn next(&mut self) -> Option<Field<'b>> {
+        loop {
+            let place = self.fields.table.places.get(self.next)?;
+            self.next += 1;
+            if !place.is_nominated && !place.known.is_hop_by_hop() {
+                return Some(self.fields.field(place));
+            }
+        }
+    }
+}
+
+/// Members of a list field (RFC 9110 §5.6.1), without the white space around them; empty ones are left out.
+pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+}

@@ -1,0 +1,54 @@
+//! HTTP/1.1 messages (RFC 9112): bytes to events and events to bytes, for both sides of a connection.
+//!
+//! The crate owns the grammar, the framing and the states of a connection. It knows no socket, no clock and no policy: the
+//! caller reads bytes, shows them, and writes what it is given.
+//!
+//! ```text
+//!              bytes that were read                      bytes to write
+//!                      │                                       ▲
+//!                      ▼                                       │
+//!   ServerConnection::receive ──▶ Received      ServerConnection::send_head, send_data, send_end
+//!                                 Request, Data, Trailers, End
+//!
+//!   ClientConnection: the same, the other way round: it sends requests and receives responses
+//! ```
+//!
+//! A head is a *view*: [`RequestHead`] and [`ResponseHead`] borrow the bytes that were read and a [`FieldTable`] that is used
+//! again for the next message, so nothing is allocated for it.
+//!
+//! **Strict where two readers could disagree** about where a message ends or what it says (RFC 9112 §11.2). [`Malformed`]
+//! lists every rule, with the section that it comes from and the status of the answer. Lenient where no reader can be misled:
+//! one empty line before a request (§2.2), UTF-8 in targets, bytes above 0x7F in values, HTTP/1.2 and later minor versions (as 1.1).
+//!
+//! Invariants:
+//! - No memory is sized by a length that a peer names.
+//! - Whatever the pieces in which bytes arrive, the events are the same (property test `any_chunking`).
+//! - After an error a connection gives out no further event.
+
+mod body;
+mod bytes_class;
+mod chunked;
+mod connection;
+mod error;
+mod fields;
+mod framing;
+mod head;
+mod limits;
+mod parse;
+mod target;
+mod write;
+
+pub use body::{BodyDecoder, BodyPiece};
+pub use connection::client::{ClientConnection, OutgoingRequest};
+pub use connection::server::ServerConnection;
+pub use connection::{Received, SendError};
+pub use error::{Malformed, Refusal};
+pub use fields::{EndToEnd, Field, FieldTable, Fields, Known};
+pub use framing::{BodyLength, Persistence};
+pub use head::{RequestHead, ResponseHead, Version};
+pub use limits::Limits;
+pub use parse::request::parse_request;
+pub use parse::response::parse_response;
+pub use parse::trailers::parse_trailers;
+pub use target::{Authority, Target, is_authority};
+pub use write::{BodyEncoder, MessageWriter};
