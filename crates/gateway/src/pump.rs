@@ -11,7 +11,8 @@ use pilotlight_pipe::frame::{FrameType, MAX_FRAME, encode_frame, flags};
 
 use crate::net::Socket;
 use crate::request_body::{BodyError, Piece, RequestBody};
-use crate::upstream::{BodyLeft, http1};
+use crate::upstream::BodyLeft;
+use crate::upstream::http1::{self, BodyEncoder, BodyLength};
 
 /// How a service is told where the body ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,7 +123,7 @@ impl Pump {
             match piece {
                 Piece::Data(data) => match self.framing {
                     BodyFraming::Length => self.out.extend_from_slice(&data),
-                    BodyFraming::Chunked => http1::encode_chunk(&mut self.out, &data),
+                    BodyFraming::Chunked => BodyEncoder::new(BodyLength::Chunked).data(&mut self.out, &data),
                     BodyFraming::Frames(exchange) => {
                         for part in data.chunks(MAX_FRAME) {
                             encode_frame(&mut self.out, FrameType::DATA, flags::NONE, exchange, part);

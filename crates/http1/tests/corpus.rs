@@ -1,5 +1,7 @@
 //! Replays the corpus of the fuzz target `http1` (fuzz/corpus/http1): what a fuzzer has found once is tested for ever.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot read its corpus has failed")]
+
 use std::path::Path;
 
 use proptest::prelude::*;

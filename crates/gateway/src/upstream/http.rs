@@ -14,10 +14,11 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, UPGRADE};
 use http_body::Frame;
+use pilotlight_http1::FieldTable;
 use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease};
 
 use super::first_byte::FirstByte;
-use super::http1::{self, Decoded, Decoder, Framing, ParseError};
+use super::http1::{self, BodyLength, Decoded, Decoder, Malformed};
 use super::{Answer, BodyLeft, Failed, Ran, SendError, Tries, Upgraded, UpstreamError};
 use crate::body::{CutError, ResponseBody};
 use crate::net::{Place, Socket};
@@ -39,6 +40,8 @@ pub(crate) struct Pool {
     idle: RefCell<Vec<(Connection, Instant)>>,
     /// Exchanges whose answer has not begun.
     waiting: Cell<usize>,
+    /// Where the fields of the answer are that is being parsed.
+    fields: RefCell<FieldTable>,
 }
 
 /// A connection between two exchanges.
@@ -51,7 +54,7 @@ struct Connection {
 
 impl Pool {
     pub(crate) fn new(service: String) -> Rc<Self> {
-        Rc::new(Self { service, idle: RefCell::new(Vec::new()), waiting: Cell::new(0) })
+        Rc::new(Self { service, idle: RefCell::default(), waiting: Cell::new(0), fields: RefCell::default() })
     }
 
     /// Whether it keeps no connection.
@@ -244,7 +247,7 @@ impl Exchange {
         let mut ended = instance.filter(|i| !i.answered()).map(|i| Box::pin(i.ended()));
         let service = &pool.service;
         poll_fn(|cx| {
-            if let Poll::Ready(head) = self.poll_head(cx, service, outbound) {
+            if let Poll::Ready(head) = self.poll_head(cx, pool, outbound) {
                 return Poll::Ready(head);
             }
             // A process that dies with the connection still in its socket's queue closes nothing.
@@ -263,14 +266,16 @@ impl Exchange {
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        service: &str,
+        pool: &Pool,
         outbound: &Outbound,
     ) -> Poll<Result<http1::ResponseHead, SendError>> {
+        let service = &pool.service;
         self.poll_pump(cx).map_err(SendError::Client)?;
         loop {
             if !self.connection.read.is_empty() {
                 self.any_byte = true;
-                match http1::parse_response_head(&mut self.connection.read, &outbound.parts.method) {
+                let table = &mut pool.fields.borrow_mut();
+                match http1::parse_response_head(&mut self.connection.read, &outbound.parts.method, table) {
                     // RFC 9110 §15.2: any number of interim answers come before the final one.
                     Ok(Some(head))
                         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>
@@ -330,7 +335,7 @@ impl Exchange {
     }
 
     fn into_answer(mut self, pool: &Rc<Pool>, head: http1::ResponseHead, lease: Option<Lease>) -> Answer {
-        let http1::ResponseHead { status, headers, framing, keep_alive } = head;
+        let http1::ResponseHead { status, headers, body, keep_alive } = head;
         if let Some(lease) = &lease {
             lease.instance().mark_answered();
         }
@@ -341,9 +346,9 @@ impl Exchange {
         }
         // The common small answer is in the buffer whole. One that came before the end of the request goes out as well,
         // and the connection, which still carries the request, is closed.
-        let whole = match framing {
-            Framing::None => Some(Bytes::new()),
-            Framing::Length(n) if n <= self.connection.read.len() as u64 => {
+        let whole = match body {
+            BodyLength::Empty => Some(Bytes::new()),
+            BodyLength::Exactly(n) if n <= self.connection.read.len() as u64 => {
                 Some(self.connection.read.split_to(n as usize).freeze())
             }
             _ => None,
@@ -352,7 +357,7 @@ impl Exchange {
             self.recycle(pool, keep_alive);
             return Answer { status, headers, body: ResponseBody::full(data), upgraded: None };
         }
-        let decoder = Decoder::new(framing);
+        let decoder = Decoder::new(body);
         let body = HttpBody { exchange: Some(self), decoder, keep_alive, pool: Rc::clone(pool), lease };
         Answer { status, headers, body: ResponseBody::Http(Box::new(body)), upgraded: None }
     }
@@ -377,7 +382,7 @@ fn closed(service: &str, what: &str, ran: Ran) -> UpstreamError {
     UpstreamError::Closed { service: service.to_owned(), what: what.to_owned(), ran }
 }
 
-fn protocol(service: &str, error: &ParseError) -> UpstreamError {
+fn protocol(service: &str, error: &Malformed) -> UpstreamError {
     UpstreamError::Protocol { service: service.to_owned(), what: error.to_string() }
 }
 
@@ -396,11 +401,7 @@ impl HttpBody {
     }
 
     pub(crate) fn length(&self) -> Option<u64> {
-        match self.decoder {
-            Decoder::Length(left) => Some(left),
-            Decoder::Ended => Some(0),
-            _ => None,
-        }
+        self.decoder.remaining()
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
@@ -410,7 +411,8 @@ impl HttpBody {
             if let Err(e) = exchange.poll_pump(cx) {
                 return self.cut(&e.to_string());
             }
-            match self.decoder.decode(&mut exchange.connection.read) {
+            let decoded = self.decoder.decode(&mut exchange.connection.read, &mut self.pool.fields.borrow_mut());
+            match decoded {
                 Ok(Decoded::Data(data)) => {
                     if self.decoder.is_ended() {
                         self.end();
@@ -429,8 +431,7 @@ impl HttpBody {
                 Err(e) => return self.cut(&e.to_string()),
             }
             match ready!(exchange.poll_fill(cx)) {
-                Ok(0) if matches!(self.decoder, Decoder::UntilClose) => {
-                    self.decoder = Decoder::Ended;
+                Ok(0) if self.decoder.closed().is_ok() => {
                     self.end();
                     return Poll::Ready(None);
                 }
