@@ -1,12 +1,18 @@
 """What commands print and which gateway they act on: no text of others forges a line; no command hits another project's gateway."""
 
+import fcntl
 import http.client
 import json
 import os
 import pty
+import signal
 import socket
 import subprocess
+import tempfile
 import unicodedata
+import unittest
+import unittest.mock
+from pathlib import Path
 
 import forger
 from harness import BINARY, HERE, PYTHON, Gateway, TestCase, config, route, service, setUpModule
@@ -185,3 +191,186 @@ class Forged(TestCase):
         self.assert_clean(gateway.output())
         self.command(gateway, "status", "demo")
         self.command(gateway, "start", "demo", code=1)
+
+
+class Projects(TestCase):
+    """Commands act on the gateway of the folder they run in, and on no other unless they are told so aloud."""
+
+    CHANGES = (["purge", "--all"], ["stop", "demo"], ["start", "demo"], ["restart", "demo"], ["reload"], ["upgrade"])
+    READS = (["status"], ["logs", "demo"], ["explain", "/"])
+
+    def setUp(self):
+        """Runtime folders of this test alone: other gateways of this user may run on the machine."""
+        folder = tempfile.TemporaryDirectory(prefix="pl-")
+        self.addCleanup(folder.cleanup)
+        self.runtime = Path(folder.name)
+        here = {name: folder.name for name in ("XDG_RUNTIME_DIR", "RUNTIME_DIRECTORY", "TMPDIR")}
+        patch = unittest.mock.patch.dict(os.environ, here)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def folder(self, text=None):
+        folder = tempfile.TemporaryDirectory(prefix="pilotlight-project-", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        if text is not None:
+            Path(folder.name, "pilotlight.toml").write_text(text)
+        return Path(folder.name)
+
+    def project(self, *blocks, **settings):
+        gateway = self.start(Gateway(BINARY, config(service(), route(cache=True), *blocks, **settings)))
+        self.assert_status(gateway.get("/pid"), 200)
+        return gateway
+
+    def command(self, folder, *arguments, code=0):
+        """What it printed on the standard output and on the standard error."""
+        done = subprocess.run([str(BINARY), *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, code, f"{arguments}: {done.stdout}{done.stderr}")
+        return done.stdout, done.stderr
+
+    def untouched(self, gateway, before):
+        self.assertIsNone(gateway.process.poll())
+        self.assertEqual(self.instance(gateway), before)
+        self.assertNotIn("reloaded", gateway.output())
+
+    def instance(self, gateway):
+        told = json.loads(self.command(gateway.folder, "status", "--json")[0])
+        self.assertEqual(told["gateway"]["pid"], gateway.process.pid)
+        return [(one["pid"], one["state"]) for one in told["services"][0]["instances"]], told["cache"]["purges"]
+
+    def test_nothing_acts_on_another_projects_gateway(self):
+        other = self.project()
+        before = self.instance(other)
+        mine = self.folder(config(service(), route()))
+        for arguments in self.CHANGES + self.READS:
+            _, said = self.command(mine, *arguments, code=1)
+            for needle in (str(mine / "pilotlight.toml"), "pilotlight run", "--any", str(other.folder / "pilotlight.toml")):
+                self.assertIn(needle, said)
+        self.untouched(other, before)
+
+    def test_without_a_file_only_looking_is_allowed(self):
+        other, empty = self.project(), self.folder()
+        before = self.instance(other)
+        for arguments in self.CHANGES:
+            _, said = self.command(empty, *arguments, code=1)
+            self.assertIn("--any", said)
+            self.assertIn(str(other.folder / "pilotlight.toml"), said)
+        self.untouched(other, before)
+        for arguments in self.READS:
+            _, said = self.command(empty, *arguments)
+            self.assertIn(f"{other.folder / 'pilotlight.toml'} (pid {other.process.pid})", said)
+        second = self.project()
+        _, said = self.command(empty, "status", code=1)
+        for gateway in (other, second):
+            self.assertIn(str(gateway.folder / "pilotlight.toml"), said)
+        self.command(empty, "purge", "--all", "--any", code=1)
+
+    def test_any_is_said_aloud(self):
+        other = self.project()
+        for folder in (self.folder(), self.folder(config(service(), route()))):
+            for arguments in (["purge", "--all", "--any"], ["status", "--any"], ["reload", "--any"]):
+                said = "".join(self.command(folder, *arguments))
+                self.assertIn(f"{other.folder / 'pilotlight.toml'} (pid {other.process.pid})", said)
+        mine = self.project()
+        said, _ = self.command(mine.folder, "purge", "--all", "--any")
+        self.assertIn(f"(pid {mine.process.pid})", said)
+        self.command(mine.folder, "purge", "--all", "--any", "--config", "pilotlight.toml", code=2)
+
+    def test_what_changes_something_names_its_gateway(self):
+        gateway = self.project()
+        file = str(gateway.folder / "pilotlight.toml")
+        for arguments in self.CHANGES:
+            said, _ = self.command(gateway.folder, *arguments)
+            pid = json.loads(self.command(gateway.folder, "status", "--json")[0])["gateway"]["pid"]
+            self.assertIn(f"gateway   {file} (pid {pid})", said)
+            if arguments == ["upgrade"]:
+                self.addCleanup(lambda: os.kill(pid, signal.SIGTERM))
+        for arguments in self.CHANGES[:-1]:
+            told = json.loads(self.command(gateway.folder, *arguments, "--json")[0])
+            self.assertEqual(told["gateway"], {"config": file, "pid": pid})
+        said, _ = self.command("/", "purge", "--all", "--config", file)
+        self.assertIn(f"{file} (pid {pid})", said)
+        self.assertNotEqual(pid, gateway.process.pid)
+
+    def test_a_file_with_mistakes_or_under_another_name_is_still_its_file(self):
+        gateway = self.project()
+        link = self.folder() / "linked"
+        link.symlink_to(gateway.folder)
+        self.command(link, "purge", "--all")
+        (gateway.folder / "pilotlight.toml").write_text("listen = [")
+        self.command(gateway.folder, "status")
+        self.command(gateway.folder, "reload", code=2)
+        (gateway.folder / "pilotlight.toml").unlink()
+        self.command("/", "purge", "--all", "--config", str(gateway.folder / "pilotlight.toml"))
+
+    def test_a_socket_of_another_project(self):
+        other = self.project(ADMIN)
+        before = self.instance(other)
+        admin = f'[admin]\nsocket = "{other.folder}/admin.sock"\n'
+        mine = self.folder(config(service(), route(), admin))
+        for arguments in self.CHANGES:
+            _, said = self.command(mine, *arguments, code=1)
+            self.assertIn(str(other.folder / "pilotlight.toml"), said)
+        self.untouched(other, before)
+        said, _ = self.command(mine, "purge", "--all", "--socket", str(other.folder / "admin.sock"))
+        self.assertIn(f"(pid {other.process.pid})", said)
+
+    def test_one_that_was_killed_is_gone(self):
+        gateway = self.project()
+        folder = self.folder((gateway.folder / "pilotlight.toml").read_text())
+        records = list(self.runtime.glob("**/gateway.json"))
+        self.assertEqual(len(records), 1)
+        record = json.loads(records[0].read_text())
+        self.assertEqual((record["config"], record["pid"]), (str(gateway.folder / "pilotlight.toml"), gateway.process.pid))
+        # As a gateway and a guardian leave it that are killed together.
+        left = self.runtime / "pilotlight-left"
+        left.mkdir(0o700)
+        record |= {"config": str(folder / "pilotlight.toml"), "canonical": str(folder / "pilotlight.toml")}
+        (left / "gateway.json").write_text(json.dumps(record))
+        (left / "gateway.json").chmod(0o600)
+        _, said = self.command(folder, "purge", "--all", code=1)
+        self.assertIn("no gateway", said)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can make files of another user")
+    def test_a_record_of_another_user_is_ignored(self):
+        mine = self.folder(config(service(), route()))
+        file = str(mine / "pilotlight.toml")
+        with socket.socket(socket.AF_UNIX) as listener:
+            squat = self.runtime / "pilotlight-1"
+            squat.mkdir(0o700)
+            listener.bind(str(squat / "admin.sock"))
+            listener.listen()
+            listener.settimeout(0.0)
+            record = {"config": file, "canonical": file, "pid": 1, "begun": 1, "socket": str(squat / "admin.sock")}
+            held = open(squat / "gateway.json", "w", encoding="utf-8")
+            self.addCleanup(held.close)
+            held.write(json.dumps(record))
+            held.flush()
+            fcntl.flock(held, fcntl.LOCK_EX)
+            for path, uid, mode in ((squat, 65_534, 0o755), (squat / "gateway.json", 65_534, 0o644), (squat, 0, 0o777)):
+                os.chown(squat, 0, 0)
+                os.chmod(squat, 0o700)
+                os.chown(squat / "gateway.json", 0, 0)
+                os.chown(path, uid, uid)
+                os.chmod(path, mode)
+                _, said = self.command(mine, "purge", "--all", code=1)
+                self.assertIn("no gateway", said)
+                with self.assertRaises(BlockingIOError, msg="it was asked"):
+                    listener.accept()
+
+    def test_a_second_start_says_that_it_runs(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        for blocks, settings in (((), {"listen": f"127.0.0.1:{port}"}), ((ADMIN,), {})):
+            gateway = self.project(*blocks, **settings)
+            for arguments in ([], ["run"], ["--config", str(gateway.folder / "pilotlight.toml")]):
+                _, said = self.command(gateway.folder, *arguments, code=1)
+                self.assertIn("already runs", said)
+                self.assertIn(str(gateway.process.pid), said)
+                self.assertIn("pilotlight reload", said)
+                self.assertRegex(said, r"since \w+, \d+ \w+ \d+ [\d:]+ GMT")
+                self.assertNotIn("another program", said)
+                self.assertNotIn("another gateway", said)
+            self.assert_status(gateway.get("/pid"), 200)
+            gateway.stop()
+            self.assertEqual(list(self.runtime.glob("pilotlight-*")), [], "something is left of it")

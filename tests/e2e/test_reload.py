@@ -69,7 +69,9 @@ class ByDifference(Reloading):
     def test_nothing_has_changed(self):
         gateway = self.begin(pool(), route(service="pool"))
         pid = self.pid(gateway)
-        self.assertEqual(self.reload(gateway, pool(), route(service="pool")), "reloaded: nothing has changed\n")
+        told = self.reload(gateway, pool(), route(service="pool"))
+        file = gateway.folder / "pilotlight.toml"
+        self.assertEqual(told, f"reloaded: nothing has changed\ngateway   {file} (pid {gateway.process.pid})\n")
         self.assertEqual(self.pid(gateway), pid)
 
     def test_routes(self):

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::config::commands::Outcome;
 use crate::upgrade::program::Named;
-pub use client::{Client, Failure};
+pub use client::{Client, Failure, Gateway};
+use discover::{Chosen, Found};
 pub use purge::{Purged, purge};
 
 mod client;
@@ -28,13 +29,26 @@ const UPGRADE_PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether a service has done what it was told.
 const ACTION_PAUSE: Duration = Duration::from_millis(50);
 
-/// Which gateway.
-#[derive(Clone, Debug)]
-pub struct Connection {
-    /// Its admin socket; looked for if none is given.
-    pub socket: Option<PathBuf>,
-    /// Its configuration file.
-    pub config: PathBuf,
+/// How a gateway was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Not at all: it is that of the configuration file of this folder.
+    Here,
+    /// By its configuration file.
+    Config(PathBuf),
+    /// By its admin socket.
+    Socket(PathBuf),
+    /// That of this folder, else the only one that runs.
+    Any,
+}
+
+/// What a command does to a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It looks.
+    Reads,
+    /// It changes something, and says in which gateway.
+    Changes,
 }
 
 /// How a command reports.
@@ -89,14 +103,41 @@ impl Action {
 ///
 /// # Errors
 /// Only if the output cannot be written.
-pub fn run(connection: &Connection, command: impl FnOnce(&Client) -> Result<Outcome, Failure>) -> io::Result<Outcome> {
-    let done = discover::client(connection).and_then(|client| command(&client));
+pub fn run(
+    which: &Which,
+    effect: Effect,
+    command: impl FnOnce(&Client) -> Result<Outcome, Failure>,
+) -> io::Result<Outcome> {
+    let done = discover::find(which, effect).and_then(|Found { client, chosen }| {
+        if chosen == Chosen::Only {
+            writeln!(io::stderr(), "the only gateway that runs: {}", client.gateway())?;
+        }
+        command(&client)
+    });
     match done {
         Ok(outcome) => Ok(outcome),
         Err(Failure::Output(e)) => Err(e),
         Err(failure) => {
             writeln!(io::stderr(), "error: {}", printable_lines(&failure.to_string()))?;
             Ok(failure.outcome())
+        }
+    }
+}
+
+/// Reports what was changed, and in which gateway.
+fn report_change(
+    (gateway, mut told): (&Gateway, Value),
+    report: Report,
+    text: impl FnOnce(&Value) -> String,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match report {
+        Report::Text => writeln!(out, "{}\ngateway   {gateway}", text(&told).trim_end()),
+        Report::Json => {
+            if let Value::Object(told) = &mut told {
+                told.insert("gateway".to_owned(), gateway.to_json());
+            }
+            writeln!(out, "{}", json_text(&told))
         }
     }
 }
@@ -192,10 +233,8 @@ pub fn act(
         }
         told = now;
     }
-    match report {
-        Report::Json => writeln!(out, "{}", json_text(&told))?,
-        Report::Text => writeln!(out, "{}", table::acted(service, action, &before, &told, patience.is_zero()))?,
-    }
+    let text = |told: &Value| table::acted(service, action, &before, told, patience.is_zero());
+    report_change((client.gateway(), told), report, text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -242,10 +281,7 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
 /// No gateway, the file is wrong, an address cannot be had, or the output cannot be written. Nothing has changed then.
 pub fn reload(client: &Client, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let told = client.order("/reload", None, RELOAD_PATIENCE)?;
-    match report {
-        Report::Json => writeln!(out, "{}", json_text(&told))?,
-        Report::Text => write!(out, "{}", plan::text(&told))?,
-    }
+    report_change((client.gateway(), told), report, plan::text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -262,14 +298,14 @@ pub fn upgrade(
     let named = program.map(|program| name_program(client, program)).transpose()?;
     let body = named.as_ref().map(|named| json!({ "program_file": named.name() }));
     let told = client.order("/upgrade", body.as_ref(), UPGRADE_PATIENCE)?;
-    match report {
-        Report::Json => writeln!(out, "{}", json_text(&told))?,
-        Report::Text => writeln!(
-            out,
+    let gateway = client.gateway().with_pid(told["pid"].as_u64().unwrap_or_default());
+    let text = |told: &Value| {
+        format!(
             "process {} has taken over from process {}, which ends when its requests have",
             told["pid"], told["old_pid"]
-        )?,
-    }
+        )
+    };
+    report_change((&gateway, told), report, text, out)?;
     Ok(Outcome::Done)
 }
 

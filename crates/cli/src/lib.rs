@@ -10,6 +10,7 @@ mod memory;
 mod notify;
 mod operate;
 mod plan;
+mod presence;
 mod reload;
 pub mod run;
 mod runtime_folder;

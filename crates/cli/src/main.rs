@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use pilotlight_cli::admin::{Effect, Which};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
 use pilotlight_cli::deferred::Deferred;
@@ -227,11 +228,15 @@ struct Purging {
 /// Which running gateway.
 #[derive(Args)]
 struct Running {
-    #[command(flatten)]
-    config: ConfigFile,
-    /// Its admin socket; found by itself if it is in the usual place
-    #[arg(long, value_name = "PATH")]
+    /// The configuration file of the gateway that is meant [default: pilotlight.toml of this folder]
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The admin socket of the gateway that is meant
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["config", "any"])]
     socket: Option<PathBuf>,
+    /// The only gateway that runs, if this folder has none of its own
+    #[arg(long, conflicts_with = "config")]
+    any: bool,
     /// What the gateway answered, as JSON
     #[arg(long)]
     json: bool,
@@ -255,11 +260,18 @@ struct Acted {
 impl Running {
     fn run(
         self,
+        effect: Effect,
         command: impl FnOnce(&admin::Client, admin::Report, &mut dyn io::Write) -> Result<Outcome, admin::Failure>,
     ) -> io::Result<Outcome> {
-        let report = if self.json { admin::Report::Json } else { admin::Report::Text };
-        let connection = admin::Connection { socket: self.socket, config: self.config.file };
-        admin::run(&connection, |client| command(client, report, &mut io::stdout()))
+        let Self { config, socket, any, json } = self;
+        let report = if json { admin::Report::Json } else { admin::Report::Text };
+        let which = match (socket, config) {
+            (Some(socket), _) => Which::Socket(socket),
+            (None, Some(file)) => Which::Config(file),
+            (None, None) if any => Which::Any,
+            (None, None) => Which::Here,
+        };
+        admin::run(&which, effect, |client| command(client, report, &mut io::stdout()))
     }
 }
 
@@ -267,7 +279,7 @@ impl Purging {
     fn run(self) -> io::Result<Outcome> {
         let Self { urls, prefixes, tags, groups, everything, soft, gateway } = self;
         let purged = admin::Purged { urls, prefixes, tags, groups, everything, soft };
-        gateway.run(|client, report, out| admin::purge(client, &purged, report, out))
+        gateway.run(Effect::Changes, |client, report, out| admin::purge(client, &purged, report, out))
     }
 }
 
@@ -275,7 +287,8 @@ impl Acted {
     fn run(self, action: admin::Action) -> io::Result<Outcome> {
         let patience = if self.no_wait { Duration::ZERO } else { Duration::from_secs(self.timeout) };
         let service = self.service;
-        self.gateway.run(|client, report, out| admin::act(client, (&service, action), patience, report, out))
+        self.gateway
+            .run(Effect::Changes, |client, report, out| admin::act(client, (&service, action), patience, report, out))
     }
 }
 
@@ -308,26 +321,25 @@ fn main() -> ExitCode {
             let existing = if force { Existing::Replace } else { Existing::Keep };
             commands::init(&config.file, existing, &mut out, &mut err)
         }
-        Command::Status { service, watch: on, gateway } => {
-            gateway.run(|client, report, out| admin::status(client, (service.as_deref(), watch(on)), report, out))
-        }
+        Command::Status { service, watch: on, gateway } => gateway.run(Effect::Reads, |client, report, out| {
+            admin::status(client, (service.as_deref(), watch(on)), report, out)
+        }),
         Command::Logs { service, follow, lines, raw, gateway } => {
             let escapes = if raw { admin::Escapes::Raw } else { admin::Escapes::Visible };
-            gateway.run(|client, report, out| {
+            gateway.run(Effect::Reads, |client, report, out| {
                 admin::logs(client, (&service, lines, watch(follow)), (report, escapes), out)
             })
         }
-        Command::Reload { gateway } => gateway.run(admin::reload),
+        Command::Reload { gateway } => gateway.run(Effect::Changes, admin::reload),
         Command::Upgrade { program, gateway } => {
-            gateway.run(|client, report, out| admin::upgrade(client, program.as_deref(), report, out))
+            gateway.run(Effect::Changes, |client, report, out| admin::upgrade(client, program.as_deref(), report, out))
         }
         Command::Restart(acted) => acted.run(admin::Action::Restart),
         Command::Stop(acted) => acted.run(admin::Action::Stop),
         Command::Start(acted) => acted.run(admin::Action::Start),
         Command::Purge(purging) => purging.run(),
-        Command::Explain { url, method, fields, gateway } => {
-            gateway.run(|client, report, out| admin::explain(client, (&url, &method, &fields), report, out))
-        }
+        Command::Explain { url, method, fields, gateway } => gateway
+            .run(Effect::Reads, |client, report, out| admin::explain(client, (&url, &method, &fields), report, out)),
         Command::Redis { mode: Deferred(mode) } => return pilotlight_redis_tool::run(mode),
         Command::Lab(arguments) => return lab(&arguments),
         Command::Completions { shell } => generated::completions(whole_command(), shell, &mut out),
@@ -374,6 +386,7 @@ fn guardian(runtime_dir: Option<PathBuf>) -> ExitCode {
 fn run(file: &std::path::Path) -> ExitCode {
     match run::run(file) {
         Ok(run::Ended::Stopped) => ExitCode::SUCCESS,
+        Ok(run::Ended::RunsAlready) => Outcome::Failed.into(),
         Ok(run::Ended::Misconfigured) => Outcome::Misconfigured.into(),
         Err(e) => {
             // Nobody may be left to be told.

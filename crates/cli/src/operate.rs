@@ -1,7 +1,7 @@
 //! What a running gateway has for the one who operates it: the admin interface, the kept output of services, SIGUSR1.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
@@ -15,7 +15,7 @@ use crate::config::{AdminSocket, Config, Report};
 use crate::standard_error::StandardError;
 
 /// The name of the admin socket in the runtime folder.
-pub(crate) const SOCKET: &str = "admin.sock";
+const SOCKET: &str = "admin.sock";
 
 /// Sockets of the admin interface that a predecessor has bound.
 #[derive(Default)]
@@ -48,10 +48,7 @@ pub(crate) fn start(
     inherited: Sockets,
 ) -> anyhow::Result<Option<Admin>> {
     reopen_on_signal(gateway).context("SIGUSR1 cannot be waited for")?;
-    let socket = config.operate.admin.as_ref().map(|socket| match socket {
-        AdminSocket::InRuntimeDir => runtime_dir.join(SOCKET),
-        AdminSocket::At(path) => path.clone(),
-    });
+    let socket = config.operate.admin.as_ref().map(|socket| socket_path(socket, runtime_dir));
     if socket.is_none() && config.operate.metrics.is_none() {
         return Ok(None);
     }
@@ -71,6 +68,14 @@ pub(crate) fn start(
         runtime_dir: runtime_dir.to_owned(),
     };
     Ok(Some(Admin::start(options, gateway)?))
+}
+
+/// Where the admin socket is.
+pub(crate) fn socket_path(socket: &AdminSocket, runtime_dir: &Path) -> PathBuf {
+    match socket {
+        AdminSocket::InRuntimeDir => runtime_dir.join(SOCKET),
+        AdminSocket::At(path) => path.clone(),
+    }
 }
 
 /// Opens the access log anew on SIGUSR1, as log rotation asks for. Without a log the signal has no effect; left alone, it would

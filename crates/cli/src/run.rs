@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pilotlight_gateway::{Admin, Asked, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
-use pilotlight_printable::printable_lines;
+use pilotlight_printable::{printable, printable_lines};
 use pilotlight_supervisor::{ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::{self, AdminSocket, Config, Loaded, Ports, Style, commands};
+use crate::config::{self, AdminSocket, Code, Config, Loaded, Ports, Report, Style, commands};
 use crate::memory;
 use crate::notify::{self, Note};
 use crate::operate::{self, Said, Shown, Sockets};
+use crate::presence::{self, Presence, Record};
 use crate::reload::{self, Followed, Live};
 use crate::runtime_folder::{self, For};
 use crate::service_log;
@@ -33,6 +34,8 @@ pub enum Ended {
     Stopped,
     /// The configuration is wrong; it has been said how.
     Misconfigured,
+    /// A gateway with this file runs already; it has been said which.
+    RunsAlready,
 }
 
 /// Runs until SIGINT or SIGTERM.
@@ -67,20 +70,53 @@ fn load_and_run(
     let started = memory::apart(
         || config::load(file, ports),
         |loaded| match loaded {
-            Ok(loaded) => start(file, loaded, (predecessor, estate.unwrap_or_default()), stderr).map(Some),
+            _ if predecessor.is_none() && runs_already(file, loaded, stderr) => Ok(Err(Ended::RunsAlready)),
+            Ok(loaded) => start(file, loaded, (predecessor, estate.unwrap_or_default()), stderr).map(Ok),
             Err(report) => {
                 stderr.print(&report.render(commands::style_for_stderr()));
                 if let Some(predecessor) = predecessor {
                     predecessor.failed(&report.render(Style::Plain));
                 }
-                Ok(None)
+                Ok(Err(Ended::Misconfigured))
             }
         },
     )?;
-    let Some((running, signals)) = started else { return Ok(Ended::Misconfigured) };
+    let (running, signals) = match started {
+        Ok(running) => running,
+        Err(ended) => return Ok(ended),
+    };
     memory::give_back_later();
     running.run(signals);
     Ok(Ended::Stopped)
+}
+
+/// Whether this file's gateway runs and has what another one would need; says so. One that shares nothing with it may start.
+fn runs_already(file: &Path, loaded: &Result<Loaded, Report>, stderr: &StandardError) -> bool {
+    let Ok(file) = std::path::absolute(file) else { return false };
+    let (own, _) = presence::with_file(&file);
+    let Some(other) = own.first() else { return false };
+    let is_in_the_way = match loaded {
+        Err(report) => report.diagnostics().iter().any(|found| found.code == Code::Listen),
+        Ok(loaded) => match &loaded.config.operate.admin {
+            Some(AdminSocket::At(socket)) => other.socket.as_ref() == Some(socket),
+            Some(AdminSocket::InRuntimeDir) | None => false,
+        },
+    };
+    let (config, pid, since) = (other.config.display(), other.pid, httpdate::fmt_http_date(other.begun));
+    let text = if is_in_the_way {
+        format!(
+            "error: the gateway of {config} already runs: pid {pid}, since {since}; `pilotlight reload` follows changes of the file, \
+             `pilotlight upgrade` replaces the process, `kill {pid}` stops it"
+        )
+    } else if loaded.is_ok() {
+        format!(
+            "warning: a gateway with {config} already runs: pid {pid}, since {since}; commands have to name one of the two with --socket"
+        )
+    } else {
+        return false;
+    };
+    stderr.say(&printable(&text));
+    is_in_the_way
 }
 
 /// Starts a gateway with all that belongs to it, and tells who waits for that.
@@ -120,6 +156,8 @@ fn start(
 
 /// A gateway with all that belongs to it.
 struct Running {
+    /// For as long as it takes orders. First, as the supervisor removes the folder if nothing else is in it.
+    presence: Option<Presence>,
     program: PathBuf,
     file: PathBuf,
     followed: Followed,
@@ -162,6 +200,7 @@ impl Running {
         let admin = admin.filter(|(path, _)| at(path)).map(|(_, socket)| socket);
         let metrics = metrics.filter(|(address, _)| config.operate.metrics == Some(*address)).map(|(_, socket)| socket);
         let has_inherited_admin = admin.is_some();
+        let is_heir = turn.is_some();
         let sockets = Sockets { admin, metrics, turn };
         let admin = match operate::start((file, config), &runtime_dir, (&gateway, &supervisor), &said, orders, sockets)
         {
@@ -174,6 +213,8 @@ impl Running {
             }
         };
         upgrade::warm(&services, &supervisor.control(), &warm);
+        let replaces = is_heir.then(rustix::process::getppid).flatten();
+        let presence = present((file, config), &runtime_dir, replaces);
         announce(config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
         let Said { shown, stderr, .. } = said;
         let (file, followed) = (file.to_owned(), Followed::new(config, shown));
@@ -188,6 +229,7 @@ impl Running {
             has_inherited_admin,
             runtime_dir,
             stderr,
+            presence,
         })
     }
 
@@ -295,6 +337,7 @@ impl Running {
         self.stderr
             .say(&format!("pilotlight: process {pid} has taken over, stopping when the requests here have ended"));
         notify::tell(Note::Successor(pid));
+        self.presence = None; // commands find the successor
         if let Some(admin) = self.admin.take() {
             admin.leave(if successor.has_admin { SocketFile::Left } else { SocketFile::Removed });
         }
@@ -307,6 +350,7 @@ impl Running {
     fn told_to_stop(mut self, name: &str, signals: Signals) {
         self.stderr.say(&format!("pilotlight: {name}, stopping; once more stops at once"));
         notify::tell(Note::Stopping);
+        self.presence = None;
         self.admin = None; // nobody is to start anything any more
         stop_when_told_again(signals, self.stderr.clone());
         self.gateway.drain();
@@ -375,6 +419,25 @@ fn supervise(
     service_log::print_lines(lines, said.logs.clone(), said.stderr.clone())
         .context("the thread that prints services' output cannot be started")?;
     Ok(pilotlight_supervisor::start(options, settings::specs(config))?)
+}
+
+/// Lets commands find this gateway by its file. Without that it does its work all the same.
+fn present(
+    (file, config): (&Path, &Config),
+    runtime_dir: &Path,
+    replaces: Option<rustix::process::Pid>,
+) -> Option<Presence> {
+    let socket = config.operate.admin.as_ref().map(|socket| operate::socket_path(socket, runtime_dir));
+    let replaces = replaces.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
+    let record = Record::new(file, socket, replaces).and_then(|record| Presence::announce(runtime_dir, &record));
+    record
+        .inspect_err(|e| {
+            tracing::warn!(
+                "commands will not find this gateway by its file, only with --socket: {}: {e}",
+                runtime_dir.display()
+            );
+        })
+        .ok()
 }
 
 /// What is listening, and what to try.

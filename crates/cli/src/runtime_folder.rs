@@ -48,18 +48,22 @@ pub(crate) fn make(whom: For) -> anyhow::Result<PathBuf> {
 
 /// In which folders runtime folders are made, the best first: that of the service manager, root's, the user's, that for temporary files.
 pub(crate) fn parents() -> Vec<PathBuf> {
-    let given = std::env::var_os("RUNTIME_DIRECTORY"); // systemd; several are separated by colons
-    let given = given.as_deref().and_then(|given| given.as_bytes().split(|byte| *byte == b':').next());
-    let given = given.map(|given| PathBuf::from(OsStr::from_bytes(given))).filter(|dir| dir.is_absolute());
     let of_root = Some(PathBuf::from(OF_ROOT)).filter(|_| rustix::process::geteuid().is_root());
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
     let mut all: Vec<PathBuf> = Vec::new();
-    for dir in given.into_iter().chain(of_root).chain(user).chain([std::env::temp_dir()]) {
+    for dir in given().into_iter().chain(of_root).chain(user).chain([std::env::temp_dir()]) {
         if !all.contains(&dir) {
             all.push(dir);
         }
     }
     all
+}
+
+/// That of the service manager, if it has made one for this process.
+pub(crate) fn given() -> Option<PathBuf> {
+    let given = std::env::var_os("RUNTIME_DIRECTORY")?; // systemd; several are separated by colons
+    let first = given.as_bytes().split(|byte| *byte == b':').next()?;
+    Some(PathBuf::from(OsStr::from_bytes(first))).filter(|dir| dir.is_absolute())
 }
 
 fn everybody_may_pass(dir: &Path) -> bool {

@@ -1,13 +1,16 @@
 //! HTTP/1.1 to the admin socket: one request on each connection, answers whole or as they come.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
+use pilotlight_printable::printable;
+use serde_json::{Value, json};
 
 use crate::config::commands::Outcome;
+use crate::presence::Record;
 
 /// How long the gateway may take to answer; output that is followed has no such time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,7 +22,7 @@ const MAX_LINE: u64 = 64 * 1024;
 /// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// No gateway answers.
+    /// No gateway answers, or none is meant.
     #[error("{0}")]
     NoGateway(String),
     /// The gateway did not answer as it should.
@@ -56,10 +59,53 @@ impl Failure {
     }
 }
 
+/// Which gateway: what people tell them apart by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gateway {
+    /// Its configuration file.
+    config: String,
+    pid: u64,
+}
+
+impl Gateway {
+    /// As its status says.
+    pub(super) fn told(gateway: &Value) -> Self {
+        let config = gateway["config"].as_str().unwrap_or_default().to_owned();
+        Self { config, pid: gateway["pid"].as_u64().unwrap_or_default() }
+    }
+
+    pub(super) fn with_pid(&self, pid: u64) -> Self {
+        Self { pid, ..self.clone() }
+    }
+
+    pub(super) fn is_of(&self, file: &Path) -> bool {
+        let config = Path::new(&self.config);
+        let meant = |path: &Path| path.canonicalize().ok();
+        config == file || meant(config).is_some_and(|known| Some(known) == meant(file))
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "config": self.config, "pid": self.pid })
+    }
+}
+
+impl From<&Record> for Gateway {
+    fn from(record: &Record) -> Self {
+        Self { config: record.config.to_string_lossy().into_owned(), pid: record.pid.into() }
+    }
+}
+
+impl fmt::Display for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {})", printable(&self.config), self.pid)
+    }
+}
+
 /// A way to a gateway.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    gateway: Gateway,
     served_by: ServedBy,
 }
 
@@ -73,17 +119,17 @@ enum ServedBy {
 }
 
 impl Client {
-    pub(super) fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), served_by: ServedBy::Anybody }
+    pub(super) fn new(socket: &Path, gateway: Gateway) -> Self {
+        Self { socket: socket.to_owned(), gateway, served_by: ServedBy::Anybody }
     }
 
     /// Speaks to nobody but this user and root.
-    pub(super) fn of_this_user(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), served_by: ServedBy::ThisUser }
+    pub(super) fn of_this_user(socket: &Path, gateway: Gateway) -> Self {
+        Self { socket: socket.to_owned(), gateway, served_by: ServedBy::ThisUser }
     }
 
-    pub(super) fn socket(&self) -> &Path {
-        &self.socket
+    pub(super) fn gateway(&self) -> &Gateway {
+        &self.gateway
     }
 
     pub(super) fn get(&self, target: &str) -> Result<Value, Failure> {

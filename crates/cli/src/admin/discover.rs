@@ -1,39 +1,141 @@
-//! Which gateway is meant: the socket that is named, that of the configuration file, or the only one that runs.
+//! Which gateway is meant: that of the named socket, or that of the configuration file. Another one only if there is no file and nothing is
+//! changed, or if that was said aloud.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use pilotlight_supervisor::RUNTIME_DIR_PREFIX;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat};
-
-use super::Connection;
-use super::client::{Client, Failure};
-use crate::config::{self, AdminSocket};
-use crate::operate::SOCKET;
+use super::client::{Client, Failure, Gateway};
+use super::{Effect, Which};
+use crate::config::{self, AdminSocket, DEFAULT_FILE};
+use crate::presence::{self, Record};
 use crate::runtime_folder;
 
+/// A way to a gateway, and how it was chosen.
+pub(super) struct Found {
+    pub(super) client: Client,
+    pub(super) chosen: Chosen,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    /// It was named, or is the folder's own.
+    Named,
+    /// It is the only one that runs.
+    Only,
+}
+
 /// Finds the gateway.
-pub(super) fn client(connection: &Connection) -> Result<Client, Failure> {
-    if let Some(socket) = &connection.socket {
-        return answering(socket);
+pub(super) fn find(which: &Which, effect: Effect) -> Result<Found, Failure> {
+    let named = |client| Found { client, chosen: Chosen::Named };
+    if let Which::Socket(socket) = which {
+        return answering(socket).map(named);
     }
-    let file = std::path::absolute(&connection.config)?;
-    let configured = std::fs::read_to_string(&file).ok().and_then(|text| config::parse(&text, &file).ok());
+    let is_named = matches!(which, Which::Config(_));
+    let file = match which {
+        Which::Config(file) => file.as_path(),
+        _ => Path::new(DEFAULT_FILE),
+    };
+    let file = std::path::absolute(file)?;
+    let (own, others) = presence::with_file(&file);
+    match own.as_slice() {
+        [] => {}
+        [only] => return of_record(only).map(named),
+        several => {
+            let list = listed(several, |record| {
+                record.socket.as_ref().map(|socket| format!("--socket {}", socket.display())).unwrap_or_default()
+            });
+            return Err(Failure::NoGateway(format!("several gateways run with this file; name one of them:{list}")));
+        }
+    }
+    if let Some(client) = at_configured_socket(&file)? {
+        return Ok(named(client));
+    }
+    let may_be_any = match which {
+        Which::Any => true,
+        _ => !is_named && !file.exists() && effect == Effect::Reads,
+    };
+    match others.as_slice() {
+        [only] if may_be_any => Ok(Found { client: of_record(only)?, chosen: Chosen::Only }),
+        _ => Err(Failure::NoGateway(nobody(&file, is_named, may_be_any, &others))),
+    }
+}
+
+/// Why no gateway is meant, and what to do.
+fn nobody(file: &Path, is_named: bool, may_be_any: bool, others: &[Record]) -> String {
+    let shown = file.display();
+    let start = if is_named { format!("`pilotlight run --config {shown}`") } else { "`pilotlight run`".to_owned() };
+    let why = match (file.exists(), others) {
+        (true, _) => format!("no gateway of this user runs with {shown}; start it with {start}"),
+        (false, []) => {
+            let places: Vec<String> =
+                runtime_folder::parents().iter().map(|place| place.display().to_string()).collect();
+            return format!(
+                "no gateway of this user runs (looked in {}); start one with {start}, or name its socket with --socket",
+                places.join(", ")
+            );
+        }
+        (false, _) if is_named => format!("there is no file {shown}, and no gateway of this user runs with it"),
+        (false, _) => format!("there is no {shown} here that would say which gateway is meant"),
+    };
+    match others {
+        [] => why,
+        [only] => format!("{why}. Another one runs: {}; `--any` means it", Gateway::from(only)),
+        several if may_be_any => {
+            format!("{why}. Several run; name one of them:{}", listed(several, option))
+        }
+        several => format!("{why}. Others run; `--config` names one:{}", listed(several, option)),
+    }
+}
+
+fn option(record: &Record) -> String {
+    format!("--config {}", record.config.display())
+}
+
+fn listed(records: &[Record], option: impl Fn(&Record) -> String) -> String {
+    records.iter().map(|record| format!("\n  {}   (pid {})", option(record), record.pid)).collect()
+}
+
+fn of_record(record: &Record) -> Result<Client, Failure> {
+    match &record.socket {
+        Some(socket) => Ok(Client::of_this_user(socket, Gateway::from(record))),
+        None => Err(Failure::NoGateway(format!(
+            "{} runs with admin = false, so there is no socket to ask; take that away and start it anew",
+            Gateway::from(record)
+        ))),
+    }
+}
+
+/// The gateway that answers where the file says, though it has left no record here: its folders for temporary files may be others.
+fn at_configured_socket(file: &Path) -> Result<Option<Client>, Failure> {
+    let configured = std::fs::read_to_string(file).ok().and_then(|text| config::parse(&text, file).ok());
     match configured.map(|loaded| loaded.config.operate.admin) {
-        Some(Some(AdminSocket::At(socket))) => answering(&socket),
+        Some(Some(AdminSocket::At(socket))) => {
+            let Ok(client) = answering(&socket) else { return Ok(None) };
+            let other = client.gateway();
+            if other.is_of(file) {
+                return Ok(Some(client));
+            }
+            Err(Failure::NoGateway(format!(
+                "the admin socket {} of {} is that of another gateway, {other}: choose another path with `socket` in [admin], or name \
+                 it with --socket if it is meant",
+                socket.display(),
+                file.display()
+            )))
+        }
         Some(None) => Err(Failure::NoGateway(format!(
             "{} says admin = false, so there is no socket to ask; take that away and start the gateway anew, or name another \
              gateway's socket with --socket",
             file.display()
         ))),
-        Some(Some(AdminSocket::InRuntimeDir)) | None => running(&file),
+        Some(Some(AdminSocket::InRuntimeDir)) | None => Ok(None),
     }
 }
 
+/// The gateway at a socket, whatever it is.
 fn answering(socket: &Path) -> Result<Client, Failure> {
-    let client = Client::new(socket);
-    match client.get("/status") {
-        Ok(_) => Ok(client),
+    let unknown = Client::new(socket, Gateway::default());
+    match unknown.get("/status") {
+        Ok(told) => Ok(Client::new(socket, Gateway::told(&told["gateway"]))),
         Err(Failure::Broken { cause, .. }) => Err(Failure::NoGateway(no_gateway(socket, &cause))),
         Err(refused) => Err(refused),
     }
@@ -47,61 +149,4 @@ fn no_gateway(socket: &Path, cause: &io::Error) -> String {
         _ => cause.to_string(),
     };
     format!("no gateway answers on {}: {what}; start one with `pilotlight run`", socket.display())
-}
-
-/// Of the gateways of this user that run, the one with this configuration file, or the only one.
-fn running(file: &Path) -> Result<Client, Failure> {
-    let folders = runtime_folder::parents();
-    let found: Vec<(Client, String)> = folders
-        .iter()
-        .flat_map(|folder| sockets(folder))
-        .filter_map(|socket| {
-            let client = Client::of_this_user(&socket);
-            let status = client.get("/status").ok()?;
-            Some((client, status["gateway"]["config"].as_str()?.to_owned()))
-        })
-        .collect();
-    let same: Vec<&Client> =
-        found.iter().filter(|(_, config)| Path::new(config) == file).map(|(client, _)| client).collect();
-    match (same.as_slice(), found.as_slice()) {
-        ([only], _) => Ok((*only).clone()),
-        ([], [(only, _)]) => Ok(only.clone()),
-        (_, []) => {
-            let tried: Vec<String> =
-                folders.iter().map(|folder| format!("{}/{RUNTIME_DIR_PREFIX}*/{SOCKET}", folder.display())).collect();
-            Err(Failure::NoGateway(format!(
-                "no gateway of this user runs (tried {}); start one with `pilotlight run`, or name its socket with --socket",
-                tried.join(" and ")
-            )))
-        }
-        _ => {
-            let all: Vec<String> = found
-                .iter()
-                .map(|(client, config)| format!("  --socket {}   {config}", client.socket().display()))
-                .collect();
-            Err(Failure::NoGateway(format!("several gateways run; name one of them:\n{}", all.join("\n"))))
-        }
-    }
-}
-
-/// The sockets in runtime folders of this user and of root: in a folder for everybody, anybody may make one that looks like ours.
-fn sockets(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(RUNTIME_DIR_PREFIX))
-        .filter(|entry| is_trusted(&entry.path()))
-        .map(|entry| entry.path().join(SOCKET))
-        .collect()
-}
-
-/// Whether it is a folder with a socket, and both belong to this user or to root. Somebody else may put another folder in its place until it is
-/// connected to, which [`Client::of_this_user`] finds.
-fn is_trusted(folder: &Path) -> bool {
-    let is_ours = |owner: u32| owner == 0 || owner == rustix::process::geteuid().as_raw();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(folder) = open(folder, flags, Mode::empty()) else { return false };
-    let socket = statat(&folder, SOCKET, AtFlags::SYMLINK_NOFOLLOW);
-    fstat(&folder).is_ok_and(|folder| is_ours(folder.st_uid))
-        && socket
-            .is_ok_and(|socket| is_ours(socket.st_uid) && FileType::from_raw_mode(socket.st_mode) == FileType::Socket)
 }

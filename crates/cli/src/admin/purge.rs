@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Failure};
-use super::{Report, table};
+use super::{Report, report_change, table};
 use crate::config::commands::Outcome;
 
 /// What is purged.
@@ -31,10 +31,7 @@ pub struct Purged {
 /// No gateway, something in it means nothing, or the output cannot be written.
 pub fn purge(client: &Client, purged: &Purged, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let told = client.post("/purge", Some(&body(purged)))?;
-    match report {
-        Report::Json => writeln!(out, "{}", super::json_text(&told))?,
-        Report::Text => write!(out, "{}", text(&told))?,
-    }
+    report_change((client.gateway(), told), report, text, out)?;
     Ok(Outcome::Done)
 }
 
