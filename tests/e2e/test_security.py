@@ -176,6 +176,48 @@ class AdminSocket(Security):
         self.assertIn(" 403 ", answer)
 
 
+class PipeConnections(Security):
+    """One service takes no other's way to the gateway."""
+
+    FLOOD = """
+    import select, threading
+    def flood():
+        held = []
+        while True:
+            while len(held) < count:
+                sock = socket.socket(socket.AF_UNIX)
+                sock.connect(os.environ["PILOTLIGHT_SOCKET"])
+                held.append(sock)
+            full.set()
+            closed, _, _ = select.select(held, [], [], 1)
+            held = [one for one in held if one not in closed]
+    full = threading.Event()
+    threading.Thread(target=flood, daemon=True).start()
+    result = full.wait(20)
+    """
+
+    def test_silent_connections_of_one_keep_no_other_from_starting(self):
+        """300 of them, made anew as they are closed, while another service starts again and again."""
+        gateway = self.gateway(self.intruder(limits={"open_files": 1024}, stop_grace="1s"), self.intruder("other"))
+        self.assertTrue(self.result(self.run_in(gateway, self.FLOOD, count=300)))
+        for _ in range(3):
+            self.assertEqual(self.result(self.run_in(gateway, "result = os.environ['PILOTLIGHT_SERVICE']", "other")), "other")
+            status, _ = ask(gateway.folder / "admin.sock", "POST", "/services/other/restart")
+            self.assertEqual(status, 202)
+        self.assertEqual(self.result(self.run_in(gateway, "result = 1")), 1)
+        services = {one["name"]: one for one in self.status(gateway)["services"]}
+        self.assertEqual(services["other"]["failed_starts"], 0)
+        self.assertIn("have not sent HELLO", gateway.output())
+
+    def test_nor_do_those_of_daemons(self):
+        gateway = self.gateway(self.intruder(limits={"open_files": 1024}, stop_grace="1s"), self.intruder("other"))
+        daemons = "daemons = 6\nfor _ in range(daemons):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork():\n            os._exit(0)\n"
+        rest = textwrap.indent(textwrap.dedent(self.FLOOD), "        ") + "\n        threading.Event().wait()\nresult = 1"
+        self.assertEqual(self.result(self.run_in(gateway, daemons + rest, count=60)), 1)
+        self.assert_eventually(lambda: "have not sent HELLO" in gateway.output(), "no flood")
+        self.assertEqual(self.result(self.run_in(gateway, "result = 2", "other")), 2)
+
+
 class RuntimeFolder(Security):
     """The folder of the sockets is the gateway's own, whatever others have put where it is made."""
 

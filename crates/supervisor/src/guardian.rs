@@ -25,7 +25,6 @@ pub(crate) use wire::{Inbox, encode};
 
 use crate::limits::MAX_STRAYS;
 
-#[cfg(target_os = "linux")]
 pub(crate) use children::parent_of;
 
 use crate::isolation::Bounds;

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 /// How long a connection may take to send HELLO (spec §10); beyond it RESET(PROTOCOL) and close.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
-/// Connections that have not sent HELLO (spec §10); the newest is closed.
-pub const MAX_UNGREETED: usize = 256;
+/// Connections of one instance that have not sent HELLO (spec §10); beyond it its oldest is closed. More than one turn of the event loop
+/// accepts before it looks at what came on them.
+pub const MAX_UNGREETED_INSTANCE: usize = 64;
+/// Connections of all instances that have not sent HELLO (spec §10); beyond it the oldest of the instance with the most is closed.
+pub const MAX_UNGREETED: usize = 512;
 /// Requests waiting for an instance of one service, whatever its settings say; beyond it [`Phase::Queue`](crate::Phase::Queue).
 pub const MAX_QUEUE: usize = 1_000_000;
 /// Instances of one service, whatever its settings say.

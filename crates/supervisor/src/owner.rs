@@ -22,14 +22,15 @@ mod scale;
 mod start;
 mod stop;
 mod timers;
+mod ungreeted;
 mod zygote;
 
 pub(crate) use run::Record;
 
 use crate::event::WorkerEvent;
-use crate::guardian::{Link, LinkEvent};
+use crate::guardian::{Link, LinkEvent, parent_of};
 use crate::instance::Notice;
-use crate::limits::{ACCEPT_PAUSE, KILL_PATIENCE, MAX_UNGREETED};
+use crate::limits::{ACCEPT_PAUSE, KILL_PATIENCE};
 use crate::lineage::Guardians;
 use crate::log::LogLine;
 use crate::runtime_dir::RuntimeDir;
@@ -48,6 +49,7 @@ use timers::{Timer, Timers};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use ungreeted::{Dialler, Ungreeted};
 use zygote::Zygotes;
 
 /// What the owner is made of.
@@ -80,6 +82,7 @@ pub(crate) struct Owner {
     tokens: HashMap<String, u64>,
     timers: Timers,
     greeters: JoinSet<Greeting>,
+    ungreeted: Ungreeted,
     pumps: JoinSet<u64>,
     probes: JoinSet<u64>,
     samples: JoinSet<Sample>,
@@ -146,6 +149,7 @@ impl Owner {
             tokens: HashMap::new(),
             timers: Timers::default(),
             greeters: JoinSet::new(),
+            ungreeted: Ungreeted::default(),
             pumps: JoinSet::new(),
             probes: JoinSet::new(),
             samples: JoinSet::new(),
@@ -175,19 +179,23 @@ impl Owner {
     async fn select(&mut self) -> Action {
         let wake = self.timers.next().map(tokio::time::Instant::from_std);
         let resting = self.accept_again.is_some();
+        if self.ungreeted.is_crowded() {
+            tokio::task::yield_now().await; // a HELLO that has come is read before the next connection is accepted
+        }
         tokio::select! {
             biased; // what a worker notices comes first, in its order: a drain before the wish for another instance
             Some(notice) = self.noticed.recv() => Action::Notice(notice),
             // Before the guardian: what a zygote said last is heard before its end.
             Some((zygote, said)) = self.zygotes.said.recv() => Action::Zygote(zygote, said),
             event = next_event(&mut self.link) => Action::Guardian(event),
-            accepted = self.listener.accept(), if !resting => Action::Accepted(accepted.map(|(stream, _)| stream)),
             Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),
             Some(ended) = self.pumps.join_next() => ended.map_or(Action::Nothing, Action::OutputEnded),
             Some(open) = self.probes.join_next() => open.map_or(Action::Nothing, Action::PortOpen),
             Some(_) = self.undertakers.join_next() => Action::Nothing,
             Some(sample) = self.samples.join_next() => sample.map_or(Action::Nothing, Action::Sampled),
             () = sleep_until(wake) => self.timers.pop(Instant::now()).map_or(Action::Nothing, Action::Timer),
+            // Last: a service that dials without end keeps nothing else waiting.
+            accepted = self.listener.accept(), if !resting => Action::Accepted(accepted.map(|(stream, _)| stream)),
         }
     }
 
@@ -195,7 +203,7 @@ impl Owner {
         match action {
             Action::Notice(notice) => self.noticed(notice, now),
             Action::Guardian(event) => self.guardian_said(event, now),
-            Action::Accepted(Ok(stream)) => self.accepted(stream),
+            Action::Accepted(Ok(stream)) => self.accepted(stream, now),
             Action::Accepted(Err(error)) => {
                 tracing::error!(%error, "cannot accept a service's connection; trying again in {ACCEPT_PAUSE:?}");
                 self.timers.set(Timer::Accept, &mut self.accept_again, Some(now + ACCEPT_PAUSE));
@@ -254,19 +262,33 @@ impl Owner {
         }
     }
 
-    fn accepted(&mut self, stream: UnixStream) {
-        let uid = match stream.peer_cred() {
-            Ok(peer) => peer.uid(),
+    fn accepted(&mut self, stream: UnixStream, now: Instant) {
+        let (uid, pid) = match stream.peer_cred() {
+            Ok(peer) => (peer.uid(), peer.pid()),
             Err(error) => return tracing::warn!(%error, "a connection whose user is not known is closed"),
         };
         if uid != own_uid() && !self.runs.values().any(|run| run.uid == Some(uid)) {
             return pipe::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
         }
-        if self.greeters.len() >= MAX_UNGREETED {
-            tracing::warn!("{MAX_UNGREETED} connections have not sent HELLO yet; the newest is closed");
-            return;
+        let instance = pid.and_then(|pid| self.instance_of(pid));
+        let handle = self.greeters.spawn(pipe::greet(stream, uid, now));
+        let dialler = instance.map_or(Dialler::User(uid), Dialler::Instance);
+        if self.ungreeted.add(dialler, handle, now) {
+            let run = instance.and_then(|id| self.runs.get(&id));
+            let service = run.map(|run| self.records[run.service].service.name());
+            let (service, instance) = (service.map_or("", |name| name), run.map(|run| run.instance.number()));
+            tracing::warn!(%service, instance, pid, "too many connections have not sent HELLO; the oldest are closed");
         }
-        self.greeters.spawn(pipe::greet(stream, uid, Instant::now()));
+    }
+
+    /// The run that a process belongs to, itself or by its ancestors.
+    fn instance_of(&self, pid: i32) -> Option<u64> {
+        /// Ancestors that are looked at.
+        const MAX_ANCESTORS: usize = 32;
+        let ancestors = std::iter::successors(Some(pid), |pid| parent_of(*pid).filter(|parent| *parent > 1));
+        let ancestors: Vec<i32> = ancestors.take(MAX_ANCESTORS).collect();
+        let is_of = |run: &Run| run.pid.is_some_and(|leader| ancestors.contains(&leader));
+        self.runs.iter().find(|(_, run)| is_of(run)).map(|(id, _)| *id)
     }
 
     fn timer(&mut self, timer: Timer, now: Instant) {

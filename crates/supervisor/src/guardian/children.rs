@@ -122,3 +122,9 @@ mod tests {
         assert_eq!(own.parent, std::os::unix::process::parent_id() as i32);
     }
 }
+
+/// Who that is is not known here.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn parent_of(_pid: i32) -> Option<i32> {
+    None
+}

@@ -2,6 +2,7 @@
 
 use crate::harness::{Bed, Seen, pipe_child, run};
 use pilotlight_pipe::hello::ConnectionKind;
+use pilotlight_supervisor::limits;
 use pilotlight_supervisor::{Exit, WorkerEvent};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -85,19 +86,21 @@ fn connections_are_accepted_only_in_order_and_for_workers_that_exist() {
 }
 
 #[test]
-fn too_many_connections_without_hello_close_the_newest() {
+fn too_many_connections_without_hello_close_the_oldest() {
     run(async {
         let bed = Bed::new(1, vec![]);
+        let connect = async || UnixStream::connect(bed.pipe_socket()).await.unwrap();
+        let mut oldest = connect().await;
         let mut silent = Vec::new();
-        for _ in 0..256 {
-            silent.push(UnixStream::connect(bed.pipe_socket()).await.unwrap());
+        for _ in 0..limits::MAX_UNGREETED_INSTANCE {
+            silent.push(connect().await);
         }
-        let mut newest = UnixStream::connect(bed.pipe_socket()).await.unwrap();
         let mut answer = Vec::new();
-        newest.read_to_end(&mut answer).await.unwrap();
+        oldest.read_to_end(&mut answer).await.unwrap();
         assert!(answer.is_empty(), "closed without a word");
-        let pending = silent[0].try_read(&mut [0]);
-        assert_eq!(pending.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        for kept in silent {
+            assert_eq!(kept.try_read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        }
     });
 }
 
