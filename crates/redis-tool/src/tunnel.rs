@@ -5,6 +5,7 @@
 //! One thread accepts; each client then belongs to one of a few worker threads, each with a current-thread runtime and connections of its own, so that a
 //! command and its reply meet no other thread.
 
+mod clients;
 mod pinned;
 mod request;
 mod smart;
@@ -12,7 +13,7 @@ mod wire;
 mod workers;
 
 use std::io::{IsTerminal, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,11 +23,13 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use pilotlight_redis::config::Config;
 use pilotlight_redis::raw::ReplyBudget;
+use serde::Serialize;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::connection::{ConnectionArgs, UsageError, seconds};
+use clients::Clients;
 use workers::Workers;
 
 /// How servers appear to the tunnel's clients.
@@ -119,7 +122,7 @@ struct Shared {
     limits: Limits,
     password: Option<String>,
     counters: Counters,
-    ids: AtomicU64,
+    clients: Clients,
     /// Kibibytes for large commands, and how many there are.
     memory: (Arc<Semaphore>, u32),
     /// Bytes for large replies.
@@ -160,14 +163,10 @@ impl Shared {
             },
             password: args.require_password.clone(),
             counters: Counters::default(),
-            ids: AtomicU64::new(1),
+            clients: Clients::new(),
             memory: (Arc::new(Semaphore::new(kibibytes as usize)), kibibytes),
             replies: ReplyBudget::new(args.max_held_mib.saturating_mul(1 << 20), TOO_MANY_REPLIES),
         }
-    }
-
-    fn next_id(&self) -> u64 {
-        self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Whether a client may come in with this. It takes as long wherever the first difference is.
@@ -186,7 +185,7 @@ impl Shared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Opened {
     node: String,
-    local: std::net::SocketAddr,
+    local: SocketAddr,
 }
 
 /// Listens until it is told to end.
@@ -265,11 +264,7 @@ fn announce(args: &TunnelArgs, opened: &[Opened]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let is_for_people = std::io::stdout().is_terminal() && !args.json;
     if args.json {
-        let ports: Vec<String> = opened
-            .iter()
-            .map(|it| format!("{{\"node\":\"{}\",\"local\":\"{}\"}}", escaped(&it.node), it.local))
-            .collect();
-        writeln!(out, "{{\"listening\":[{}]}}", ports.join(","))?;
+        writeln!(out, "{}", Listening::line(opened)?)?;
     } else {
         let width = opened.iter().map(|it| it.local.to_string().len()).max().unwrap_or(0);
         for Opened { node, local } in opened {
@@ -283,8 +278,23 @@ fn announce(args: &TunnelArgs, opened: &[Opened]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn escaped(text: &str) -> String {
-    text.chars().flat_map(|it| if matches!(it, '"' | '\\') { vec!['\\', it] } else { vec![it] }).collect()
+/// Where it listens, as a line of JSON.
+#[derive(Serialize)]
+struct Listening<'a> {
+    listening: Vec<Port<'a>>,
+}
+
+#[derive(Serialize)]
+struct Port<'a> {
+    node: &'a str,
+    local: SocketAddr,
+}
+
+impl<'a> Listening<'a> {
+    fn line(opened: &'a [Opened]) -> serde_json::Result<String> {
+        let listening = opened.iter().map(|it| Port { node: &it.node, local: it.local }).collect();
+        serde_json::to_string(&Self { listening })
+    }
 }
 
 #[cfg(test)]
@@ -304,6 +314,19 @@ mod tests {
         let mut args = Command::parse_from(["tunnel"]).tunnel;
         args.require_password = password.map(str::to_owned);
         Shared::new(&args)
+    }
+
+    #[test]
+    fn the_line_of_json_is_json_whatever_a_node_is_called() {
+        let node = "unix:///tmp/\"a\\b\u{1}\u{1b}[31m\n.sock".to_owned();
+        let local = SocketAddr::from(([127, 0, 0, 1], 7));
+        let opened = [Opened { node: node.clone(), local }];
+        let line = Listening::line(&opened).unwrap();
+        assert!(line.starts_with("{\"listening\":[{\"node\":"), "{line}");
+        assert!(!line.contains(char::is_control), "{line:?}");
+        let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(parsed["listening"][0]["node"], node.as_str());
+        assert_eq!(parsed["listening"][0]["local"], "127.0.0.1:7");
     }
 
     #[test]

@@ -11,7 +11,14 @@ use pilotlight_resp::encode;
 use smallvec::SmallVec;
 
 /// Bytes of a command that is typed as a line, and of the header of a word.
-const MAX_LINE_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_LINE_BYTES: usize = 64 * 1024;
+
+/// Words of one command, as servers count them.
+pub(crate) const MAX_WORDS: usize = i32::MAX as usize;
+
+/// What servers say of a header with more, or with none that is a number.
+pub(crate) const WRONG_COUNT: &str = "invalid multibulk length";
+const WRONG_LENGTH: &str = "invalid bulk length";
 
 /// The longest name that is looked up. There is no longer one.
 const MAX_NAME_BYTES: usize = 32;
@@ -87,6 +94,9 @@ impl Parser {
                 match input.first() {
                     None => return Ok(None),
                     Some(b'*') => match number(input, 0)? {
+                        Some((count, _)) if count > MAX_WORDS => {
+                            return Err(BadRequest::Malformed(WRONG_COUNT));
+                        }
                         Some((count, end)) if count > 0 => {
                             (self.at, self.lacking) = (end, Some(count));
                             self.words.clear();
@@ -201,20 +211,21 @@ impl Request {
 fn number(input: &[u8], at: usize) -> Result<Option<(usize, usize)>, BadRequest> {
     let is_minus = input.get(at + 1) == Some(&b'-') && input.get(at) == Some(&b'*');
     let mut next = at + 1 + usize::from(is_minus);
+    let wrong = BadRequest::Malformed(if input.get(at) == Some(&b'*') { WRONG_COUNT } else { WRONG_LENGTH });
     let mut number = 0_usize;
     loop {
         match input.get(next) {
             None => return Ok(None),
             Some(&digit @ b'0'..=b'9') if next - at < 12 => number = number * 10 + usize::from(digit - b'0'),
             Some(b'\r') if next > at + 1 => break,
-            Some(_) => return Err(BadRequest::Malformed("invalid length")),
+            Some(_) => return Err(wrong),
         }
         next += 1;
     }
     match input.get(next + 1) {
         None => Ok(None),
         Some(b'\n') => Ok(Some((if is_minus { 0 } else { number }, next + 2))),
-        Some(_) => Err(BadRequest::Malformed("invalid length")),
+        Some(_) => Err(wrong),
     }
 }
 
@@ -310,7 +321,10 @@ mod tests {
         assert_eq!(parse(b"*1\r\n$1\r\nabc"), BadRequest::Malformed("a word does not end where its length says"));
         assert_eq!(parse(b"*1\r\n$98\r\n"), BadRequest::TooLarge(100));
         assert_eq!(parse(b"POST / HTTP/1.1\r\n"), BadRequest::Http);
-        assert_eq!(parse(b"*x\r\n"), BadRequest::Malformed("invalid length"));
+        assert_eq!(parse(b"*x\r\n"), BadRequest::Malformed("invalid multibulk length"));
+        assert_eq!(parse(b"*2147483648\r\n"), BadRequest::Malformed("invalid multibulk length"));
+        assert_eq!(parse(b"*3000000000\r\n"), BadRequest::Malformed("invalid multibulk length"));
+        assert_eq!(parse(b"*1\r\n$x\r\n"), BadRequest::Malformed("invalid bulk length"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod catalogue;
 mod local;
+mod others;
 mod scan;
 mod session;
 mod subscriber;

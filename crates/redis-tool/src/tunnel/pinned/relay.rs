@@ -75,6 +75,9 @@ async fn up(
         upward.feed(&mut input, shared, &mut steps);
         let mut pending: Vec<Bytes> = Vec::new();
         for step in steps.drain(..) {
+            if matches!(step, Step::Break(_)) {
+                common.tracker().withdraw();
+            }
             match step {
                 Step::Forward(piece) => pending.push(piece),
                 Step::Expect(expect) => {
@@ -84,7 +87,7 @@ async fn up(
                         common.answered.notify_one();
                     }
                 }
-                Step::Close(last) => {
+                Step::Close(last) | Step::Break(last) => {
                     common.tracker().expect(super::track::Expect::Local(last));
                     common.tracker().close_after();
                     common.answered.notify_one();

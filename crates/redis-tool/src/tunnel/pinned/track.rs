@@ -121,6 +121,14 @@ impl Tracker {
         }
     }
 
+    /// The command that was expected to be answered last is not.
+    pub(super) fn withdraw(&mut self) {
+        match self.expected.back_mut() {
+            Some(Expect::Replies(count)) if *count > 1 => *count -= 1,
+            _ => drop(self.expected.pop_back()),
+        }
+    }
+
     /// Nothing is expected after this any more.
     pub(super) fn close_after(&mut self) {
         self.is_closing = true;

@@ -7,7 +7,7 @@ use pilotlight_resp::{Limits, Scanner};
 use super::rewrite::Query;
 use super::track::{Expect, Kind};
 use crate::tunnel::Shared;
-use crate::tunnel::request::{BadRequest, Parser, Request};
+use crate::tunnel::request::{BadRequest, MAX_LINE_BYTES, MAX_WORDS, Parser, Request, WRONG_COUNT};
 
 /// A first word that is longer is no name of a command that matters here.
 const MAX_WORD_BYTES: usize = 64;
@@ -28,6 +28,8 @@ pub(super) struct Upward {
     is_stream: bool,
     /// Nothing more is taken.
     is_over: bool,
+    /// The command that passes is to be answered.
+    is_expected: bool,
     replies: Replies,
 }
 
@@ -49,6 +51,8 @@ pub(super) enum Step {
     Expect(Expect),
     /// The connection is to be closed after what is expected.
     Close(Bytes),
+    /// The same, and the command that was last expected to be answered is not, as it never ends.
+    Break(Bytes),
 }
 
 /// The first words of a command.
@@ -61,8 +65,8 @@ enum Head {
         count: usize,
         words: [Bytes; 3],
     },
-    /// No command.
-    Strange,
+    /// No command, and what servers say of it.
+    Strange(&'static str),
 }
 
 impl Upward {
@@ -81,6 +85,7 @@ impl Upward {
             is_known,
             is_stream: false,
             is_over: false,
+            is_expected: false,
             replies: Replies::On,
         }
     }
@@ -101,8 +106,12 @@ impl Upward {
                         self.is_passing = !step.is_end;
                         steps.push(Step::Forward(input.split_to(step.consumed).freeze()));
                     }
-                    // The node will say what is wrong with it.
-                    Err(_) => self.is_stream = true,
+                    // A node may see more in it, such as a login in what follows.
+                    Err(_) if self.is_expected => {
+                        steps.push(Step::Break(refusal("invalid bulk length")));
+                        self.is_over = true;
+                    }
+                    Err(_) => self.end(steps, "invalid bulk length"),
                 }
                 continue;
             }
@@ -114,13 +123,17 @@ impl Upward {
             }
             match head(input) {
                 Head::Incomplete => return,
-                Head::Strange => self.is_stream = true,
+                Head::Strange(why) => self.end(steps, why),
                 Head::Line(length, is_any) => {
                     let first = input.iter().take(6).map(u8::to_ascii_lowercase).collect::<Vec<_>>();
                     if first.starts_with(b"post ") || first.starts_with(b"host:") {
                         // A browser was led here: what follows is not what anybody typed.
                         steps.push(Step::Close(Bytes::new()));
                         self.is_over = true;
+                        continue;
+                    }
+                    if is_about_login(&input[..length]) {
+                        self.is_kept = true;
                         continue;
                     }
                     self.expect(steps, Expect::Replies(u64::from(is_any)));
@@ -135,17 +148,17 @@ impl Upward {
     fn begin(&mut self, count: usize, words: &[Bytes; 3], steps: &mut Vec<Step>) {
         let [name, second, third] = words;
         let is = |word: &Bytes, text: &str| word.eq_ignore_ascii_case(text.as_bytes());
-        if ["auth", "hello", "reset"].iter().any(|word| is(name, word)) {
+        if KEPT.iter().any(|word| name.eq_ignore_ascii_case(word)) {
             self.is_kept = true;
             return;
         }
-        self.is_passing = true;
+        (self.is_passing, self.is_expected) = (true, false);
         let is_client_reply = is(name, "client") && is(second, "reply");
         if is_client_reply && is(third, "off") {
             self.replies = Replies::Off;
             return;
         }
-        if is_client_reply && is(third, "skip") && self.replies == Replies::On {
+        if is_client_reply && is(third, "skip") && self.replies != Replies::Off {
             self.replies = Replies::Skip;
             return;
         }
@@ -174,7 +187,14 @@ impl Upward {
         self.expect(steps, expect);
     }
 
+    /// What came is no command; the node is not to find one in it, or behind it, that the tunnel has not seen.
+    fn end(&mut self, steps: &mut Vec<Step>, why: &str) {
+        steps.push(Step::Close(refusal(why)));
+        self.is_over = true;
+    }
+
     fn expect(&mut self, steps: &mut Vec<Step>, expect: Expect) {
+        self.is_expected = self.replies == Replies::On;
         match self.replies {
             Replies::On => steps.push(Step::Expect(expect)),
             Replies::Off => {}
@@ -227,25 +247,45 @@ impl Upward {
         true
     }
 
-    /// `HELLO` without its login, which is checked.
+    /// `HELLO` without its login, which is checked. What is no option is not passed on: it might be another login.
     fn hello(&mut self, request: &Request, shared: &Shared) -> Result<Request, &'static str> {
-        let auth = (2..request.len()).find(|&at| request.is(at, "AUTH"));
-        let words: Vec<&[u8]> = match auth {
-            Some(at) => {
-                if !shared.is_password(request.word(at + 2)) {
+        let mut words: Vec<&[u8]> = request.words_from(0).take(2).collect();
+        let (mut at, mut is_known) = (2, self.is_known);
+        while at < request.len() {
+            if request.is(at, "AUTH") && at + 2 < request.len() {
+                is_known = shared.is_password(request.word(at + 2));
+                if !is_known {
                     return Err(WRONG_PASSWORD);
                 }
-                self.is_known = true;
-                let around = request.words_from(0).enumerate().filter(|(index, _)| !(at..at + 3).contains(index));
-                around.map(|(_, word)| word).collect()
+                at += 3;
+            } else if request.is(at, "SETNAME") && at + 1 < request.len() {
+                words.extend([request.word(at), request.word(at + 1)]);
+                at += 2;
+            } else {
+                return Err("-ERR Syntax error in HELLO\r\n");
             }
-            None => request.words_from(0).collect(),
-        };
-        if !self.is_known {
+        }
+        if !is_known {
             return Err("-NOAUTH HELLO must be called with the client already authenticated\r\n");
         }
+        self.is_known = true;
         Ok(Request::of_words(&words))
     }
+}
+
+fn refusal(why: &str) -> Bytes {
+    format!("-ERR Protocol error: {why}\r\n").into()
+}
+
+/// Commands about the connection's login.
+const KEPT: [&[u8]; 3] = [b"auth", b"hello", b"reset"];
+
+/// Whether a line is one of those, or may be one to a server that knows quotes. Servers take a vertical tab for a blank before the first word.
+fn is_about_login(line: &[u8]) -> bool {
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let begin = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());
+    let first = line[begin..].split(|byte| is_blank(byte) || *byte == 0).next().unwrap_or_default();
+    first.iter().any(|byte| matches!(byte, b'"' | b'\'')) || KEPT.iter().any(|name| first.eq_ignore_ascii_case(name))
 }
 
 const WRONG_PASSWORD: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
@@ -256,7 +296,7 @@ fn head(input: &[u8]) -> Head {
         Some(_) => {
             return match input.iter().position(|byte| *byte == b'\n') {
                 Some(end) => Head::Line(end + 1, input[..end].iter().any(|byte| !byte.is_ascii_whitespace())),
-                None if input.len() > MAX_KEPT_BYTES => Head::Strange,
+                None if input.len() > MAX_LINE_BYTES => Head::Strange("too big inline request"),
                 None => Head::Incomplete,
             };
         }
@@ -265,17 +305,20 @@ fn head(input: &[u8]) -> Head {
     let (count, mut at) = match number(input, 1) {
         Number::Is(count, at) => (count, at),
         Number::Incomplete => return Head::Incomplete,
-        Number::Strange => return Head::Strange,
+        Number::Strange => return Head::Strange(WRONG_COUNT),
     };
+    if count > MAX_WORDS {
+        return Head::Strange(WRONG_COUNT);
+    }
     let mut words = [Bytes::new(), Bytes::new(), Bytes::new()];
     for (index, place) in words.iter_mut().enumerate().take(count) {
         if input.get(at).is_some_and(|byte| *byte != b'$') {
-            return Head::Strange;
+            return Head::Strange("expected '$'");
         }
         let (length, begin) = match number(input, at + 1) {
             Number::Is(length, begin) => (length, begin),
             Number::Incomplete => return Head::Incomplete,
-            Number::Strange => return Head::Strange,
+            Number::Strange => return Head::Strange("invalid bulk length"),
         };
         // A long word is an argument.
         if length > MAX_WORD_BYTES {
@@ -300,15 +343,17 @@ enum Number {
     Strange,
 }
 
-/// A number and its line end.
+/// A number and its line end. A negative one counts as 0 words.
 fn number(input: &[u8], begin: usize) -> Number {
+    let is_negative = input.get(begin) == Some(&b'-') && begin == 1;
+    let begin = begin + usize::from(is_negative);
     let mut number = 0_usize;
     for (at, byte) in input.iter().enumerate().skip(begin) {
         match byte {
             b'0'..=b'9' if at - begin < 12 => number = number * 10 + usize::from(byte - b'0'),
             b'\r' if at > begin => {
                 return match input.get(at + 1) {
-                    Some(b'\n') => Number::Is(number, at + 2),
+                    Some(b'\n') => Number::Is(if is_negative { 0 } else { number }, at + 2),
                     Some(_) => Number::Strange,
                     None => Number::Incomplete,
                 };
@@ -340,7 +385,7 @@ mod tests {
                 match step {
                     Step::Forward(piece) => bytes.extend_from_slice(&piece),
                     Step::Expect(expect) => expects.push(expect),
-                    Step::Close(_) => {}
+                    Step::Close(_) | Step::Break(_) => {}
                 }
             }
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -393,5 +438,50 @@ mod tests {
             [local("-NOAUTH Authentication required.\r\n"), local("+OK\r\n"), Expect::Replies(1), Expect::Replies(1)];
         check(Some("secret"), &early, &[hello, command(&["GET", "k"])].concat(), &expected);
         check(Some("other"), &command(&["AUTH", "secret"]), b"", &[local(WRONG_PASSWORD)]);
+        // Whatever is typed.
+        for line in ["auth secret\r\n", " AUTH u secret\n", "\x0bauth secret\n", "*-1\r\nauth secret\r\n"] {
+            let empty = line.strip_suffix("auth secret\r\n").filter(|it| it.starts_with('*')).unwrap_or_default();
+            let mut upward = Upward::new(true);
+            let (mut input, mut steps) = (BytesMut::from(line), Vec::new());
+            upward.feed(&mut input, &shared(None), &mut steps);
+            let forwarded = steps.iter().filter_map(|step| match step {
+                Step::Forward(piece) => Some(&piece[..]),
+                _ => None,
+            });
+            let forwarded = forwarded.collect::<Vec<_>>().concat();
+            assert!(!forwarded.starts_with(b"auth") && !forwarded.starts_with(b" AUTH"), "{line:?}");
+            assert!(forwarded.len() <= empty.len() || line.starts_with('\x0b'), "{line:?}: {forwarded:?}");
+        }
+        let hello = command(&["HELLO", "3", "AUTH", "u", "secret", "AUTH", "v", "secret"]);
+        check(None, &hello, &command(&["HELLO", "3"]), &[Expect::Replies(1)]);
+        check(None, b"HELLO 2 AUTH u secret\r\n", &command(&["HELLO", "2"]), &[Expect::Replies(1)]);
+        let named = command(&["HELLO", "3", "SETNAME", "AUTH", "AUTH", "u", "secret"]);
+        check(None, &named, &command(&["HELLO", "3", "SETNAME", "AUTH"]), &[Expect::Replies(1)]);
+        let reset = "-ERR the tunnel: RESET would end its login at the node; connect again instead\r\n";
+        check(None, b"reset\r\nPING\r\n", b"PING\r\n", &[local(reset), Expect::Replies(1)]);
+    }
+
+    #[test]
+    fn what_is_no_command_never_reaches_the_node() {
+        for stream in [
+            "*3000000000\r\n",
+            "*1x\r\nauth a\r\n",
+            "*1\rX$4\r\nPING\r\nauth a\r\n",
+            "*1\r\n:1\r\nauth a\r\n",
+            "\"auth\" a\r\n",
+        ] {
+            let mut upward = Upward::new(true);
+            let mut steps = Vec::new();
+            upward.feed(&mut BytesMut::from(stream), &shared(None), &mut steps);
+            assert!(
+                matches!(&steps[..], [Step::Close(text)] if text.starts_with(b"-ERR Protocol error: ")),
+                "{stream:?}"
+            );
+        }
+        let mut upward = Upward::new(true);
+        let mut steps = Vec::new();
+        let stream = "*2\r\n$3\r\nGET\r\n$1\rXk\r\nauth a\r\n";
+        upward.feed(&mut BytesMut::from(stream), &shared(None), &mut steps);
+        assert!(matches!(steps.last(), Some(Step::Break(_))), "{steps:?}");
     }
 }

@@ -51,9 +51,7 @@ pub(super) fn kind(request: &Request) -> Kind {
         }
         "READONLY" | "READWRITE" | "ASKING" => Kind::Refused("This instance has cluster support disabled"),
         name if name.starts_with("CLIENT") => match name {
-            "CLIENT HELP" | "CLIENT LIST" | "CLIENT KILL" | "CLIENT PAUSE" | "CLIENT UNPAUSE" | "CLIENT UNBLOCK" => {
-                Kind::Server
-            }
+            "CLIENT HELP" | "CLIENT PAUSE" | "CLIENT UNPAUSE" => Kind::Server,
             _ => Kind::Client,
         },
         // A client that learnt the nodes would go past the tunnel.

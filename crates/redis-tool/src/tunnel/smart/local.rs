@@ -51,7 +51,7 @@ impl Session {
             (text("server"), text(&facts.server)),
             (text("version"), text(&facts.version)),
             (text("proto"), Value::Integer(version)),
-            (text("id"), Value::Integer(i64::try_from(self.client.id).unwrap_or(i64::MAX))),
+            (text("id"), Value::Integer(i64::try_from(self.entry.id).unwrap_or(i64::MAX))),
             (text("mode"), text("standalone")),
             (text("role"), text("master")),
             (text("modules"), Value::Array(Vec::new())),
@@ -124,16 +124,13 @@ impl Session {
             "CLIENT GETNAME" if self.client.name.is_empty() => self.wire.value(&Value::Null, protocol),
             "CLIENT GETNAME" => self.wire.value(&Value::Bulk(self.client.name.clone()), protocol),
             "CLIENT ID" => {
-                let id = i64::try_from(self.client.id).unwrap_or(i64::MAX);
+                let id = i64::try_from(self.entry.id).unwrap_or(i64::MAX);
                 self.wire.value(&Value::Integer(id), protocol);
             }
-            "CLIENT INFO" => {
-                let (id, db) = (self.client.id, self.client.database);
-                let name = String::from_utf8_lossy(&self.client.name).into_owned();
-                let resp = if protocol == Protocol::Resp3 { 3 } else { 2 };
-                let text = format!("id={id} name={name} db={db} resp={resp} user=default\n");
-                self.wire.value(&Value::Bulk(text.into()), protocol);
-            }
+            "CLIENT INFO" => self.wire.value(&Value::Bulk(self.entry.line().into()), protocol),
+            "CLIENT LIST" => self.list_clients(request),
+            "CLIENT KILL" => self.kill_clients(request),
+            "CLIENT UNBLOCK" => self.unblock_client(request),
             "CLIENT SETINFO" | "CLIENT NO-EVICT" | "CLIENT NO-TOUCH" => self.wire.frame(OK),
             "CLIENT TRACKING" if request.is(2, "OFF") => self.wire.frame(OK),
             "CLIENT GETREDIR" => self.wire.value(&Value::Integer(-1), protocol),
@@ -158,6 +155,7 @@ impl Session {
     /// `RESET`
     pub(super) fn reset(&mut self) {
         self.forget();
+        self.wire.is_mute = false;
         self.client.name = Bytes::new();
         self.client.is_known = self.shared.password.is_none();
         self.client.protocol = Protocol::Resp2;

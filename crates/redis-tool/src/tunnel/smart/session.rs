@@ -20,6 +20,7 @@ use super::subscriber::{self, News, Subscriber};
 use super::transaction::{Answer, Transaction, Watch};
 use super::{End, OK, Upstream, told};
 use crate::tunnel::Shared;
+use crate::tunnel::clients::{Client, Unblock};
 use crate::tunnel::request::{BadRequest, Parser, Request};
 use crate::tunnel::wire::Wire;
 
@@ -48,6 +49,8 @@ pub(super) struct Session {
     pub(super) upstream: Arc<Upstream>,
     pub(super) end: End,
     pub(super) client: Identity,
+    /// What other clients see of it.
+    pub(super) entry: Arc<Client>,
     pub(super) mute: Mute,
     /// What is to be sent is sent, and then the connection is closed.
     pub(super) is_closing: bool,
@@ -64,7 +67,6 @@ pub(super) struct Session {
 /// What a client has said of itself.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
-    pub(super) id: u64,
     pub(super) name: Bytes,
     pub(super) protocol: Protocol,
     pub(super) database: u16,
@@ -87,8 +89,10 @@ pub(crate) async fn serve(
     upstream: Arc<Upstream>,
     ending: watch::Receiver<bool>,
 ) -> io::Result<()> {
+    let all = Arc::clone(&shared);
+    let place = all.clients.enter(socket.peer_addr().ok(), socket.local_addr().ok(), upstream.database());
+    let entry = place.client();
     let client = Identity {
-        id: shared.next_id(),
         name: Bytes::new(),
         protocol: Protocol::Resp2,
         database: upstream.database(),
@@ -99,6 +103,7 @@ pub(crate) async fn serve(
         wire: Wire::new(socket, shared.limits.max_pending_bytes),
         end,
         client,
+        entry: Arc::clone(&entry),
         mute: Mute::No,
         is_closing: false,
         parser: Parser::new(shared.limits.max_command_bytes),
@@ -111,7 +116,10 @@ pub(crate) async fn serve(
         shared,
         upstream,
     };
-    session.run(ending).await
+    tokio::select! {
+        done = session.run(ending) => done,
+        () = entry.killed() => Ok(()),
+    }
 }
 
 impl Session {
@@ -265,10 +273,20 @@ impl Session {
         self.wire.is_mute = was != Mute::No;
         let done = self.execute(request).await;
         self.wire.is_mute = false;
-        if was == Mute::Next && self.mute == Mute::Next {
+        self.tell();
+        let is_another_skip = request.name() == "CLIENT REPLY" && request.is(2, "SKIP");
+        if was == Mute::Next && self.mute == Mute::Next && !is_another_skip {
             self.mute = Mute::No;
         }
         done
+    }
+
+    /// Has other clients see what this one is now.
+    fn tell(&self) {
+        let mut state = self.entry.state();
+        state.name.clone_from(&self.client.name);
+        (state.database, state.protocol) = (self.client.database, self.client.protocol);
+        state.subscriptions = self.subscriber.count(subscriber::Kind::Channel);
     }
 
     async fn execute(&mut self, request: &Request) -> io::Result<()> {
@@ -339,15 +357,26 @@ impl Session {
         if request.spec().flags.has(Flags::BLOCKING) {
             // What came before is not to wait for it.
             self.wire.flush().await?;
-            let Self { wire, end, .. } = self;
+            let Self { wire, end, entry, .. } = self;
+            let unblocked = entry.block();
             let reply = tokio::select! {
+                biased;
                 reply = end.raw.run(request.command(), None) => reply,
+                Ok(how) = unblocked => {
+                    let answer = match how {
+                        Unblock::Timeout => Answer::Null,
+                        Unblock::Error => Answer::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".to_owned()),
+                    };
+                    self.answer(answer);
+                    return Ok(());
+                }
                 // Nobody waits any more: no element is to be taken for nobody.
                 () = wire.gone() => {
                     self.is_closing = true;
                     return Ok(());
                 }
             };
+            self.entry.unblocked();
             match reply {
                 Ok(frame) => self.wire.frame(frame),
                 Err(error) => self.wire.error(&told(&error)),
@@ -460,8 +489,7 @@ impl Session {
             let name = Bytes::copy_from_slice(name);
             match self.subscriber.add(&self.end.whole, kind, &name).await {
                 Ok(count) => {
-                    let confirmation = subscriber::confirmation(&word, Some(&name), count);
-                    self.wire.value(&confirmation, self.client.protocol);
+                    self.confirm(&subscriber::confirmation(&word, Some(&name), count));
                 }
                 Err(error) => return self.wire.error(&told(&error)),
             }
@@ -476,13 +504,19 @@ impl Session {
             _ => request.words_from(1).map(Bytes::copy_from_slice).collect(),
         };
         if names.is_empty() {
-            let confirmation = subscriber::confirmation(&word, None, self.subscriber.count(kind));
-            return self.wire.value(&confirmation, self.client.protocol);
+            return self.confirm(&subscriber::confirmation(&word, None, self.subscriber.count(kind)));
         }
         for name in names {
             let count = self.subscriber.remove(kind, &name);
-            self.wire.value(&subscriber::confirmation(&word, Some(&name), count), self.client.protocol);
+            self.confirm(&subscriber::confirmation(&word, Some(&name), count));
         }
+    }
+
+    /// Confirmations of subscriptions are messages to servers, which `CLIENT REPLY` keeps.
+    fn confirm(&mut self, confirmation: &Value) {
+        let is_mute = std::mem::replace(&mut self.wire.is_mute, false);
+        self.wire.value(confirmation, self.client.protocol);
+        self.wire.is_mute = is_mute;
     }
 
     /// Forgets what the client has switched on.
