@@ -63,6 +63,12 @@ fn remaining(syntax: &str, typed: &[&[u8]]) -> String {
             is_used[..index].fill(true);
         }
         is_used[index] = true;
+        if let Some(nested) = &parts[index].nested {
+            // Its own options come next, beside those that are left.
+            let unused = parts.iter().zip(&is_used).filter(|(_, used)| !**used).map(|(part, _)| &*part.text);
+            let syntax: Vec<_> = std::iter::once(&**nested).chain(unused).collect();
+            return remaining(&syntax.join(" "), &typed[at + 1..]);
+        }
         let given = words.len().min(typed.len() - at);
         open = words[given..].join(" ");
         at += words.len();
@@ -98,6 +104,8 @@ struct Part {
     is_repetition: bool,
     /// The words of each way to give it.
     alternatives: Vec<Vec<String>>,
+    /// What follows its first word, if there are options in it: `[MAXLEN|MINID [=|~] threshold [LIMIT count]]`.
+    nested: Option<String>,
 }
 
 impl Part {
@@ -120,8 +128,14 @@ fn part(text: &str) -> Part {
         let words = split_at(alternative, ' ').into_iter();
         words.filter(|word| !word.starts_with('[') && *word != "...").map(str::to_owned).collect()
     };
+    let (first, rest) = match &split_at(inner, ' ')[..] {
+        [first, rest @ ..] if is_optional && rest.iter().any(|part| part.starts_with('[')) => (*first, rest.join(" ")),
+        _ => (inner, String::new()),
+    };
+    let is_nested = !rest.is_empty() && split_at(first, '|').into_iter().all(is_token);
+    let (inner, nested) = if is_nested { (first, Some(rest)) } else { (inner, None) };
     let alternatives = split_at(inner, '|').into_iter().map(words).filter(|words| !words.is_empty()).collect();
-    Part { text: text.to_owned(), is_optional, is_repetition, alternatives }
+    Part { text: text.to_owned(), is_optional, is_repetition, alternatives, nested }
 }
 
 /// Splits outside of brackets.
@@ -187,6 +201,17 @@ mod tests {
         check("3 incr ", "key");
         check("on node h:1 get ", "key");
         check("scan 0 match a* ", "[COUNT count] [TYPE type]");
+        let entry = "*|id field value [field value ...]";
+        check("xadd s ", &format!("[NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] {entry}"));
+        check("xadd s maxlen ", &format!("[=|~] threshold [LIMIT count] [NOMKSTREAM] {entry}"));
+        check("xadd s nomkstream MINID ~ ", &format!("threshold [LIMIT count] {entry}"));
+        check("xadd s maxlen 10 ", &format!("[LIMIT count] [NOMKSTREAM] {entry}"));
+        check("xadd s maxlen ~ 10 limit ", &format!("count [NOMKSTREAM] {entry}"));
+        check("xadd s maxlen ~ 10 limit 5 ", &format!("[NOMKSTREAM] {entry}"));
+        check(
+            "sort k get p ",
+            "[GET pattern ...] [BY pattern] [LIMIT offset count] [ASC|DESC] [ALPHA] [STORE destination]",
+        );
         check("nonsense a ", "");
         check("get \"a b", "");
     }
@@ -198,5 +223,8 @@ mod tests {
         assert_eq!(of(&[b"set", b"a", b"1"]), ["NX", "XX", "GET", "EX", "PX", "EXAT", "PXAT", "KEEPTTL"]);
         assert_eq!(of(&[b"lmove", b"a", b"b"]), ["LEFT", "RIGHT"]);
         assert!(of(&[b"get"]).is_empty());
+        assert_eq!(of(&[b"xadd", b"s"]), ["NOMKSTREAM", "MAXLEN", "MINID", "*"]);
+        assert_eq!(of(&[b"xadd", b"s", b"maxlen"]), ["=", "~"]);
+        assert_eq!(of(&[b"xadd", b"s", b"maxlen", b"5"]), ["LIMIT", "NOMKSTREAM", "*"]);
     }
 }
