@@ -35,6 +35,28 @@ pub struct Cache {
 /// A value that is being looked up or made.
 type Flight = Arc<OnceCell<Bytes>>;
 
+/// A caller's part in a flight. A request may be dropped at any moment: the last one who leaves takes the flight off the map, or the first one once
+/// there is a value, which is in Redis then.
+struct Seat {
+    flights: Arc<Mutex<HashMap<String, Flight>>>,
+    key: String,
+    cell: Flight,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut flights = self.flights.lock();
+        // Left under the lock, so that of two who leave at the same time the second one sees that it is the last.
+        let cell = std::mem::take(&mut self.cell);
+        let is_known = flights.get(&self.key).is_some_and(|known| Arc::ptr_eq(known, &cell));
+        let is_last = Arc::strong_count(&cell) == 2;
+        if is_known && (is_last || cell.initialized()) {
+            flights.remove(&self.key);
+        }
+        drop(cell);
+    }
+}
+
 /// Where a value came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -54,19 +76,16 @@ impl Cache {
 
     /// The value of `key`, made by `make` if nobody has it.
     pub async fn get<E>(&self, key: &str, make: impl AsyncFnOnce() -> Result<Bytes, E>) -> Result<(Bytes, Origin), E> {
-        let flight = Arc::clone(self.flights.lock().entry(key.to_owned()).or_default());
+        let flight = self.board(key);
         let mut origin = Origin::Shared;
         // If this caller goes away, or `make` fails, the next one of those who wait takes over.
-        let value = flight.get_or_try_init(|| self.look_up_or_make(key, make, &mut origin)).await.cloned();
-        self.land(key, &flight);
+        let value = flight.cell.get_or_try_init(|| self.look_up_or_make(key, make, &mut origin)).await.cloned();
         Ok((value?, origin))
     }
 
-    fn land(&self, key: &str, flight: &Flight) {
-        let mut flights = self.flights.lock();
-        if flights.get(key).is_some_and(|known| Arc::ptr_eq(known, flight)) {
-            flights.remove(key);
-        }
+    fn board(&self, key: &str) -> Seat {
+        let cell = Arc::clone(self.flights.lock().entry(key.to_owned()).or_default());
+        Seat { flights: Arc::clone(&self.flights), key: key.to_owned(), cell }
     }
 
     async fn look_up_or_make<E>(
@@ -129,4 +148,65 @@ enum Claim {
 
 fn milliseconds(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::pending;
+
+    use pilotlight_redis::Config;
+
+    use super::*;
+
+    /// Where no Redis is, values are made.
+    fn cache() -> Cache {
+        let client = Client::new(Config::from_url("redis://127.0.0.1:1/?when_down=fail_fast").unwrap()).unwrap();
+        Cache::new(client, Duration::from_secs(1), Duration::from_secs(1))
+    }
+
+    async fn made() -> Result<Bytes, Infallible> {
+        Ok(Bytes::from_static(b"made"))
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_dropped_leaves_nothing_behind() {
+        let cache = cache();
+        for key in ["a", "b", "c"] {
+            let get = cache.get(key, async || pending::<Result<Bytes, Infallible>>().await);
+            // It waits for Redis, or for its value.
+            tokio::time::timeout(Duration::from_millis(1), get).await.unwrap_err();
+        }
+        assert_eq!(cache.flights.lock().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn another_one_takes_over_and_a_third_one_shares_its_flight() {
+        let cache = cache();
+        let mut first = Box::pin(cache.get("a", async || pending::<Result<Bytes, Infallible>>().await));
+        tokio::time::timeout(Duration::from_millis(1), &mut first).await.unwrap_err();
+        let (go, gone) = tokio::sync::oneshot::channel::<()>();
+        let mut second = Box::pin(cache.get("a", async || {
+            gone.await.unwrap();
+            made().await
+        }));
+        tokio::time::timeout(Duration::from_millis(1), &mut second).await.unwrap_err();
+        drop(first);
+        assert_eq!(cache.flights.lock().len(), 1, "the second one is still there");
+        let mut third = Box::pin(cache.get("a", async || made().await));
+        tokio::time::timeout(Duration::from_millis(1), &mut second).await.unwrap_err();
+        tokio::time::timeout(Duration::from_millis(1), &mut third).await.unwrap_err();
+        go.send(()).unwrap();
+        let (second, third) = tokio::join!(second, third);
+        assert_eq!((second.unwrap().1, third.unwrap().1), (Origin::Made, Origin::Shared));
+        assert_eq!(cache.flights.lock().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_value_that_cannot_be_made_leaves_nothing_behind() {
+        let cache = cache();
+        cache.get("a", async || Err::<Bytes, _>("no")).await.unwrap_err();
+        assert_eq!(cache.flights.lock().len(), 0);
+    }
 }
