@@ -14,6 +14,7 @@ mod distribution;
 mod intervals;
 pub mod markup;
 mod picture;
+mod plain;
 mod scale;
 mod text;
 mod waterfall;

@@ -1,7 +1,10 @@
 //! A picture: markup within a page, or a file.
 
 use crate::markup::{Markup, Tag, tag};
-use crate::text;
+use crate::{plain, text};
+
+/// For renderers that take no style sheet.
+const FONTS: &str = "system-ui, Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 /// Colours, as variables: light, dark by the reader's system, and either by `data-theme` of the page. Each is readable on `--surface`
 /// (4.5 : 1 for texts, 3 : 1 for shapes), and the ones of curves differ without hue by their dashes.
@@ -75,8 +78,9 @@ impl Picture {
     pub fn file(&self) -> String {
         let style = tag("style").with(Markup::raw(THEME)).with(Markup::raw(RULES));
         let ground = tag("rect").class("ground").attribute("width", "100%").attribute("height", "100%");
-        let svg = self.svg().attribute("aria-label", &self.title).with(tag("title").text(&self.title));
-        Markup::from(svg.with(style).with(ground).with(self.body.clone())).into_string() + "\n"
+        let svg = self.svg().attribute("font-family", FONTS).attribute("font-size", text::SIZE);
+        let svg = svg.attribute("aria-label", &self.title).with(tag("title").text(&self.title));
+        plain::painted(&Markup::from(svg.with(style).with(ground).with(self.body.clone())).into_string()) + "\n"
     }
 
     fn svg(&self) -> Tag {
