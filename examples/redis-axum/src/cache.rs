@@ -151,7 +151,6 @@ fn milliseconds(time: Duration) -> i64 {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::convert::Infallible;
     use std::future::pending;

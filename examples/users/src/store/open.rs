@@ -1,9 +1,10 @@
 //! Opening: the file, its settings, its threads.
 
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
@@ -34,9 +35,13 @@ pub(crate) struct StoreSettings {
 /// Why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    #[error("{0}")]
+    #[error("{}: the file system is read-only, and SQLite writes beside its database: mount it writable, or name another file by --db", .0.display())]
+    ReadOnly(PathBuf),
+    #[error("{}: this user may not write there, and SQLite writes beside its database: change its owner or mode, or name another file by --db", .0.display())]
+    Forbidden(PathBuf),
+    #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("{0}")]
+    #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
 }
 
@@ -58,6 +63,10 @@ pub(crate) struct StoreHandle {
 impl Store {
     /// Opens the database; creates and fills it if it is new.
     pub(crate) fn open(path: &Path, settings: StoreSettings) -> Result<Self, OpenError> {
+        Self::try_open(path, settings).map_err(|error| explained(path, error))
+    }
+
+    fn try_open(path: &Path, settings: StoreSettings) -> Result<Self, OpenError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder)?;
         }
@@ -100,6 +109,37 @@ impl StoreHandle {
 
     pub(crate) fn writer(&self) -> Writer {
         self.writer.clone()
+    }
+}
+
+/// SQLite says "unable to open database file" of much, and of the folder's state nothing: it is looked what hinders a write there.
+fn explained(path: &Path, error: OpenError) -> OpenError {
+    let hindrance = match &error {
+        OpenError::Io(error) => Some((path.to_owned(), error.kind())),
+        _ => hindrance(path),
+    };
+    match hindrance {
+        Some((place, io::ErrorKind::ReadOnlyFilesystem)) => OpenError::ReadOnly(place),
+        Some((place, io::ErrorKind::PermissionDenied)) => OpenError::Forbidden(place),
+        _ => error,
+    }
+}
+
+/// Why the database, or a file beside it, cannot be written, if so.
+fn hindrance(path: &Path) -> Option<(PathBuf, io::ErrorKind)> {
+    if let Err(error) = OpenOptions::new().write(true).open(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Some((path.to_owned(), error.kind()));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let probe = folder.join(format!(".users-{}", std::process::id()));
+    match OpenOptions::new().write(true).create_new(true).open(&probe) {
+        Ok(_) => {
+            let _ = fs::remove_file(&probe);
+            None
+        }
+        Err(error) => Some((folder.to_owned(), error.kind())),
     }
 }
 

@@ -76,7 +76,7 @@ impl Session {
 }
 
 fn filter(request: &Request, own: u64) -> Result<Filter, String> {
-    if request.len() < 4 || request.len() % 2 != 0 {
+    if request.len() < 4 || !request.len().is_multiple_of(2) {
         return Err(SYNTAX.to_owned());
     }
     let mut filter = Filter { skipped: Some(own), ..Filter::default() };
