@@ -47,7 +47,7 @@ pub struct CliArgs {
     #[arg(short = 'v', long, action = ArgAction::Version, help_heading = "Options")]
     version: Option<bool>,
     /// The command and its arguments; without one, commands are read from the terminal or the standard input
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true, help_heading = "Command")]
     pub(super) command: Vec<OsString>,
 }
 

@@ -184,7 +184,20 @@ impl Upward {
             b"" if count == 0 => Expect::Replies(0),
             _ => Query::of(name, second).map_or(Expect::Replies(1), Expect::Topology),
         };
-        self.expect(steps, expect);
+        let is_confirmed = match expect {
+            Expect::AllOf(_) => true,
+            Expect::Confirmations(_) => names > 0,
+            _ => false,
+        };
+        if is_confirmed && self.replies == Replies::Off {
+            // Servers take confirmations for messages, and leave away replies only.
+            steps.push(Step::Expect(expect));
+        } else if is_confirmed && self.replies == Replies::Skip {
+            self.replies = Replies::On;
+            steps.push(Step::Expect(expect));
+        } else {
+            self.expect(steps, expect);
+        }
     }
 
     /// What came is no command; the node is not to find one in it, or behind it, that the tunnel has not seen.
@@ -419,12 +432,25 @@ mod tests {
             command(&["unsubscribe"]),
             command(&["CLIENT", "REPLY", "SKIP"]),
             command(&["GET", "k"]),
+            command(&["CLIENT", "REPLY", "SKIP"]),
+            command(&["CLIENT", "REPLY", "SKIP"]),
+            command(&["SUBSCRIBE", "c"]),
             command(&["CLIENT", "REPLY", "OFF"]),
             command(&["GET", "k"]),
+            command(&["SUBSCRIBE"]),
+            command(&["PSUBSCRIBE", "a", "b"]),
+            command(&["PUNSUBSCRIBE"]),
             command(&["CLIENT", "REPLY", "ON"]),
         ]
         .concat();
-        let expected = [Expect::Confirmations(2), Expect::AllOf(Kind::Channel), Expect::Replies(1)];
+        let expected = [
+            Expect::Confirmations(2),
+            Expect::AllOf(Kind::Channel),
+            Expect::Confirmations(1),
+            Expect::Confirmations(2),
+            Expect::AllOf(Kind::Pattern),
+            Expect::Replies(1),
+        ];
         check(None, &stream, &stream, &expected);
     }
 
