@@ -176,6 +176,85 @@ class AdminSocket(Security):
         self.assertIn(" 403 ", answer)
 
 
+class Inherited(Security):
+    """What a service learns of the gateway's environment, and what is shown of the configuration."""
+
+    NAMES = "result = sorted(name for name in os.environ if not name.startswith(('PILOTLIGHT_', 'LISTEN_')))"
+
+    def setUp(self):
+        script = self.folder() / "start"
+        script.write_text(f'#!/bin/sh\nAWS_SECRET_ACCESS_KEY=kingfisher LC_TIME=C LANG=C TZ=UTC SSL_CERT_FILE=/x exec {BINARY} "$@"\n')
+        script.chmod(0o755)
+        self.script = script
+
+    def started(self, *blocks):
+        return self.start(Gateway(self.script, config('[admin]\nsocket = "@FOLDER@/admin.sock"\n', *blocks)))
+
+    def test_a_service_apart_inherits_little(self):
+        blocks = [
+            self.intruder("strict", sandbox="strict", env={"OWN": "1"}),
+            self.intruder("open"),
+            self.intruder("less", inherit_env=False),
+            self.intruder("named", sandbox="strict", inherit_env=["SSL_CERT_FILE", "NO_SUCH"]),
+            self.intruder("all", sandbox="strict", inherit_env=True),
+        ]
+        gateway = self.started(*blocks)
+        names = {name: set(self.result(self.run_in(gateway, self.NAMES, name))) for name in ("strict", "open", "less", "named", "all")}
+        little = {"PATH", "HOME", "LANG", "LC_TIME", "TZ"}
+        own = {"LC_CTYPE"}  # what Python sets itself
+        self.assertEqual(names["strict"] - own, little | {"OWN"})
+        self.assertEqual(names["less"] - own, little)
+        self.assertEqual(names["named"] - own, little | {"SSL_CERT_FILE"})
+        for name in ("open", "all"):
+            self.assertGreaterEqual(names[name], little | {"AWS_SECRET_ACCESS_KEY", "SSL_CERT_FILE"})
+
+    @unittest.skipUnless(IS_ROOT, "as root")
+    def test_under_another_user_home_is_that_users(self):
+        python = next((path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(path)), None)
+        if python is None:
+            self.skipTest("no Python that other users may execute")
+        folder = self.folder()
+        shutil.copy(HERE / "intruder.py", folder)
+        shutil.copytree(ROOT / "sdk" / "python" / "pilotlight", folder / "pilotlight")
+        for user, home in (({"user": "nobody"}, None), ({"user": 4711, "group": 4711}, "/")):
+            with self.subTest(user):
+                block = service("intruder", [python, "-B", "intruder.py"], dir=str(folder), **user)
+                gateway = self.started(block, route("/intruder", service="intruder"))
+                names = self.result(self.run_in(gateway, self.NAMES))
+                self.assertEqual(set(names) - {"USER", "LOGNAME", "LC_CTYPE"}, {"PATH", "HOME", "LANG", "LC_TIME", "TZ"})
+                found = self.result(self.run_in(gateway, "result = os.environ['HOME']"))
+                self.assertNotEqual(found, os.environ.get("HOME"))
+                self.assertIn(home, (None, found))
+
+    def test_the_environment_of_others_is_not_to_be_read(self):
+        gateway = self.started(self.intruder("strict", sandbox="strict"), self.intruder("other", env={"TOKEN": "kingfisher"}))
+        pid = self.result(self.run_in(gateway, "result = os.getpid()", "other"))
+        for name in ("environ", "mem", "maps", "fd/0", "root/etc", "cwd/intruder.py"):
+            code = "result = os.readlink(path) if '/fd/' in path else os.listdir(path) if os.path.isdir(path) else open(path, 'rb').read(10).decode()"
+            for of in (pid, gateway.process.pid):
+                outcome = self.run_in(gateway, code, "strict", path=f"/proc/{of}/{name}")
+                self.assertIn(outcome.get("error"), ("PermissionError", "FileNotFoundError"), outcome)
+
+    def test_credentials_in_urls_are_not_shown(self):
+        gateway = self.start(
+            Gateway(
+                BINARY,
+                config(
+                    '[admin]\nsocket = "@FOLDER@/admin.sock"\n[cache.redis]\nurl = "redis://me:kingfisher@127.0.0.1:1/0"\n',
+                    service("a", ["/bin/true", "--db=postgres://me:kingfisher@db/x?token=kingfisher"]),
+                    route(service="a"),
+                ),
+            )
+        )
+        path = gateway.folder / "admin.sock"
+        status, shown = ask(path, "GET", "/config")
+        self.assertEqual(status, 200)
+        self.assertEqual(shown["settings"]["cache"]["redis"]["url"], "redis://(hidden)@127.0.0.1:1/0")
+        for target in ("/config", "/status", "/explain?url=http://me:kingfisher@a/", "/explain?url=ftp://me:kingfisher@a/", "/explain?url=/"):
+            self.assertNotIn("kingfisher", json.dumps(ask(path, "GET", target)), target)
+        self.assertNotIn("kingfisher", gateway.output())
+
+
 class PipeConnections(Security):
     """One service takes no other's way to the gateway."""
 

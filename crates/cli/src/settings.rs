@@ -67,6 +67,7 @@ pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
         preload: managed.cold_start.preload.as_ref().map(preload),
         freeze_after: managed.cold_start.freeze_after,
         isolation: managed.isolation.clone(),
+        inherit_env: managed.inherit_env.clone(),
         ..ServiceSpec::new(name, argv, transport(managed.transport))
     }
 }

@@ -60,8 +60,8 @@ pub use service::{
     InstanceStatus, Refused, Replaced, Service, ServiceId, ServiceState, Status, ZygoteState, ZygoteStatus,
 };
 pub use spec::{
-    HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, ServiceSpec, Spare, SupervisorOptions,
-    Transport,
+    HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, ServiceSpec, Spare,
+    SupervisorOptions, Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
 pub use supervisor::{Control, Supervisor, start};

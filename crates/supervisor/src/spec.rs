@@ -1,8 +1,9 @@
 //! What a service is and how it is run: the settings of this crate.
 
-use crate::isolation::Isolation;
+use crate::isolation::{Isolation, Sandbox};
 use crate::log::LogLine;
-use std::ffi::OsString;
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -32,8 +33,10 @@ pub struct ServiceSpec {
     pub argv: Vec<OsString>,
     /// Working directory; the gateway's if none.
     pub dir: Option<PathBuf>,
-    /// Environment on top of the gateway's.
+    /// Environment on top of what is inherited.
     pub env: Vec<(String, String)>,
+    /// What of the gateway's environment it inherits. Default `None`: everything, and little in a sandbox or under another user.
+    pub inherit_env: Option<InheritEnv>,
     /// How the service is spoken to.
     pub transport: Transport,
     /// A Python program's instances are forked from a parent that has imported this, unless `isolation` asks for anything. Default `None`.
@@ -71,6 +74,33 @@ pub struct ServiceSpec {
     /// What it may use of the machine. Default: whatever Pilotlight may.
     pub isolation: Isolation,
 }
+
+/// What of the gateway's environment a service inherits. Never: what tells another process about itself (`PILOTLIGHT_SOCKET`, `LISTEN_FDS`,
+/// `NOTIFY_SOCKET` and their like).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InheritEnv {
+    /// Everything.
+    All,
+    /// `PATH`, `LANG`, `LC_*`, `TZ` and `HOME`.
+    Little,
+    /// These as well as that little.
+    Named(Vec<String>),
+}
+
+impl InheritEnv {
+    /// Whether a variable of this name is inherited.
+    pub(crate) fn has(&self, name: &OsStr) -> bool {
+        let is_basic = BASIC.iter().any(|basic| name == *basic) || name.as_encoded_bytes().starts_with(b"LC_");
+        match self {
+            Self::All => true,
+            Self::Little => is_basic,
+            Self::Named(more) => is_basic || more.iter().any(|one| name == one.as_str()),
+        }
+    }
+}
+
+/// What every program needs of its environment, and what says nothing about anybody else.
+const BASIC: [&str; 4] = ["PATH", "LANG", "TZ", "HOME"];
 
 /// Limits of the requests that wait for an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +140,7 @@ impl ServiceSpec {
             argv,
             dir: None,
             env: Vec::new(),
+            inherit_env: None,
             transport,
             preload: None,
             min_instances: MinInstances::Zero,
@@ -129,6 +160,14 @@ impl ServiceSpec {
             max_failures: 3,
             isolation: Isolation::default(),
         }
+    }
+
+    /// What of the gateway's environment it inherits.
+    pub(crate) fn inherited(&self) -> InheritEnv {
+        let Isolation { user, group, sandbox, .. } = &self.isolation;
+        let is_apart = user.is_some() || group.is_some() || *sandbox != Sandbox::None;
+        let default = || if is_apart { InheritEnv::Little } else { InheritEnv::All };
+        self.inherit_env.clone().unwrap_or_else(default)
     }
 
     /// What its zygote imports. One that is kept within bounds has none: bounds are set between fork and exec, for each instance.

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use pilotlight_supervisor::{CgroupLimits, Isolation, ResourceLimits, Sandbox, check_account, parse_env_file};
+use pilotlight_supervisor::{
+    CgroupLimits, InheritEnv, Isolation, ResourceLimits, Sandbox, check_account, parse_env_file,
+};
 use rustix::fs::Access;
 use toml::de::{DeTable, DeValue};
 
@@ -66,6 +68,31 @@ pub(super) fn read(
         sandbox: if strict { Sandbox::Strict { read, write } } else { Sandbox::None },
     };
     (isolation, spans)
+}
+
+/// `inherit_env`: true, false, or names.
+pub(super) fn inherit_env(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Option<InheritEnv> {
+    let field = section.field("inherit_env")?;
+    let names = match field.value {
+        DeValue::Boolean(true) => return Some(InheritEnv::All),
+        DeValue::Boolean(false) => return Some(InheritEnv::Little),
+        DeValue::Array(list) => read_words(&field, list, found)?,
+        _ => {
+            found.push(field.wrong_type());
+            return None;
+        }
+    };
+    for (name, at) in &names {
+        let (message, help) = if name.is_empty() || name.contains(['=', '\0']) {
+            (format!("{} is not a name for an environment variable", shown(name)), "a name is not empty and has no `=`")
+        } else if is_reserved(name) {
+            (format!("`{name}` is set by Pilotlight itself"), "take it away: the service has its own")
+        } else {
+            continue;
+        };
+        found.push(Diagnostic::error(Code::BadValue, at.clone(), message).help(help));
+    }
+    Some(InheritEnv::Named(names.into_iter().map(|(name, _)| name).collect()))
 }
 
 fn check_strict(section: &Section<'_>, sandbox: &Field<'_>, transport: Transport, found: &mut Vec<Diagnostic>) {

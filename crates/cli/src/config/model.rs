@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pilotlight_gateway::{PolicyOptions, RouteControl, RouteRules};
-use pilotlight_supervisor::Isolation;
+use pilotlight_supervisor::{InheritEnv, Isolation};
 
 use super::cache_redis::CacheRedis;
 use super::diagnostic::Span;
@@ -186,6 +186,8 @@ pub struct Managed {
     pub cold_start: ColdStart,
     /// What it may use of the machine.
     pub isolation: Isolation,
+    /// What of Pilotlight's environment it inherits, if the file says so.
+    pub inherit_env: Option<InheritEnv>,
     pub(super) at: ManagedSpans,
 }
 

@@ -303,6 +303,12 @@ pub const SERVICE: &[Key] = &[
     key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder"]),
     key("env", "a table of strings", "{ NAME = \"value\" }", &["environment", "vars"]),
     key(
+        "inherit_env",
+        "true, false, or a list of strings",
+        "[\"SSL_CERT_FILE\"]",
+        &["pass_env", "pass_environment", "clear_env", "inherit_environment"],
+    ),
+    key(
         "preload",
         "a list of strings",
         "[\"flask\"]",

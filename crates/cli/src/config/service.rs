@@ -178,6 +178,7 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
         scaling,
         cold_start,
         isolation,
+        inherit_env: isolation::inherit_env(section, found),
         at: ManagedSpans {
             program: program_at,
             args: arg_spans,

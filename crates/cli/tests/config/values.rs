@@ -9,7 +9,7 @@ use pilotlight_cli::config::{
     Transport, Upstream, Workers, commands, parse,
 };
 use pilotlight_gateway::{LanguageOrder, PolicyOptions, RouteControl};
-use pilotlight_supervisor::Sandbox;
+use pilotlight_supervisor::{InheritEnv, Sandbox};
 
 #[track_caller]
 fn config(text: &str) -> Config {
@@ -134,7 +134,8 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert_eq!((bounds.cgroup.memory, bounds.cgroup.cpu_milli), (Some(512 << 20), Some(1500)));
     let (read, write) = (vec!["/opt/app".into()], vec![here("data"), "/var/lib/app".into()]);
     assert_eq!(bounds.sandbox, Sandbox::Strict { read, write });
-    assert!(users.isolation.is_none());
+    assert_eq!(node.inherit_env, Some(InheritEnv::Named(vec!["SSL_CERT_FILE".to_owned()])));
+    assert!(users.isolation.is_none() && users.inherit_env.is_none());
     let default = &users.scaling;
     assert_eq!((default.max_instances, default.concurrency, default.spare), (1, None, 0));
     assert_eq!((default.queue_max, default.queue_timeout, default.max_failures), (4096, 30 * SECOND, 3));

@@ -2,6 +2,7 @@
 
 use super::families::MARK;
 use crate::isolation::Isolation;
+use crate::spec::InheritEnv;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -21,7 +22,9 @@ pub(crate) struct SpawnRequest {
     pub(crate) run: u64,
     pub(crate) argv: Vec<OsString>,
     pub(crate) dir: Option<OsString>,
-    /// On top of the guardian's own environment, which is the gateway's.
+    /// What of the guardian's own environment, which is the gateway's, it inherits.
+    pub(crate) inherit_env: InheritEnv,
+    /// On top of that.
     pub(crate) env: Vec<(String, String)>,
     pub(crate) inherit: Inherit,
     /// Bounds that it is put into, if any.

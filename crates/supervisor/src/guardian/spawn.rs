@@ -5,6 +5,7 @@ use super::message::{Inherit, SpawnRequest};
 use super::wire::Inbox;
 use crate::isolation::{self, Bounds, Prepared};
 use crate::limits::MAX_REPORT;
+use crate::spec::InheritEnv;
 use command_fds::{CommandFdExt, FdMapping};
 use fork::{Fork, fork};
 use rustix::io::Errno;
@@ -223,6 +224,10 @@ fn executed(said: PipeReader) -> Result<Vec<String>, Failure> {
 }
 
 fn configure(command: &mut Command, request: &SpawnRequest, stdout: OwnedFd, stderr: OwnedFd) {
+    if request.inherit_env != InheritEnv::All {
+        command.env_clear();
+        command.envs(std::env::vars_os().filter(|(name, _)| request.inherit_env.has(name)));
+    }
     for name in NOT_INHERITED {
         command.env_remove(name);
     }

@@ -56,6 +56,8 @@ pub(crate) fn enter(prepared: &Prepared<'_>) -> Result<Entered, String> {
             for (variable, value) in [("USER", name), ("LOGNAME", name), ("HOME", home)] {
                 entered.env.push((variable.to_owned(), value.clone()));
             }
+        } else if isolation.user.is_some() {
+            entered.env.push(("HOME".to_owned(), "/".to_owned())); // not Pilotlight's own
         }
     }
     // As the instance's user, who must be able to see what it may use.

@@ -236,7 +236,15 @@ impl Owner {
         }
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
         let isolation = Some(&spec.isolation).filter(|isolation| !isolation.is_none()).cloned().map(Box::new);
-        SpawnRequest { run: instance.run, argv: spec.argv.clone(), dir, env, inherit, isolation }
+        SpawnRequest {
+            run: instance.run,
+            argv: spec.argv.clone(),
+            dir,
+            inherit_env: spec.inherited(),
+            env,
+            inherit,
+            isolation,
+        }
     }
 
     /// The guardian, a new one if the last was lost.

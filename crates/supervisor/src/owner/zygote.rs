@@ -128,14 +128,16 @@ impl Owner {
         let (link, theirs) = ZygoteLink::pair(id, self.zygotes.events.clone())?;
         let (outputs, mut fds) = outputs()?;
         fds.push(theirs);
-        let argv = argv(program, preload, arguments);
+        let (argv, inherit_env) = (argv(program, preload, arguments), spec.inherited());
         let mut env = spec.env.clone();
         env.push(("PILOTLIGHT_SERVICE".to_owned(), spec.name.clone()));
         let mark = new_token()?;
         env.push((MARK.to_owned(), mark.clone()));
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
-        self.guardian()?
-            .spawn(SpawnRequest { run: id, argv, dir, env, inherit: Inherit::Input, isolation: None }, fds)?;
+        self.guardian()?.spawn(
+            SpawnRequest { run: id, argv, dir, inherit_env, env, inherit: Inherit::Input, isolation: None },
+            fds,
+        )?;
         // From here on the guardian answers, so nothing may fail.
         let tail = Arc::new(Tail::default());
         let record = &mut self.records[service];
