@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use pilotlight_gateway::{Admin, AdminOptions, Gateway, LogBook, Order};
+use pilotlight_gateway::{Admin, AdminOptions, Gateway, LogBook, Order, hide_credentials};
 use pilotlight_supervisor::Supervisor;
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -127,7 +127,7 @@ impl Shown {
     }
 }
 
-/// What the text says, without the values of environment variables: those are where secrets are.
+/// What the text says, without the values of environment variables and the credentials in URLs: those are where secrets are.
 fn settings(file: &Path, text: &str) -> Value {
     let table: toml::Table = text.parse().unwrap_or_default(); // it has been read before
     json!({ "file": file.to_string_lossy(), "settings": plain(&toml::Value::Table(table)) })
@@ -135,7 +135,7 @@ fn settings(file: &Path, text: &str) -> Value {
 
 fn plain(value: &toml::Value) -> Value {
     match value {
-        toml::Value::String(text) => Value::from(text.as_str()),
+        toml::Value::String(text) => Value::from(hide_credentials(text)),
         toml::Value::Integer(number) => Value::from(*number),
         toml::Value::Float(number) => Value::from(*number),
         toml::Value::Boolean(yes) => Value::from(*yes),
@@ -164,7 +164,9 @@ mod tests {
     #[test]
     fn values_of_the_environment_are_hidden() {
         let table: toml::Table =
-            "dev = true\n[services.a]\ncommand = [\"a\"]\nenv = { TOKEN = \"kingfisher\" }".parse().unwrap();
+            "dev = true\ncache.redis = \"redis://:kingfisher@h\"\n[services.a]\ncommand = [\"a\", \"--db=x://u:kingfisher@h/d\"]\nenv = { TOKEN = \"kingfisher\" }"
+                .parse()
+                .unwrap();
         let shown = plain(&toml::Value::Table(table));
         assert_eq!(shown["dev"], true);
         assert_eq!(shown["services"]["a"]["command"][0], "a");

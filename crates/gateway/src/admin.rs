@@ -35,12 +35,14 @@ use crate::worker::Common;
 
 mod api;
 mod explain;
+mod hidden;
 mod logs;
 mod memory;
 mod prometheus;
 mod purge;
 mod status;
 
+pub use hidden::hide_credentials;
 pub use logs::{KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
 
 /// Connections served at once; more wait.

@@ -7,7 +7,7 @@ use pilotlight_cache::Key;
 use pilotlight_supervisor::{CircuitState, InstanceState, Service, ServiceSpec, ServiceState, Status};
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::{Shared, hide_credentials};
 use crate::cache_key::{self, CacheKey};
 use crate::options::{ListenAddr, ServiceTarget};
 use crate::routes::{Route, normalized};
@@ -27,15 +27,16 @@ impl Target {
     /// Reads a URL, or a path alone: then it is at the first address that is listened on.
     pub(super) fn parse(shared: &Shared, url: &str) -> Result<Self, String> {
         const EXAMPLE: &str = "write it like http://example.org/path, or /path for the first address listened on";
-        let uri: Uri = url.parse().map_err(|e| format!("{url:?} is not a URL: {e}; {EXAMPLE}"))?;
+        let shown = hide_credentials(url);
+        let uri: Uri = url.parse().map_err(|e| format!("{shown:?} is not a URL: {e}; {EXAMPLE}"))?;
         let (scheme, authority) = match (uri.scheme_str(), uri.authority()) {
             (None, None) => (Scheme::Http, first_address(shared)),
             (Some("https"), Some(authority)) => (Scheme::Https, authority.to_string()),
             (Some("http"), Some(authority)) => (Scheme::Http, authority.to_string()),
-            _ => return Err(format!("{url:?} is not a URL of HTTP; {EXAMPLE}")),
+            _ => return Err(format!("{shown:?} is not a URL of HTTP; {EXAMPLE}")),
         };
         if !target::is_authority(&authority) {
-            return Err(format!("{authority:?} is not a host; {EXAMPLE}"));
+            return Err(format!("{shown:?} has no host that a request may name; {EXAMPLE}"));
         }
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         if !target.starts_with('/') {
