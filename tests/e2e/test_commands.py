@@ -74,7 +74,7 @@ class Forged(TestCase):
         self.assertIn("\\u{2066}\\u{200b}\\u{2028}\\u{2029}\\u{e0041} end", text)
         # What a service prints is lines: one that begins with FORGED is its own, and says whose it is.
         self.assertIn("web#1 | FORGED line", text)
-        self.assertIn("latin \\xf6\\xff end", gateway.output())
+        self.assert_eventually(lambda: "latin \\xf6\\xff end" in gateway.output(), "it is not in the log", 30)
         self.assert_clean(gateway.output())
 
     def test_reset_texts(self):

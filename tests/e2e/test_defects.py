@@ -8,7 +8,7 @@ import time
 import unittest
 
 from harness import (
-    BINARY, ORIGIN, Gateway, TestCase, config, demo_gateway, descendants, route, service, setUpModule,
+    BINARY, ORIGIN, Gateway, TestCase, config, demo_gateway, descendants, limits, route, service, setUpModule,
 )  # fmt: skip
 
 __all__ = ["setUpModule"]
@@ -45,7 +45,7 @@ class Defects(TestCase):
 
     def test_3_a_gigabyte_on_stdout(self):
         """The issue's own measure: 1 GB does not block the service, nor grow the gateway."""
-        gateway = self.start(demo_gateway())
+        gateway = self.start(demo_gateway(limits(response_timeout="300s")))  # its answer comes after the last byte
         self.assert_status(gateway.get("/status?code=200"), 200)
         self.assert_status(gateway.get("/flood?bytes=1000000000", timeout=300), 200)
         kib = [line for line in open(f"/proc/{gateway.process.pid}/status") if line.startswith("VmHWM")]
