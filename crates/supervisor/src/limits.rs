@@ -58,7 +58,9 @@ pub const BACKLOG: i32 = 4096;
 pub const MAX_SOCKET_PATH: usize = 107;
 /// Pause after `accept` failed (no descriptors left, for example).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// First and longest pause between two attempts to connect to a service that only knows `PORT`.
+/// How long the first request may take to connect to a new instance before the supervisor connects itself, to see whether it accepts.
+pub const REQUEST_PATIENCE: Duration = Duration::from_secs(1);
+/// First and longest pause between two looks at whether a service listens on its `PORT`, or accepts on the socket that it inherited.
 pub const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Bytes of one secret or one file of variables; a larger one is an error of the start.
 pub const MAX_SECRET: u64 = 1024 * 1024;

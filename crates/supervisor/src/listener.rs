@@ -6,7 +6,7 @@
 //! its successor.
 
 use crate::instance::Address;
-use crate::limits::BACKLOG;
+use crate::limits::{BACKLOG, PORT_PAUSE, REQUEST_PATIENCE};
 use crate::spec::HttpSocket;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The listening socket of one instance, and its address.
 #[derive(Debug)]
@@ -46,16 +47,82 @@ impl Listener {
 
     /// Whether connections wait that nobody accepted.
     pub(crate) fn has_waiting(&self) -> io::Result<bool> {
-        let Some(socket) = &self.socket else { return Ok(false) };
-        let mut fds = [PollFd::new(socket, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        Ok(poll(&mut fds, Some(&now))? > 0)
+        self.socket.as_ref().map_or(Ok(false), has_waiting)
     }
 
     /// Closes our copy of the socket: from now on a dead service refuses instead of letting clients wait.
     pub(crate) fn release(&mut self) {
         self.socket = None;
     }
+}
+
+/// Who connects first to a socket that an instance has inherited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// Requests that wait for it.
+    Requests,
+    /// Nobody, so whoever wants to know when it accepts: it finds a connection without a request, as it does with any health check.
+    Itself,
+}
+
+/// The look for the first connection that an instance accepts on the socket that it has inherited.
+#[derive(Debug)]
+pub(crate) struct Acceptance {
+    socket: OwnedFd,
+    asks: Asks,
+    address: Address,
+}
+
+impl Acceptance {
+    /// `None` without such a socket.
+    pub(crate) fn of(listener: &Listener, asks: Asks) -> io::Result<Option<Self>> {
+        let Some(socket) = &listener.socket else { return Ok(None) };
+        Ok(Some(Self { socket: socket.try_clone()?, asks, address: listener.address.clone() }))
+    }
+
+    /// Until a connection that waited no longer does.
+    pub(crate) async fn wait(self, run: u64) -> u64 {
+        let begun = Instant::now();
+        let (mut pause, longest) = PORT_PAUSE;
+        let (mut own, mut has_waited) = (None, false);
+        loop {
+            // Whoever was to ask may have gone.
+            if own.is_none() && !has_waited && (self.asks == Asks::Itself || begun.elapsed() >= REQUEST_PATIENCE) {
+                own = connect(&self.address).await.ok();
+                has_waited = own.is_some(); // also if it was taken at once
+            }
+            match has_waiting(&self.socket) {
+                Ok(true) => has_waited = true,
+                Ok(false) if has_waited => return run,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::error!(%error, "cannot look at a service's socket; it counts as ready");
+                    return run;
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+}
+
+/// A connection that asks for nothing, kept open until it is dropped.
+enum Silent {
+    Unix { _stream: tokio::net::UnixStream },
+    Tcp { _stream: tokio::net::TcpStream },
+}
+
+async fn connect(address: &Address) -> io::Result<Silent> {
+    Ok(match address {
+        Address::Unix(path) => Silent::Unix { _stream: tokio::net::UnixStream::connect(path).await? },
+        Address::Tcp(address) => Silent::Tcp { _stream: tokio::net::TcpStream::connect(address).await? },
+    })
+}
+
+fn has_waiting(socket: &OwnedFd) -> io::Result<bool> {
+    let mut fds = [PollFd::new(socket, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    Ok(poll(&mut fds, Some(&now))? > 0)
 }
 
 impl Drop for Listener {

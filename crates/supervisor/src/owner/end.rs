@@ -1,7 +1,7 @@
 //! How runs end, and what is said about it.
 
 use super::Owner;
-use super::run::{Run, Stage};
+use super::run::{Run, Stage, uses_port};
 use super::start::random;
 use crate::error::{Exit, Phase, StartError};
 use crate::event::WorkerEvent;
@@ -91,8 +91,10 @@ impl Owner {
                 Phase::Connect,
                 "it did not dial PILOTLIGHT_SOCKET and send HELLO; does it use the Pilotlight SDK (`transport = \"pipe\"`)?",
             )
-        } else {
+        } else if uses_port(self.records[run.service].spec.transport) {
             (Phase::Connect, "nothing listens on the port in its variable PORT")
+        } else {
+            return self.never_accepted(id, now);
         };
         let reason = format!("{what} (start timeout {limit:?}); it was killed");
         self.fail_start(id, phase, reason, now);
@@ -105,12 +107,20 @@ impl Owner {
         let waiting = run.listener.as_ref().map(|listener| listener.has_waiting());
         match waiting {
             Some(Ok(true)) => {}
-            Some(Ok(false)) | None => return self.start_is_over(id, now), // it is slow, or nobody has asked yet
+            Some(Ok(false)) | None => {
+                self.port_open(id, now); // it has taken what was sent, if anything was
+                return self.start_is_over(id, now);
+            }
             Some(Err(error)) => {
                 tracing::error!(%error, "cannot look at a service's socket");
                 return self.start_is_over(id, now);
             }
         }
+        self.never_accepted(id, now);
+    }
+
+    fn never_accepted(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get(&id) else { return };
         let limit = self.records[run.service].spec.start_timeout;
         let reason = format!(
             "it never accepted a connection on the socket it was given as descriptor 3 (start timeout {limit:?}); it was killed; \

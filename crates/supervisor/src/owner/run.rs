@@ -147,6 +147,8 @@ pub(super) struct Run {
     pub(super) stop_asked: bool,
     /// Its start has been reported as failed.
     pub(super) failed: bool,
+    /// Whether it has been seen to accept connections, as far as that can be seen.
+    pub(super) accepts: bool,
     /// Whether it can fail to start no more.
     pub(super) start_over: bool,
     pub(super) drain_sent: bool,
@@ -233,6 +235,7 @@ impl Run {
             limit: None,
             stop_asked: false,
             failed: false,
+            accepts: true,
             start_over: false,
             drain_sent: false,
             drain_until: None,
@@ -262,6 +265,7 @@ impl Run {
     pub(super) fn status(&self) -> InstanceStatus {
         let state = match self.stage {
             Stage::Spawning | Stage::Starting => InstanceState::Starting,
+            Stage::Ready if !self.accepts => InstanceState::Starting,
             Stage::Ready if self.frozen == Frozen::Yes => InstanceState::Frozen,
             Stage::Ready => InstanceState::Ready,
             Stage::Draining | Stage::Terminating | Stage::Killing => InstanceState::Draining,

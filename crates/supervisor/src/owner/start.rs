@@ -9,7 +9,7 @@ use crate::guardian::{Inherit, Link, MARK, SpawnRequest, spawn_process};
 use crate::instance::{Address, Endpoint, Instance, InstanceState};
 use crate::isolation;
 use crate::limits::PORT_PAUSE;
-use crate::listener::Listener;
+use crate::listener::{Acceptance, Asks, Listener};
 use crate::log::{Output, Pump, Tail};
 use crate::policy::backoff::RunEnd;
 use crate::policy::hints::Hints;
@@ -41,9 +41,32 @@ impl Owner {
             Endpoint::Http(Address::Tcp(address)) if uses_port(self.records[run.service].spec.transport) => {
                 run.probe = Some(self.probes.spawn(probe(id, *address)));
             }
-            Endpoint::Http(_) => return self.become_ready(id, now),
+            Endpoint::Http(_) => return self.socket_given(id, now),
         }
         self.publish_run(id);
+    }
+
+    /// An instance has the socket that it inherits, and will accept when it can. While others serve, it gets no requests before that. Where there
+    /// is no other, requests wait in its socket: nothing is quicker.
+    fn socket_given(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get(&id) else { return };
+        let record = &self.records[run.service];
+        let serves = |other: &u64| self.runs.get(other).is_some_and(|run| run.stage == Stage::Ready);
+        let others_serve = run.replaces.is_some() || record.members.iter().any(|other| *other != id && serves(other));
+        let asks = if others_serve || record.service.queue.waiting() == 0 { Asks::Itself } else { Asks::Requests };
+        match run.listener.as_ref().map(|listener| Acceptance::of(listener, asks)) {
+            Some(Ok(Some(acceptance))) => {
+                let probe = self.probes.spawn(acceptance.wait(id));
+                if let Some(run) = self.runs.get_mut(&id) {
+                    run.probe = Some(probe);
+                    run.accepts = false;
+                }
+            }
+            Some(Ok(None)) | None => {}
+            Some(Err(error)) => tracing::error!(%error, "cannot look at a service's socket; it counts as ready"),
+        }
+        let waits = self.runs.get(&id).is_some_and(|run| run.probe.is_some());
+        if others_serve && waits { self.publish_run(id) } else { self.become_ready(id, now) }
     }
 
     pub(super) fn spawn_failed(&mut self, id: u64, reason: String, now: Instant) {
@@ -51,12 +74,34 @@ impl Owner {
         self.forget(id);
     }
 
-    /// A service that only knows `PORT` listens.
+    /// A service that only knows `PORT` listens, or one that has inherited its socket accepts.
     pub(super) fn port_open(&mut self, id: u64, now: Instant) {
-        if let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == Stage::Starting) {
-            run.connected_at = Some(now);
-            self.become_ready(id, now);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match run.stage {
+            Stage::Starting => {
+                run.accepts = true;
+                run.connected_at = Some(now);
+                self.become_ready(id, now);
+            }
+            Stage::Ready => self.accepts(id, now),
+            _ => {}
         }
+    }
+
+    /// An instance that was given requests before accepts them now.
+    fn accepts(&mut self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| !run.accepts) else { return };
+        run.accepts = true;
+        run.stop_probe();
+        self.say_ready(id, now);
+        self.publish_run(id);
+    }
+
+    fn say_ready(&self, id: u64, now: Instant) {
+        let Some(run) = self.runs.get(&id) else { return };
+        let phases = run.start_times(now).phases(run.begun, now);
+        tracing::info!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid = run.pid,
+            took = ?now.duration_since(run.begun), %phases, "ready");
     }
 
     /// The instance takes exchanges; those who wait enter it, as far as there is room. The one that it replaces is drained.
@@ -88,16 +133,15 @@ impl Owner {
         record.publish(&self.runs); // before anybody is answered
         if let Some(run) = self.runs.get(&id) {
             record.service.change(Some(&run.seats), replaced);
-            // Only now: nobody waits for a line to be written.
-            tracing::info!(service = %record.service.name(), instance = run.instance.number(), pid = run.pid,
-                took = ?now.duration_since(run.begun), phases = %times.phases(run.begun, now), "ready");
+            if run.accepts {
+                self.say_ready(id, now); // only now: nobody waits for a line to be written
+            }
         }
         if let Some(old) = replaced.filter(|old| self.runs.get(old).is_some_and(|old| old.stage == Stage::Ready)) {
             self.drain(old, AskedBy::Gateway, now);
         }
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let inherited = run.listener.as_ref().is_some_and(|listener| listener.socket.is_some());
-        if inherited && !run.instance.answered() {
+        if !run.accepts && !run.instance.answered() {
             let deadline = run.begun + self.records[run.service].spec.start_timeout;
             run.set_deadline(Some(deadline), &mut self.timers);
         } else {
@@ -109,6 +153,7 @@ impl Owner {
     /// HTTP: first bytes of an answer came.
     pub(super) fn answered(&mut self, id: u64, now: Instant) {
         if self.runs.get(&id).is_some_and(|run| !run.start_over) {
+            self.accepts(id, now);
             self.start_is_over(id, now);
         }
     }
@@ -116,6 +161,7 @@ impl Owner {
     pub(super) fn start_is_over(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.start_over = true;
+        run.stop_probe(); // has a copy of the socket
         if let Some(listener) = &mut run.listener {
             listener.release();
         }
@@ -311,14 +357,19 @@ pub(super) async fn pumped(run: u64, pump: Pump, from: pipe::Receiver) -> u64 {
     run
 }
 
-/// Waits until something listens. The one place that polls, for services that can neither dial nor inherit.
+/// Waits until something listens, for services that can neither dial nor inherit.
 async fn probe(run: u64, address: SocketAddr) -> u64 {
     let (mut pause, longest) = PORT_PAUSE;
-    while TcpStream::connect(address).await.is_err() {
+    while !listens(address).await {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(longest);
     }
     run
+}
+
+async fn listens(address: SocketAddr) -> bool {
+    // A socket that got this very port for its own end is connected to itself.
+    TcpStream::connect(address).await.is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
 }
 
 pub(super) fn new_token() -> io::Result<String> {

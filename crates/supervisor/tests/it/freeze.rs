@@ -1,6 +1,6 @@
 //! Idle instances that are frozen, and what thaws them.
 
-use crate::harness::{Bed, UNIX, args, gone_within, pipe_child, run, sh};
+use crate::harness::{ACCEPTS, Bed, UNIX, args, gone_within, pipe_child, run, sh};
 use pilotlight_supervisor::{Exit, InstanceState, MinInstances, Service, ServiceSpec, ServiceState};
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::Arc;
@@ -87,12 +87,12 @@ fn a_frozen_one_is_stopped_when_it_is_idle_for_long_enough() {
 #[test]
 fn a_frozen_one_that_ignores_sigterm_is_killed() {
     run(async {
-        let script = "trap '' TERM; exec sleep 1000"; // no loop: see below
+        let script = format!("trap '' TERM; {ACCEPTS}"); // no loop: see below
         let spec = ServiceSpec {
             stop_grace: 200 * MS,
             min_instances: MinInstances::One,
-            start_timeout: 200 * MS,
-            ..freezing(sh("h", script, UNIX))
+            start_timeout: 5000 * MS,
+            ..freezing(sh("h", &script, UNIX))
         };
         let bed = Bed::new(1, vec![spec]);
         let service = bed.service(0);
@@ -107,8 +107,8 @@ fn shutting_down_leaves_nothing_frozen() {
     run(async {
         // Not a loop of commands in the shell: stopped between vfork and exec, its child would leave it waiting in the kernel (state D),
         // frozen as well, but not to be seen as that.
-        let stubborn = sh("h", "trap '' TERM; setsid sleep 1000 & exec sleep 1000", UNIX);
-        let stubborn = ServiceSpec { min_instances: MinInstances::One, start_timeout: 1000 * MS, ..freezing(stubborn) };
+        let stubborn = sh("h", &format!("trap '' TERM; setsid sleep 1000 & {ACCEPTS}"), UNIX);
+        let stubborn = ServiceSpec { min_instances: MinInstances::One, start_timeout: 5000 * MS, ..freezing(stubborn) };
         let mut bed = Bed::new(1, vec![freezing(pipe_child("p", &[])), stubborn]);
         let _seen = bed.work();
         let (first, second) = (bed.service(0), bed.service(1));
