@@ -232,10 +232,25 @@ impl Instance {
     }
 
     /// A request got no answer in [`Service::max_request_time`](crate::Service::max_request_time): the instance gets no new ones, and is
-    /// ended when those that are open are done, or their time is over.
+    /// ended when those that are open are done, or their time is over. When this returns, none is given to it any more.
     pub fn report_stuck(&self) {
         if !self.stuck.swap(true, SeqCst) {
+            // An error is another state than ready: it gets none as it is.
+            let _ = self.state.0.compare_exchange(
+                InstanceState::Ready as u8,
+                InstanceState::Draining as u8,
+                SeqCst,
+                SeqCst,
+            );
             self.notice(Notice::Stuck { run: self.run });
+        }
+    }
+
+    /// Takes exchanges again, unless it was reported as stuck meanwhile.
+    pub(crate) fn reopen(&self) {
+        self.set_state(InstanceState::Ready);
+        if self.stuck.load(SeqCst) {
+            self.set_state(InstanceState::Draining);
         }
     }
 

@@ -157,7 +157,7 @@ pub(crate) fn close_if_unused(instance: &Instance, seats: &[Arc<Seat>], state: I
     instance.set_state(state);
     let unused = seats.iter().all(|seat| seat.open() == 0);
     if !unused {
-        instance.set_state(InstanceState::Ready);
+        instance.reopen();
     }
     unused
 }
@@ -203,6 +203,22 @@ mod tests {
     use crate::instance::Endpoint;
     use crate::service::ServiceId;
     use tokio::sync::mpsc;
+
+    /// Before its 504 is sent, whatever the supervisor's thread is doing just then.
+    #[test]
+    fn nobody_enters_an_instance_that_was_reported_as_stuck() {
+        let (notices, mut noticed) = mpsc::unbounded_channel();
+        let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
+        instance.set_state(InstanceState::Ready);
+        let seat = Arc::new(Seat::new(Arc::clone(&instance), 0, None, 0));
+        let stuck = Arc::clone(&seat).enter().unwrap();
+        instance.report_stuck();
+        assert!(Arc::clone(&seat).enter().is_none());
+        assert!(!close_if_unused(&instance, &[Arc::clone(&seat)], InstanceState::Draining), "a request is open");
+        assert!(Arc::clone(&seat).enter().is_none());
+        assert!(noticed.try_recv().is_ok());
+        drop(stuck);
+    }
 
     /// Two workers enter and leave while the instance is closed and opened: nobody is inside while it is closed. With the two
     /// steps of `close_if_unused` exchanged this fails within milliseconds on two processors.
