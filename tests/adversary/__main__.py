@@ -12,6 +12,7 @@ from .report import Report, as_json, table
 
 # part -> module, its share of the time
 PARTS = {
+    "two-users": ("two_users", 2),
     "lifecycle": ("lifecycle", 4),
     "redis": ("redis_moods", 4),
     "coherence": ("coherence", 2),
