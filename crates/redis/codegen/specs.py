@@ -1,8 +1,8 @@
 """Writes `commands/spec.rs`: the table of command specifications."""
 
-from tables import BLOCKING, CONNECTION_STATE, HARMLESS, KEYS, MOVABLE_KEYS
+from tables import BLOCKING, CONNECTION_STATE, HARMLESS, KEYS, MOVABLE_KEYS, WHILE_BUSY
 
-FLAGS = ("READONLY", "WRITE", "BLOCKING", "CONNECTION_STATE", "ADMIN", "MOVABLE_KEYS")
+FLAGS = ("READONLY", "WRITE", "BLOCKING", "CONNECTION_STATE", "ADMIN", "MOVABLE_KEYS", "WHILE_BUSY")
 # The commands that name sets of key specifications, in this order; others name theirs by themselves.
 NAMESAKES = ("GET", "MGET", "MSET", "RENAME", "OBJECT ENCODING", "BLPOP", "EVAL", "ZUNION", "ZUNIONSTORE", "SINTERSTORE")
 
@@ -47,10 +47,12 @@ def flags_of(name, command, subcommands):
     if subcommands and name != "COMMAND":
         found = [flags_of(sub, entry, {}) for sub, entry in subcommands.items()]
         shared = set.intersection(*found) & {"READONLY"}
-        return shared | (set.union(*found) - {"READONLY"})
+        return shared | (set.union(*found) - {"READONLY", "WHILE_BUSY"})
     flags = set(command.get("command_flags", [])) & set(FLAGS)
     if name in CONNECTION_STATE:
         flags.add("CONNECTION_STATE")
+    if name in WHILE_BUSY:
+        flags.add("WHILE_BUSY")
     if name in MOVABLE_KEYS:
         flags.add("MOVABLE_KEYS")
     if name in HARMLESS or name.endswith(" HELP"):

@@ -8,6 +8,9 @@ CONNECTION_STATE = {
     "SYNC", "UNSUBSCRIBE", "UNWATCH", "WATCH",
 }  # fmt: skip
 
+# What a server answers while a script or function keeps it busy, and that ends it or tells of it.
+WHILE_BUSY = {"FUNCTION KILL", "FUNCTION STATS", "SCRIPT KILL", "SHUTDOWN"}
+
 # Not for applications: no typed method. `HELP` subcommands have none either, their reply is for people.
 INTERNAL = {
     "DEBUG", "PFDEBUG", "PFSELFTEST", "RESTORE-ASKING", "SENTINEL CONFIG", "SENTINEL DEBUG", "SENTINEL IS-MASTER-DOWN-BY-ADDR",

@@ -40,7 +40,7 @@ pub(crate) enum Trouble {
 #[inline]
 pub(crate) fn is_ordinary(core: &Core, command: &Command<'_>) -> bool {
     let spec = command.spec();
-    if spec.flags.has(Flags::BLOCKING) || spec.flags.has(Flags::CONNECTION_STATE) {
+    if spec.flags.has_any(Flags::BLOCKING.and(Flags::CONNECTION_STATE).and(Flags::WHILE_BUSY)) {
         return false;
     }
     if !core.is_cluster() {
@@ -166,6 +166,8 @@ pub(crate) enum Line {
     Shared,
     /// One that nobody else uses meanwhile: the errand may wait in the server.
     Own,
+    /// A new one without a database, which a server that is busy with a script does not refuse ([`Flags::WHILE_BUSY`]).
+    Bare,
 }
 
 struct Journey<'j, 'a, 's> {
@@ -496,10 +498,14 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
 
     /// Sends the errand to a lane's node, after `ASKING` if so, and awaits what comes of it.
     async fn submit(&mut self, lane: Arc<Lane>, is_asking: bool) -> Trouble {
-        if self.line == Line::Own {
+        if self.line != Line::Shared {
             let carriage = self.carriage(is_asking);
             let mut out = Out::contiguous_only();
             self.encode(is_asking, &mut out);
+            if self.line == Line::Bare {
+                let outcome = self.core.pool().carry_bare(&lane, carriage, &out).await;
+                return Trouble::Outcome(lane, outcome);
+            }
             if let Some(sink) = &mut self.sink {
                 let outcome = self.core.pool().carry_into(&lane, carriage, self.core.config(), &out, sink).await;
                 return Trouble::Outcome(lane, outcome);

@@ -322,11 +322,21 @@ impl Dialler {
         }
         Ok(self.outfit.replies.prepare(connection))
     }
+
+    async fn connect_bare(&self) -> Result<Connection, DialError> {
+        self.outfit.upkeep.begin(&self.config);
+        let connection = connect(&self.config, &self.address, Purpose::Management).await?;
+        Ok(self.outfit.replies.prepare(connection))
+    }
 }
 
 impl Dial for Dialler {
     fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>> {
         Box::pin(self.connect())
+    }
+
+    fn dial_bare(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>> {
+        Box::pin(self.connect_bare())
     }
 
     fn changes(&self) -> Option<watch::Receiver<Option<Credentials>>> {
@@ -350,11 +360,21 @@ impl PrimaryDialler {
         let connection = self.finder.connect(self.purpose, &self.outfit.setup).await?;
         Ok(self.outfit.replies.prepare(connection))
     }
+
+    async fn connect_bare(&self) -> Result<Connection, DialError> {
+        self.outfit.upkeep.begin(self.finder.config());
+        let connection = self.finder.connect(Purpose::Management, &Arc::from([])).await?;
+        Ok(self.outfit.replies.prepare(connection))
+    }
 }
 
 impl Dial for PrimaryDialler {
     fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>> {
         Box::pin(self.connect())
+    }
+
+    fn dial_bare(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>> {
+        Box::pin(self.connect_bare())
     }
 
     fn changes(&self) -> Option<watch::Receiver<Option<Credentials>>> {

@@ -188,6 +188,34 @@ impl Pool {
         }
     }
 
+    /// As [`carry`](Self::carry), by a new connection that has no database, and is not kept.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub(crate) async fn carry_bare(&self, lane: &Arc<Lane>, carriage: Carriage, out: &Out) -> Outcome {
+        let since = Instant::now();
+        let mut stage = TimeoutStage::Connecting;
+        let work = async {
+            let mut link = Link::dial_bare(lane).await.map_err(|error| match error.is_final {
+                true => ErrorKind::Rejected(error.text),
+                false => ErrorKind::Connect(error.text),
+            })?;
+            stage = TimeoutStage::Sent;
+            link.send(out.contiguous(Default::default()).unwrap_or_default()).await?;
+            link.receive(carriage.replies).await
+        };
+        let kind = match bounded(carriage.timeout, work).await {
+            Some(Ok(mut values)) => return Outcome::One(values.pop().unwrap_or(Value::Null)),
+            Some(Err(kind)) => kind,
+            None => overdue(since, carriage.timeout, stage),
+        };
+        let (ran, sent_bytes) = match stage {
+            TimeoutStage::Sent => (Ran::MaybeExecuted, out.len()),
+            _ => (Ran::NotSent, 0),
+        };
+        Outcome::Failed(Box::new(Failure { kind, ran, replies: Vec::new(), sent_bytes }))
+    }
+
     /// As [`carry`](Self::carry), of one command whose reply goes to `sink` if it is a string. The reply is given, otherwise its size.
     pub(crate) async fn carry_into(
         self: &Arc<Self>,

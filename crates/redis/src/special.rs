@@ -12,13 +12,15 @@
 mod blocking;
 mod misuse;
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::batch;
 use crate::call::CallOptions;
 use crate::client::Client;
-use crate::command::{Command, RequestPolicy, ResponsePolicy, UNKNOWN};
+use crate::command::{Command, Flags, RequestPolicy, ResponsePolicy, UNKNOWN};
 use crate::config::NodeAddress;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Misuse, PartialFailure, Ran};
@@ -151,6 +153,9 @@ async fn one(core: &Core, command: &Command<'_>, way: Way, options: CallOptions)
         Some(wait) => {
             let options = wait.bound(options, core.config().command_timeout);
             follow::begin(core, &errand, options, Instant::now(), Line::Own).await
+        }
+        None if command.spec().flags.has(Flags::WHILE_BUSY) => {
+            follow::begin(core, &errand, options, Instant::now(), Line::Bare).await
         }
         None => follow::begin(core, &errand, options, Instant::now(), Line::Shared).await,
     }
@@ -296,8 +301,26 @@ async fn everywhere(
     targets: &[(NodeAddress, Way)],
     options: CallOptions,
 ) -> Vec<Result<Value, Error>> {
+    if command.spec().flags.has(Flags::WHILE_BUSY) {
+        return all(targets.iter().map(|(_, way)| one(core, command, way.clone(), options)).collect()).await;
+    }
     let errand = |(_, way): &(NodeAddress, Way)| Errand { parcel: Parcel::Command(command), way: way.clone() };
     batch::run(core, &targets.iter().map(errand).collect::<Vec<_>>(), options).await
+}
+
+/// Awaits all of them at once.
+async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut waiting: Vec<_> = futures.into_iter().map(|future| (Some(Box::pin(future)), None)).collect();
+    poll_fn(|cx| {
+        for (future, output) in &mut waiting {
+            if let Some(Poll::Ready(ready)) = future.as_mut().map(|future| future.as_mut().poll(cx)) {
+                (*future, *output) = (None, Some(ready));
+            }
+        }
+        if waiting.iter().any(|(future, _)| future.is_some()) { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    waiting.into_iter().filter_map(|(_, output)| output).collect()
 }
 
 /// Who is to be asked; waits for the map if it is not known yet. A primary is asked for by one of its slots, so that a replica that is promoted

@@ -43,6 +43,9 @@ impl Flags {
     /// The keys cannot be told from the specification alone.
     pub const MOVABLE_KEYS: Self = Self(1 << 5);
 
+    /// Answered while a script or function keeps the server busy, on another connection than the script's: it ends the script, or tells of it.
+    pub const WHILE_BUSY: Self = Self(1 << 6);
+
     /// Both sets together.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -53,6 +56,12 @@ impl Flags {
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether anything of `other` is in this set.
+    #[must_use]
+    pub const fn has_any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 }
 

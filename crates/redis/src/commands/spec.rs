@@ -411,6 +411,7 @@ pub static FUNCTION_HELP: CommandSpec =
     command("FUNCTION HELP", b"$8\r\nFUNCTION\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
 /// `FUNCTION KILL`.
 pub static FUNCTION_KILL: CommandSpec = command("FUNCTION KILL", b"$8\r\nFUNCTION\r\n$4\r\nKILL\r\n", 2, 2)
+    .flags(Flags::WHILE_BUSY)
     .across(RequestPolicy::AllShards, ResponsePolicy::OneSucceeded);
 /// `FUNCTION LIST`.
 pub static FUNCTION_LIST: CommandSpec =
@@ -425,7 +426,7 @@ pub static FUNCTION_RESTORE: CommandSpec = command("FUNCTION RESTORE", b"$8\r\nF
     .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
 /// `FUNCTION STATS`.
 pub static FUNCTION_STATS: CommandSpec = command("FUNCTION STATS", b"$8\r\nFUNCTION\r\n$5\r\nSTATS\r\n", 2, 2)
-    .flags(Flags::READONLY)
+    .flags(Flags::READONLY.and(Flags::WHILE_BUSY))
     .across(RequestPolicy::AllShards, ResponsePolicy::Special);
 /// `GEOADD`.
 pub static GEOADD: CommandSpec = command("GEOADD", b"$6\r\nGEOADD\r\n", 1, -5).flags(Flags::WRITE).keys(LIKE_GET);
@@ -817,6 +818,7 @@ pub static SCRIPT_HELP: CommandSpec =
     command("SCRIPT HELP", b"$6\r\nSCRIPT\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
 /// `SCRIPT KILL`.
 pub static SCRIPT_KILL: CommandSpec = command("SCRIPT KILL", b"$6\r\nSCRIPT\r\n$4\r\nKILL\r\n", 2, 2)
+    .flags(Flags::WHILE_BUSY)
     .across(RequestPolicy::AllShards, ResponsePolicy::OneSucceeded);
 /// `SCRIPT LOAD`.
 pub static SCRIPT_LOAD: CommandSpec = command("SCRIPT LOAD", b"$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n", 2, 3)
@@ -927,7 +929,8 @@ pub static SETNX: CommandSpec = command("SETNX", b"$5\r\nSETNX\r\n", 1, 3).flags
 /// `SETRANGE`.
 pub static SETRANGE: CommandSpec = command("SETRANGE", b"$8\r\nSETRANGE\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
 /// `SHUTDOWN`.
-pub static SHUTDOWN: CommandSpec = command("SHUTDOWN", b"$8\r\nSHUTDOWN\r\n", 1, -1).flags(Flags::ADMIN);
+pub static SHUTDOWN: CommandSpec =
+    command("SHUTDOWN", b"$8\r\nSHUTDOWN\r\n", 1, -1).flags(Flags::ADMIN.and(Flags::WHILE_BUSY));
 /// `SINTER`.
 pub static SINTER: CommandSpec = command("SINTER", b"$6\r\nSINTER\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_MGET);
 /// `SINTERCARD`.

@@ -43,6 +43,8 @@ const MAX_INLINE_BYTES: usize = 64 * 1024;
 pub(crate) trait Dial: Send + Sync + 'static {
     /// A new connection.
     fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>>;
+    /// A new connection in database 0: a server that is busy with a script refuses to `SELECT` another.
+    fn dial_bare(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>>;
     /// What the node at `address` says on a connection of its own.
     fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = Sign> + Send + 'd>>;
     /// Credentials as they change, if they do: each is sent on the live connection.
@@ -285,6 +287,11 @@ impl Lane {
     /// A connection to the same node that nobody shares.
     pub(crate) async fn dial_another(&self) -> Result<Connection, DialError> {
         self.dial.dial().await
+    }
+
+    /// The same in database 0, whichever is configured.
+    pub(crate) async fn dial_bare(&self) -> Result<Connection, DialError> {
+        self.dial.dial_bare().await
     }
 
     /// Whether the connection was lost or could not be made.

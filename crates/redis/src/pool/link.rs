@@ -53,6 +53,14 @@ impl Link {
         Ok(Self { connection: lane.dial_another().await?, changes })
     }
 
+    /// The same, without a database.
+    ///
+    /// # Cancel safety
+    /// As [`dial`](Self::dial).
+    pub(super) async fn dial_bare(lane: &Lane) -> Result<Self, DialError> {
+        Ok(Self { connection: lane.dial_bare().await?, changes: Changes::new(None) })
+    }
+
     /// Whether nothing has come that nobody asked for, and it is not closed.
     pub(super) fn is_quiet(&mut self) -> bool {
         self.connection.read_buffer.is_empty() && self.connection.transport.is_quiet()

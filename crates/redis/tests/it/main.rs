@@ -7,6 +7,7 @@ mod answers;
 mod apart;
 mod bed;
 mod blocking;
+mod busy;
 mod chaos;
 mod cluster;
 mod deadline;
