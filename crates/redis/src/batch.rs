@@ -150,7 +150,7 @@ impl Batch<'_, '_, '_> {
             return Err(why);
         }
         let lane = Arc::clone(&group.lane);
-        let Ok(turn) = tokio::time::timeout(self.remaining().unwrap_or(FOREVER), lane.room()).await else {
+        let Ok(Ok(turn)) = tokio::time::timeout(self.remaining().unwrap_or(FOREVER), lane.room()).await else {
             return Err(why);
         };
         if self.remaining() == Some(Duration::ZERO) {

@@ -68,6 +68,9 @@ pub struct Config {
     pub probe: Probe,
     /// Bytes of commands of one lane from their enqueueing to their replies. Default: 64 MiB.
     pub max_queued_bytes: usize,
+    /// Calls that wait for room in `max_queued_bytes`, of one lane: each takes about 3 kB of memory while it waits. A call beyond them fails at once
+    /// ([`ErrorKind::Crowded`](crate::ErrorKind::Crowded)). Default: 100,000.
+    pub max_waiting_commands: usize,
     /// Commands of so many bytes and more, and reads whose last reply had so many, go to each node on a connection of their own, which all of them share: they
     /// delay no smaller ones. Of the commands of one key then only those keep their order that are awaited one after the other; pipelines are kept together,
     /// and go by the bytes that they send to a node. Default: none, all share the same connections.
@@ -188,6 +191,7 @@ impl Default for Config {
             no_delay: true,
             probe: Probe::default(),
             max_queued_bytes: 64 << 20,
+            max_waiting_commands: 100_000,
             large_bytes: None,
             flush_delay: None,
             max_blocking_connections: 64,

@@ -66,6 +66,16 @@ pub enum ErrorKind {
         /// The limit.
         max_bytes: usize,
     },
+    /// As many calls as may wait for room in the byte budget do so already.
+    #[error("overloaded: {waiting} commands wait for room in max_queued_bytes and {limit} allows {max}")]
+    Crowded {
+        /// The name of the limit.
+        limit: &'static str,
+        /// Calls that wait.
+        waiting: usize,
+        /// The limit.
+        max: usize,
+    },
     /// The nodes of the cluster do not agree who serves the slot: it was redirected up to [`max_redirects`](crate::config::ClusterConfig::max_redirects), or up to
     /// its deadline.
     #[error("redirected {redirects} times, the last one: {last}")]
@@ -323,7 +333,7 @@ impl Error {
             ErrorKind::Aborted(Aborted::Changed { .. }) => Advice::Retry,
             ErrorKind::Partial(partial) => partial.failed().next().map_or(Advice::Never, |(_, error)| error.advice()),
             ErrorKind::Protocol(_) | ErrorKind::Connect(_) | ErrorKind::Connection(_) => Advice::Reconnect,
-            ErrorKind::Timeout(_) | ErrorKind::Overloaded { .. } => Advice::Retry,
+            ErrorKind::Timeout(_) | ErrorKind::Overloaded { .. } | ErrorKind::Crowded { .. } => Advice::Retry,
             ErrorKind::Redirects { .. } => Advice::Redirect,
             ErrorKind::Cluster(_) => Advice::RefreshTopology,
         }

@@ -327,8 +327,15 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         }
         let proof = Proof::wanted(self.core.config());
         let submitted = match tokio::time::timeout(self.remaining().unwrap_or(FOREVER), lane.room()).await {
-            Ok(turn) => self.submit_by(|carriage, encode| turn.submit(carriage, None, encode), false, &proof),
-            Err(_) => {
+            Ok(Err(crowd)) => {
+                let kind = ErrorKind::Crowded { limit: "max_waiting_commands", waiting: crowd.waiting, max: crowd.max };
+                return Judged::Final(Error::new(kind, Ran::NotSent, self.errand.parcel.name()).at(node));
+            }
+            // On a loaded machine room may come when the deadline has passed.
+            Ok(Ok(turn)) if !self.is_late() => {
+                self.submit_by(|carriage, encode| turn.submit(carriage, None, encode), false, &proof)
+            }
+            Ok(Ok(_)) | Err(_) => {
                 let report = TimeoutReport {
                     timeout: self.options.timeout.unwrap_or(FOREVER),
                     age: self.since.elapsed(),

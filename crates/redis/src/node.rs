@@ -275,6 +275,7 @@ pub(crate) fn settings(config: &Config, when_down: lane::WhenDown, role: Role) -
     Settings {
         role,
         max_queued_bytes: config.max_queued_bytes,
+        max_waiting: config.max_waiting_commands,
         when_full: match config.overload {
             Overload::Wait | Overload::Reject => WhenFull::Refuse,
             Overload::Shed => WhenFull::Shed,

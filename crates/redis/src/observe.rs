@@ -61,7 +61,7 @@ pub(crate) fn error_type(kind: &ErrorKind) -> &'static str {
         ErrorKind::Connection(_) => "connection",
         ErrorKind::Writer(_) => "writer",
         ErrorKind::Timeout(_) => "timeout",
-        ErrorKind::Overloaded { .. } => "overloaded",
+        ErrorKind::Overloaded { .. } | ErrorKind::Crowded { .. } => "overloaded",
         ErrorKind::Redirects { .. } => "redirects",
         ErrorKind::Cluster(_) => "cluster",
         ErrorKind::Partial(_) => "partial",

@@ -90,7 +90,7 @@ fn name(kind: &ErrorKind) -> &'static str {
         ErrorKind::Connect(_) | ErrorKind::Rejected(_) => "no connection",
         ErrorKind::Connection(_) => "connection lost",
         ErrorKind::Timeout(_) => "timeout",
-        ErrorKind::Overloaded { .. } => "overloaded",
+        ErrorKind::Overloaded { .. } | ErrorKind::Crowded { .. } => "overloaded",
         ErrorKind::Cluster(_) => "no node",
         ErrorKind::Closed => "closed",
         _ => FURTHER,

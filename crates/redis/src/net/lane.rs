@@ -103,6 +103,8 @@ pub(crate) struct Settings {
     /// What the node is taken for.
     pub(crate) role: Role,
     pub(crate) max_queued_bytes: usize,
+    /// So many may wait for the byte budget.
+    pub(crate) max_waiting: usize,
     pub(crate) when_full: WhenFull,
     pub(crate) when_down: WhenDown,
     pub(crate) backoff: Backoff,
@@ -365,8 +367,10 @@ impl Lane {
         let was_idle = shared.state.is_idle();
         shared.state.advance_for(carriage.timeout, was_idle);
         let ticket = shared.state.submit(carriage, waker.cloned(), encode);
-        // Alone on an idle lane, the caller writes by itself: no task is woken for it. Where callers come in crowds that would cut up their wave.
-        let is_written = was_idle && shared.state.last_batch <= 1 && shared.write_inline();
+        // Alone on an idle lane, the caller writes by itself: no task is woken for it. Where callers come in crowds that would cut up their wave. What has
+        // no time left is not sent.
+        let has_time = carriage.timeout != Some(Duration::ZERO);
+        let is_written = was_idle && has_time && shared.state.last_batch <= 1 && shared.write_inline();
         let driver = if is_written && shared.ticking { None } else { shared.driver.take() };
         if let Some(runtime) = runtime {
             self.start(shared, &runtime);

@@ -191,6 +191,7 @@ impl<'a> Failure<'a> {
             | ErrorKind::Writer(_)
             | ErrorKind::Timeout(_)
             | ErrorKind::Overloaded { .. }
+            | ErrorKind::Crowded { .. }
             | ErrorKind::Redirects { .. }
             | ErrorKind::Cluster(_)
             | ErrorKind::Partial(_)

@@ -15,6 +15,7 @@ mod desync;
 mod examples;
 mod failover;
 mod lag;
+mod late;
 mod latency;
 mod life;
 mod load;

@@ -79,6 +79,7 @@ const KNOBS: &[Knob] = &[
     }),
     Knob::any("stall", OPTIONAL_DURATION, |draft, text| put(&mut draft.config.probe.stall, optional_duration(text))),
     Knob::any("max_queued_bytes", SIZE, |draft, text| put(&mut draft.config.max_queued_bytes, size(text))),
+    Knob::any("max_waiting_commands", COUNT, |draft, text| put(&mut draft.config.max_waiting_commands, count(text))),
     Knob::any("large_bytes", OPTIONAL_SIZE, |draft, text| put(&mut draft.config.large_bytes, optional_size(text))),
     Knob::any("flush_delay", OPTIONAL_DURATION, |draft, text| {
         put(&mut draft.config.flush_delay, optional_duration(text))

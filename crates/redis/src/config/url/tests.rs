@@ -133,6 +133,7 @@ fn options() {
     check_option("protocol=resp2", |c| c.protocol, ProtocolChoice::Resp2);
     check_option("protocol=3", |c| c.protocol, ProtocolChoice::Resp3);
     check_option("lanes=2", |c| c.lanes, 2);
+    check_option("max_waiting_commands=7", |c| c.max_waiting_commands, 7);
     check_option("max_blocking_connections=9", |c| c.max_blocking_connections, 9);
     check_option("reconnect_min=1ms&reconnect_max=1h", |c| (c.reconnect.min, c.reconnect.max), (ms(1), ms(3_600_000)));
     check_option("reconnect_factor=1.5", |c| c.reconnect.factor.to_bits(), 1.5_f64.to_bits());

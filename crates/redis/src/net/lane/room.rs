@@ -15,14 +15,28 @@ pub(crate) struct Turn<'l> {
     is_granted: bool,
 }
 
+/// Too many wait already.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    pub(crate) waiting: usize,
+    pub(crate) max: usize,
+}
+
 impl Lane {
     /// Waits until there is room in the byte budget, or until the lane will not take anything anyway.
     ///
+    /// # Errors
+    /// As many as may wait do so already.
+    ///
     /// # Cancel safety
     /// Whoever waits behind moves up.
-    pub(crate) async fn room(self: &Arc<Self>) -> Turn<'_> {
+    pub(crate) async fn room(self: &Arc<Self>) -> Result<Turn<'_>, Crowd> {
         let mut is_first = {
             let mut shared = self.shared.lock();
+            let (waiting, max) = (shared.waiting_for_room, self.settings.max_waiting);
+            if waiting >= max {
+                return Err(Crowd { waiting, max });
+            }
             shared.waiting_for_room += 1;
             shared.limit_bytes = 0;
             shared.waiting_for_room == 1
@@ -38,7 +52,7 @@ impl Lane {
                 self.is_room_told.store(turn.is_granted, Ordering::Relaxed);
                 drop(shared);
                 if turn.is_granted {
-                    return turn;
+                    return Ok(turn);
                 }
             }
             notified.await;

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use parking_lot::MutexGuard;
 use pilotlight_resp::{Decoder, Frame, Value};
 use tokio::time::Sleep;
 
@@ -15,7 +16,7 @@ use super::input::Input;
 use super::renewal::Renewal;
 use super::silence::Silence;
 use super::state::{Circumstances, Doubt, State};
-use super::{Condemned, Lane, Oldest, Patience, Phase};
+use super::{Condemned, Lane, Oldest, Patience, Phase, Shared};
 use crate::config::Credentials;
 use crate::error::ErrorKind;
 use crate::net::out::{Cursor, Out};
@@ -304,6 +305,9 @@ impl<'l> Session<'l> {
             }
             self.has_gathered = false;
             self.gathering = None;
+            if shared.state.is_due() {
+                shared = self.expire(shared);
+            }
             shared.state.take_wave(&mut self.wave);
         }
         self.clock.starts = !shared.ticking && !shared.state.is_idle();
@@ -315,6 +319,16 @@ impl<'l> Session<'l> {
             shared.driver = Some(cx.waker().clone());
         }
         Ok(Taken::Nothing)
+    }
+
+    /// Ends the waiting of those whose deadline has passed: after a pause of the runtime they would be sent before anybody looks at the clock.
+    #[cold]
+    fn expire<'g>(&mut self, mut shared: MutexGuard<'g, Shared>) -> MutexGuard<'g, Shared> {
+        let unparsed_bytes = self.input.buffer.len();
+        let circumstances = Circumstances { is_connected: true, unparsed_bytes, lag: Duration::ZERO };
+        shared.state.expire(circumstances, &mut self.wakers);
+        MutexGuard::unlocked(&mut shared, || self.wakers.drain(..).for_each(Waker::wake));
+        shared
     }
 
     /// Callers that come in crowds get one turn of the scheduler to join the wave, or as much time as is configured: one write for many commands.

@@ -29,7 +29,6 @@ pub(crate) struct Scenario {
     handshake: Handshake,
     config: Config,
     acts: Vec<Act>,
-    goes_on: bool,
 }
 
 enum Act {
@@ -191,7 +190,7 @@ impl Scenario {
             command_timeout: Some(PATIENCE),
             ..Config::default()
         };
-        Self { script, handshake: Handshake::default(), config, acts: Vec::new(), goes_on: true }
+        Self { script, handshake: Handshake::default(), config, acts: Vec::new() }
     }
 
     pub(crate) fn handshake(mut self, handshake: Handshake) -> Self {
@@ -268,12 +267,6 @@ impl Scenario {
         self.act(Act::NothingBehind(command))
     }
 
-    /// The peer answers nothing any more in the end.
-    pub(crate) fn and_nothing_after(mut self) -> Self {
-        self.goes_on = false;
-        self
-    }
-
     fn act(mut self, act: Act) -> Self {
         self.acts.push(act);
         self
@@ -281,7 +274,7 @@ impl Scenario {
 
     pub(crate) async fn play(self, place: Place) {
         let name = format!("{place:?}");
-        let Self { script, handshake, mut config, acts, goes_on } = self;
+        let Self { script, handshake, mut config, acts } = self;
         let server = serve(place, script, handshake, &mut config).await;
         let mut stage =
             Stage { server: Arc::clone(&server), client: Client::new(config).unwrap(), running: Vec::new(), name };
@@ -292,11 +285,9 @@ impl Scenario {
         for name in names {
             stage.settle(&name).await;
         }
-        if goes_on {
-            let after = tokio::time::timeout(PATIENCE, stage.client.get("after")).await.expect("the client goes on");
-            assert_eq!(after.unwrap().as_deref(), Some(&b"value-of-after"[..]), "{}", stage.name);
-            calm(&stage.client).await;
-        }
+        let after = tokio::time::timeout(PATIENCE, stage.client.get("after")).await.expect("the client goes on");
+        assert_eq!(after.unwrap().as_deref(), Some(&b"value-of-after"[..]), "{}", stage.name);
+        calm(&stage.client).await;
         server.finish().await.unwrap_or_else(|error| panic!("{}: {error}", stage.name));
     }
 }

@@ -112,10 +112,16 @@ impl State {
         self.sweep_if_worthwhile();
     }
 
+    /// Whether a deadline has passed, as far as the coarse clock knows.
+    #[inline]
+    pub(in crate::net::lane) fn is_due(&self) -> bool {
+        self.earliest.is_some_and(|earliest| self.now >= earliest)
+    }
+
     /// Ends the waiting of those whose deadline has passed.
     #[inline]
     pub(in crate::net::lane) fn expire(&mut self, circumstances: Circumstances, wake: &mut Vec<Waker>) {
-        if self.earliest.is_some_and(|earliest| self.now >= earliest) {
+        if self.is_due() {
             self.expire_due(circumstances, wake);
         }
     }
