@@ -216,7 +216,7 @@ impl Batch<'_, '_, '_> {
         let mut replies = replies.into_iter();
         for (&index, &end) in group.errands.iter().zip(&group.ends) {
             let outcome = match (replies.next(), &failure) {
-                (Some(value), _) if !matches!(value, Value::Error(_)) => {
+                (Some(value), _) if !matches!(value, Value::Error(_) | Value::TooDeep) => {
                     self.replies[index] = Some(Ok(value));
                     continue;
                 }

@@ -17,7 +17,7 @@ use crate::net::lane::Failure;
 use crate::net::out::Out;
 use crate::pool::Lease;
 use crate::proto::retry;
-use crate::reply::{FromReply, Value};
+use crate::reply::{FromReply, Value, mismatch};
 use crate::route::Route;
 use crate::special;
 use crate::transaction::Transaction;
@@ -197,6 +197,10 @@ impl Dedicated {
                 let server = ServerError::parse(&text);
                 let ran = retry::ran(name, &server);
                 Err(Error::new(server, ran, name).at(Arc::clone(self.lease.node())))
+            }
+            value @ Value::TooDeep => {
+                let error = mismatch("a reply within max_depth", &value);
+                Err(Error::new(error, Ran::Executed, name).at(Arc::clone(self.lease.node())))
             }
             value => Ok(value),
         }

@@ -18,7 +18,7 @@ use crate::net::out::Out;
 use crate::parcel::{Errand, Parcel};
 use crate::proof::Proof;
 use crate::proto::retry::{self, Attempt, Deployment, Next, Readers, Refresh, Repeat};
-use crate::reply::Value;
+use crate::reply::{Value, mismatch};
 use crate::route::Way;
 
 /// Longer than anybody waits.
@@ -277,6 +277,10 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
                 let server = ServerError::parse(&text);
                 let ran = retry::ran(name, &server);
                 Judged::Failed(Some(Arc::clone(&lane)), error(ErrorKind::Server(server), ran, &lane))
+            }
+            Trouble::Outcome(lane, Outcome::One(value @ Value::TooDeep)) => {
+                let kind = ErrorKind::Reply(mismatch("a reply within max_depth", &value));
+                Judged::Final(error(kind, Ran::Executed, &lane))
             }
             Trouble::Outcome(_, Outcome::One(value)) => Judged::Reply(value),
             Trouble::Outcome(lane, Outcome::Many(values)) => match self.errand.parcel.settle(values) {

@@ -109,6 +109,7 @@ pub(crate) fn mismatch(expected: &'static str, value: &Value) -> ReplyError {
         Value::Map(_) => ("a map", None),
         Value::Push(_) => ("a push", None),
         Value::Attributed(_) => ("a value with attributes", None),
+        Value::TooDeep => ("a deeper one", None),
     };
     ReplyError { expected, found, server }
 }

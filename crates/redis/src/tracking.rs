@@ -261,7 +261,7 @@ impl Cache {
             Outcome::Failed(failure) => return Err(Trouble::Outcome(Arc::clone(lane), Outcome::Failed(failure))),
         };
         match value {
-            Value::Error(_) => Err(Trouble::Outcome(Arc::clone(lane), Outcome::One(value))),
+            Value::Error(_) | Value::TooDeep => Err(Trouble::Outcome(Arc::clone(lane), Outcome::One(value))),
             value => Ok(value),
         }
     }

@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 
 use bytes::BytesMut;
 use level::{Closed, Level, STREAMED};
-use lexer::{Lexer, Token, is_scalar};
+use lexer::{Kind, Lexer, Token, is_scalar};
 use raw::Raw;
 
 use crate::{DecodeError, DecodeErrorKind, Frame, Value};
@@ -67,7 +67,8 @@ impl Decoder {
     /// is returned as soon as it is complete, before the reply.
     ///
     /// # Errors
-    /// The bytes are malformed or exceed a limit. The decoder returns the same error from then on.
+    /// The bytes are malformed or exceed a limit. The decoder returns the same error from then on. Only a reply that is nested too deeply is no error, but a
+    /// [`Value::TooDeep`], if its end can be found.
     #[inline]
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
         if let Some(raw) = &mut self.raw {
@@ -119,7 +120,9 @@ impl Decoder {
         match token {
             Token::Value(value) => self.place(Closed::Value(value)),
             Token::Open(kind, count) => {
-                self.descend()?;
+                if self.is_too_deep() {
+                    return self.skip(kind, count);
+                }
                 let level = Level::new(kind, count, input.len());
                 if count == Some(0) {
                     return self.place(level.close());
@@ -128,7 +131,9 @@ impl Decoder {
                 Ok(None)
             }
             Token::OpenText => {
-                self.descend()?;
+                if self.is_too_deep() {
+                    return Err(self.lexer.fail_token(DecodeErrorKind::TooDeep));
+                }
                 self.stack.push(Level::Text { text: BytesMut::new() });
                 Ok(None)
             }
@@ -139,13 +144,23 @@ impl Decoder {
         }
     }
 
-    /// Checks that one more level may be opened.
-    fn descend(&mut self) -> Result<(), DecodeError> {
-        if self.stack.len() < self.lexer.limits().max_depth {
-            Ok(())
-        } else {
-            Err(self.lexer.fail_token(DecodeErrorKind::TooDeep))
+    /// Whether no further level may be opened.
+    fn is_too_deep(&self) -> bool {
+        self.stack.len() >= self.lexer.limits().max_depth || matches!(self.stack.last(), Some(Level::Skipped { .. }))
+    }
+
+    /// An aggregate of `count` elements is one level too deep. Its reply is skipped to the end: a count of the values that are still owed finds it, and
+    /// nothing of it is kept. Pushes are not skipped, nor is what has no count: there the stream ends.
+    #[cold]
+    fn skip(&mut self, kind: Kind, count: Option<usize>) -> Result<Option<Frame>, DecodeError> {
+        let owed = count.filter(|_| kind != Kind::Push).and_then(|count| level::owed(&self.stack, kind, count));
+        let Some(owed) = owed else { return Err(self.lexer.fail_token(DecodeErrorKind::TooDeep)) };
+        self.stack.clear();
+        if owed == 0 {
+            return Ok(Some(Frame::Reply(Value::TooDeep)));
         }
+        self.stack.push(Level::Skipped { owed });
+        Ok(None)
     }
 
     /// Gives what is complete to the innermost level, and with it ends the levels that it completes.

@@ -84,6 +84,9 @@ pub fn value(out: &mut Vec<u8>, value: &Value, protocol: Protocol) {
     }
 }
 
+/// In the place of a reply that was skipped.
+const TOO_DEEP: &[u8] = b"ERR the reply is nested too deeply";
+
 /// Bytes of the longest header: a type byte, 20 digits, CR LF.
 const MAX_HEADER: usize = 23;
 
@@ -108,6 +111,7 @@ fn value_resp2(out: &mut Vec<u8>, value: &Value) {
             }
         }
         Value::Attributed(attributed) => value_resp2(out, &attributed.value),
+        Value::TooDeep => line(out, b'-', TOO_DEEP),
     }
 }
 
@@ -141,6 +145,7 @@ fn value_resp3(out: &mut Vec<u8>, value: &Value) {
             pairs_resp3(out, b'|', &attributed.attributes);
             value_resp3(out, &attributed.value);
         }
+        Value::TooDeep => line(out, b'-', TOO_DEEP),
     }
 }
 

@@ -46,6 +46,9 @@ pub enum Value {
     Push(Vec<Value>),
     /// `|…` and the value that it describes. Decoded only with [`Attributes::Keep`](crate::Attributes::Keep).
     Attributed(Box<Attributed>),
+    /// A reply that is nested deeper than [`Limits::max_depth`](crate::Limits::max_depth). The decoder has skipped it; what it said is not known. It is
+    /// always the whole reply, never an element.
+    TooDeep,
 }
 
 impl Value {
@@ -67,6 +70,7 @@ impl Value {
             Value::Map(_) => "map",
             Value::Push(_) => "push",
             Value::Attributed(_) => "attributed value",
+            Value::TooDeep => "reply that is nested too deeply",
         }
     }
 }

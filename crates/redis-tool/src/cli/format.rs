@@ -104,6 +104,7 @@ impl Style {
                 }
             }
             Value::Attributed(attributed) => self.raw(out, &attributed.value),
+            Value::TooDeep => self.raw(out, &Value::Error(TOO_DEEP.into())),
         }
     }
 }
@@ -127,6 +128,9 @@ fn line(mut text: String) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// What stands in the place of a reply that the client has skipped.
+pub(super) const TOO_DEEP: &str = "ERR the reply is nested deeper than this client reads";
+
 /// One value, its elements indented by so many columns; the first line is not, as its number stands there already.
 fn human(out: &mut Vec<u8>, value: &Value, indent: usize) {
     match value {
@@ -144,6 +148,7 @@ fn human(out: &mut Vec<u8>, value: &Value, indent: usize) {
         Value::Push(items) => human_items(out, items, ")", "(empty push)\n", indent),
         Value::Map(pairs) => human_pairs(out, pairs, indent),
         Value::Attributed(attributed) => human(out, &attributed.value, indent),
+        Value::TooDeep => put(out, &[b"(error) ", TOO_DEEP.as_bytes(), b"\n"]),
     }
 }
 
@@ -223,6 +228,7 @@ fn csv(out: &mut Vec<u8>, value: &Value) {
             }
         }
         Value::Attributed(attributed) => csv(out, &attributed.value),
+        Value::TooDeep => csv(out, &Value::Error(TOO_DEEP.into())),
     }
 }
 

@@ -97,8 +97,12 @@ fn text_of(value: &Value, depth: usize) -> String {
             if lines.is_empty() { "(empty)".to_owned() } else { format!("\n{lines}") }
         }
         Value::Attributed(attributed) => text_of(&attributed.value, depth),
+        Value::TooDeep => format!("(error) {TOO_DEEP}"),
     }
 }
+
+/// What stands in the place of a reply that the client has skipped.
+const TOO_DEEP: &str = "the reply is nested deeper than this client reads";
 
 /// Text as it is, but nothing in it can drive the terminal.
 fn printable(bytes: &[u8]) -> String {
@@ -127,5 +131,6 @@ fn json_of(value: &Value) -> Json {
             Json::Object(pairs.iter().map(|(key, value)| (name(key), json_of(value))).collect())
         }
         Value::Attributed(attributed) => json_of(&attributed.value),
+        Value::TooDeep => json!({"error": TOO_DEEP}),
     }
 }

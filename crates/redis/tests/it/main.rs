@@ -11,6 +11,7 @@ mod busy;
 mod chaos;
 mod cluster;
 mod deadline;
+mod depth;
 mod desync;
 mod examples;
 mod failover;

@@ -26,6 +26,8 @@ pub(super) enum Level {
     Attributed { attributes: Option<Vec<(Value, Value)>>, value: Option<Value> },
     /// A streamed string. Its chunks come as bulk values.
     Text { text: BytesMut },
+    /// The rest of a reply that is nested too deeply: so many values, each of which is thrown away. It is the only level.
+    Skipped { owed: usize },
 }
 
 /// What an aggregate becomes.
@@ -74,6 +76,10 @@ impl Level {
                 }
                 false
             }
+            Level::Skipped { owed } => {
+                *owed -= 1;
+                *owed == 0
+            }
         }
     }
 
@@ -88,7 +94,7 @@ impl Level {
         match self {
             Level::Items { left, .. } => *left == STREAMED,
             Level::Pairs { left, key, .. } => *left == STREAMED && key.is_none(),
-            Level::Attributed { .. } => false,
+            Level::Attributed { .. } | Level::Skipped { .. } => false,
             Level::Text { .. } => true,
         }
     }
@@ -108,8 +114,30 @@ impl Level {
                 })
             }
             Level::Text { text } => Closed::Value(Value::Bulk(text.freeze())),
+            Level::Skipped { .. } => Closed::Value(Value::TooDeep),
         }
     }
+}
+
+/// How many values are still owed to the whole reply, if an aggregate of `count` values is opened within these levels. `None`: that cannot be told, or a push
+/// is among them.
+pub(super) fn owed(levels: &[Level], kind: Kind, count: usize) -> Option<usize> {
+    // What comes between elements takes no element's place.
+    let (mut owed, mut is_aside) = (count, kind == Kind::Attribute);
+    for level in levels.iter().rev() {
+        let (left, is_next_aside) = match level {
+            Level::Items { kind: Kind::Push, .. } | Level::Text { .. } => return None,
+            Level::Items { left: STREAMED, .. } | Level::Pairs { left: STREAMED, .. } => return None,
+            Level::Items { left, .. } => (*left, false),
+            Level::Pairs { kind, left, .. } => (*left, *kind == Kind::Attribute),
+            Level::Attributed { .. } => (1, false),
+            Level::Skipped { owed } => (*owed, false),
+        };
+        owed = owed.checked_add(left)?.checked_sub(usize::from(!is_aside))?;
+        is_aside = is_next_aside;
+    }
+    // Attributes around everything: the value that they describe is to come.
+    owed.checked_add(usize::from(is_aside))
 }
 
 #[inline]

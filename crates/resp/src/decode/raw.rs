@@ -6,6 +6,9 @@ use super::{Decoder, Limits};
 use crate::scan::Scanner;
 use crate::{DecodeError, Frame, Value};
 
+/// Levels of a frame that is not built: 16 bytes of memory each.
+const MAX_RAW_DEPTH: usize = 1 << 16;
+
 /// Takes whole frames off a read buffer, as they are. Errors and pushes are read all the same: they are for whoever holds the connection.
 #[derive(Debug)]
 pub(super) struct Raw {
@@ -18,7 +21,8 @@ pub(super) struct Raw {
 
 impl Raw {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, scanner: Scanner::new(limits), scanned: 0, failed: None }
+        let scanned = Limits { max_depth: limits.max_depth.max(MAX_RAW_DEPTH), ..limits };
+        Self { limits, scanner: Scanner::new(scanned), scanned: 0, failed: None }
     }
 
     pub(super) fn wanted(&self) -> usize {

@@ -1,8 +1,10 @@
 //! Each limit at it, below it and above it; what is announced too large is refused before it comes.
 
 use bytes::BytesMut;
-use pilotlight_resp::DecodeErrorKind::{self, BulkTooLong, FrameTooLong, LineTooLong, TooDeep, TooManyElements};
-use pilotlight_resp::{Attributes, Decoder, Limits};
+use pilotlight_resp::DecodeErrorKind::{
+    self, BulkTooLong, FrameTooLong, LineTooLong, TooDeep, TooManyElements, UnknownType,
+};
+use pilotlight_resp::{Attributes, Decoder, Frame, Limits, Value};
 
 use crate::support::{End, decode_every_way};
 
@@ -18,6 +20,14 @@ fn refused(limits: Limits, stream: &[u8], offset: usize, kind: DecodeErrorKind) 
         End::Malformed(error) => assert_eq!((error.offset, error.kind), (offset, kind), "{}", stream.escape_ascii()),
         end => panic!("{} is {end:?}", stream.escape_ascii()),
     }
+}
+
+/// A reply that is too deep costs itself, and not the one behind it.
+#[track_caller]
+fn skipped(limits: Limits, reply: &str) {
+    let decoded = decode_every_way(format!("{reply}+next\r\n").as_bytes(), limits, Attributes::Keep);
+    let expected = [Frame::Reply(Value::TooDeep), Frame::Reply(Value::Simple("next".into()))];
+    assert_eq!((decoded.frames.as_slice(), decoded.end), (&expected[..], End::Complete), "{reply:?}");
 }
 
 #[test]
@@ -57,21 +67,47 @@ fn depth() {
     allowed(limits, b"*1\r\n*0\r\n");
     allowed(limits, b"*1\r\n$?\r\n;0\r\n");
     allowed(limits, b"|0\r\n*1\r\n:1\r\n");
-    for inner in ["*1\r\n", "*0\r\n", "~1\r\n", "%1\r\n", ">1\r\n", "|0\r\n", "*?\r\n", "$?\r\n"] {
+    for inner in
+        ["*1\r\n:1\r\n", "*0\r\n", "~1\r\n:1\r\n", "%1\r\n:1\r\n:1\r\n", "|0\r\n:1\r\n", "|1\r\n+a\r\n+b\r\n:1\r\n"]
+    {
+        skipped(limits, &format!("*1\r\n*1\r\n{inner}"));
+        skipped(limits, &format!("*2\r\n*2\r\n{inner}$3\r\nabc\r\n%1\r\n+k\r\n*2\r\n+v\r\n*1\r\n_\r\n"));
+        skipped(limits, &format!("%1\r\n*1\r\n{inner}+v\r\n"));
+        skipped(limits, &format!("|1\r\n+a\r\n*1\r\n{inner}:1\r\n"));
+        skipped(limits, &format!("|0\r\n|0\r\n{inner}"));
+    }
+    // Pushes are for everybody, and what has no count has no end that could be found by counting.
+    for inner in [">1\r\n", "*?\r\n", "$?\r\n"] {
         refused(limits, format!("*1\r\n*1\r\n{inner}").as_bytes(), 8, TooDeep);
         refused(limits, format!("|0\r\n|0\r\n{inner}").as_bytes(), 8, TooDeep);
+        refused(limits, format!("*1\r\n*1\r\n*2\r\n:1\r\n{inner}").as_bytes(), 16, TooDeep);
     }
+    refused(limits, b">1\r\n*1\r\n*0\r\n", 8, TooDeep);
+    refused(limits, b"*?\r\n*1\r\n*0\r\n", 8, TooDeep);
     let limits = Limits { max_depth: 0, ..Limits::default() };
     allowed(limits, b":1\r\n");
-    refused(limits, b"*0\r\n", 0, TooDeep);
+    skipped(limits, "*0\r\n");
+    skipped(limits, "*1\r\n:1\r\n");
+    skipped(limits, "|1\r\n:1\r\n:2\r\n:3\r\n");
+}
+
+/// The other limits hold for what is skipped, too.
+#[test]
+fn what_is_too_deep_is_bounded() {
+    let limits = Limits { max_depth: 1, max_elements: 4, max_frame_bytes: 40, ..Limits::default() };
+    skipped(limits, "*1\r\n*2\r\n:1\r\n:2\r\n");
+    refused(limits, b"*1\r\n*2\r\n*2\r\n", 8, TooManyElements(2));
+    refused(limits, b"*1\r\n*1\r\n+12345678901234567890123456789012", 8, FrameTooLong);
+    refused(limits, b"*1\r\n*1\r\nx", 8, UnknownType(b'x'));
 }
 
 /// Neither decoding nor dropping a value recurses deeper than the default allows.
 #[test]
 fn default_depth() {
     allowed(Limits::default(), &[b"*1\r\n".repeat(128), b":1\r\n".to_vec()].concat());
-    refused(Limits::default(), &b"*1\r\n".repeat(129), 512, TooDeep);
-    refused(Limits::default(), &b"|0\r\n".repeat(129), 512, TooDeep);
+    skipped(Limits::default(), &("*1\r\n".repeat(129) + ":1\r\n"));
+    skipped(Limits::default(), &("|0\r\n".repeat(129) + ":1\r\n"));
+    skipped(Limits::default(), &("*2\r\n".repeat(200) + ":1\r\n" + &"+a\r\n".repeat(200)));
 }
 
 #[test]

@@ -115,6 +115,22 @@ proptest! {
     }
 
     #[test]
+    fn what_is_too_deep_costs_itself(value in values(), max_depth in 0usize..4, lens in proptest::collection::vec(1usize..8, 1..6)) {
+        let mut out = Vec::new();
+        encode::value(&mut out, &value, Protocol::Resp3);
+        let limits = Limits { max_depth, ..Limits::default() };
+        let alone = decode_pieces([&out[..]], Limits::default(), Attributes::Keep).frames;
+        out.extend_from_slice(b"+next\r\n");
+        let decoded = decode_pieces(cut(&out, &lens), limits, Attributes::Keep);
+        prop_assert_eq!(decoded.end, End::Complete);
+        prop_assert_eq!(decoded.frames.len(), alone.len() + 1);
+        same(&decoded.frames[alone.len()..].to_vec(), &vec![Frame::Reply(Value::Simple("next".into()))], out.escape_ascii());
+        if decoded.frames[0] != Frame::Reply(Value::TooDeep) {
+            same(&decoded.frames[..alone.len()].to_vec(), &alone, out.escape_ascii());
+        }
+    }
+
+    #[test]
     fn resp2_is_read_as_what_it_can_say(value in values()) {
         let mut out = Vec::new();
         encode::value(&mut out, &value, Protocol::Resp2);

@@ -73,6 +73,7 @@ fn write(out: &mut String, value: &Value, strings: Strings) {
             out.push('}');
         }
         Value::Attributed(attributed) => write(out, &attributed.value, strings),
+        Value::TooDeep => write(out, &Value::Error(super::TOO_DEEP.into()), strings),
     }
 }
 
