@@ -39,11 +39,17 @@ scenarios! {
     a_bulk_that_is_longer_than_its_length: instead_of_a_reply(b"$2\r\nabc\r\n");
     a_line_without_its_line_feed: instead_of_a_reply(b"+OK\rOK\r\n");
     zeros: instead_of_a_reply(&[0; 64]);
-    nested_too_deep: instead_of_a_reply(&b"*1\r\n".repeat(200));
+    nested_too_deep_and_then_garbage: instead_of_a_reply(&[b"*1\r\n".repeat(200), b"?".to_vec()].concat());
+    a_push_that_is_nested_too_deep: instead_of_a_reply(&[&b">2\r\n+x\r\n"[..], &b"*1\r\n".repeat(200)].concat());
     more_elements_than_the_limit: instead_of_a_reply(b"*999999999\r\n");
     an_end_of_nothing: instead_of_a_reply(b".\r\n");
     a_push_without_a_kind_in_an_array_that_never_ends: instead_of_a_reply(b"*2\r\n>1\r\n+x\r\n?\r\n");
 
+    nested_too_deep: {
+        let reply = [b"*1\r\n".repeat(200), b":1\r\n".to_vec(), own("b")].concat();
+        Scenario::new(Script::new().takes("a").takes("b").send(reply).after())
+            .start(take("a").fails(Ran::Executed, Kind::Other)).start(take("b"))
+    };
     garbage_after_a_good_reply: {
         let reply = [own("a"), b"garbage\r\n".to_vec()].concat();
         Scenario::new(Script::new().takes("a").takes("b").send(reply).next_connection().after())
