@@ -108,6 +108,7 @@ class Pipe:
     mute        ignores MORE; exits 0.7 s after the first MORE
     lies        answers on own connections with a content-length that is wrong, in one frame
     short       the same in two frames: fewer bytes than announced
+    silent      answers on own connections with half an answer, and then nothing
     once        a single own connection (max_own = 1), closed after each exchange
     own         as it should be, with a single own connection; ignores MORE while it has one
     lengths     answers abc with the content-length that is the path
@@ -183,6 +184,8 @@ class Pipe:
     def answer(self, sock, exchange):
         if self.mode == "lies":
             self.put(sock, "RESPONSE", pipe1.END, exchange, self.response(200, [(b"content-length", b"3")], b"abcdefgh"))
+        elif self.mode == "silent":
+            self.put(sock, "RESPONSE", 0, exchange, self.response(200, [(b"content-length", b"8")], b"half"))
         elif self.mode == "short":
             fields = [(b"content-length", b"8"), (b"cache-control", b"max-age=60")]
             self.put(sock, "RESPONSE", 0, exchange, self.response(200, fields, b"abc"))

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+import time
 import unittest
 
 from harness import Cut, in_threads, limits, setUpModule
@@ -235,6 +236,109 @@ class Retries(Scripted):
         gateway, script = self.gateway_to(handler)
         for number in range(4):
             self.assertEqual(gateway.get("/%d" % number).body, b"/%d" % number)
+
+
+class Silence(Scripted):
+    """`response_body_timeout`: a service that stops in the middle of an answer."""
+
+    LIMIT = limits(response_body_timeout="1s")
+    LENGTH = b"HTTP/1.1 200 OK\r\n" + FRESH + b"content-length: 8\r\n\r\nhalf"
+    CHUNKED = b"HTTP/1.1 200 OK\r\n" + FRESH + b"transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"
+    UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n" + FRESH + b"\r\nhalf"
+    EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"
+
+    def stopping(self, raw, *blocks, **settings):
+        """A service that sends this and then nothing; it knows when the gateway has closed."""
+        closed = threading.Event()
+
+        def handler(peer):
+            peer.head()
+            peer.send(raw)
+            peer.ended()
+            closed.set()
+
+        gateway, script = self.gateway_to(handler, *blocks, **settings)
+        return gateway, script, closed
+
+    def assert_cut(self, gateway, target="/"):
+        with gateway.client(timeout=15) as client:
+            client.send_head("GET", target)
+            with self.assertRaises(Cut):
+                client.answer()
+
+    def test_an_answer_that_stops_is_cut(self):
+        for raw in (self.LENGTH, self.CHUNKED):
+            gateway, _, closed = self.stopping(raw, self.LIMIT)
+            self.assert_cut(gateway)
+            self.assertTrue(closed.wait(10), "the connection to the service is closed")
+            self.assertIn("no more of it came within limits.response_body_timeout (1 s)", gateway.output())
+
+    def test_one_without_a_length_is_cut(self):
+        """Clients can tell, although the service's own connection would have said nothing."""
+        gateway, _, closed = self.stopping(self.UNTIL_CLOSE, self.LIMIT)
+        self.assert_cut(gateway)
+        self.assertTrue(closed.wait(10))
+
+    def test_a_recording_is_abandoned(self):
+        gateway, script, closed = self.stopping(self.LENGTH, self.LIMIT, cache=True)
+        in_threads(3, lambda _: self.assert_cut(gateway))  # they read the same answer
+        self.assertTrue(closed.wait(10))
+        asked = len(script.heads)
+        self.assert_cut(gateway)
+        self.assertGreater(len(script.heads), asked, "half an answer was stored")
+
+    def test_a_pipe_service(self):
+        gateway = self.pipe_gateway("silent", self.LIMIT)
+        gateway.get("/")
+        with gateway.client(timeout=15) as client:
+            client.send_head("POST", "/", [("Content-Length", "60000")])
+            client.send(b"x" * 60_000)
+            with self.assertRaises(Cut):
+                client.answer("POST")
+
+    def test_slow_is_not_silent(self):
+        def handler(peer):
+            peer.head()
+            peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n")
+            for _ in range(8):
+                time.sleep(0.25)
+                peer.send(b"x")
+
+        gateway, _ = self.gateway_to(handler, self.LIMIT)
+        self.assertEqual(gateway.get("/").body, b"x" * 8)
+
+    def test_the_time_stands_still_for_a_slow_upload(self):
+        """A service that answers while it reads waits for the client, not the client for it."""
+
+        def handler(peer):
+            peer.head()
+            peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
+            peer.send(peer.read(4))
+
+        gateway, _ = self.gateway_to(handler, self.LIMIT)
+        with gateway.client() as client:
+            client.send_head("POST", "/", [("Content-Length", "4")])
+            answer = client.head()
+            for _ in range(4):
+                time.sleep(0.6)
+                client.send(b"x")
+            self.assertEqual(b"".join(client.body(answer)), b"xxxx")
+
+    def test_event_streams_may_be_silent(self):
+        gateway, _, closed = self.stopping(self.EVENTS, self.LIMIT)
+        with gateway.client() as client:
+            client.send_head("GET", "/")
+            client.head()
+            self.assertFalse(closed.wait(2.5), "the general limit is not for event streams")
+
+    def test_a_routes_own_limit_is_for_all_of_its_answers(self):
+        gateway, _, _ = self.stopping(self.EVENTS, response_body_timeout="1s")
+        self.assert_cut(gateway)
+        gateway, _, closed = self.stopping(self.LENGTH, self.LIMIT, response_body_timeout="none")
+        with gateway.client() as client:
+            client.send_head("GET", "/")
+            client.head()
+            self.assertFalse(closed.wait(2.5), "no limit for this route")
 
 
 if __name__ == "__main__":

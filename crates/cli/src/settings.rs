@@ -181,6 +181,7 @@ fn limits(limits: &config::Limits) -> Limits {
         body_timeout: limits.body_timeout,
         keepalive_timeout: limits.keepalive_timeout,
         response_timeout: Some(limits.response_timeout),
+        response_body_timeout: limits.response_body_timeout,
         connections: limits.connections,
         queue: limits.queue,
         shutdown_timeout: limits.shutdown_timeout,
@@ -198,6 +199,7 @@ pub(crate) fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec
         timeout: route.timeout,
         // The file's values have the general ones as defaults; errors are to name the setting that applied.
         response_timeout: Some(route.response_timeout).filter(|t| *t != limits.response_timeout),
+        response_body_timeout: route.response_body_timeout,
         body_size: route.body_size.filter(|_| route.body_size != limits.body_size),
     }
 }

@@ -110,6 +110,8 @@ pub struct Limits {
     pub keepalive_timeout: Duration,
     /// `limits.response_timeout`: from the request to the first byte of the service's answer, `None` for no limit.
     pub response_timeout: Option<Duration>,
+    /// `limits.response_body_timeout`: the longest wait for more of a service's answer, `None` for no limit. Event streams have none.
+    pub response_body_timeout: Option<Duration>,
     /// `limits.connections`: open client connections of all workers; more wait to be accepted.
     pub connections: usize,
     /// `limits.queue`: requests of one worker waiting for one service; 503 beyond it.
@@ -128,6 +130,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             keepalive_timeout: Duration::from_secs(75),
             response_timeout: Some(Duration::from_secs(60)),
+            response_body_timeout: Some(Duration::from_secs(60)),
             connections: 10_000,
             queue: 1024,
             shutdown_timeout: Duration::from_secs(10),
@@ -209,8 +212,20 @@ pub struct RouteSpec {
     pub timeout: Option<Duration>,
     /// Replaces [`Limits::response_timeout`].
     pub response_timeout: Option<Duration>,
+    /// Replaces [`Limits::response_body_timeout`].
+    pub response_body_timeout: BodyTimeout,
     /// Replaces [`Limits::body_size`].
     pub body_size: Option<u64>,
+}
+
+/// How long a route's service may send nothing in the middle of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BodyTimeout {
+    /// As [`Limits::response_body_timeout`] says.
+    #[default]
+    General,
+    /// So long for all answers of the route, event streams included; `None` for no limit.
+    Own(Option<Duration>),
 }
 
 impl RouteSpec {

@@ -50,10 +50,12 @@ struct Held {
     client_gone: bool,
     client: Option<Waker>,
     reader: Option<Waker>,
+    /// The reader, which is to learn that the client has gone.
+    leave: Option<Waker>,
 }
 
 impl Relay {
-    /// Begins to read. `patience` is the longest wait for more of the answer.
+    /// Begins to read. `patience` is how long the rest of the answer may take when the client has gone; before that, the source knows how long it waits.
     pub(crate) fn start(
         spawner: &Spawner,
         source: ResponseBody,
@@ -63,7 +65,7 @@ impl Relay {
         let held = Rc::new(RefCell::new(Held { tail: Some(recorder.tail()), ..Held::default() }));
         let length = source.length();
         let (kept, recorder) = (Rc::clone(&held), Some(recorder));
-        let reader = Reader { held: kept, source, recorder, recorded: 0, deadline, patience, abandoned };
+        let reader = Reader { held: kept, source, recorder, recorded: 0, alone: false, deadline, patience, abandoned };
         spawner.spawn(reader.run());
         Self { held, length }
     }
@@ -104,7 +106,7 @@ impl Drop for Relay {
         held.pieces.clear();
         held.bytes = 0;
         held.tail = None;
-        if let Some(reader) = held.reader.take() {
+        for reader in [held.reader.take(), held.leave.take()].into_iter().flatten() {
             reader.wake();
         }
     }
@@ -154,6 +156,8 @@ struct Reader {
     recorder: Option<Box<Recorder>>,
     /// Bytes of it.
     recorded: usize,
+    /// The client has gone.
+    alone: bool,
     deadline: Deadline,
     patience: Duration,
     abandoned: Abandoned,
@@ -161,7 +165,6 @@ struct Reader {
 
 impl Reader {
     async fn run(mut self) {
-        self.deadline.set(self.patience);
         poll_fn(|cx| self.poll(cx)).await;
         let mut held = self.held.borrow_mut();
         held.ended = true;
@@ -175,12 +178,12 @@ impl Reader {
             if self.abandoned == Abandoned::Drop
                 && let Some(recorder) = &self.recorder
             {
-                let mut held = self.held.borrow_mut();
+                let held = self.held.borrow();
                 if held.client_gone && recorder.close_unless_awaited() {
                     return Poll::Ready(()); // the recorder is dropped: nothing is stored
                 }
-                held.reader = Some(cx.waker().clone()); // to learn that the client has gone
             }
+            self.watch_client(cx);
             if self.recorder.is_none() {
                 let mut held = self.held.borrow_mut();
                 if held.client_gone {
@@ -193,9 +196,6 @@ impl Reader {
             }
             match self.source.poll_source(cx) {
                 Poll::Ready(Some(frame)) => {
-                    if !self.held.borrow().client_gone {
-                        self.deadline.set(self.patience); // nobody there: what is missing has to come within one patience
-                    }
                     if self.pass_on(frame).is_ready() {
                         return Poll::Ready(());
                     }
@@ -207,15 +207,30 @@ impl Reader {
                     return Poll::Ready(());
                 }
                 Poll::Pending => {
-                    if self.deadline.poll(cx).is_pending() {
+                    if !self.alone || self.deadline.poll(cx).is_pending() {
                         return Poll::Pending;
                     }
-                    let what = format!("no more of it came within {} s", self.patience.as_secs_f32());
+                    let what = format!(
+                        "its client has gone, and the rest did not come within {} s",
+                        self.patience.as_secs_f32()
+                    );
                     self.recorder = None;
                     let _ = self.pass_on(Err(CutError { service: "this exchange".into(), what }));
                     return Poll::Ready(());
                 }
             }
+        }
+    }
+
+    /// Sees to it that the rest comes within one patience, once nobody is there.
+    fn watch_client(&mut self, cx: &Context<'_>) {
+        let mut held = self.held.borrow_mut();
+        if !held.client_gone {
+            if held.leave.is_none() {
+                held.leave = Some(cx.waker().clone());
+            }
+        } else if !std::mem::replace(&mut self.alone, true) {
+            self.deadline.set(self.patience);
         }
     }
 

@@ -204,7 +204,7 @@ pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{External, ExternalAddr, Limits, ServerTiming};
+    use crate::options::{BodyTimeout, External, ExternalAddr, Limits, ServerTiming};
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
         let spec = |(service, &(host, path, exact)): (usize, &(&str, &str, bool))| RouteSpec {
@@ -216,6 +216,7 @@ mod tests {
             cache: RouteCache::Off,
             timeout: None,
             response_timeout: None,
+            response_body_timeout: BodyTimeout::General,
             body_size: None,
         };
         let registry = crate::metrics::Registry::new(1);

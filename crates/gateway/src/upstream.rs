@@ -15,6 +15,7 @@ pub(crate) mod http;
 pub(crate) mod http1;
 mod length;
 pub(crate) mod pipe;
+pub(crate) mod silence;
 
 /// A service's answer; the body may still be coming.
 pub(crate) struct Answer {

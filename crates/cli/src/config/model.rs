@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pilotlight_gateway::{PolicyOptions, RouteControl, RouteRules};
+use pilotlight_gateway::{BodyTimeout, PolicyOptions, RouteControl, RouteRules};
 use pilotlight_supervisor::{InheritEnv, Isolation};
 
 use super::cache_redis::CacheRedis;
@@ -115,6 +115,8 @@ pub struct Limits {
     pub keepalive_timeout: Duration,
     /// Longest time from the whole request to the head of the service's answer.
     pub response_timeout: Duration,
+    /// Longest time in which a service sends nothing in the middle of an answer; none: no limit.
+    pub response_body_timeout: Option<Duration>,
     /// Longest time that open exchanges get at shutdown.
     pub shutdown_timeout: Duration,
     /// Most connections from clients at once.
@@ -313,6 +315,8 @@ pub struct Route {
     pub timeout: Option<Duration>,
     /// As [`Limits::response_timeout`], for this route.
     pub response_timeout: Duration,
+    /// As [`Limits::response_body_timeout`], for this route.
+    pub response_body_timeout: BodyTimeout,
     /// As [`Limits::body_size`], for this route.
     pub body_size: Option<u64>,
 }

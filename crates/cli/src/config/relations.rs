@@ -135,6 +135,7 @@ fn complete(draft: Draft, indexes: &HashMap<&str, usize>) -> Option<Route> {
         cache: draft.cache,
         timeout: draft.timeout,
         response_timeout: draft.response_timeout,
+        response_body_timeout: draft.response_body_timeout,
         body_size: draft.body_size,
     })
 }

@@ -104,6 +104,12 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Limits {
         body_timeout: limits.time("body_timeout", &schema::BODY_TIMEOUT, found),
         keepalive_timeout: limits.time("keepalive_timeout", &schema::KEEPALIVE_TIMEOUT, found),
         response_timeout: limits.time("response_timeout", &schema::RESPONSE_TIMEOUT, found),
+        response_body_timeout: limits.time_or_none(
+            "response_body_timeout",
+            &schema::RESPONSE_BODY_TIMEOUT,
+            Some(schema::RESPONSE_BODY_TIMEOUT.default),
+            found,
+        ),
         shutdown_timeout: limits.time("shutdown_timeout", &schema::SHUTDOWN_TIMEOUT, found),
         connections: count(limits.number("connections", &schema::CONNECTIONS, found)),
         queue: count(limits.number("queue", &schema::QUEUE, found)),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pilotlight_gateway::BodyTimeout;
 use toml::de::{DeTable, DeValue};
 
 use super::caching;
@@ -25,6 +26,7 @@ pub(super) struct Draft {
     pub(super) cache_at: Option<Span>,
     pub(super) timeout: Option<Duration>,
     pub(super) response_timeout: Duration,
+    pub(super) response_body_timeout: BodyTimeout,
     pub(super) body_size: Option<u64>,
 }
 
@@ -80,6 +82,15 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, limits: &Limits, found: &mut Vec<D
             .field("response_timeout")
             .and_then(|field| noted(field.time(&schema::RESPONSE_TIMEOUT), found))
             .unwrap_or(limits.response_timeout),
+        response_body_timeout: match section.field("response_body_timeout") {
+            Some(_) => BodyTimeout::Own(section.time_or_none(
+                "response_body_timeout",
+                &schema::RESPONSE_BODY_TIMEOUT,
+                limits.response_body_timeout,
+                found,
+            )),
+            None => BodyTimeout::General,
+        },
         body_size: section.size_or_none("body_size", &schema::BODY_SIZE, limits.body_size, found),
         path,
         path_match,

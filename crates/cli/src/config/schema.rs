@@ -67,6 +67,9 @@ pub const KEEPALIVE_TIMEOUT: Bounds<Duration> = seconds(75, 1, 3600);
 /// `limits.response_timeout` and a route's `response_timeout`.
 pub const RESPONSE_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::from_secs(60), min: Duration::from_millis(1), max: Duration::from_secs(DAY) };
+/// `limits.response_body_timeout` and a route's `response_body_timeout`.
+pub const RESPONSE_BODY_TIMEOUT: Bounds<Duration> =
+    Bounds { default: Duration::from_secs(60), min: Duration::from_millis(1), max: Duration::from_secs(DAY) };
 /// `limits.shutdown_timeout`.
 pub const SHUTDOWN_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::from_secs(10), min: Duration::ZERO, max: Duration::from_secs(3600) };
@@ -249,6 +252,7 @@ pub const LIMITS: &[Key] = &[
     key("body_timeout", A_TIME, "\"30s\"", &["client_body_timeout", "send_timeout", "write_timeout"]),
     key("keepalive_timeout", A_TIME, "\"75s\"", &["idle_timeout", "keep_alive", "keepalive", "keep_alive_timeout"]),
     key("response_timeout", A_TIME, "\"60s\"", &["timeout", "proxy_read_timeout", "request_timeout"]),
+    key("response_body_timeout", A_TIME_OR_NONE, "\"60s\"", &["stream_timeout", "stream_idle_timeout"]),
     key("shutdown_timeout", A_TIME, "\"10s\"", &["shutdown_grace", "grace_period"]),
     key("connections", "a number", "10000", &["max_connections", "worker_connections", "maxconn"]),
     key("queue", "a number", "1024", &["max_queue", "backlog"]),
@@ -375,6 +379,7 @@ pub const ROUTE: &[Key] = &[
     key("cache", "true, false, a time with its unit, or a section", "\"5s\"", &["ttl", "cache_ttl", "max_age"]),
     key("timeout", "a time with its unit or \"none\"", "\"30s\"", &["deadline"]),
     key("response_timeout", A_TIME, "\"60s\"", &["proxy_read_timeout"]),
+    key("response_body_timeout", A_TIME_OR_NONE, "\"60s\"", &["stream_timeout", "stream_idle_timeout", "read_timeout"]),
     key("body_size", "a size with its unit or \"none\"", "\"10MiB\"", &["max_body_size", "client_max_body_size"]),
 ];
 

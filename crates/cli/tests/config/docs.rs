@@ -79,7 +79,7 @@ fn every_limit_of_the_schema_is_in_the_reference() {
         ),
         (
             Part::Limits,
-            "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
+            "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nresponse_body_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
         ),
         (Part::AccessLog, "[access_log]\npath=\"stdout\"\nmax_size = \"1B\""),
         (
@@ -113,7 +113,7 @@ fn every_limit_of_the_schema_is_in_the_reference() {
         (Part::RouteCacheStore, "[[routes]]\npath=\"/\"\nservice=\"a\"\n[routes.cache.store]\nmax_object = \"1B\""),
         (
             Part::Route,
-            "[[routes]]\npath=\"/\"\nservice=\"a\"\ncache = \"0s\"\ntimeout = \"0s\"\nresponse_timeout = \"0s\"\nbody_size = \"0B\"",
+            "[[routes]]\npath=\"/\"\nservice=\"a\"\ncache = \"0s\"\ntimeout = \"0s\"\nresponse_timeout = \"0s\"\nresponse_body_timeout = \"0s\"\nbody_size = \"0B\"",
         ),
     ] {
         let report = parse(text, Path::new("p.toml")).unwrap_err();

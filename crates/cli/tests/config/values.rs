@@ -8,7 +8,7 @@ use pilotlight_cli::config::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, ListenerAddress, Managed, PathMatch, RouteCache, ServiceKind,
     Transport, Upstream, Workers, commands, parse,
 };
-use pilotlight_gateway::{LanguageOrder, PolicyOptions, RouteControl};
+use pilotlight_gateway::{BodyTimeout, LanguageOrder, PolicyOptions, RouteControl};
 use pilotlight_supervisor::{InheritEnv, Sandbox};
 
 #[track_caller]
@@ -48,6 +48,7 @@ fn an_empty_file_is_all_defaults() {
             body_timeout: 30 * SECOND,
             keepalive_timeout: 75 * SECOND,
             response_timeout: 60 * SECOND,
+            response_body_timeout: Some(60 * SECOND),
             shutdown_timeout: 10 * SECOND,
             connections: 10_000,
             queue: 1024,
@@ -89,6 +90,7 @@ fn every_key_of_a_full_file_arrives() {
             body_timeout: 3 * SECOND,
             keepalive_timeout: 4 * SECOND,
             response_timeout: 5 * SECOND,
+            response_body_timeout: None,
             shutdown_timeout: Duration::ZERO,
             connections: 77,
             queue: 64,
@@ -156,6 +158,7 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     assert_eq!((first.path.as_str(), first.path_match, first.strip_prefix), ("/users", PathMatch::Prefix, false));
     assert_eq!((&first.host, &first.cache, first.timeout), (&None, &RouteCache::Explicit, None));
     assert_eq!((first.body_size, first.response_timeout), (None, 5 * SECOND));
+    assert_eq!(first.response_body_timeout, BodyTimeout::General);
     assert_eq!(config.service_of(first).unwrap().name, "users");
 
     let second = &config.routes[1];
@@ -163,6 +166,7 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     assert_eq!(second.host, Some(HostPattern::Below("example.org".to_owned())));
     assert_eq!(second.cache, RouteCache::Lifetime(90 * SECOND));
     assert_eq!((second.timeout, second.response_timeout), (Some(30 * SECOND), SECOND));
+    assert_eq!(second.response_body_timeout, BodyTimeout::Own(Some(7 * SECOND)));
     assert_eq!(second.body_size, Some(10_000_000));
     assert_eq!(config.service_of(second).unwrap().name, "node");
 

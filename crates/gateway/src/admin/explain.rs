@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Shared, hide_credentials};
 use crate::cache_key::{self, CacheKey};
-use crate::options::{ListenAddr, ServiceTarget};
+use crate::options::{BodyTimeout, ListenAddr, ServiceTarget};
 use crate::routes::{Route, normalized};
 use crate::target::{self, Origin, Scheme};
 
@@ -205,6 +205,10 @@ fn limits(shared: &Shared, route: &Route) -> Value {
         Some(time) => (Some(time), "the route's response_timeout"),
         None => (limits.response_timeout, "limits.response_timeout"),
     };
+    let (body_time, body_time_setting) = match route.response_body_timeout {
+        BodyTimeout::Own(time) => (time, "the route's response_body_timeout"),
+        BodyTimeout::General => (limits.response_body_timeout, "limits.response_body_timeout"),
+    };
     let mut all = json!([
         { "setting": "limits.header_size", "value": limits.header_size, "unit": "bytes", "beyond": 431 },
         { "setting": "limits.header_count", "value": limits.header_count, "unit": "fields", "beyond": 431 },
@@ -212,6 +216,7 @@ fn limits(shared: &Shared, route: &Route) -> Value {
         { "setting": body_setting, "value": body, "unit": "bytes", "beyond": 413 },
         { "setting": "limits.body_timeout", "value": limits.body_timeout.as_secs_f64(), "unit": "seconds", "beyond": 408 },
         { "setting": response_setting, "value": seconds(response), "unit": "seconds", "beyond": 504 },
+        { "setting": body_time_setting, "value": seconds(body_time), "unit": "seconds without a byte", "beyond": "the answer is cut" },
         { "setting": "the route's timeout", "value": seconds(route.timeout), "unit": "seconds", "beyond": 504 },
         { "setting": "limits.queue", "value": limits.queue, "unit": "requests of one worker", "beyond": 503 },
     ]);

@@ -12,6 +12,7 @@ use crate::request_body::RequestBody;
 use crate::timing::{Layer, Moment};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::http::Target;
+use crate::upstream::silence::SilenceLimit;
 use crate::upstream::{Answer, BodyLeft, Failed, SendError, Tries, UpstreamError, http, pipe};
 use crate::worker::Upstream;
 
@@ -133,6 +134,8 @@ impl Inbound<'_> {
         let general = self.client.settings.limits.response_timeout.map(|after| (after, "limits.response_timeout"));
         let own = self.service().and_then(|service| service.max_request_time()).map(|after| (after, MAX_REQUEST_TIME));
         let limit = route.or(general).into_iter().chain(own).min_by_key(|(after, _)| *after);
-        FirstByte::new(self.worker.deadlines.deadline(), limit, whole)
+        let silence =
+            SilenceLimit::new(self.route.response_body_timeout, self.client.settings.limits.response_body_timeout);
+        FirstByte::new(self.worker.deadlines.deadline(), limit, whole, silence)
     }
 }

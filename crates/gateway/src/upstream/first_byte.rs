@@ -9,7 +9,10 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use http::HeaderMap;
+
 use super::UpstreamError;
+use super::silence::{Silence, SilenceLimit};
 use crate::deadline::Deadline;
 
 /// A time with the name of its setting.
@@ -22,14 +25,21 @@ pub(crate) struct FirstByte {
     limit: Option<Limit>,
     /// The whole exchange's time, and when it is over.
     whole: Option<(Limit, Instant)>,
+    /// What follows the first byte.
+    silence: SilenceLimit,
     /// Whether the service's time is running.
     running: Cell<bool>,
 }
 
 impl FirstByte {
     /// The whole exchange's time runs, the service's does not yet.
-    pub(crate) fn new(deadline: Deadline, limit: Option<Limit>, whole: Option<(Limit, Instant)>) -> Self {
-        let new = Self { deadline, limit, whole, running: Cell::new(false) };
+    pub(crate) fn new(
+        deadline: Deadline,
+        limit: Option<Limit>,
+        whole: Option<(Limit, Instant)>,
+        silence: SilenceLimit,
+    ) -> Self {
+        let new = Self { deadline, limit, whole, silence, running: Cell::new(false) };
         new.deadline.set_or_clear(new.left());
         new
     }
@@ -65,6 +75,11 @@ impl FirstByte {
     /// The answer has begun.
     pub(crate) fn came(&self) {
         self.deadline.clear();
+    }
+
+    /// The wait for the rest of an answer with these fields.
+    pub(crate) fn then(self, headers: &HeaderMap) -> Silence {
+        Silence::new(self.deadline, self.silence, headers)
     }
 
     /// Ready when the time is over; wakes the task then.

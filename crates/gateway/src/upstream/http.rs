@@ -19,6 +19,7 @@ use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease};
 
 use super::first_byte::FirstByte;
 use super::http1::{self, BodyLength, Decoded, Decoder, Malformed};
+use super::silence::Silence;
 use super::{Answer, BodyLeft, Failed, Ran, SendError, Tries, Upgraded, UpstreamError};
 use crate::body::{CutError, ResponseBody};
 use crate::net::{Place, Socket};
@@ -153,7 +154,7 @@ pub(crate) async fn send(
                 let error = UpstreamError::Protocol { service: pool.service.clone(), what };
                 return Err(Failed { error: error.into(), body: BodyLeft::Spent });
             }
-            Ok(head) => return Ok(exchange.into_answer(pool, head, lease)),
+            Ok(head) => return Ok(exchange.into_answer(pool, head, lease, first_byte)),
             Err(mut error) => {
                 if let SendError::Upstream(UpstreamError::Closed { ran: ran @ Ran::Maybe, .. }) = &mut error
                     && exchange.read_to_the_end
@@ -334,7 +335,13 @@ impl Exchange {
         socket.poll_read_buf(cx, read)
     }
 
-    fn into_answer(mut self, pool: &Rc<Pool>, head: http1::ResponseHead, lease: Option<Lease>) -> Answer {
+    fn into_answer(
+        mut self,
+        pool: &Rc<Pool>,
+        head: http1::ResponseHead,
+        lease: Option<Lease>,
+        first_byte: FirstByte,
+    ) -> Answer {
         let http1::ResponseHead { status, headers, body, keep_alive } = head;
         if let Some(lease) = &lease {
             lease.instance().mark_answered();
@@ -358,7 +365,8 @@ impl Exchange {
             return Answer { status, headers, body: ResponseBody::full(data), upgraded: None };
         }
         let decoder = Decoder::new(body);
-        let body = HttpBody { exchange: Some(self), decoder, keep_alive, pool: Rc::clone(pool), lease };
+        let (pool, silence) = (Rc::clone(pool), first_byte.then(&headers));
+        let body = HttpBody { exchange: Some(self), decoder, keep_alive, silence, pool, lease };
         Answer { status, headers, body: ResponseBody::Http(Box::new(body)), upgraded: None }
     }
 
@@ -391,6 +399,7 @@ pub(crate) struct HttpBody {
     exchange: Option<Exchange>,
     decoder: Decoder,
     keep_alive: bool,
+    silence: Silence,
     pool: Rc<Pool>,
     lease: Option<Lease>,
 }
@@ -409,7 +418,7 @@ impl HttpBody {
             let Some(exchange) = &mut self.exchange else { return Poll::Ready(None) };
             // The service may answer before it has read everything: both directions go on together.
             if let Err(e) = exchange.poll_pump(cx) {
-                return self.cut(&e.to_string());
+                return Poll::Ready(Some(Err(self.cut(&e.to_string()))));
             }
             let decoded = self.decoder.decode(&mut exchange.connection.read, &mut self.pool.fields.borrow_mut());
             match decoded {
@@ -428,16 +437,22 @@ impl HttpBody {
                     return Poll::Ready(None);
                 }
                 Ok(Decoded::More) => {}
-                Err(e) => return self.cut(&e.to_string()),
+                Err(e) => return Poll::Ready(Some(Err(self.cut(&e.to_string())))),
             }
-            match ready!(exchange.poll_fill(cx)) {
+            let Poll::Ready(filled) = exchange.poll_fill(cx) else {
+                let pump = &mut exchange.pump;
+                let silent = self.silence.poll(cx, pump.waits_for_client(), pump.take_moved());
+                return silent.map(|what| self.cut(&what)).map(|cut| Some(Err(cut)));
+            };
+            self.silence.heard();
+            match filled {
                 Ok(0) if self.decoder.closed().is_ok() => {
                     self.end();
                     return Poll::Ready(None);
                 }
-                Ok(0) => return self.cut("it closed the connection"),
+                Ok(0) => return Poll::Ready(Some(Err(self.cut("it closed the connection")))),
                 Ok(_) => {}
-                Err(e) => return self.cut(&e.to_string()),
+                Err(e) => return Poll::Ready(Some(Err(self.cut(&e.to_string())))),
             }
         }
     }
@@ -449,9 +464,9 @@ impl HttpBody {
         self.lease = None;
     }
 
-    fn cut(&mut self, what: &str) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
+    fn cut(&mut self, what: &str) -> CutError {
         self.exchange = None;
         self.lease = None;
-        Poll::Ready(Some(Err(CutError { service: self.pool.service.clone(), what: what.to_owned() })))
+        CutError { service: self.pool.service.clone(), what: what.to_owned() }
     }
 }

@@ -348,7 +348,7 @@ pub(crate) async fn send(
     });
     let Some(sent) = sent.await else { return Err(Failed { error: over(), body: BodyLeft::Spent }) };
     match sent {
-        Ok(reply) => Ok(reply.into_answer(lease, service)),
+        Ok(reply) => Ok(reply.into_answer(lease, service, first_byte)),
         Err(Unsent { error, body: left }) => {
             let body = match (left, body) {
                 (Some(left), _) => left,
@@ -384,11 +384,15 @@ struct Reply {
 }
 
 impl Reply {
-    fn into_answer(self, lease: Lease, service: &str) -> Answer {
+    fn into_answer(self, lease: Lease, service: &str, first_byte: FirstByte) -> Answer {
         let Self { status, headers, first, rest, left } = self;
         let body = match rest {
             None => ResponseBody::full(first),
-            Some(stream) => ResponseBody::Pipe(Box::new(PipeBody::new(stream, lease, first, left, service.to_owned()))),
+            Some(stream) => {
+                let silence = first_byte.then(&headers);
+                let body = PipeBody::new(stream, (lease, silence), first, left, service.to_owned());
+                ResponseBody::Pipe(Box::new(body))
+            }
         };
         Answer { status, headers, body, upgraded: None }
     }

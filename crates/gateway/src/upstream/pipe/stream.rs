@@ -24,6 +24,7 @@ use crate::body::CutError;
 use crate::net::Socket;
 use crate::pump::{BodyFraming, Pump, PumpError};
 use crate::request_body::{BodyError, RequestBody};
+use crate::upstream::silence::Silence;
 use crate::upstream::{BodyLeft, Ran};
 
 const READ_SIZE: usize = 64 * 1024;
@@ -368,6 +369,7 @@ impl Drop for Stream {
 pub(crate) struct PipeBody {
     stream: Option<Box<Stream>>,
     lease: Option<Lease>,
+    silence: Silence,
     /// What came with RESPONSE.
     first: Bytes,
     /// From `content-length`, if the service gave it.
@@ -376,8 +378,14 @@ pub(crate) struct PipeBody {
 }
 
 impl PipeBody {
-    pub(crate) fn new(stream: Box<Stream>, lease: Lease, first: Bytes, left: Option<u64>, service: String) -> Self {
-        Self { stream: Some(stream), lease: Some(lease), first, left, service }
+    pub(crate) fn new(
+        stream: Box<Stream>,
+        (lease, silence): (Lease, Silence),
+        first: Bytes,
+        left: Option<u64>,
+        service: String,
+    ) -> Self {
+        Self { stream: Some(stream), lease: Some(lease), silence, first, left, service }
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -395,7 +403,13 @@ impl PipeBody {
         }
         loop {
             let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
-            match ready!(stream.poll_part(cx)) {
+            let Poll::Ready(part) = stream.poll_part(cx) else {
+                let what = ready!(self.silence.poll(cx, stream.waits_for_client(), stream.take_moved()));
+                self.deadline_over();
+                return Poll::Ready(Some(Err(self.cut(what))));
+            };
+            self.silence.heard();
+            match part {
                 Ok(Some((AnswerPart::Data(part), data))) => {
                     if part == Part::Last {
                         self.end();
@@ -439,7 +453,7 @@ impl PipeBody {
         }
     }
 
-    /// Cancels the exchange because the route's time is over (P-28).
+    /// Cancels the exchange because a time is over (P-28).
     pub(crate) fn deadline_over(&mut self) {
         if let Some(stream) = self.stream.take() {
             stream.cancel(ResetCode::Deadline);
