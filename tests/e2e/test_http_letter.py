@@ -376,5 +376,88 @@ class Scheme(Letter):
 
 
 
+class Chunks(Letter):
+    """RFC 9112 §7.1: chunked framing is exact to the byte, or the request is refused and the connection closed."""
+
+    HEAD = b"POST /one HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    HIDDEN = b"POST /victim HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+    WRONG = (
+        b"0\r\n\n",
+        b"0\r\nX: a\r\n\n",
+        b"0\r\nX: a\n\n",
+        b"0\r\nX: a\n\r\n",
+        b"0\r\n\r\r\n\r\n",
+        b"0\n\r\n",
+        b"0\n\n",
+        b"3\nabc\r\n0\r\n\r\n",
+        b"3\r\nabc\n0\r\n\r\n",
+        b"3;x=\n\r\nabc\r\n0\r\n\r\n",
+        b"3;x=y\nabc\r\n0\r\n\r\n",
+        b"3\r\nabcd\r\n0\r\n\r\n",
+        b"3\rabc\r\n0\r\n\r\n",
+        b"\r\n0\r\n\r\n",
+        b";x\r\n\r\n",
+        b"0x3\r\nabc\r\n0\r\n\r\n",
+        b"-1\r\n\r\n",
+        b"11111111111111111\r\n",
+    )
+    RIGHT = (
+        b"0\r\n\r\n",
+        b"3\r\nabc\r\n0\r\n\r\n",
+        b"3;x=y;z=\"q\"\r\nabc\r\n000\r\nX: a\r\n\r\n",
+        b"A\r\n\r\n\n\n\n0\r\n\r\n\r\n0\r\n\r\n",
+    )
+
+    def test_what_is_not_exact_is_refused(self):
+        gateway, script = self.gateway_to()
+        for wrong in self.WRONG:
+            with self.subTest(wrong=wrong), gateway.client(timeout=10) as client:
+                client.send(self.HEAD + wrong + self.HIDDEN + NEXT)
+                self.assert_problem(client.answer("POST"), 400)
+                self.assert_closed(client)
+        self.assertFalse({b"/victim", b"/next"} & set(requested(script)), "a request came out of a body")
+
+    def test_what_is_exact_is_taken(self):
+        gateway, script = self.gateway_to()
+        with gateway.client(timeout=10) as client:
+            for right in self.RIGHT:
+                with self.subTest(right=right):
+                    client.send(self.HEAD + right + NEXT)
+                    self.assert_status(client.answer("POST"), 200)
+                    self.assert_status(client.answer(), 200)
+        self.assertEqual(requested(script), [b"/one", b"/next"] * len(self.RIGHT))
+
+    def test_split_at_every_byte(self):
+        gateway, script = self.gateway_to()
+        for whole, status in ((self.HEAD + b"0\r\n\n" + self.HIDDEN, 400), (self.HEAD + b"3\r\nabc\r\n0\r\nX: a\r\n\r\n", 200)):
+            for at in range(1, len(whole)):
+                with gateway.client(timeout=10) as client:
+                    client.send(whole[:at])
+                    client.send(whole[at:])
+                    self.assertEqual(client.answer("POST").status, status, whole[:at])
+        self.assertNotIn(b"/victim", requested(script))
+
+    def test_after_hits_after_lengths_and_behind_others(self):
+        """Wherever on a connection the request stands, and whatever was answered before."""
+        gateway, script = self.gateway_to(cache="60s")
+        length = b"POST /two HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n0\r\n\n\r\n0"
+        for before in (NEXT, NEXT * 9, length, NEXT + length + self.HEAD + b"2\r\n\n\n\r\n0\r\n\r\n" + NEXT):
+            with self.subTest(before=before), gateway.client(timeout=10) as client:
+                client.send(before + self.HEAD + b"0\r\n\n" + self.HIDDEN)
+                for head in before.split(b" HTTP/1.1\r\n")[:-1]:
+                    self.assert_status(client.answer(head.split(b"\n")[-1].split(b" ")[0].decode()), 200)
+                self.assert_problem(client.answer("POST"), 400)
+                self.assert_closed(client)
+        self.assertNotIn(b"/victim", requested(script))
+
+    def test_over_the_pipe(self):
+        gateway, _ = self.both()
+        for wrong in self.WRONG[:4]:
+            with self.subTest(wrong=wrong), gateway.client(timeout=10) as client:
+                client.send(b"POST /pipe/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + wrong + self.HIDDEN)
+                self.assert_problem(client.answer("POST"), 400)
+                self.assert_closed(client)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -35,6 +35,7 @@ use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
 mod asking;
+mod framing;
 mod hits;
 mod intake;
 mod interim;
@@ -42,6 +43,7 @@ mod tally;
 
 pub(crate) use asking::Ahead;
 use asking::Asking;
+use framing::{Framing, Wrong};
 pub(crate) use hits::Desk;
 use intake::{Intake, Share};
 
@@ -118,6 +120,8 @@ pub(crate) struct Client {
 struct Io {
     socket: Socket,
     intake: Intake,
+    /// Of what hyper has been given.
+    framing: Framing,
     out: BytesMut,
 }
 
@@ -125,7 +129,7 @@ impl Client {
     pub(crate) fn new(socket: Socket, peer: &str, deadline: Deadline, settings: Arc<Settings>) -> Rc<Self> {
         let times = ClientTimes::of(&settings.limits);
         deadline.set(times.idle.min(times.header)); // a connection that never sends anything is not kept for long
-        let io = RefCell::new(Io { socket, intake: Intake::new(), out: BytesMut::new() });
+        let io = RefCell::new(Io { socket, intake: Intake::new(), framing: Framing::new(), out: BytesMut::new() });
         let write_blocked = Cell::new(false);
         let upgraded = RefCell::new(None);
         let (phase, lingers) = (Cell::new(Phase::Idle), Cell::new(false));
@@ -280,6 +284,7 @@ impl Client {
     pub(crate) fn take_back(&self, unread: &[u8]) {
         let mut io = self.io.borrow_mut();
         io.intake.bytes = BytesMut::from(unread);
+        io.framing = Framing::new(); // what is unread begins a request
         io.out = BytesMut::new();
         self.unwritten.borrow_mut().shrink_to_fit();
     }
@@ -309,7 +314,7 @@ impl Client {
     pub(crate) fn hang_up(&self) {
         // Nobody else uses it at this moment; if somebody did, the socket would go with the last reference.
         if let Ok(mut io) = self.io.try_borrow_mut() {
-            *io = Io { socket: Socket::Closed, intake: Intake::new(), out: BytesMut::new() };
+            *io = Io { socket: Socket::Closed, intake: Intake::new(), framing: Framing::new(), out: BytesMut::new() };
         }
         self.phase.set(Phase::Idle); // so that interim answers are left out
     }
@@ -381,6 +386,10 @@ impl ClientIo {
     }
 }
 
+fn inexact() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "its chunked framing is not exact (RFC 9112 section 7.1)")
+}
+
 impl AsyncRead for ClientIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         // A client that sends requests and takes no answers is not read on: what waits for it is bounded.
@@ -390,11 +399,24 @@ impl AsyncRead for ClientIo {
         let client = &self.0;
         let mut io = client.io.borrow_mut();
         let before = buf.filled().len();
-        let Io { socket, intake, .. } = &mut *io;
+        if io.framing.is_over() {
+            return Poll::Ready(Err(inexact()));
+        }
+        let Io { socket, intake, framing, .. } = &mut *io;
         match intake.poll_read(cx, socket, buf) {
             Poll::Ready(Ok(())) => {
-                if buf.filled().len() > before {
-                    client.on_read();
+                if buf.filled().len() == before {
+                    return Poll::Ready(Ok(()));
+                }
+                client.on_read();
+                // A head that was looked at before has no body.
+                if intake.share == Share::Everything
+                    && client.phase.get() != Phase::Tunnel
+                    && let Err(Wrong(at)) = framing.follow(&buf.filled()[before..])
+                {
+                    buf.set_filled(before + at);
+                    // Nothing more would be the end of the stream.
+                    return Poll::Ready(if at == 0 { Err(inexact()) } else { Ok(()) });
                 }
                 Poll::Ready(Ok(()))
             }

@@ -1,6 +1,7 @@
 //! A client's request body on its way to a service: counted, timed, taken piece by piece.
 
 use std::cell::Cell;
+use std::error::Error as _;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -20,8 +21,13 @@ pub(crate) enum BodyError {
     TooLarge { limit: u64, setting: &'static str },
     #[error("no more of the request body came within limits.body_timeout ({} s)", .after.as_secs_f32())]
     Timeout { after: Duration },
-    #[error("the request body could not be read: {0}")]
+    #[error("the request body could not be read: {}", cause(.0))]
     Client(hyper::Error),
+}
+
+/// What hyper wraps says more than its own words.
+fn cause(error: &hyper::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// A limit with the name of its setting.

@@ -93,7 +93,7 @@ impl Client {
                 break Share::Nothing;
             }
             let mut io = self.io.borrow_mut();
-            let Io { socket, out, intake } = &mut *io;
+            let Io { socket, out, intake, .. } = &mut *io;
             if intake.bytes.is_empty() || needs_more {
                 tally.time(); // reading is not their time
                 // Behind what has been answered there is mostly nothing, which is cheaper to ask than to read.
