@@ -459,5 +459,71 @@ class Chunks(Letter):
                 self.assert_closed(client)
 
 
+class Unread(Letter):
+    """An answer of the gateway's own to a request whose body it has not read: the rest is read, or the end is announced."""
+
+    def gateways(self):
+        yield 404, self.start(Gateway(BINARY, config(service("web", url="http://127.0.0.1:1"), route("/only", "web"), workers=1)))
+        yield 502, self.start(Gateway(BINARY, config(service("web", url="http://127.0.0.1:1"), route("/", "web"), workers=1)))
+        yield 503, self.start(Gateway(BINARY, config(service("web", ["false"], max_failures=1), route("/", "web"), workers=1)))
+
+    def test_the_next_request_is_answered_or_the_end_announced(self):
+        for status, gateway in self.gateways():
+            for size, reuse in ((1, True), (5_000, True), (60_000, True), (3_000_000, False)):
+                for at_once in (True, False):
+                    with self.subTest(status=status, size=size, at_once=at_once), gateway.client(timeout=20) as client:
+                        self.post(client, size, at_once)
+                        got = client.answer("POST")
+                        self.assert_problem(got, status)
+                        self.assertEqual(got.get("connection") != "close", reuse, got)
+                        if reuse:
+                            self.assert_status(client.request("GET", "/"), status)
+                        else:
+                            self.assert_closed(client)
+
+    def post(self, client, size, at_once):
+        head = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size
+        try:
+            if at_once:
+                client.send(head + b"x" * size)
+            else:
+                client.send(head)
+                client.send(b"x" * size)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the answer says why
+
+    def test_chunked(self):
+        _, gateway = next(self.gateways())
+        with gateway.client(timeout=20) as client:
+            client.send(Chunks.HEAD + b"3\r\nabc\r\n0\r\n\r\n")
+            got = client.answer("POST")
+            self.assert_problem(got, 404)
+            self.assertIsNone(got.get("connection"))
+            self.assert_usable(client)
+
+    def test_a_body_that_does_not_come_is_not_waited_for(self):
+        _, gateway = next(self.gateways())
+        for more in (b"", b"Expect: 100-continue\r\n"):
+            with gateway.client(timeout=20) as client:
+                client.send(b"POST /x HTTP/1.1\r\nHost: a\r\n%bContent-Length: 9\r\n\r\n" % more)
+                got = client.answer("POST")
+                self.assert_problem(got, 404)
+                self.assertEqual((got.get("connection"), got.interim), ("close", []))
+                self.assert_closed(client)
+
+    def test_the_last_word_is_not_lost(self):
+        """A whole body is read before an answer: nothing is closed."""
+        def handler(peer):
+            peer.head()
+            peer.read(3)
+
+        gateway, script = self.gateway_to(handler)
+        with gateway.client(timeout=20) as client:
+            client.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+            got = client.answer("POST")
+            self.assert_problem(got, 502)
+            self.assertIsNone(got.get("connection"))
+
+
 if __name__ == "__main__":
     unittest.main()

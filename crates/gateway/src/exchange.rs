@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{CONNECTION, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
@@ -43,11 +43,14 @@ mod fetch;
 mod local;
 mod refresh;
 mod second_tier;
+mod unread;
 
 use errand::{Errand, Later};
 pub(crate) use second_tier::{AskedRedis, hit_in_redis, lead};
+use unread::Rest;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// Answers the requests of one connection.
@@ -169,6 +172,10 @@ impl Handler {
         if server_timing::is_wanted(self.client.settings.server_timing, request.headers()) {
             server_timing::append_to(answer.headers_mut(), &record.timeline);
         }
+        if !request.body().is_end_stream() {
+            self.client.set_lingers(true);
+            answer.headers_mut().insert(CONNECTION, CLOSE); // nobody reads the body
+        }
         worker.say_goodbye(answer.headers_mut());
         let guard = RequestGuard::new(&self.client, record);
         answer.map(|body| Outgoing::new(body, None, guard))
@@ -263,14 +270,21 @@ async fn forward(
         deadline.set(after);
         deadline
     });
-    let result = match found {
+    let is_expected = request.headers().contains_key(EXPECT);
+    let (result, rest) = match found {
         Ok((route, authority, looked)) => {
             let (parts, incoming) = request.into_parts();
             let asks = (Caller::at(&client), &*record, &errand);
             let mut inbound = Inbound::new(&worker, asks, route, (parts, Some(incoming)), (authority, id.clone()));
-            inbound.respond(looked).await
+            let result = inbound.respond(looked).await;
+            let rest = inbound.rest(result.is_err());
+            (result, rest)
         }
-        Err(failure) => Err(failure),
+        Err(failure) => (Err(failure), Rest::Unread(request.into_body())),
+    };
+    let is_read = match rest {
+        Rest::Read => true,
+        rest => Box::pin(rest.drain(is_expected, || worker.deadlines.deadline())).await,
     };
     let (mut response, body) = result.unwrap_or_else(|failure| {
         let status = failure.status();
@@ -290,6 +304,9 @@ async fn forward(
         server_timing::append_to(response.headers_mut(), &record.timeline);
     }
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        if !is_read {
+            response.headers_mut().insert(CONNECTION, CLOSE);
+        }
         worker.say_goodbye(response.headers_mut());
     }
     response.map(|()| Outgoing::new(body, deadline, guard))
@@ -341,6 +358,8 @@ struct Inbound<'a> {
     upstream: Rc<Upstream>,
     outbound: Outbound,
     incoming: Option<Incoming>,
+    /// The body of a request that no service has answered.
+    unsent: Option<RequestBody>,
     /// The route's `timeout`, and when it is over.
     ends: Option<(Duration, Instant)>,
 }
@@ -377,7 +396,7 @@ impl<'a> Inbound<'a> {
             interim,
         };
         let ends = route.timeout.map(|after| (after, Instant::now() + after));
-        Self { worker, client, record, errand, route, upstream, outbound, incoming, ends }
+        Self { worker, client, record, errand, route, upstream, outbound, incoming, unsent: None, ends }
     }
 
     fn parts(&self) -> &Parts {
@@ -467,9 +486,9 @@ impl<'a> Inbound<'a> {
 
     /// To the service and back, past the cache, which only learns what has become invalid, and what a POST has made.
     async fn pass(&mut self, cache: Option<&Cache>, why: Forward) -> Result<Parted, Failure> {
-        let mut body = self.body()?;
+        let body = self.body()?;
         let post = cache.and_then(|cache| self.begin_post(cache, why));
-        let (answer, timing) = self.fetch(&mut body).await?;
+        let (answer, timing) = self.fetch_or_keep(body).await?;
         // A safe method makes nothing invalid.
         if let Some(cache) = cache
             && !self.parts().method.is_safe()
@@ -518,7 +537,7 @@ impl<'a> Inbound<'a> {
             fill.failed(Arc::clone(stored));
             return Ok(parted);
         }
-        let (mut answer, mut timing) = fetched?;
+        let (mut answer, mut timing) = fetched.inspect_err(|_| self.unsent = body.take())?;
         let rules = cache_key::rules(&self.route, &self.parts().headers);
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) =
             (&stale, self.outbound.validators.is_some(), answer.status)
@@ -632,7 +651,7 @@ impl<'a> Inbound<'a> {
         let Some(incoming) = self.incoming.take() else { return Ok(None) };
         let body = RequestBody::new(incoming, limit, limits.body_timeout, || self.worker.deadlines.deadline())
             .map_err(Failure::Body)?;
-        Ok(body.map(|body| body.counted(self.record.received_bytes())))
+        Ok(body.map(|body| body.counted(self.record.received())))
     }
 
     /// An answer from a stored response.

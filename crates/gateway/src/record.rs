@@ -26,9 +26,17 @@ pub(crate) struct Record {
     verdict: Cell<Verdict>,
     status: Cell<u16>,
     sent_bytes: Cell<u64>,
-    received_bytes: OnceCell<Rc<Cell<u64>>>,
+    received: OnceCell<Rc<Received>>,
     /// Only with an access log.
     head: OnceCell<Box<Head>>,
+}
+
+/// What has been read of a request's body.
+#[derive(Default)]
+pub(crate) struct Received {
+    pub(crate) bytes: Cell<u64>,
+    /// Its end as well.
+    pub(crate) is_whole: Cell<bool>,
 }
 
 /// What the access log wants of a request's head.
@@ -79,7 +87,7 @@ impl Record {
             verdict: Cell::new(Verdict::Off),
             status: Cell::new(0),
             sent_bytes: Cell::new(0),
-            received_bytes: OnceCell::new(),
+            received: OnceCell::new(),
             head: OnceCell::new(),
         })
     }
@@ -120,8 +128,13 @@ impl Record {
     }
 
     /// Where the bytes of the request's body are counted; its reader may live longer than this record.
-    pub(crate) fn received_bytes(&self) -> Rc<Cell<u64>> {
-        Rc::clone(self.received_bytes.get_or_init(Rc::default))
+    pub(crate) fn received(&self) -> Rc<Received> {
+        Rc::clone(self.received.get_or_init(Rc::default))
+    }
+
+    /// Whether nothing of the request's body is left to be read, as far as anybody has begun.
+    pub(crate) fn has_received_all(&self) -> bool {
+        self.received.get().is_none_or(|received| received.is_whole.get())
     }
 }
 
@@ -133,7 +146,7 @@ impl Drop for Record {
         let outcome = Outcome {
             status: self.status.get(),
             verdict: self.verdict.get(),
-            received_bytes: self.received_bytes.get().map_or(0, |bytes| bytes.get()),
+            received_bytes: self.received.get().map_or(0, |received| received.bytes.get()),
             sent_bytes: self.sent_bytes.get(),
             timeline: &self.timeline,
         };

@@ -1,6 +1,5 @@
 //! A client's request body on its way to a service: counted, timed, taken piece by piece.
 
-use std::cell::Cell;
 use std::error::Error as _;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,6 +12,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::deadline::Deadline;
+use crate::record::Received;
 
 /// What can go wrong with a client's body.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub(crate) struct RequestBody {
     incoming: Incoming,
     received: u64,
     /// Told of what is received, for metrics.
-    counted: Option<Rc<Cell<u64>>>,
+    counted: Option<Rc<Received>>,
     limit: BodyLimit,
     timeout: Duration,
     deadline: Deadline,
@@ -96,7 +96,7 @@ impl RequestBody {
     }
 
     /// Tells how much of it was received.
-    pub(crate) fn counted(self, counted: Rc<Cell<u64>>) -> Self {
+    pub(crate) fn counted(self, counted: Rc<Received>) -> Self {
         Self { counted: Some(counted), ..self }
     }
 
@@ -139,6 +139,17 @@ impl RequestBody {
         self.incoming.size_hint().exact()
     }
 
+    /// The body itself, if nothing of it has been taken.
+    pub(crate) fn into_untouched(self) -> Option<Incoming> {
+        (!self.touched).then_some(self.incoming)
+    }
+
+    fn note_end(&self) {
+        if let Some(counted) = &self.counted {
+            counted.is_whole.set(true);
+        }
+    }
+
     /// The next piece.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, BodyError>> {
         if let Some(held) = &self.held {
@@ -157,17 +168,23 @@ impl RequestBody {
                         Poll::Pending => Poll::Pending,
                     };
                 }
-                Poll::Ready(None) => return Poll::Ready(Ok(Piece::End)),
+                Poll::Ready(None) => {
+                    self.note_end();
+                    return Poll::Ready(Ok(Piece::End));
+                }
                 Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(BodyError::Client(e))),
                 Poll::Ready(Some(Ok(frame))) => {
                     self.waiting = false;
                     self.touched = true;
+                    if frame.is_trailers() || self.incoming.is_end_stream() {
+                        self.note_end();
+                    }
                     let frame = match frame.into_data() {
                         Ok(data) if data.is_empty() => continue,
                         Ok(data) => {
                             self.received += data.len() as u64;
                             if let Some(counted) = &self.counted {
-                                counted.set(self.received);
+                                counted.bytes.set(self.received);
                             }
                             self.limit.check(self.received)?;
                             return Poll::Ready(Ok(Piece::Data(data)));

@@ -7,6 +7,7 @@ use pilotlight_cache::Timing;
 use pilotlight_supervisor::{Lease, Phase, Service};
 
 use super::Inbound;
+use super::unread::Rest;
 use crate::problem::Failure;
 use crate::request_body::RequestBody;
 use crate::timing::{Layer, Moment};
@@ -65,21 +66,44 @@ impl Inbound<'_> {
             {
                 instance.report_stuck();
             }
-            match (error, left) {
-                (SendError::Upstream(e), BodyLeft::Whole(whole))
-                    if e.may_retry(self.outbound.is_idempotent(), instance.as_deref()) && tries.again() =>
+            let is_whole = matches!(left, BodyLeft::Whole(_));
+            if let BodyLeft::Whole(whole) = left {
+                *body = whole;
+            }
+            match error {
+                SendError::Upstream(e)
+                    if is_whole && e.may_retry(self.outbound.is_idempotent(), instance.as_deref()) && tries.again() =>
                 {
                     tracing::debug!(request_id = self.outbound.id.as_str(), "sent again: {e}");
-                    *body = whole;
                     is_first = false;
                 }
-                (SendError::Upstream(e), _) => return Err(Failure::Upstream(e)),
-                (SendError::Client(e), _) => return Err(Failure::Body(e)),
-                (SendError::Start(e), _) => return Err(Failure::Start(e)),
-                (SendError::QueueFull { limit }, _) => {
+                SendError::Upstream(e) => return Err(Failure::Upstream(e)),
+                SendError::Client(e) => return Err(Failure::Body(e)),
+                SendError::Start(e) => return Err(Failure::Start(e)),
+                SendError::QueueFull { limit } => {
                     return Err(Failure::QueueFull { service: self.service_name(), limit });
                 }
             }
+        }
+    }
+
+    /// The same, and keeps for [`Inbound::rest`] what is left of the body if nobody answers.
+    pub(super) async fn fetch_or_keep(&mut self, mut body: Option<RequestBody>) -> Result<(Answer, Timing), Failure> {
+        let fetched = self.fetch(&mut body).await;
+        if fetched.is_err() {
+            self.unsent = body;
+        }
+        fetched
+    }
+
+    /// What is left of the request's body when it has been answered, or not been.
+    pub(super) fn rest(&mut self, has_failed: bool) -> Rest {
+        let unsent = self.unsent.take().and_then(RequestBody::into_untouched);
+        match self.incoming.take().or(unsent) {
+            Some(incoming) => Rest::Unread(incoming),
+            // A service that has answered goes on taking it.
+            None if has_failed && !self.record.has_received_all() => Rest::Lost,
+            None => Rest::Read,
         }
     }
 
