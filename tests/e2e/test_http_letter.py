@@ -525,5 +525,81 @@ class Unread(Letter):
             self.assertIsNone(got.get("connection"))
 
 
+class HalfClosed(Letter):
+    """RFC 9112 §9.6: a client that has said its last word may still listen."""
+
+    def ask(self, gateway, data):
+        """Sends, ends its own direction, and reads to the end."""
+        with socket.create_connection(gateway.address, timeout=20) as client:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: client.recv(65_536), b""))
+
+    def test_the_answer_comes(self):
+        gateway, origin = self.both()
+        for target in (b"/http/make?ms=300", b"/pipe/slow?chunks=3&ms=100", b"/http/stream?chunks=3&ms=100"):
+            for version in (b"1.1", b"1.0"):
+                with self.subTest(target=target, version=version):
+                    got = self.ask(gateway, b"GET %b HTTP/%b\r\nHost: a\r\n\r\n" % (target, version))
+                    self.assertTrue(got.startswith(b"HTTP/1."), got)
+                    self.assertIn(b" 200 OK\r\n", got[:20])
+                    self.assertIn(b"chunk 2" if b"chunks" in target else b"serial", got)
+
+    def test_bodies_and_pipelines(self):
+        gateway, script = self.gateway_to(lambda peer: (self.after(0.3), serve_all(peer)))
+        post = b"POST /one HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+        chunked = Chunks.HEAD + b"3\r\nabc\r\n0\r\n\r\n"
+        for data, count in ((post, 1), (chunked, 1), (NEXT * 3, 3), (post + chunked + NEXT, 3)):
+            with self.subTest(data=data):
+                self.assertEqual(self.ask(gateway, data).count(b"HTTP/1.1 200 OK\r\n"), count)
+        self.assertEqual(len(script.heads), 8)
+
+    def test_with_and_without_the_cache(self):
+        gateway, script = self.gateway_to(lambda peer: (self.after(0.2), serve_all(peer)), cache="60s")
+        for _ in range(2):
+            got = self.ask(gateway, NEXT)
+            self.assertTrue(got.startswith(b"HTTP/1.1 200 OK\r\n") and b"GET /next" in got, got)
+        self.assertEqual(len(script.heads), 1)
+
+    def test_half_a_request_is_none(self):
+        gateway, script = self.gateway_to()
+        self.ask(gateway, b"POST /one HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc")
+        self.assertEqual(self.ask(gateway, b"GET / HTTP/1.1\r\nHost: a\r\n"), b"")
+        # The service is not told that half a body was the whole.
+        self.assertFalse(any(head.startswith(b"GET / ") for head in script.heads))
+
+    def test_a_long_wait_is_announced_and_answered(self):
+        """After a second the gateway asks whether the client still listens, with an interim answer."""
+        gateway, _ = self.both()
+        for version, interim in ((b"1.1", True), (b"1.0", False)):
+            got = self.ask(gateway, b"GET /http/make?ms=1600 HTTP/%b\r\nHost: a\r\n\r\n" % version)
+            self.assertEqual(got.startswith(b"HTTP/1.1 100 Continue\r\n\r\n"), interim, got)
+            self.assertIn(b" 200 OK\r\n", got)
+
+    def test_a_client_that_has_gone_cancels(self):
+        """By FIN, where only the next word to it finds out, and by RST."""
+        for linger in (None, struct.pack("ii", 1, 0)):
+            ended, begun = threading.Event(), threading.Event()
+
+            def handler(peer, begun=begun, ended=ended):
+                peer.head()
+                begun.set()
+                peer.ended()
+                ended.set()
+
+            gateway, _ = self.gateway_to(handler)
+            client = socket.create_connection(gateway.address, timeout=20)
+            client.sendall(NEXT)
+            self.assertTrue(begun.wait(10))
+            if linger:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            client.close()
+            self.assertTrue(ended.wait(10), "the request to the service goes on, for nobody")
+
+    @staticmethod
+    def after(seconds):
+        threading.Event().wait(seconds)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -36,6 +36,7 @@ use crate::upstream::Upgraded;
 
 mod asking;
 mod framing;
+mod half_closed;
 mod hits;
 mod intake;
 mod interim;
@@ -44,6 +45,7 @@ mod tally;
 pub(crate) use asking::Ahead;
 use asking::Asking;
 use framing::{Framing, Wrong};
+use half_closed::HalfClosed;
 pub(crate) use hits::Desk;
 use intake::{Intake, Share};
 
@@ -95,6 +97,7 @@ pub(crate) struct Client {
     times: ClientTimes,
     io: RefCell<Io>,
     write_blocked: Cell<bool>,
+    half_closed: HalfClosed,
     /// hyper has begun to write, and has not flushed since: it may hold more.
     hyper_has_unwritten: Cell<bool>,
     /// Whether the client may still be sending when the connection is closed.
@@ -141,6 +144,7 @@ impl Client {
             times,
             io,
             write_blocked,
+            half_closed: HalfClosed::default(),
             hyper_has_unwritten: Cell::new(false),
             lingers,
             upgraded,
@@ -239,6 +243,7 @@ impl Client {
     /// The head of a request is whole.
     pub(crate) fn request_began(&self) {
         self.phase.set(Phase::Busy);
+        self.forget_end();
         self.set_unless_blocked(None);
     }
 
@@ -402,11 +407,16 @@ impl AsyncRead for ClientIo {
         if io.framing.is_over() {
             return Poll::Ready(Err(inexact()));
         }
+        if client.is_half_closed() && client.has_ended_behind(&io) {
+            return client.poll_gone(cx, &mut io);
+        }
         let Io { socket, intake, framing, .. } = &mut *io;
         match intake.poll_read(cx, socket, buf) {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() == before {
-                    return Poll::Ready(Ok(()));
+                    // hyper would end the exchange with the client's direction.
+                    let is_behind = client.has_ended_behind(&io);
+                    return if is_behind { client.poll_gone(cx, &mut io) } else { Poll::Ready(Ok(())) };
                 }
                 client.on_read();
                 // A head that was looked at before has no body.

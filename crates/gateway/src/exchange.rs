@@ -114,7 +114,9 @@ impl Service<Request<Incoming>> for Handler {
         };
         let errand = Errand::new(worker);
         let client = Rc::clone(&self.client);
-        let future = forward(Rc::clone(worker), client, request, asked, (record, errand.clone()));
+        client.awaits_answer(request.version() == Version::HTTP_11);
+        let guard = RequestGuard::new(&client, Rc::clone(&record)); // now, so that the end of the client's direction is not its own
+        let future = forward(Rc::clone(worker), (client, guard), request, asked, (record, errand.clone()));
         Reply::Later(Later::new(Box::pin(future), errand))
     }
 }
@@ -253,12 +255,11 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Failure> {
 /// Everything that is not answered at once.
 async fn forward(
     worker: Rc<Worker>,
-    client: Rc<Client>,
+    (client, guard): (Rc<Client>, RequestGuard),
     request: Request<Incoming>,
     found: Result<(Arc<Route>, String, Looked), Failure>,
     (record, errand): (Rc<Record>, Errand),
 ) -> Response<Outgoing> {
-    let guard = RequestGuard::new(&client, Rc::clone(&record));
     client.set_lingers(!request.body().is_end_stream());
     let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
     record.keep_head(&request, &id, &client.peer);
@@ -300,6 +301,7 @@ async fn forward(
         response.headers_mut().insert(X_REQUEST_ID, id);
     }
     record.answered(response.status());
+    client.has_answer();
     if is_timed {
         server_timing::append_to(response.headers_mut(), &record.timeline);
     }

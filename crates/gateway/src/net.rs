@@ -4,9 +4,11 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use pilotlight_supervisor::Address;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -67,6 +69,26 @@ impl Socket {
             Self::Tcp(s) => s.poll_read_ready(cx).map(drop),
             Self::Unix(s) => s.poll_read_ready(cx).map(drop),
             Self::Closed => Poll::Ready(()),
+        }
+    }
+
+    /// What has happened to the connection since the last look: a reset that no read shows behind the end of the stream.
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        let error = match self {
+            Self::Tcp(s) => s.take_error(),
+            Self::Unix(s) => s.take_error(),
+            Self::Closed => closed(),
+        };
+        error.unwrap_or_else(Some)
+    }
+
+    /// Has the system ask the other side whether it still knows the connection. Where it cannot, a write finds out.
+    pub(crate) fn probe(&self, every: Duration, max: u32) {
+        if let Self::Tcp(socket) = self {
+            let probes = TcpKeepalive::new().with_time(every).with_interval(every).with_retries(max);
+            if let Err(e) = SockRef::from(socket).set_tcp_keepalive(&probes) {
+                tracing::debug!("no keep-alive probes for a client: {e}");
+            }
         }
     }
 

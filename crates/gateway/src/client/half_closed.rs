@@ -1,0 +1,87 @@
+//! A client that has ended its own direction behind a whole request may still wait for the answer (RFC 9112 §9.6), or it has gone: the
+//! end of the stream looks the same. It gets its answer; whether it has gone is found out by what the gateway sends.
+//!
+//! - A reset, or a write that fails, ends the connection, and with it the exchange.
+//! - While the head of an answer is awaited, a 100 goes to an HTTP/1.1 client after 1, 3, 7, … s. Every such client has to pass over it (RFC
+//!   9110 §15.2); the system of one that has gone answers with a reset.
+//! - After that, and for HTTP/1.0, keep-alive probes of TCP do so, once the client's system has forgotten the connection (Linux: 60 s).
+
+use std::cell::Cell;
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::{Client, Io, MAX_GATHERED, Phase};
+
+/// How often a client that has ended its direction is looked at.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Between keep-alive probes of TCP to such a client.
+const PROBE_EVERY: Duration = Duration::from_secs(15);
+/// Probes without an answer after which the client has gone.
+const MAX_PROBES: u32 = 4;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// What is known of the client's direction.
+#[derive(Default)]
+pub(super) struct HalfClosed {
+    /// Since its end so often looked at; `None` before.
+    checks: Cell<Option<u32>>,
+    /// The head of an answer is awaited, and the client takes interim answers.
+    takes_interim: Cell<bool>,
+}
+
+impl Client {
+    /// A request's answer is awaited. `takes_interim`: RFC 9110 §15.2, no HTTP/1.0 client does.
+    pub(crate) fn awaits_answer(&self, takes_interim: bool) {
+        self.half_closed.takes_interim.set(takes_interim);
+    }
+
+    /// From now on the client gets the answer itself.
+    pub(crate) fn has_answer(&self) {
+        self.half_closed.takes_interim.set(false);
+    }
+
+    /// Another request: what is known of the one before does not count.
+    pub(super) fn forget_end(&self) {
+        self.half_closed.checks.set(None);
+    }
+
+    /// Whether the client's direction has ended behind the request that is being answered.
+    pub(super) fn has_ended_behind(&self, io: &Io) -> bool {
+        self.phase.get() == Phase::Busy && !io.framing.is_in_body()
+    }
+
+    /// Whether its end has been seen.
+    pub(super) fn is_half_closed(&self) -> bool {
+        self.half_closed.checks.get().is_some()
+    }
+
+    /// Waits for the answer in place of the client; an error when it has gone.
+    pub(super) fn poll_gone(&self, cx: &mut Context<'_>, io: &mut Io) -> Poll<io::Result<()>> {
+        if self.write_blocked.get() {
+            return Poll::Pending; // that write finds out
+        }
+        loop {
+            let checks = match self.half_closed.checks.get() {
+                None => {
+                    io.socket.probe(PROBE_EVERY, MAX_PROBES);
+                    0
+                }
+                Some(checks) => {
+                    ready!(self.deadline.poll(cx));
+                    if let Some(error) = io.socket.take_error() {
+                        return Poll::Ready(Err(error));
+                    }
+                    checks + 1
+                }
+            };
+            self.half_closed.checks.set(Some(checks));
+            let has_room = !self.hyper_has_unwritten.get() && io.out.len() < MAX_GATHERED;
+            if checks > 0 && (checks + 1).is_power_of_two() && self.half_closed.takes_interim.get() && has_room {
+                io.out.extend_from_slice(CONTINUE); // written at the end of the turn
+            }
+            self.deadline.set(CHECK_EVERY);
+        }
+    }
+}
