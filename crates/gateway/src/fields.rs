@@ -82,6 +82,61 @@ pub(crate) fn strip_nominated(headers: &mut HeaderMap) {
     }
 }
 
+/// Leaves of a client's trailers what may be told behind a body. A recipient may merge them into the fields of the request, whose framing,
+/// route, identity and conditions have been decided by then (RFC 9110 §6.5.1).
+pub(crate) fn keep_trailers(trailers: &mut HeaderMap) {
+    let none = FieldList::default();
+    let leaving: Vec<HeaderName> =
+        trailers.keys().filter(|name| is_hop_by_hop(name, &none) || !is_for_trailers(name.as_str())).cloned().collect();
+    for name in leaving {
+        trailers.remove(name);
+    }
+}
+
+fn is_for_trailers(name: &str) -> bool {
+    let begins = |prefix| name.starts_with(prefix);
+    // Framing and content; conditions; what proxies say; credentials.
+    let is_of_a_kind = ["content-", "if-", "x-forwarded-", "proxy-", "sec-", "x-pilotlight-"].into_iter().any(begins);
+    !is_of_a_kind
+        && !matches!(
+            name,
+            "host"
+                | "trailer"
+                | "range"
+                | "expect"
+                | "max-forwards"
+                | "cache-control"
+                | "pragma"
+                | "age"
+                | "date"
+                | "expires"
+                | "vary"
+                | "location"
+                | "retry-after"
+                | "warning"
+                | "authorization"
+                | "cookie"
+                | "set-cookie"
+                | "www-authenticate"
+                | "authentication-info"
+                | "forwarded"
+                | "via"
+                | "x-real-ip"
+                | "x-request-id"
+                | "origin"
+                | "referer"
+                | "from"
+                | "user-agent"
+                | "accept"
+                | "accept-charset"
+                | "accept-encoding"
+                | "accept-language"
+                | "priority"
+                | "alt-used"
+                | "http2-settings"
+        )
+}
+
 /// Removes what must not be forwarded from a service's answer.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let connection = FieldList::connection(headers);
@@ -127,6 +182,23 @@ mod tests {
         left.sort_unstable();
         let stay = ["authorization", "connection", "content-length", "origin", "transfer-encoding", "upgrade"];
         assert_eq!(left, [&stay[..], &["x-forwarded-for"]].concat());
+    }
+
+    #[test]
+    fn trailers_of_clients() {
+        let mut trailers = HeaderMap::new();
+        for name in
+            ["host", "content-length", "transfer-encoding", "authorization", "x-forwarded-for", "if-match", "te"]
+        {
+            trailers.append(HeaderName::from_static(name), HeaderValue::from_static("x"));
+        }
+        for name in ["x-checksum", "digest", "server-timing", "grpc-status"] {
+            trailers.append(HeaderName::from_static(name), HeaderValue::from_static("x"));
+        }
+        keep_trailers(&mut trailers);
+        let mut left: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["digest", "grpc-status", "server-timing", "x-checksum"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::deadline::Deadline;
+use crate::fields;
 use crate::record::Received;
 
 /// What can go wrong with a client's body.
@@ -191,7 +192,11 @@ impl RequestBody {
                         }
                         Err(frame) => frame,
                     };
-                    if let Ok(trailers) = frame.into_trailers() {
+                    if let Ok(mut trailers) = frame.into_trailers() {
+                        fields::keep_trailers(&mut trailers);
+                        if trailers.is_empty() {
+                            return Poll::Ready(Ok(Piece::End));
+                        }
                         return Poll::Ready(Ok(Piece::Trailers(trailers)));
                     }
                 }
