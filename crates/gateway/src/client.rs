@@ -466,6 +466,7 @@ impl AsyncWrite for ClientIo {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.0.hyper_has_unwritten.set(true);
+        self.0.answer_moves();
         ready!(self.0.poll_room(cx))?;
         let client = &self.0;
         let mut io = client.io.borrow_mut();

@@ -4,7 +4,9 @@
 //! - A reset, or a write that fails, ends the connection, and with it the exchange.
 //! - While the head of an answer is awaited, a 100 goes to an HTTP/1.1 client after 1, 3, 7, … s. Every such client has to pass over it (RFC
 //!   9110 §15.2); the system of one that has gone answers with a reset.
-//! - After that, and for HTTP/1.0, keep-alive probes of TCP do so, once the client's system has forgotten the connection (Linux: 60 s).
+//! - Within an answer nothing can be sent but the answer. A client whose answer stands still for [`MAX_SILENCE`] seconds counts as gone: a
+//!   service that stalls would otherwise be held for a client that is mostly not there.
+//! - While an HTTP/1.0 client waits for the head, keep-alive probes of TCP do so, once its system has forgotten the connection (Linux: 60 s).
 
 use std::cell::Cell;
 use std::io;
@@ -15,6 +17,8 @@ use super::{Client, Io, MAX_GATHERED, Phase};
 
 /// How often a client that has ended its direction is looked at.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Looks in a row within an answer, without a byte of it sent between them, after which the client counts as gone.
+const MAX_SILENCE: u32 = 3;
 /// Between keep-alive probes of TCP to such a client.
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 /// Probes without an answer after which the client has gone.
@@ -29,17 +33,28 @@ pub(super) struct HalfClosed {
     checks: Cell<Option<u32>>,
     /// The head of an answer is awaited, and the client takes interim answers.
     takes_interim: Cell<bool>,
+    /// Its head has been handed over.
+    is_answered: Cell<bool>,
+    /// Looks since a byte of the answer was written.
+    silence: Cell<u32>,
 }
 
 impl Client {
     /// A request's answer is awaited. `takes_interim`: RFC 9110 §15.2, no HTTP/1.0 client does.
     pub(crate) fn awaits_answer(&self, takes_interim: bool) {
         self.half_closed.takes_interim.set(takes_interim);
+        self.half_closed.is_answered.set(false);
     }
 
     /// From now on the client gets the answer itself.
     pub(crate) fn has_answer(&self) {
         self.half_closed.takes_interim.set(false);
+        self.half_closed.is_answered.set(true);
+    }
+
+    /// A part of the answer is being written.
+    pub(super) fn answer_moves(&self) {
+        self.half_closed.silence.set(0);
     }
 
     /// Another request: what is known of the one before does not count.
@@ -73,6 +88,12 @@ impl Client {
                     if let Some(error) = io.socket.take_error() {
                         return Poll::Ready(Err(error));
                     }
+                    if self.half_closed.is_answered.get() && self.is_silent() {
+                        return Poll::Ready(Err(io::Error::new(
+                            io::ErrorKind::TimedOut,
+                            "half-closed, and no more of the answer came",
+                        )));
+                    }
                     checks + 1
                 }
             };
@@ -83,5 +104,12 @@ impl Client {
             }
             self.deadline.set(CHECK_EVERY);
         }
+    }
+
+    /// Counts this look; whether there were too many without a byte of the answer.
+    fn is_silent(&self) -> bool {
+        let silence = self.half_closed.silence.get() + 1;
+        self.half_closed.silence.set(silence);
+        silence >= MAX_SILENCE
     }
 }
