@@ -186,5 +186,55 @@ class LateServices(Case):
         self.assert_eventually(lambda: len(pids()) == 1, "the old one stays", LIMIT)
 
 
+class StopUnderLoad(Case):
+    """Requests go on, so the service is started again at once: the command ends all the same, and says what it did."""
+
+    def loaded(self, *words, code=0, **settings):
+        """What `stop` says while four clients send requests, one answer is in progress and one has no end."""
+        gateway = Gateway(BINARY, config(service(**settings), route(), ADMIN), start_limit=LIMIT, stop_limit=LIMIT)
+        self.start(gateway)
+        over, statuses = threading.Event(), []
+
+        def load(_):
+            while not over.is_set():
+                statuses.append(gateway.get("/pid", timeout=LIMIT).status)
+
+        with gateway.client(LIMIT) as finishing, gateway.client(LIMIT) as endless:
+            finishing.send_head("GET", "/slow?chunks=4&ms=250")
+            finished = finishing.body(finishing.head())
+            endless.send_head("GET", "/wait?id=x")
+            endless.head()
+            threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            try:
+                socket = str(gateway.folder / "admin.sock")
+                done = subprocess.run([BINARY, "stop", "demo", *words, "--socket", socket], capture_output=True, text=True, timeout=2 * LIMIT)
+            finally:
+                over.set()
+                for thread in threads:
+                    thread.join()
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            if code == 0:
+                self.assertEqual(b"".join(finished).count(b"\n"), 4)
+        self.assertEqual(set(statuses), {200})
+        return done
+
+    def test_it_says_what_it_stopped_and_how_requests_ended(self):
+        done = self.loaded(drain_timeout="2s", stop_grace="1s")
+        self.assertIn("demo stopped: 1 instance", done.stdout)
+        self.assertRegex(done.stdout, r"[1-9]\d* requests? in flight finished, 1 cut after its drain_timeout")
+        self.assertIn("a request has started it again: instance 2", done.stdout)
+
+    def test_as_json(self):
+        told = json.loads(self.loaded("--json", drain_timeout="2s", stop_grace="1s").stdout)
+        self.assertEqual((told["stop"]["instances"], told["stop"]["cut"]), (1, 1))
+        self.assertGreaterEqual(told["stop"]["finished"], 1)
+
+    def test_what_is_left_when_its_patience_is_over(self):
+        done = self.loaded("--timeout", "2", code=1, drain_timeout="20s", stop_grace="1s")
+        self.assertRegex(done.stderr, r"instance 1 still has 1 request in flight")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -18,6 +18,7 @@ mod discover;
 mod explain;
 mod plan;
 mod purge;
+mod stop;
 mod table;
 
 /// How often `status --watch` looks.
@@ -215,8 +216,11 @@ pub fn act(
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
     let path = format!("/services/{}", client::encoded(service));
-    let before = client.get(&path)?;
+    let mut before = client.get(&path)?;
     let mut told = client.post(&format!("{path}/{}", action.name()), None)?;
+    if action == Action::Stop {
+        before["last_instance"] = told["instance_before"].clone(); // one may have been started between the two
+    }
     let begun = Instant::now();
     let mut done = patience.is_zero();
     while !done {
@@ -225,13 +229,22 @@ pub fn act(
             Progress::Done => done = true,
             Progress::Failed(reason) => return Err(Failure::Service(service.to_owned(), reason)),
             Progress::GoesOn if begun.elapsed() > patience => {
-                let reason =
-                    format!("it is not done after {} s; `pilotlight logs {service}` may say why", patience.as_secs());
+                let left = if action == Action::Stop { stop::waits_for(&before, &now) } else { String::new() };
+                let reason = format!(
+                    "it is not done after {} s{left}; `pilotlight logs {service}` may say why",
+                    patience.as_secs()
+                );
                 return Err(Failure::Service(service.to_owned(), reason));
             }
             Progress::GoesOn => std::thread::sleep(ACTION_PAUSE),
         }
         told = now;
+    }
+    if action == Action::Stop
+        && let Some(map) = told.as_object_mut().filter(|_| !patience.is_zero())
+    {
+        let done = stop::difference(&before["stopped"], &map["stopped"]);
+        map.insert("stop".to_owned(), done);
     }
     let text = |told: &Value| table::acted(service, action, &before, told, patience.is_zero());
     report_change((client.gateway(), told), report, text, out)?;
@@ -255,7 +268,8 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
     let failed = |value: &Value| value["failed_starts"].as_u64().unwrap_or_default();
     let was_running = before["state"] != "stopped";
     let is_done = match action {
-        Action::Stop => now["state"] == "stopped" && now["instances"].as_array().is_none_or(Vec::is_empty),
+        // Under load the next request has started another one at once.
+        Action::Stop => stop::still_there(before, now).next().is_none(),
         Action::Start => now["state"] == "ready",
         // One that did not run is not started by it.
         Action::Restart if !was_running => true,

@@ -57,7 +57,7 @@ pub use policy::circuit::CircuitState;
 pub use runtime_dir::{RUNTIME_DIR_PREFIX, make_private_folder, make_runtime_dir};
 pub use seat::Lease;
 pub use service::{
-    InstanceStatus, Refused, Replaced, Service, ServiceId, ServiceState, Status, ZygoteState, ZygoteStatus,
+    InstanceStatus, Refused, Replaced, Service, ServiceId, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus,
 };
 pub use spec::{
     HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, ServiceSpec, Spare,

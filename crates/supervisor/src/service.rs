@@ -68,6 +68,8 @@ pub struct Status {
     pub replaced: Replaced,
     /// Instances that were ended because a request took longer than `max_request_time`.
     pub stuck: u64,
+    /// Instances that were told to end and did, for whatever reason, and what became of their requests.
+    pub stopped: Stopped,
     /// The parent of its instances, if it has `preload`.
     pub zygote: Option<ZygoteStatus>,
     /// Its settings.
@@ -123,6 +125,19 @@ pub struct Replaced {
     pub memory: u64,
     /// People asked for it.
     pub asked: u64,
+}
+
+/// What became of instances that were told to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// How many.
+    pub instances: u64,
+    /// Requests that were in flight and came to their end.
+    pub finished: u64,
+    /// Requests that were still in flight when it got SIGTERM, after `drain_timeout`, or ended by itself.
+    pub cut: u64,
+    /// Instances that did not end by SIGTERM within `stop_grace`.
+    pub killed: u64,
 }
 
 /// Requests that got no instance, by reason.
@@ -213,6 +228,7 @@ impl Service {
                 failed_starts: 0,
                 replaced: Replaced::default(),
                 stuck: 0,
+                stopped: Stopped::default(),
                 zygote: spec.zygote().map(|_| ZygoteStatus::default()),
                 spec: Arc::clone(spec),
             }),

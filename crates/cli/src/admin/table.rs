@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use serde_json::Value;
 
-use super::{Action, Escapes};
+use super::{Action, Escapes, stop};
 
 /// Whether there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,7 +350,7 @@ pub(super) fn acted(service: &str, action: Action, before: &Value, now: &Value, 
         _ if unfinished => format!("{service}: told to {}", action.name()),
         Action::Restart if was_running => format!("{service} restarted: instance {}{pid}", now["last_instance"]),
         Action::Restart => format!("{service} does not run; its next request starts it anew"),
-        Action::Stop if was_running => format!("{service} stopped; its next request starts it"),
+        Action::Stop if was_running => stop::said(service, now),
         Action::Stop => format!("{service} was not running"),
         Action::Start if before["state"] == "ready" || before["state"] == "frozen" => {
             format!("{service} runs already{pid}")

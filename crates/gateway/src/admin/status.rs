@@ -208,6 +208,12 @@ fn managed(service: &Service, transport: &str, groups: &HashMap<i32, u64>) -> Va
             "asked": status.replaced.asked,
         },
         "stuck": status.stuck,
+        "stopped": {
+            "instances": status.stopped.instances,
+            "finished": status.stopped.finished,
+            "cut": status.stopped.cut,
+            "killed": status.stopped.killed,
+        },
         "starts": status.starts,
         "failed_starts": status.failed_starts,
         "last_instance": status.instance,

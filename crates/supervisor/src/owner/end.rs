@@ -31,6 +31,14 @@ impl Owner {
             if !run.failed {
                 record.circuit.ended(end, now, random());
             }
+            if run.stop_asked {
+                let cut = run.cut.max(run.open_exchanges());
+                let mut status = record.service.status_mut();
+                status.stopped.instances += 1;
+                status.stopped.finished += run.in_flight_at_stop.saturating_sub(cut);
+                status.stopped.cut += cut;
+                status.stopped.killed += u64::from(run.killed);
+            }
             report_end(record.service.name(), run, exit);
             if !run.stop_asked {
                 let limit = run.limit_said();

@@ -151,6 +151,12 @@ pub(super) struct Run {
     pub(super) accepts: bool,
     /// Whether it can fail to start no more.
     pub(super) start_over: bool,
+    /// Requests in flight when it was told to end.
+    pub(super) in_flight_at_stop: u64,
+    /// Those that were still there when it got SIGTERM, or SIGKILL without that.
+    pub(super) cut: u64,
+    /// SIGTERM was not enough.
+    pub(super) killed: bool,
     pub(super) drain_sent: bool,
     /// When its time to drain is over.
     pub(super) drain_until: Option<Instant>,
@@ -237,6 +243,9 @@ impl Run {
             failed: false,
             accepts: true,
             start_over: false,
+            in_flight_at_stop: 0,
+            cut: 0,
+            killed: false,
             drain_sent: false,
             drain_until: None,
             links: vec![0; workers],

@@ -133,6 +133,7 @@ impl Owner {
     pub(super) fn terminate(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let grace = self.records[run.service].spec.stop_grace;
+        run.cut = run.open_exchanges(); // before the signal: workers may see the end of the process before it is reported
         run.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
         self.signal(id, GroupSignal::Terminate);
     }
@@ -142,6 +143,8 @@ impl Owner {
         let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage != Stage::Exited) else {
             return;
         };
+        run.killed = true;
+        run.cut = run.cut.max(run.open_exchanges());
         run.enter_stage(Stage::Killing, Some(now + KILL_PATIENCE), &mut self.timers);
         self.leave_service(id);
         self.signal(id, GroupSignal::Kill);
@@ -210,6 +213,7 @@ impl Owner {
         self.wake(id);
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.stop_asked = true;
+        run.in_flight_at_stop = run.open_exchanges();
         let until = now + self.records[run.service].spec.drain_timeout;
         run.drain_until = Some(until);
         // The service's own DRAIN is answered when its exchanges are done (P-32), the gateway's is sent a little later.
