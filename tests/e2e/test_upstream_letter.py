@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from harness import Cut, in_threads, limits, setUpModule
+from harness import BINARY, Cut, Gateway, config, in_threads, limits, route, service, setUpModule
 from scripted import answer
 from test_hostile import Scripted
 
@@ -339,6 +339,17 @@ class Silence(Scripted):
             client.send_head("GET", "/")
             client.head()
             self.assertFalse(closed.wait(2.5), "no limit for this route")
+
+
+class Pages(Scripted):
+    def test_a_page_has_no_path(self):
+        """Where a service listens is for the log: the path of its socket has the runtime folder and the process id in it."""
+        blocks = service("web", url="unix:@FOLDER@/nobody.sock"), route(service="web")
+        gateway = self.start(Gateway(BINARY, config(*blocks, workers=1)))
+        problem = self.assert_problem(gateway.get("/"), 502)
+        self.assertIn("service web cannot be reached", problem["detail"])
+        self.assertNotIn("nobody.sock", str(problem))
+        self.assert_eventually(lambda: "nobody.sock" in gateway.output(), "the log names the place")
 
 
 if __name__ == "__main__":

@@ -99,6 +99,7 @@ impl Failure {
     pub(crate) fn log_text(&self) -> String {
         match self {
             Self::Start(e) => format!("{} (phase {})", self.detail(), e.phase.name()),
+            Self::Upstream(UpstreamError::Connect { place, .. }) => format!("{} (at {place})", self.detail()),
             other => other.detail(),
         }
     }

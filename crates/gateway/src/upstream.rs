@@ -57,8 +57,9 @@ impl Tries {
 /// Why a service gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamError {
+    /// Clients are not told the place: the path of an instance's socket has the runtime folder and the process id in it.
     #[error("service {service} cannot be reached: {cause}")]
-    Connect { service: String, cause: String },
+    Connect { service: String, place: String, cause: String },
     /// The connection or the instance ended.
     #[error("service {service} {what} before it answered")]
     Closed { service: String, what: String, ran: Ran },

@@ -125,7 +125,7 @@ pub(crate) async fn send(
         (_, Some(addr)) => Place::External(addr),
         (Some(Endpoint::Pipe) | None, None) => {
             let cause = "it speaks the pipe, not HTTP".to_owned(); // not reachable: the upstream's kind is the transport
-            let error = UpstreamError::Connect { service: pool.service.clone(), cause };
+            let error = UpstreamError::Connect { service: pool.service.clone(), place: "the pipe".to_owned(), cause };
             return Err(Failed { error: error.into(), body: BodyLeft::Whole(body) });
         }
     };
@@ -196,9 +196,11 @@ impl Drop for Counted<'_> {
 }
 
 async fn connect(pool: &Pool, place: Place<'_>, instance: u64) -> Result<Connection, UpstreamError> {
-    let socket = Socket::connect(place)
-        .await
-        .map_err(|e| UpstreamError::Connect { service: pool.service.clone(), cause: format!("{place}: {e}") })?;
+    let socket = Socket::connect(place).await.map_err(|e| UpstreamError::Connect {
+        service: pool.service.clone(),
+        place: place.to_string(),
+        cause: e.to_string(),
+    })?;
     Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance })
 }
 
