@@ -624,5 +624,68 @@ class Trailers(Letter):
             self.assert_usable(client)
 
 
+class Heads(Letter):
+    """Request heads that hyper judges otherwise."""
+
+    def test_lengths_beyond_any_body(self):
+        gateway, script = self.gateway_to()
+        for length in (b"18446744073709551613", b"18446744073709551615", b"18446744073709551616", b"99999999999999999999"):
+            with self.subTest(length=length), gateway.client(timeout=10) as client:
+                client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %b\r\n\r\n" % length)
+                self.assertEqual(client.answer().status, 400)
+                self.assert_closed(client)
+        self.assertEqual(script.heads, [])
+
+    def test_chunked_is_applied_once(self):
+        gateway, script = self.gateway_to()
+        for coding in (b"chunked\r\nTransfer-Encoding: chunked", b"chunked, chunked", b"gzip, chunked"):
+            with self.subTest(coding=coding), gateway.client(timeout=10) as client:
+                client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: %b\r\n\r\n0\r\n\r\n" % coding)
+                self.assertIn(client.answer().status, (400, 501))
+        self.assertEqual(script.heads, [])
+
+    def test_other_schemes_are_not_served(self):
+        gateway, script = self.gateway_to()
+        for target in (b"ftp://a/r", b"://a/r", b"1http://a/r", b"ws://a/r", b"file:///r"):
+            with self.subTest(target=target), gateway.client(timeout=10) as client:
+                client.send(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % target)
+                self.assertEqual(client.answer().status, 400)
+        self.assertEqual(script.heads, [])
+        with gateway.client(timeout=10) as client:
+            client.send(b"GET HTTP://a/r HTTP/1.1\r\nHost: a\r\n\r\n")
+            self.assert_status(client.answer(), 200)
+
+    def test_underscores_hide_nothing(self):
+        gateway, script = self.gateway_to()
+        with gateway.client(timeout=10) as client:
+            fields = b"X_Forwarded_For: 6.6.6.6\r\nX-Forwarded_Proto: https\r\nForwarded: for=6.6.6.6\r\nx_request_id: 7\r\nX_Mine: kept\r\n"
+            client.send(b"GET / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n")
+            self.assert_status(client.answer(), 200)
+        self.assertNotIn(b"6.6.6.6", script.heads[0])
+        for name in (b"x_forwarded_for", b"x-forwarded_proto", b"x_request_id"):
+            self.assertNotIn(name, script.heads[0].lower())
+        self.assertIn(b"x_mine: kept", script.heads[0].lower())
+
+    def test_a_later_minor_version_is_the_highest_known(self):
+        """RFC 9110 §2.5; however the head comes."""
+        request = b"GET /later HTTP/1.%d\r\nHost: a\r\n\r\n"
+        for cache in (False, "60s"):
+            gateway, script = self.gateway_to(cache=cache)
+            for minor in (2, 9):
+                for split in (None, 10, 18, 19, 20, 21):
+                    with self.subTest(minor=minor, split=split, cache=cache), gateway.client(timeout=10) as client:
+                        whole = request % minor
+                        client.send(whole[:split])
+                        if split:
+                            self.after(0.005)  # read by itself, mostly
+                            client.send(whole[split:])
+                        self.assert_status(client.answer(), 200)
+                        self.assert_usable(client)
+
+    @staticmethod
+    def after(seconds):
+        threading.Event().wait(seconds)
+
+
 if __name__ == "__main__":
     unittest.main()

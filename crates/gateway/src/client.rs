@@ -422,7 +422,7 @@ impl AsyncRead for ClientIo {
                 // A head that was looked at before has no body.
                 if intake.share == Share::Everything
                     && client.phase.get() != Phase::Tunnel
-                    && let Err(Wrong(at)) = framing.follow(&buf.filled()[before..])
+                    && let Err(Wrong(at)) = framing.follow(&mut buf.filled_mut()[before..])
                 {
                     buf.set_filled(before + at);
                     // Nothing more would be the end of the stream.

@@ -243,10 +243,12 @@ fn is_stored_method(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
 
-/// RFC 9112 §6.1: hyper takes off `chunked`; a service would not learn of another coding below it.
+/// RFC 9112 §6.1: hyper takes off one `chunked`; a service would not learn of another coding below it.
 fn check_coding(headers: &HeaderMap) -> Result<(), Failure> {
     let known = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
-    match headers.get_all(TRANSFER_ENCODING).iter().all(known) {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    // `chunked` is applied once (RFC 9112 §6.1).
+    match codings.next().is_none_or(known) && codings.next().is_none() {
         true => Ok(()),
         false => Err(Failure::Coding),
     }

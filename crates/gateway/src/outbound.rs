@@ -101,9 +101,10 @@ impl Outbound {
 
     fn crosses(&self, name: &HeaderName) -> bool {
         match name.as_str() {
-            "host" | "expect" | "x-request-id" | "via" => false,
-            "forwarded" | "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-prefix" => false,
+            "expect" => false,
+            name if is_replaced(name) => false,
             "if-none-match" | "if-modified-since" if self.validators.is_some() => false,
+            name if name.as_bytes().contains(&b'_') && is_replaced(&name.replace('_', "-")) => false,
             _ => !is_hop_by_hop(name, &self.connection),
         }
     }
@@ -158,6 +159,22 @@ impl Outbound {
     }
 }
 
+/// Fields that the gateway writes itself. Programs that get fields as variables (CGI, WSGI) cannot tell `X_Forwarded_For` from
+/// `X-Forwarded-For`, so a client cannot have that either.
+fn is_replaced(name: &str) -> bool {
+    matches!(
+        name,
+        "host"
+            | "x-request-id"
+            | "via"
+            | "forwarded"
+            | "x-forwarded-for"
+            | "x-forwarded-proto"
+            | "x-forwarded-host"
+            | "x-forwarded-prefix"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +215,9 @@ mod tests {
         let request = Request::builder()
             .header("x-forwarded-for", "6.6.6.6")
             .header("forwarded", "for=6.6.6.6")
+            .header("X_Forwarded_For", "6.6.6.6")
+            .header("x-forwarded_host", "evil")
+            .header("x_kept", "1")
             .header("connection", "x-secret, keep-alive")
             .header("x-secret", "1")
             .header("x-kept", "1")
@@ -208,6 +228,8 @@ mod tests {
         let all = fields(&outbound(request, "10.1.2.3:555"));
         assert_eq!(value(&all, "x-forwarded-for"), ["10.1.2.3"]);
         assert_eq!(value(&all, "forwarded"), ["for=10.1.2.3;host=\"example.org\";proto=http"]);
+        assert!(value(&all, "x_forwarded_for").is_empty() && value(&all, "x-forwarded_host").is_empty());
+        assert_eq!(value(&all, "x_kept"), ["1"]);
         assert_eq!(value(&all, "x-kept"), ["1", "2"]);
         assert_eq!(value(&all, "via"), ["1.1 pilotlight"]);
         assert!(value(&all, "x-secret").is_empty() && value(&all, "te").is_empty());

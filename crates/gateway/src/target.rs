@@ -136,6 +136,9 @@ pub(crate) fn authority(request: &Request<impl Sized>) -> Result<&str, Failure> 
     if *request.method() == Method::CONNECT {
         return Err(Failure::Connect);
     }
+    if !request.uri().scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https")) {
+        return Err(Failure::BadTarget);
+    }
     let host = match host(request.headers()) {
         None if request.version() == Version::HTTP_10 && !request.headers().contains_key(HOST) => "",
         host => host.and_then(|host| host.to_str().ok()).ok_or(Failure::BadHost)?,

@@ -20,6 +20,10 @@
 
 /// Of a line of a head that came in pieces: enough for any that frames a body.
 const MAX_KEPT_LINE: usize = 1024;
+/// Before the minor version in a request line.
+const VERSION: &[u8] = b" HTTP/1.";
+/// The largest body of which hyper takes the length.
+const MAX_LENGTH: u64 = u64::MAX - 2;
 /// Digits of a chunk's size: hyper refuses more.
 const MAX_SIZE_DIGITS: u8 = 16;
 
@@ -88,10 +92,10 @@ impl Framing {
         self.state == State::Over
     }
 
-    /// Goes on behind these bytes.
-    pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+    /// Goes on behind these bytes. The version of a request line becomes one that hyper knows.
+    pub(super) fn follow(&mut self, bytes: &mut [u8]) -> Result<(), Wrong> {
         let mut at = 0;
-        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = bytes.get_mut(at..).filter(|rest| !rest.is_empty()) {
             at += match self.state {
                 State::Head => self.head(rest).map_err(|Wrong(more)| Wrong(at + more))?,
                 State::Length(left) => {
@@ -119,9 +123,10 @@ impl Framing {
     }
 
     /// Takes lines of a head; returns how many bytes.
-    fn head(&mut self, bytes: &[u8]) -> Result<usize, Wrong> {
+    fn head(&mut self, bytes: &mut [u8]) -> Result<usize, Wrong> {
         let mut start = 0;
-        for end in memchr::memchr_iter(b'\n', bytes) {
+        while let Some(length) = memchr::memchr(b'\n', &bytes[start..]) {
+            let end = start + length;
             let line = &bytes[start..end];
             start = end + 1;
             let line = if self.line.is_empty() {
@@ -143,24 +148,55 @@ impl Framing {
                 }
                 continue;
             }
+            let later = if self.has_begun { None } else { later_version(line) };
             self.has_begun = true;
             if let Some(b't' | b'T' | b'c' | b'C') = line.first() {
                 let Some(body) = field(line, self.body) else {
-                    self.state = State::Over;
-                    return Err(Wrong(end));
+                    // Made a length that is no number, it is refused with an answer.
+                    let Some(last) = end.checked_sub(1).and_then(|last| bytes.get_mut(last)) else {
+                        self.state = State::Over;
+                        return Err(Wrong(end));
+                    };
+                    *last = b'x';
+                    self.line.clear();
+                    continue;
                 };
                 self.body = body;
             }
             self.line.clear();
+            understand(bytes, end, later);
         }
         self.keep(&bytes[start..]);
+        if !self.has_begun {
+            let (later, end) = (later_version(&self.line), bytes.len());
+            understand(bytes, end, later);
+        }
         Ok(bytes.len())
     }
 
-    /// Keeps a part of a line; beyond what is kept, no field that frames has anything but spaces.
+    /// Keeps a part of a line: the end of a request line, the beginning of a field. Beyond what is kept of one that frames there are only spaces.
     fn keep(&mut self, part: &[u8]) {
+        if !self.has_begun && self.line.len() + part.len() > MAX_KEPT_LINE {
+            self.line.drain(..self.line.len().saturating_sub(VERSION.len() + 2));
+            self.line.extend_from_slice(&part[part.len().saturating_sub(MAX_KEPT_LINE / 2)..]);
+            return;
+        }
         let room = MAX_KEPT_LINE.saturating_sub(self.line.len());
         self.line.extend_from_slice(&part[..room.min(part.len())]);
+    }
+}
+
+/// How far before the end of a request line, or of its beginning, the minor version stands if it is higher than any that hyper knows.
+fn later_version(line: &[u8]) -> Option<usize> {
+    let (line, cr) = line.strip_suffix(b"\r").map_or((line, 0), |line| (line, 1));
+    let (minor, before) = line.split_last()?;
+    (matches!(minor, b'2'..=b'9') && before.ends_with(VERSION)).then_some(1 + cr)
+}
+
+/// RFC 9110 §2.5: a higher minor version is taken for the highest that is known. One that came with an earlier read was changed then.
+fn understand(bytes: &mut [u8], end: usize, later: Option<usize>) {
+    if let Some(minor) = later.and_then(|back| bytes.get_mut(end.checked_sub(back)?)) {
+        *minor = b'1';
     }
 }
 
@@ -186,8 +222,11 @@ fn field(line: &[u8], body: Body) -> Option<Body> {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
         number.checked_mul(10)?.checked_add(digit)
     });
-    // What is no number is refused by hyper.
-    Some(number.map_or(Body::None, Body::Length))
+    // What is no number is refused by hyper; a number beyond its own is for it a head that is too large.
+    match number {
+        Some(MAX_LENGTH..) => None,
+        number => Some(number.map_or(Body::None, Body::Length)),
+    }
 }
 
 /// One byte of the framing of chunks; `None` if it is wrong.
@@ -230,7 +269,7 @@ mod tests {
         let (mut at, mut cuts) = (0, cuts.iter().cycle());
         while at < bytes.len() {
             let next = bytes.len().min(at + cuts.next().map_or(usize::MAX / 2, |cut| *cut.max(&1)));
-            if let Err(Wrong(wrong)) = framing.follow(&bytes[at..next]) {
+            if let Err(Wrong(wrong)) = framing.follow(&mut bytes[at..next].to_vec()) {
                 assert!(framing.is_over());
                 return (Some(at + wrong), true);
             }
@@ -252,6 +291,54 @@ mod tests {
             );
         }
         assert_eq!(first_wrong(&whole, &[]), (wrong.map(|at| HEAD.len() + at), in_body));
+    }
+
+    /// What hyper gets of a request line, with each way to cut it.
+    #[test]
+    fn later_minor_versions_are_the_highest_that_is_known() {
+        for (line, wanted) in [
+            ("GET / HTTP/1.2", "GET / HTTP/1.1"),
+            ("GET /HTTP/1.5 HTTP/1.9", "GET /HTTP/1.5 HTTP/1.1"),
+            ("GET / HTTP/1.0", "GET / HTTP/1.0"),
+            ("GET / HTTP/2.2", "GET / HTTP/2.2"),
+        ] {
+            let whole = format!("\r\n{line}\r\nx: HTTP/1.3\r\n HTTP/1.4\r\n\r\n").into_bytes();
+            for cut in 1..=whole.len() {
+                let (mut framing, mut given) = (Framing::new(), Vec::new());
+                for piece in whole.chunks(cut) {
+                    let mut piece = piece.to_vec();
+                    framing.follow(&mut piece).unwrap();
+                    given.extend(piece);
+                }
+                let expected = String::from_utf8(whole.clone()).unwrap().replacen(line, wanted, 1);
+                assert_eq!(String::from_utf8(given).unwrap(), expected, "cut {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_version_behind_a_long_target() {
+        let line = format!("GET /{} HTTP/1.7\r\n", "a".repeat(5_000));
+        for cut in [1, 7, 100, 1_000, 4_000] {
+            let (mut framing, mut given) = (Framing::new(), Vec::new());
+            for piece in line.as_bytes().chunks(cut) {
+                let mut piece = piece.to_vec();
+                framing.follow(&mut piece).unwrap();
+                given.extend(piece);
+            }
+            assert_eq!(String::from_utf8(given).unwrap(), line.replace("1.7", "1.1"), "cut {cut}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_hyper_does_not_know() {
+        for (length, is_taken) in
+            [("18446744073709551612", true), ("18446744073709551613", false), ("18446744073709551615", false)]
+        {
+            let mut head = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n").into_bytes();
+            assert!(Framing::new().follow(&mut head).is_ok());
+            assert_eq!(head.windows(2).any(|pair| pair == b"x\n"), !is_taken, "{length}: hyper gets no number");
+        }
     }
 
     #[test]
@@ -296,7 +383,15 @@ mod tests {
             }
         }
         let long = [b"POST / HTTP/1.1\r\nContent-Length:", &vec![b' '; 2000][..], b"5\r\n\r\n"].concat();
-        assert!(first_wrong(&long, &[700]).0.is_some_and(|at| at == first_wrong(&long, &[]).0.unwrap()));
+        for cut in [700, long.len()] {
+            let (mut framing, mut given) = (Framing::new(), Vec::new());
+            for piece in long.chunks(cut) {
+                let mut piece = piece.to_vec();
+                framing.follow(&mut piece).unwrap();
+                given.extend(piece);
+            }
+            assert!(given.ends_with(b"5x\n\r\n"), "no number, which hyper refuses");
+        }
         assert_eq!(first_wrong(b"TRACE / HTTP/1.1\r\nC: \r\n\r\n", &[3]), (None, false));
         assert_eq!(first_wrong(b"GET / HTTP/1.1\r\nX-Transfer-Encoding: chunked\r\n\r\n0\n\n", &[]), (None, false));
     }
