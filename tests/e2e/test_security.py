@@ -77,7 +77,7 @@ class Security(TestCase):
         """What the code does inside of the service: {"result": …} or {"error": …}."""
         code = "".join(f"{key} = {value!r}\n" for key, value in values.items()) + ASK + textwrap.dedent(code)
         answer = gateway.request("POST", f"/{name}", body=code.encode())
-        self.assert_status(answer, 200)
+        self.assertEqual(answer.status, 200, f"{answer}\n{gateway.output()}")
         return json.loads(answer.body)
 
     def result(self, outcome):
@@ -174,6 +174,155 @@ class AdminSocket(Security):
         self.assertEqual(self.status(gateway)["gateway"]["pid"], told["pid"])
         answer = self.result(self.run_in(gateway, "result = ask(path)", path=str(gateway.folder / "admin.sock")))
         self.assertIn(" 403 ", answer)
+
+
+class Sandbox(Security):
+    """`sandbox = "strict"` keeps a service from the sockets of others, also from those of its own user."""
+
+    LOOK = """
+    def attempt(path, kind=socket.SOCK_STREAM):
+        with socket.socket(socket.AF_UNIX, kind) as sock:
+            try:
+                sock.connect(path)
+                return "connected"
+            except OSError as error:
+                return type(error).__name__
+    result = [attempt(path.replace("@", chr(0))) for path in paths]
+    """
+
+    def listening(self, path):
+        """A server on a Unix socket; `@` begins an abstract name."""
+        server = socket.socket(socket.AF_UNIX)
+        self.addCleanup(server.close)
+        server.bind(path.replace("@", "\0"))
+        server.listen()
+        if not path.startswith("@"):
+            os.chmod(path, 0o777)
+        return path
+
+    def others(self, gateway):
+        """Sockets that are none of the service's business, with the pipe last."""
+        runtime = Path(self.status(gateway)["gateway"]["runtime_dir"])
+        self.result(self.run_in(gateway, "result = 1", "http"))
+        of_http = next(str(path) for path in runtime.iterdir() if path.name.startswith("s"))
+        folder = self.folder()
+        return [
+            str(gateway.folder / "admin.sock"), of_http, self.listening(str(folder / "other.sock")),
+            self.listening(f"@pilotlight-security-{os.getpid()}-{folder.name}"), str(runtime / "pipe.sock"),
+        ]  # fmt: skip
+
+    def bounds(self, gateway, name="intruder"):
+        return next(one["sandbox"] for one in self.status(gateway)["services"] if one["name"] == name)
+
+    def blocks(self, **settings):
+        return self.intruder(sandbox="strict", **settings), self.intruder("http", transport="http")
+
+    def orders(self, gateway):
+        """An upgrade to another program, asked for from inside."""
+        code = """
+        try:
+            result = ask(path, "POST", "/upgrade", '{"program": "/bin/true"}')
+        except OSError as error:
+            result = type(error).__name__
+        """
+        return self.result(self.run_in(gateway, code, path=str(gateway.folder / "admin.sock")))
+
+    def check_shut(self, gateway):
+        """Nothing but the pipe is to be reached, and the status says why."""
+        paths = self.others(gateway)
+        outcome = self.result(self.run_in(gateway, self.LOOK, paths=paths))
+        self.assertEqual((outcome[-1], outcome.count("connected")), ("connected", 1), outcome)
+        self.assertNotIn(" 200 ", self.orders(gateway))
+        self.assertEqual(self.status(gateway)["gateway"]["pid"], gateway.process.pid)
+        bounds = self.bounds(gateway)
+        self.assertEqual(bounds["unix_sockets"], "mount namespace", bounds)
+        self.assertIsNone(self.bounds(gateway, "http"))
+        return bounds
+
+    @unittest.skipUnless(IS_ROOT, "as root")
+    def test_of_root(self):
+        gateway = self.gateway(*self.blocks())
+        bounds = self.check_shut(gateway)
+        self.assertEqual(bounds["processes"], "mount namespace")
+        code = "result = sorted(int(name) for name in os.listdir('/proc') if name.isdigit())"
+        self.assertEqual(self.result(self.run_in(gateway, code)), [self.result(self.run_in(gateway, "result = os.getpid()"))])
+        self.assertIn("its sandbox is in force: files by", gateway.output())
+        shown = subprocess.run(
+            [BINARY, "status", "intruder", "--socket", gateway.folder / "admin.sock"], capture_output=True, text=True, timeout=20
+        )
+        self.assertIn("unix_sockets (mount namespace)", shown.stdout)
+
+    def test_what_is_listed_is_reached(self):
+        """A folder of `sandbox_write` with a socket, through a link; its folder and its program as ever."""
+        folder = self.folder()
+        (folder / "real").mkdir()
+        (folder / "link").symlink_to("real")
+        self.listening(str(folder / "real" / "db.sock"))
+        gateway = self.gateway(*self.blocks(sandbox_write=[str(folder / "link")]))
+        paths = [str(folder / "link" / "db.sock"), str(folder / "real" / "db.sock")]
+        self.assertEqual(self.result(self.run_in(gateway, self.LOOK, paths=paths)), ["connected", "connected"])
+        code = "open('own', 'w').write('x'); result = (os.getcwd(), os.listdir('.'), os.path.exists('/usr/bin/env'))"
+        here, names, has_env = self.result(self.run_in(gateway, code))
+        self.assertEqual((has_env, {"own", "intruder.py"} <= set(names)), (True, True))
+        self.assertTrue(Path(here, "own").exists())
+
+    def as_user(self, script, *blocks, user=65534):
+        """A gateway of another user, with a binary that it may execute."""
+        folder = self.folder()
+        shutil.copy(BINARY, folder / "pilotlight")
+        (folder / "pilotlight").chmod(0o755)
+        (folder / "run").mkdir()
+        os.chown(folder / "run", user, user)
+        path = folder / "start"
+        path.write_text(f"#!/bin/sh\nexport HOME=/ TMPDIR={folder}/run\nunset XDG_RUNTIME_DIR\n{script.format(binary=folder / 'pilotlight')}")
+        path.chmod(0o755)
+        admin = folder / "run" / "admin.sock"
+        gateway = Gateway(path, config(f'[admin]\nsocket = "{admin}"\n', *blocks))
+        gateway.folder.chmod(0o755)
+        self.start(gateway)
+        (gateway.folder / "admin.sock").symlink_to(admin)
+        return gateway
+
+    def public(self, name="intruder", **settings):
+        """A service that any user may execute."""
+        python = next((path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(path)), None)
+        if python is None:
+            self.skipTest("no Python that other users may execute")
+        folder = self.folder()
+        shutil.copy(HERE / "intruder.py", folder)
+        shutil.copytree(ROOT / "sdk" / "python" / "pilotlight", folder / "pilotlight")
+        os.chown(folder, 65534, 65534)
+        return service(name, [python, "-B", "intruder.py"], dir=str(folder), **settings) + route(f"/{name}", service=name)
+
+    @unittest.skipUnless(IS_ROOT, "as root")
+    def test_of_another_user(self):
+        """A user namespace does what root's rights do elsewhere."""
+        if subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "unshare", "-Ur", "true"], capture_output=True).returncode:
+            self.skipTest("no user namespaces here")
+        start = 'exec setpriv --reuid=65534 --regid=65534 --clear-groups {binary} "$@"'
+        gateway = self.as_user(start, self.public(sandbox="strict"), self.public("http", transport="http"))
+        bounds = self.check_shut(gateway)
+        self.assertIsNone(bounds["processes"])
+        self.assert_eventually(lambda: "does not keep services that use the pipe from: seeing processes" in gateway.output(), gateway.output())
+
+    @unittest.skipUnless(IS_ROOT, "as root")
+    def test_without_namespaces(self):
+        """What is missing is said, at the start and in the status; the admin socket is refused all the same, and an HTTP service connects to nothing."""
+        start = (
+            'if [ -z "$INSIDE" ]; then INSIDE=1 exec unshare -U --map-root-user "$0" "$@"; fi\n'
+            'unset INSIDE; echo 0 > /proc/sys/user/max_mnt_namespaces || exit 9\nexec {binary} "$@"'
+        )
+        if subprocess.run(["unshare", "-U", "--map-root-user", "sh", "-c", "echo 0 > /proc/sys/user/max_mnt_namespaces"]).returncode:
+            self.skipTest("no user namespaces here")
+        blocks = (self.public(sandbox="strict"), self.public("http", transport="http"), self.public("lone", transport="http", sandbox="strict"))
+        gateway = self.as_user(start, *blocks, user=0)
+        said = "does not keep services that use the pipe from: connecting to Unix sockets of others"
+        self.assert_eventually(lambda: said in gateway.output(), gateway.output())
+        self.assertIn(" 403 ", self.orders(gateway))
+        self.assertIsNone(self.bounds(gateway)["unix_sockets"])
+        paths = self.others(gateway)
+        self.assertEqual(set(self.result(self.run_in(gateway, self.LOOK, "lone", paths=paths))), {"PermissionError"})
+        self.assertEqual(self.bounds(gateway, "lone")["unix_sockets"], "seccomp")
 
 
 class Inherited(Security):

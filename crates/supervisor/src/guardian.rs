@@ -123,15 +123,18 @@ impl Guardian {
             ToGuardian::Spawn(request) => {
                 let run = request.run;
                 let report = match spawn::spawn(&request, inbox, &mut self.bounds) {
-                    Ok(spawn::Spawned { pid, notices }) => {
+                    Ok(spawn::Spawned { pid, notices, sandbox }) => {
                         self.lead(run, pid, request.mark().map(str::to_owned));
-                        FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get(), notices }
+                        FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get(), notices, sandbox }
                     }
                     Err(spawn::NotSpawned { reason, detail }) => FromGuardian::SpawnFailed { run, reason, detail },
                 };
                 wire::send(socket, &report, &[]).await
             }
             ToGuardian::Adopt { run, pid, mark } => self.adopt(Adopted { run, pid, mark }, socket).await,
+            ToGuardian::ProbeSandbox => {
+                wire::send(socket, &FromGuardian::Probed { sandbox: spawn::probe_sandbox() }, &[]).await
+            }
             ToGuardian::Signal { run, signal } => {
                 // A run that is not known has ended, which has been reported.
                 if let Some(pid) = self.pids.get(&run) {
@@ -153,7 +156,7 @@ impl Guardian {
     /// What a zygote says is not taken on trust: only a child of ours, or one that was, becomes a run.
     async fn adopt(&mut self, adopted: Adopted, socket: &UnixStream) -> io::Result<()> {
         let Adopted { run, pid: raw, mark } = adopted;
-        let spawned = FromGuardian::Spawned { run, pid: raw, notices: Vec::new() };
+        let spawned = FromGuardian::Spawned { run, pid: raw, notices: Vec::new(), sandbox: None };
         let pid = if raw > 1 { Pid::from_raw(raw) } else { None }; // a negative one would be a group
         let pid = pid.filter(|pid| !self.leaders.contains_key(pid));
         let (Some(pid), true) = (pid, pid.is_some_and(|_| children::is_child(raw))) else {

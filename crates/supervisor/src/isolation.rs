@@ -36,9 +36,11 @@ mod files;
 mod rlimits;
 #[cfg(target_os = "linux")]
 mod secrets;
+#[cfg(target_os = "linux")]
+mod view;
 
 pub use bounds::check_account;
-pub(crate) use bounds::{Bounds, Prepared, enter, uid};
+pub(crate) use bounds::{Bounds, Prepared, enter, probe, uid};
 pub use env_file::{EnvFileError, parse as parse_env_file};
 
 use serde::{Deserialize, Serialize};
@@ -96,6 +98,48 @@ pub struct CgroupLimits {
     pub memory: Option<u64>,
     /// Thousandths of a processor.
     pub cpu_milli: Option<u64>,
+}
+
+/// What of a sandbox is in force on this machine, and by what; `None`: nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxBounds {
+    /// Files that are not listed cannot be read or written.
+    pub files: Option<String>,
+    /// Network sockets cannot be made.
+    pub network: Option<String>,
+    /// Unix sockets of others cannot be connected to.
+    pub unix_sockets: Option<String>,
+    /// Nor those with abstract names.
+    pub abstract_sockets: Option<String>,
+    /// Processes outside cannot be signalled.
+    pub signals: Option<String>,
+    /// Processes outside are not in `/proc`. What they were given (environment, descriptors, memory) is not to be read there if files are bound.
+    pub processes: Option<String>,
+    /// Calls that change the machine are refused.
+    pub calls: Option<String>,
+}
+
+impl SandboxBounds {
+    /// Each bound's name, what it keeps a service from, and by what it is in force.
+    pub fn all(&self) -> [(&'static str, &'static str, Option<&str>); 7] {
+        [
+            ("files", "reading and writing files that are not listed", self.files.as_deref()),
+            ("network", "network connections", self.network.as_deref()),
+            ("unix_sockets", "connecting to Unix sockets of others", self.unix_sockets.as_deref()),
+            ("abstract_sockets", "connecting to abstract Unix sockets", self.abstract_sockets.as_deref()),
+            ("signals", "signals to processes outside", self.signals.as_deref()),
+            ("processes", "seeing processes outside in /proc", self.processes.as_deref()),
+            ("calls", "calls that change the machine", self.calls.as_deref()),
+        ]
+    }
+
+    /// What it does not keep a service from, as a list for people; `None` if there is nothing.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        let all = self.all();
+        let missing: Vec<&str> = all.iter().filter(|(.., by)| by.is_none()).map(|(_, what, _)| *what).collect();
+        (!missing.is_empty()).then(|| missing.join(", "))
+    }
 }
 
 /// Whether an instance is in a sandbox.

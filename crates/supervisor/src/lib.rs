@@ -50,7 +50,9 @@ mod zygote;
 pub use error::{Exit, Phase, StartError, SupervisorError};
 pub use event::{SharedLink, WorkerEvent, WorkerEvents};
 pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
-pub use isolation::{CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, check_account, parse_env_file};
+pub use isolation::{
+    CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, SandboxBounds, check_account, parse_env_file,
+};
 pub use lineage::{Descent, Guardians, Process};
 pub use log::{LogLine, Output};
 pub use policy::circuit::CircuitState;

@@ -164,6 +164,7 @@ impl Owner {
 
     /// Until everything is stopped; returns whether nothing had to be killed for lack of time.
     pub(crate) async fn run(mut self) -> bool {
+        self.probe_sandbox();
         (0..self.records.len()).for_each(|service| self.boot_early(service, Instant::now()));
         self.changed.extend(0..self.records.len());
         self.review_changed(Instant::now());
@@ -246,8 +247,8 @@ impl Owner {
             LinkEvent::Exited { run, exit, .. } if self.is_zygote(run) => {
                 self.zygote_ended(run, &exit.to_string(), now);
             }
-            LinkEvent::Spawned { run, pid, notices } => {
-                self.bounded(run, notices);
+            LinkEvent::Spawned { run, pid, notices, sandbox } => {
+                self.bounded(run, notices, sandbox);
                 self.spawned(run, pid, now);
             }
             LinkEvent::SpawnFailed { run, reason, detail } => {
@@ -258,6 +259,7 @@ impl Owner {
                 self.limit_reached(run, exit, limit);
                 self.exited(run, exit, now);
             }
+            LinkEvent::Probed { sandbox } => bounds::say_at_start(sandbox.as_ref()),
             LinkEvent::Lost => self.guardian_lost(now),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::error::{Phase, StartError};
 use crate::instance::{InstanceState, Notice};
+use crate::isolation::SandboxBounds;
 use crate::policy::circuit::CircuitState;
 use crate::queue::{Joined, Queue};
 use crate::seat::{Lease, Padded, Seat, pick};
@@ -72,6 +73,8 @@ pub struct Status {
     pub stopped: Stopped,
     /// The parent of its instances, if it has `preload`.
     pub zygote: Option<ZygoteStatus>,
+    /// What of its sandbox was in force for the last instance that was executed, if it has one.
+    pub sandbox: Option<SandboxBounds>,
     /// Its settings.
     pub spec: Arc<ServiceSpec>,
 }
@@ -230,6 +233,7 @@ impl Service {
                 stuck: 0,
                 stopped: Stopped::default(),
                 zygote: spec.zygote().map(|_| ZygoteStatus::default()),
+                sandbox: None,
                 spec: Arc::clone(spec),
             }),
             dropped_lines: AtomicU64::new(0),

@@ -266,6 +266,13 @@ fn scaling(told: &Value, fact: &mut impl FnMut(&str, String)) {
         let why = zygote["reason"].as_str().map_or(String::new(), |why| format!(" ({})", printable(why)));
         fact("zygote", format!("{state}{pid}{why}"));
     }
+    if let Some(bounds) = told["sandbox"].as_object() {
+        let named = |(name, by): (&String, &Value)| by.as_str().map(|by| format!("{name} ({by})"));
+        let held: Vec<String> = bounds.iter().filter_map(named).collect();
+        let open: Vec<&str> = bounds.iter().filter(|(_, by)| by.is_null()).map(|(name, _)| name.as_str()).collect();
+        let open = if open.is_empty() { String::new() } else { format!("; not kept from it: {}", open.join(", ")) };
+        fact("sandbox", printable(&format!("strict: {}{open}", held.join(", "))));
+    }
     let replaced = counts(&told["replaced"]);
     if !replaced.is_empty() {
         fact("replaced", replaced);

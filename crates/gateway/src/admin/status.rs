@@ -201,6 +201,10 @@ fn managed(service: &Service, transport: &str, groups: &HashMap<i32, u64>) -> Va
             "pid": zygote.pid,
             "reason": zygote.reason,
         })),
+        "sandbox": status.sandbox.as_ref().map(|bounds| {
+            let all = bounds.all();
+            all.iter().map(|(name, _, by)| ((*name).to_owned(), Value::from(*by))).collect::<Map<_, _>>()
+        }),
         "replaced": {
             "max_requests": status.replaced.requests,
             "max_age": status.replaced.age,

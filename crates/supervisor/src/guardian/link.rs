@@ -4,6 +4,7 @@ use super::message::{FromGuardian, ToGuardian};
 use super::wire::{self, Inbox};
 use super::{GroupSignal, socket_pair};
 use crate::error::Exit;
+use crate::isolation::SandboxBounds;
 use crate::limits::{GUARDIAN_PATIENCE, MAX_GUARDIAN_QUEUE, MAX_MESSAGE};
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -22,6 +23,7 @@ pub(crate) enum LinkEvent {
         run: u64,
         pid: i32,
         notices: Vec<String>,
+        sandbox: Option<SandboxBounds>,
     },
     SpawnFailed {
         run: u64,
@@ -32,6 +34,9 @@ pub(crate) enum LinkEvent {
         run: u64,
         exit: Exit,
         limit: Option<String>,
+    },
+    Probed {
+        sandbox: Option<SandboxBounds>,
     },
     /// It is dead.
     Lost,
@@ -118,6 +123,11 @@ impl Link {
         self.send(&ToGuardian::Spawn(Box::new(request)), fds)
     }
 
+    /// Asks what of a strict sandbox this machine gives; the answer comes as an event.
+    pub(crate) fn probe_sandbox(&self) -> io::Result<()> {
+        self.send(&ToGuardian::ProbeSandbox, Vec::new())
+    }
+
     /// Makes a process that a zygote has forked the run's; the answer is that to a spawn.
     pub(crate) fn adopt(&self, run: u64, pid: i32, mark: Option<String>) -> io::Result<()> {
         self.send(&ToGuardian::Adopt { run, pid, mark }, Vec::new())
@@ -187,7 +197,10 @@ async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<LinkEvent>) {
     loop {
         let event = match inbox.receive(&socket).await {
             Ok(Some(FromGuardian::Ready)) => continue,
-            Ok(Some(FromGuardian::Spawned { run, pid, notices })) => LinkEvent::Spawned { run, pid, notices },
+            Ok(Some(FromGuardian::Spawned { run, pid, notices, sandbox })) => {
+                LinkEvent::Spawned { run, pid, notices, sandbox }
+            }
+            Ok(Some(FromGuardian::Probed { sandbox })) => LinkEvent::Probed { sandbox },
             Ok(Some(FromGuardian::SpawnFailed { run, reason, detail })) => {
                 LinkEvent::SpawnFailed { run, reason, detail }
             }

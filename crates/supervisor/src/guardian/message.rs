@@ -1,7 +1,7 @@
 //! What the supervisor and the guardian say to each other. Descriptors travel beside the messages.
 
 use super::families::MARK;
-use crate::isolation::Isolation;
+use crate::isolation::{Isolation, SandboxBounds};
 use crate::spec::InheritEnv;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,8 @@ pub(crate) enum ToGuardian {
     Spawn(Box<SpawnRequest>),
     /// A zygote of ours says that this is its grandchild, forked for the run. It is checked.
     Adopt { run: u64, pid: i32, mark: Option<String> },
+    /// Asks what of a strict sandbox this machine gives.
+    ProbeSandbox,
     /// To the whole process group.
     Signal { run: u64, signal: GroupSignal },
 }
@@ -77,7 +79,11 @@ pub(crate) enum FromGuardian {
         pid: i32,
         /// What of its isolation this machine does not give.
         notices: Vec<String>,
+        /// What of its sandbox is in force.
+        sandbox: Option<SandboxBounds>,
     },
+    /// What a service in a strict sandbox that uses the pipe would have; `None`: that could not be found out.
+    Probed { sandbox: Option<SandboxBounds> },
     SpawnFailed {
         run: u64,
         reason: String,

@@ -3,7 +3,7 @@
 use super::families::MARK;
 use super::message::{Inherit, SpawnRequest};
 use super::wire::Inbox;
-use crate::isolation::{self, Bounds, Prepared};
+use crate::isolation::{self, Bounds, Prepared, SandboxBounds};
 use crate::limits::MAX_REPORT;
 use crate::spec::InheritEnv;
 use command_fds::{CommandFdExt, FdMapping};
@@ -40,6 +40,8 @@ pub(super) struct Spawned {
     pub(super) pid: Pid,
     /// What it was to be kept from and is not.
     pub(super) notices: Vec<String>,
+    /// What of its sandbox is in force.
+    pub(super) sandbox: Option<SandboxBounds>,
 }
 
 /// Why it was not.
@@ -143,7 +145,8 @@ fn forked(
         Fork::Parent(pid) => {
             drop(report);
             drop(command);
-            Ok(Spawned { pid: into_pid(pid)?, notices: executed(said)? })
+            let (notices, sandbox) = executed(said)?;
+            Ok(Spawned { pid: into_pid(pid)?, notices, sandbox })
         }
         Fork::Child => {
             drop(said); // so that only the guardian has it
@@ -152,10 +155,28 @@ fn forked(
     }
 }
 
+/// What a service in a strict sandbox would have: a child puts itself into one, and ends.
+pub(super) fn probe_sandbox() -> Option<SandboxBounds> {
+    let (said, mut report) = io::pipe().ok()?;
+    match fork().ok()? {
+        Fork::Parent(_) => {
+            drop(report);
+            executed(said).ok()?.1
+        }
+        Fork::Child => {
+            end_with_guardian(&report);
+            let line = isolation::probe().ok().and_then(|found| serde_json::to_vec(&Said::InForce(found)).ok());
+            let _ = report.write_all(&line.unwrap_or_default()); // without an answer nothing is said
+            std::process::exit(0)
+        }
+    }
+}
+
 /// What the child says: one JSON value for each line.
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
     Notice(String),
+    InForce(SandboxBounds),
     Bounds(String),
     Exec(i32),
 }
@@ -183,6 +204,9 @@ fn execute(mut command: Command, request: &SpawnRequest, prepared: Option<Prepar
     let given = entered.env.iter().filter(|(name, _)| !request.env.iter().any(|(set, _)| set == name));
     command.envs(given.map(|(name, value)| (name, value)));
     entered.notices.into_iter().for_each(|notice| say(&Said::Notice(notice)));
+    if let Some(in_force) = entered.sandbox {
+        say(&Said::InForce(in_force));
+    }
     end_with_guardian(report); // again, because another user is another beginning
     let error = command.exec();
     say(&Said::Exec(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())));
@@ -209,18 +233,19 @@ fn end_with_guardian(report: &PipeWriter) {
 }
 
 /// The parent's part: waits until the child has executed its program, or could not.
-fn executed(said: PipeReader) -> Result<Vec<String>, Failure> {
+fn executed(said: PipeReader) -> Result<(Vec<String>, Option<SandboxBounds>), Failure> {
     let mut text = String::new();
     said.take(MAX_REPORT).read_to_string(&mut text)?;
-    let mut notices = Vec::new();
+    let (mut notices, mut sandbox) = (Vec::new(), None);
     for line in text.lines() {
         match serde_json::from_str(line).map_err(io::Error::from)? {
             Said::Notice(notice) => notices.push(notice),
+            Said::InForce(bounds) => sandbox = Some(bounds),
             Said::Bounds(reason) => return Err(Failure::Bounds(reason)),
             Said::Exec(code) => return Err(io::Error::from_raw_os_error(code).into()),
         }
     }
-    Ok(notices)
+    Ok((notices, sandbox))
 }
 
 fn configure(command: &mut Command, request: &SpawnRequest, stdout: OwnedFd, stderr: OwnedFd) {

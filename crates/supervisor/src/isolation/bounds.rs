@@ -1,6 +1,6 @@
 //! The guardian's part: what is looked up and made before the fork.
 
-pub(crate) use super::enter::{Prepared, enter};
+pub(crate) use super::enter::{Prepared, enter, probe};
 
 use super::Isolation;
 use super::account;

@@ -88,6 +88,9 @@ const MODES_HERE: &[(i64, u8, Option<u8>)] =
 #[cfg(not(target_arch = "x86_64"))]
 const MODES_HERE: &[(i64, u8, Option<u8>)] = &[];
 
+/// The bits of the second argument of `socket` that say its kind.
+const SOCKET_KINDS: u64 = 0xf;
+
 /// `CLONE_NEWTIME`, which `clone` has no room for, is missing on purpose: it is the number of a signal there.
 const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -97,21 +100,39 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
+/// Whether Unix sockets may be connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Connecting {
+    Allowed,
+    /// Nor used without a connection. What was inherited, or accepted, is not meant.
+    Refused,
+}
+
 /// Installs the filter for this process and what it becomes; sets no-new-privileges.
-pub(super) fn refuse() -> Result<(), String> {
+pub(super) fn refuse(connecting: Connecting) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("sandbox: seccomp: {error}");
-    for program in programs().map_err(|error| failed(&error))? {
+    for program in programs(connecting).map_err(|error| failed(&error))? {
         apply_filter(&program).map_err(|error| failed(&error))?;
     }
     Ok(())
 }
 
-fn programs() -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+fn programs(connecting: Connecting) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     rules.extend(REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())));
     // Only sockets of this machine: AF_UNIX. The argument is a register, so it cannot change after it was looked at.
     let other_family = when(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)?;
-    rules.insert(libc::SYS_socket, vec![other_family.clone()]);
+    let mut sockets = vec![other_family.clone()];
+    if connecting == Connecting::Refused {
+        rules.insert(libc::SYS_connect, Vec::new());
+        // They name whom they send to with each message. `SOCK_RAW` is the same for Unix sockets.
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+            let is_kind = SeccompCmpOp::MaskedEq(SOCKET_KINDS);
+            let kind = SeccompCondition::new(1, SeccompCmpArgLen::Dword, is_kind, kind as u64)?;
+            sockets.push(SeccompRule::new(vec![kind])?);
+        }
+    }
+    rules.insert(libc::SYS_socket, sockets);
     rules.insert(libc::SYS_socketpair, vec![other_family]);
     let namespace = |flag: u32| SeccompRule::new(vec![has(0, flag)?]);
     let flags = (0..u32::BITS).map(|bit| 1 << bit).filter(|flag| NAMESPACES as u32 & flag != 0);
@@ -181,8 +202,10 @@ mod tests {
 
     #[test]
     fn the_filters_fit_the_kernel() {
-        for program in programs().unwrap() {
-            assert!((4..4096).contains(&program.len()), "{}", program.len());
+        for connecting in [Connecting::Allowed, Connecting::Refused] {
+            for program in programs(connecting).unwrap() {
+                assert!((4..4096).contains(&program.len()), "{}", program.len());
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Systems that are not Linux: whoever asks for isolation is told so.
 
-use super::Isolation;
+use super::{Isolation, SandboxBounds};
 use crate::guardian::SpawnRequest;
 use std::os::fd::OwnedFd;
 
@@ -20,6 +20,7 @@ pub(crate) enum Prepared<'a> {
 pub(crate) struct Entered {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) notices: Vec<String>,
+    pub(crate) sandbox: Option<SandboxBounds>,
     #[expect(dead_code, reason = "as on Linux")]
     pub(crate) held: Vec<OwnedFd>,
 }
@@ -46,6 +47,10 @@ impl Bounds {
 
 pub(crate) fn enter(_prepared: &Prepared<'_>) -> Result<Entered, String> {
     Ok(Entered::default())
+}
+
+pub(crate) fn probe() -> Result<SandboxBounds, String> {
+    Ok(SandboxBounds::default())
 }
 
 pub(crate) fn uid(_isolation: &Isolation) -> Option<u32> {

@@ -1,7 +1,9 @@
 //! The steps between `fork` and `exec`, in the only order that works.
 
 use super::account::Account;
-use super::{Isolation, Sandbox, calls, env_file, files, rlimits, secrets};
+use super::calls::Connecting;
+use super::view::Processes;
+use super::{Isolation, Sandbox, SandboxBounds, calls, env_file, files, rlimits, secrets, view};
 use rustix::fs::Access;
 use rustix::process::{Gid, getuid};
 use rustix::thread::{
@@ -31,6 +33,8 @@ pub(crate) struct Prepared<'a> {
 pub(crate) struct Entered {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) notices: Vec<String>,
+    /// What of its sandbox is in force, if it has one.
+    pub(crate) sandbox: Option<SandboxBounds>,
     /// To be kept open until `exec`.
     pub(crate) held: Vec<OwnedFd>,
 }
@@ -46,7 +50,12 @@ pub(crate) fn enter(prepared: &Prepared<'_>) -> Result<Entered, String> {
     }
     variables(isolation, &mut entered)?;
     rlimits::apply(&isolation.limits)?;
-    if let Sandbox::Strict { .. } = isolation.sandbox {
+    // While it may mount, and before it may not see what is shown.
+    let viewed = match &isolation.sandbox {
+        Sandbox::Strict { read, write } => Some(view::enter(shown(prepared, read, write))),
+        Sandbox::None => None,
+    };
+    if viewed.is_some() {
         drop_capabilities()?;
     }
     if let Some(account) = &prepared.account {
@@ -62,13 +71,18 @@ pub(crate) fn enter(prepared: &Prepared<'_>) -> Result<Entered, String> {
     }
     // As the instance's user, who must be able to see what it may use.
     if let Sandbox::Strict { read, write } = &isolation.sandbox {
-        let here = Path::new(".");
-        let dir = prepared.dir.unwrap_or(here);
-        let program = located(prepared, dir);
-        let socket = prepared.env.iter().find(|(name, _)| name == "PILOTLIGHT_SOCKET").map(|(_, path)| Path::new(path));
+        let dir = prepared.dir.unwrap_or(Path::new("."));
+        let (program, socket) = (located(prepared, dir), pipe_socket(prepared));
         set_no_new_privs(true).map_err(|error| format!("sandbox: no-new-privileges: {error}"))?;
-        entered.notices.extend(files::enforce((&program, socket), dir, read, write)?);
-        calls::refuse()?;
+        let rules = files::enforce((&program, socket), dir, read, write)?;
+        // Where nothing else keeps it from sockets, one that has no use for connections makes none.
+        let view = viewed.unwrap_or_else(|| Err(String::new()));
+        let is_lone = socket.is_none() && read.is_empty() && write.is_empty();
+        let must_not = view.is_err() && !rules.has_unix_sockets() && is_lone;
+        calls::refuse(if must_not { Connecting::Refused } else { Connecting::Allowed })?;
+        entered.notices.extend(files::lacking(rules));
+        entered.notices.extend(view.as_ref().err().map(|why| format!("sandbox: no mount namespace: {why}")));
+        entered.sandbox = Some(in_force(rules, view.ok(), must_not));
     }
     if isolation.limits.processes.is_some() && prepared.cgroup.is_none() && getuid().is_root() {
         entered.notices.push(
@@ -77,6 +91,17 @@ pub(crate) fn enter(prepared: &Prepared<'_>) -> Result<Entered, String> {
         );
     }
     Ok(entered)
+}
+
+/// What a service that uses the pipe would have of a strict sandbox. Puts this process into one for good.
+pub(crate) fn probe() -> Result<SandboxBounds, String> {
+    let sandbox = Sandbox::Strict { read: Vec::new(), write: Vec::new() };
+    let isolation = Isolation { sandbox, ..Isolation::default() };
+    let env = [("PILOTLIGHT_SOCKET".to_owned(), "/".to_owned())];
+    let (account, cgroup, program) = (None, None, OsStr::new("/bin/sh"));
+    let dir = Some(Path::new("/usr"));
+    let entered = enter(&Prepared { isolation: &isolation, account, cgroup, program, dir, env: &env })?;
+    entered.sandbox.ok_or_else(|| "it is in no sandbox".to_owned())
 }
 
 fn variables(isolation: &Isolation, entered: &mut Entered) -> Result<(), String> {
@@ -93,6 +118,38 @@ fn variables(isolation: &Isolation, entered: &mut Entered) -> Result<(), String>
         entered.env.push((format!("{name}_FILE"), path));
     }
     Ok(())
+}
+
+/// What it is to see of the files, besides the system's.
+fn shown(prepared: &Prepared<'_>, read: &[PathBuf], write: &[PathBuf]) -> Vec<PathBuf> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let dir = prepared.dir.map_or_else(|| here.clone(), |dir| here.join(dir));
+    let program = dir.join(located(prepared, &dir));
+    let mut all: Vec<PathBuf> = files::programs(&program);
+    all.extend(read.iter().chain(write).map(|path| here.join(path)));
+    all.extend(pipe_socket(prepared).map(Path::to_owned));
+    all.push(dir);
+    all
+}
+
+fn pipe_socket<'a>(prepared: &Prepared<'a>) -> Option<&'a Path> {
+    prepared.env.iter().find(|(name, _)| name == "PILOTLIGHT_SOCKET").map(|(_, path)| Path::new(path))
+}
+
+fn in_force(rules: files::Rules, view: Option<Processes>, no_connections: bool) -> SandboxBounds {
+    let by = |is_there: bool, name: &str| is_there.then(|| name.to_owned());
+    let (landlock, seccomp, namespace) = ("landlock", "seccomp", "mount namespace");
+    SandboxBounds {
+        files: by(rules.has_files(), landlock).or(by(view.is_some(), namespace)),
+        network: by(true, seccomp),
+        unix_sockets: by(view.is_some(), namespace)
+            .or(by(rules.has_unix_sockets(), landlock))
+            .or(by(no_connections, seccomp)),
+        abstract_sockets: by(rules.has_scopes(), landlock).or(by(no_connections, seccomp)),
+        signals: by(rules.has_scopes(), landlock),
+        processes: by(view == Some(Processes::Hidden) && rules.has_files(), namespace),
+        calls: by(true, seccomp),
+    }
 }
 
 /// Takes away what root may do beyond its files: the set that bounds what `exec` gives.

@@ -57,13 +57,43 @@ const SYSTEM: [&str; 41] = [
 /// Devices that may be written to as well.
 const DEVICES: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 
-/// Puts this process under the rules: what is listed may be read or written, everything else is refused. Gives back what this kernel lacks.
+/// What the kernel has of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rules {
+    status: LandlockStatus,
+}
+
+impl Rules {
+    /// Files are protected.
+    pub(super) fn has_files(self) -> bool {
+        self.abi() >= ABI::V1
+    }
+
+    /// Abstract Unix sockets and processes outside are out of reach.
+    pub(super) fn has_scopes(self) -> bool {
+        self.abi() >= ABI::V6
+    }
+
+    /// Unix sockets with a path need a rule (Linux 7.1).
+    pub(super) fn has_unix_sockets(self) -> bool {
+        self.abi() >= ABI::V9
+    }
+
+    fn abi(self) -> ABI {
+        match self.status {
+            LandlockStatus::Available { effective_abi, .. } => effective_abi,
+            LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => ABI::Unsupported,
+        }
+    }
+}
+
+/// Puts this process under the rules: what is listed may be read or written, everything else is refused.
 pub(super) fn enforce(
     (program, socket): (&Path, Option<&Path>),
     dir: &Path,
     read: &[PathBuf],
     write: &[PathBuf],
-) -> Result<Vec<String>, String> {
+) -> Result<Rules, String> {
     let failed = |error: RulesetError| format!("sandbox: landlock: {error}");
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -97,12 +127,12 @@ pub(super) fn enforce(
     // where the service is silent (Linux 6.15, and only where auditing is on).
     rules = rules.log_new_exec(true).map_err(failed)?;
     let status = rules.restrict_self().map_err(failed)?;
-    Ok(lacking(status.landlock))
+    Ok(Rules { status: status.landlock })
 }
 
 /// The program as it is named and as it is, with a link both have to be read; and the library of a Python that is not the system's. Of others
 /// only the file, for what lies beside it may be a home folder.
-fn programs(program: &Path) -> Vec<PathBuf> {
+pub(super) fn programs(program: &Path) -> Vec<PathBuf> {
     let mut found = vec![program.to_owned()];
     found.extend(program.canonicalize());
     let pythons =
@@ -147,35 +177,26 @@ fn add(
     rules.add_rule(PathBeneath::new(opened, access)).map_err(|error| format!("sandbox: {}: {error}", path.display()))
 }
 
-fn lacking(status: LandlockStatus) -> Vec<String> {
-    let abi = match status {
-        LandlockStatus::Available { effective_abi, .. } => effective_abi,
+/// What this kernel lacks.
+pub(super) fn lacking(rules: Rules) -> Vec<String> {
+    match rules.status {
         LandlockStatus::NotEnabled => {
-            return vec![
-                "sandbox: files are not protected: landlock is not enabled in this kernel (boot with lsm=landlock,…)"
-                    .into(),
-            ];
+            return vec!["sandbox: landlock is not enabled in this kernel (boot with lsm=landlock,…)".into()];
         }
         LandlockStatus::NotImplemented => {
-            return vec!["sandbox: files are not protected: this kernel has no landlock (Linux 5.13 or newer)".into()];
+            return vec!["sandbox: this kernel has no landlock (Linux 5.13 or newer)".into()];
         }
-    };
+        LandlockStatus::Available { .. } => {}
+    }
     let wanted = [
         (ABI::V3, "truncating a file is not refused (Linux 6.2)"),
         (ABI::V4, "TCP sockets that were opened before are not bound by it (Linux 6.7)"),
         (ABI::V5, "ioctl on devices is not refused (Linux 6.10)"),
         (ABI::V6, "signals to processes outside are not refused (Linux 6.12)"),
     ];
-    let mut lacks: Vec<String> = wanted
+    wanted
         .iter()
-        .filter(|(needs, _)| abi < *needs)
+        .filter(|(needs, _)| rules.abi() < *needs)
         .map(|(_, what)| format!("sandbox: this kernel is too old for all of it: {what}"))
-        .collect();
-    if abi < ABI::V9 && rustix::process::getuid().is_root() {
-        lacks.push(
-            "sandbox: it runs as root, to whom the system's own Unix sockets are open (containers, service managers; refused from Linux 7.1 on); give it a `user`"
-                .into(),
-        );
-    }
-    lacks
+        .collect()
 }

@@ -2,7 +2,7 @@
 
 use super::Owner;
 use crate::error::Exit;
-use crate::isolation::{Isolation, Sandbox};
+use crate::isolation::{Isolation, Sandbox, SandboxBounds};
 use crate::policy::hints;
 use std::path::Path;
 
@@ -11,13 +11,41 @@ use std::path::Path;
 pub(super) struct Said {
     notices: Vec<String>,
     sandbox: bool,
+    in_force: Option<SandboxBounds>,
+}
+
+/// What no sandbox of this gateway can do.
+pub(super) fn say_at_start(sandbox: Option<&SandboxBounds>) {
+    let Some(missing) = sandbox.and_then(SandboxBounds::missing) else { return };
+    let advice = if rustix::process::geteuid().is_root() {
+        "this system does not let it mount (a container?), or its kernel is too old"
+    } else {
+        "Pilotlight does not run as root, and this system gives it less without, or its kernel is too old"
+    };
+    tracing::warn!(
+        "on this machine sandbox = \"strict\" does not keep services that use the pipe from: {missing}: {advice}"
+    );
 }
 
 impl Owner {
+    /// Finds out at the start what the sandbox of services can do here, if one has any.
+    pub(super) fn probe_sandbox(&self) {
+        let is_strict = self.records.iter().any(|record| record.spec.isolation.sandbox != Sandbox::None);
+        if let Some(link) = self.link.as_ref().filter(|_| is_strict)
+            && let Err(error) = link.probe_sandbox()
+        {
+            tracing::debug!(%error, "the guardian cannot be asked about sandboxes");
+        }
+    }
+
     /// An instance was executed within its bounds.
-    pub(super) fn bounded(&mut self, id: u64, notices: Vec<String>) {
+    pub(super) fn bounded(&mut self, id: u64, notices: Vec<String>, sandbox: Option<SandboxBounds>) {
         let Some(run) = self.runs.get(&id) else { return };
         let record = &mut self.records[run.service];
+        if let Some(bounds) = &sandbox {
+            record.said.in_force(record.service.name(), bounds);
+        }
+        record.service.status_mut().sandbox = sandbox;
         record.said.say(record.service.name(), (&record.spec.isolation, record.spec.dir.as_deref()), notices);
     }
 
@@ -36,6 +64,20 @@ impl Owner {
 }
 
 impl Said {
+    /// What is in force, and what is not; again if it has changed.
+    fn in_force(&mut self, service: &str, bounds: &SandboxBounds) {
+        if self.in_force.as_ref() == Some(bounds) {
+            return;
+        }
+        let all = bounds.all();
+        let by = all.iter().filter_map(|(name, _, by)| Some(format!("{name} by {}", (*by)?)));
+        tracing::info!(%service, "its sandbox is in force: {}", by.collect::<Vec<_>>().join(", "));
+        if let Some(missing) = bounds.missing() {
+            tracing::warn!(%service, "its sandbox does not keep it from: {missing}");
+        }
+        self.in_force = Some(bounds.clone());
+    }
+
     fn say(&mut self, service: &str, (isolation, dir): (&Isolation, Option<&Path>), notices: Vec<String>) {
         if isolation.sandbox != Sandbox::None && !self.sandbox {
             self.sandbox = true;

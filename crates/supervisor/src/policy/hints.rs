@@ -5,8 +5,8 @@
 
 use crate::error::Exit;
 use crate::isolation::{Isolation, Sandbox};
-use memchr::memmem::Finder;
-use std::path::Path;
+use memchr::memmem::{self, Finder};
+use std::path::{Path, PathBuf};
 
 /// What one instance has not been told yet.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct Hints(Vec<Hint>);
 #[derive(Debug)]
 struct Hint {
     signs: Vec<Finder<'static>>,
+    /// In a sandbox: what is to be seen. A file that is said to be missing and is not below one of these may be there, outside.
+    seen: Option<Vec<PathBuf>>,
     text: String,
 }
 
@@ -26,7 +28,14 @@ const REFUSED: &[&str] = &[
     "EPERM",
     "permission denied",
     "operation not permitted",
+    "Read-only file system",
+    "read-only file system",
+    "EROFS",
 ];
+const MISSING: &[&str] = &["No such file", "no such file", "FileNotFoundError", "ENOENT"];
+/// What is seen in every sandbox.
+const SYSTEM: [&str; 11] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/proc", "/sys", "/dev", "/nix/store", "/gnu/store"];
 const DESCRIPTORS: &[&str] = &["Too many open files", "too many open files", "EMFILE"];
 const PROCESSES: &[&str] = &[
     "Resource temporarily unavailable",
@@ -54,10 +63,10 @@ const FILE_SIZE: &[&str] = &["File too large", "file too large", "EFBIG"];
 impl Hints {
     /// What there is to say about an instance; `None` for one that has no bounds, whose lines are not looked at.
     pub(crate) fn new(isolation: &Isolation, dir: Option<&Path>) -> Option<Self> {
-        let mut hints = Vec::new();
+        let mut hints: Vec<Hint> = Vec::new();
         let mut add = |signs: &[&'static str], text: String| {
             let signs = signs.iter().map(|sign| Finder::new(*sign)).collect();
-            hints.push(Hint { signs, text });
+            hints.push(Hint { signs, seen: None, text });
         };
         let limits = &isolation.limits;
         if let Some(limit) = limits.open_files {
@@ -72,8 +81,13 @@ impl Hints {
         if let Some(limit) = limits.file_size {
             add(FILE_SIZE, format!("limits.file_size = {limit} bytes may be the reason"));
         }
-        if let Sandbox::Strict { .. } = isolation.sandbox {
+        if let Sandbox::Strict { read, write } = &isolation.sandbox {
             add(REFUSED, format!("sandbox = \"strict\" may be the reason: {}", sandbox(isolation, dir)));
+            let listed = read.iter().chain(write).map(PathBuf::as_path).chain(dir);
+            let seen: Vec<PathBuf> = SYSTEM.iter().map(Path::new).chain(listed).map(Path::to_owned).collect();
+            if let Some(hint) = hints.last_mut() {
+                hint.seen = Some(seen);
+            }
         } else if let Some(user) = &isolation.user {
             add(REFUSED, format!("user = \"{user}\" may be the reason"));
         }
@@ -82,9 +96,27 @@ impl Hints {
 
     /// What to add to a line of output; the same is said once.
     pub(crate) fn explain(&mut self, line: &[u8]) -> Option<String> {
-        let found = self.0.iter().position(|hint| hint.signs.iter().any(|sign| sign.find(line).is_some()))?;
+        let found = self.0.iter().position(|hint| hint.explains(line))?;
         Some(self.0.remove(found).text)
     }
+}
+
+impl Hint {
+    fn explains(&self, line: &[u8]) -> bool {
+        let has = |sign: &Finder<'_>| sign.find(line).is_some();
+        self.signs.iter().any(has)
+            || self.seen.as_ref().is_some_and(|seen| {
+                MISSING.iter().any(|sign| memmem::find(line, sign.as_bytes()).is_some())
+                    && paths(line).any(|path| !seen.iter().any(|seen| path.starts_with(seen)))
+            })
+    }
+}
+
+/// What looks like an absolute path in a line.
+fn paths(line: &[u8]) -> impl Iterator<Item = &Path> {
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"'\"`:,;()<>".contains(byte);
+    let words = line.split(is_end).filter(|word| word.len() > 1 && word.starts_with(b"/"));
+    words.filter_map(|word| str::from_utf8(word).ok()).map(Path::new)
 }
 
 /// What a sandbox allows and refuses, for people.
@@ -166,6 +198,11 @@ mod tests {
         check("MemoryError", Some("limits.address_space"));
         check("OSError: [Errno 27] File too large", Some("limits.file_size"));
         check("all is well", None);
+        check("FileNotFoundError: [Errno 2] No such file or directory: '/srv/pictures/1'", Some("sandbox_read"));
+        check("sh: 1: cannot open /srv/lib: No such file", Some("sandbox_read"));
+        check("cannot open /srv/shop/lib: No such file", None);
+        check("No such file or directory: '/etc/nothing'", None);
+        check("No such file or directory: 'relative'", None);
     }
 
     #[test]
