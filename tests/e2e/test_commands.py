@@ -374,3 +374,52 @@ class Projects(TestCase):
             self.assert_status(gateway.get("/pid"), 200)
             gateway.stop()
             self.assertEqual(list(self.runtime.glob("pilotlight-*")), [], "something is left of it")
+
+
+class EmptyFiles(TestCase):
+    """A file that is being written, or was truncated, empties no gateway."""
+
+    def command(self, gateway, *arguments, code=0):
+        command = [str(BINARY), *arguments, "--socket", str(gateway.folder / "admin.sock")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def test_a_file_without_services_or_routes_is_refused(self):
+        gateway = self.start(Gateway(BINARY, config(service(), route(), ADMIN)))
+        file = gateway.folder / "pilotlight.toml"
+        whole = file.read_text()
+        self.assert_status(gateway.get("/pid"), 200)
+        for cut in ("", "\n", whole[: whole.index("[services")], whole[: whole.index("[[routes]]")]):
+            file.write_text(cut)
+            said = self.command(gateway, "reload", code=2)
+            for needle in (str(file), "1 route", "not followed", "pilotlight reload --force"):
+                self.assertIn(needle, said)
+            self.assert_status(gateway.get("/pid"), 200)
+        seen = gateway.output().count("not reloaded")
+        gateway.signal(signal.SIGHUP)
+        self.assert_eventually(lambda: gateway.output().count("not reloaded") > seen, "SIGHUP is not answered in the log")
+        self.assertIn("pilotlight reload --force", gateway.output())
+        self.assert_status(gateway.get("/pid"), 200)
+        # Fewer of them is a change like any other, and so is none if that is said aloud.
+        file.write_text(whole + service("other") + route("/other", "other"))
+        self.command(gateway, "reload")
+        file.write_text(whole)
+        self.assertIn("/other (removed)", self.command(gateway, "reload"))
+        file.write_text(whole[: whole.index("[services")])
+        self.assertIn("demo (removed)", self.command(gateway, "reload", "--force"))
+        self.assert_problem(gateway.get("/pid"), 404)
+        self.command(gateway, "reload")
+        file.write_text(whole)
+        self.command(gateway, "reload")
+        self.assert_status(gateway.get("/pid"), 200)
+
+    def test_what_force_is(self):
+        gateway = self.start(Gateway(BINARY, config(service(), route(), ADMIN)))
+        for body, status in (('{"force": true}', 200), ('{"force": false}', 200), ("{}", 200), (None, 200), ("[]", 400), ("x", 400),
+                             ('{"force": 1}', 400)):  # fmt: skip
+            connection = Unix(gateway.folder / "admin.sock")
+            self.addCleanup(connection.close)
+            connection.request("POST", "/reload", body)
+            answer = connection.getresponse()
+            self.assertEqual(answer.status, status, (body, answer.read()))

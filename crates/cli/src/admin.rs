@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use pilotlight_gateway::Emptying;
 use pilotlight_printable::printable_lines;
 use serde_json::{Value, json};
 
@@ -292,9 +293,11 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
 /// `pilotlight reload`.
 ///
 /// # Errors
-/// No gateway, the file is wrong, an address cannot be had, or the output cannot be written. Nothing has changed then.
-pub fn reload(client: &Client, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let told = client.order("/reload", None, RELOAD_PATIENCE)?;
+/// No gateway, the file is wrong, or has no route or no service where there were some and `emptying` does not allow it, an address cannot
+/// be had, or the output cannot be written. Nothing has changed then.
+pub fn reload(client: &Client, emptying: Emptying, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let body = (emptying == Emptying::Forced).then(|| json!({ "force": true }));
+    let told = client.order("/reload", body.as_ref(), RELOAD_PATIENCE)?;
     report_change((client.gateway(), told), report, plan::text, out)?;
     Ok(Outcome::Done)
 }

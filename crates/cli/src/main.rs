@@ -11,6 +11,7 @@ use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
 use pilotlight_cli::deferred::Deferred;
 use pilotlight_cli::{admin, generated, run};
+use pilotlight_gateway::Emptying;
 use pilotlight_lab::command::Completeness;
 use pilotlight_printable::printable_lines;
 
@@ -110,8 +111,12 @@ enum Command {
     /// Follow the configuration file as it is now, without losing a request
     #[command(after_help = "Examples:
   pilotlight reload               says what has changed; a file with mistakes changes nothing (exit code 2)
+  pilotlight reload --force       follows also a file that has no route or no service any more
   kill -HUP PID                   the same; the gateway's log says what became of it")]
     Reload {
+        /// Follow a file that has no route or no service, too; without it such a file is taken for half written
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         gateway: Running,
     },
@@ -330,7 +335,10 @@ fn main() -> ExitCode {
                 admin::logs(client, (&service, lines, watch(follow)), (report, escapes), out)
             })
         }
-        Command::Reload { gateway } => gateway.run(Effect::Changes, admin::reload),
+        Command::Reload { force, gateway } => {
+            let emptying = if force { Emptying::Forced } else { Emptying::Refused };
+            gateway.run(Effect::Changes, |client, report, out| admin::reload(client, emptying, report, out))
+        }
         Command::Upgrade { program, gateway } => {
             gateway.run(Effect::Changes, |client, report, out| admin::upgrade(client, program.as_deref(), report, out))
         }

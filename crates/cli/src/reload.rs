@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_gateway::{Gateway, NotDone, ServiceTarget};
+use pilotlight_gateway::{Emptying, Gateway, NotDone, ServiceTarget};
 use pilotlight_supervisor::{ServiceId, ServiceSpec, Supervisor, Transport};
 
 use crate::config::{self, Config, Loaded, Operate, Ports, Report, Style};
@@ -53,15 +53,33 @@ pub(crate) struct Live<'a> {
 }
 
 /// Reads the file again and follows it. `Err`: nothing has changed.
-pub(crate) fn reload(live: Live<'_>) -> Result<Plan, NotDone> {
+pub(crate) fn reload(live: Live<'_>, emptying: Emptying) -> Result<Plan, NotDone> {
     let (file, known) = (live.file, live.followed.clone());
     // Its own ports are in use, by itself.
     let read = || (known.config(file), config::load(file, Ports::Skip));
     memory::apart(read, |(old, new)| {
         let invalid = |report: &Report| NotDone::Invalid(report.render(Style::Plain));
         let (new, old) = (new.as_ref().map_err(invalid)?, old.as_ref().map_err(invalid)?);
+        if let Some(emptied) = emptied(old, &new.config).filter(|_| emptying == Emptying::Refused) {
+            return Err(NotDone::Invalid(format!(
+                "{}: {emptied}, so it was not followed: it may be half written, or truncated; if this is meant: pilotlight reload --force",
+                file.display()
+            )));
+        }
         follow(live, old, new)
     })
+}
+
+/// What the file has no more of, if it has none of what there is now.
+fn emptied(old: &Config, new: &Config) -> Option<String> {
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let counts = [("route", old.routes.len(), new.routes.len()), ("service", old.services.len(), new.services.len())];
+    let gone: Vec<String> = counts
+        .into_iter()
+        .filter(|(_, now, then)| *now > 0 && *then == 0)
+        .map(|(what, now, _)| counted(now, what))
+        .collect();
+    (!gone.is_empty()).then(|| format!("it has none of the {} that there are now", gone.join(" and ")))
 }
 
 fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loaded) -> Result<Plan, NotDone> {

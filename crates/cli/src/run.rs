@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use pilotlight_gateway::{Admin, Asked, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
+use pilotlight_gateway::{Admin, Asked, Emptying, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
 use pilotlight_printable::{printable, printable_lines};
 use pilotlight_supervisor::{ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
 use serde_json::{Value, json};
@@ -242,7 +242,7 @@ impl Running {
                 Told::Order(Order { asked, reply }) => (asked, Some(reply)),
             };
             let answer = match asked {
-                Asked::Reload => self.reload(),
+                Asked::Reload(emptying) => self.reload(emptying),
                 Asked::Upgrade { program_file } => match self.upgrade(program_file.as_deref(), &mut signals) {
                     Ok(Ok(successor)) => {
                         let told = json!({ "pid": successor.child.id(), "old_pid": std::process::id() });
@@ -367,7 +367,7 @@ impl Running {
         gateway.join();
     }
 
-    fn reload(&mut self) -> Result<Value, NotDone> {
+    fn reload(&mut self, emptying: Emptying) -> Result<Value, NotDone> {
         notify::tell(Note::Reloading);
         let live = Live {
             file: &self.file,
@@ -376,7 +376,7 @@ impl Running {
             gateway: &mut self.gateway,
             supervisor: &self.supervisor,
         };
-        let done = reload::reload(live);
+        let done = reload::reload(live, emptying);
         memory::give_back_later();
         notify::tell(Note::Ready);
         match &done {

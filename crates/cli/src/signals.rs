@@ -4,7 +4,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 
-use pilotlight_gateway::{Asked, Order};
+use pilotlight_gateway::{Asked, Emptying, Order};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -59,7 +59,7 @@ impl Signals {
                     _ = terminate.recv() => Told::Stop("told to end (SIGTERM)"),
                     _ = hangup.recv() => match *terminal && !has_terminal() {
                         true => Told::Stop("the terminal is gone (SIGHUP)"),
-                        false => Told::Do(Asked::Reload),
+                        false => Told::Do(Asked::Reload(Emptying::Refused)),
                     },
                     _ = upgrade.recv() => Told::Do(Asked::Upgrade { program_file: None }),
                     Some(order) = orders.recv() => match order.reply.is_closed() {

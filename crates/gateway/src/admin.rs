@@ -99,12 +99,21 @@ pub struct Order {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Read the configuration again, and follow it.
-    Reload,
+    Reload(Emptying),
     /// Let another process take over.
     Upgrade {
         /// The name of the file in the runtime folder that names its program; that of this process if there is none.
         program_file: Option<String>,
     },
+}
+
+/// Whether a reload may follow a file that has no service or no route, where there were some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emptying {
+    /// Such a file is refused: it may be one that is being written, or that was truncated.
+    Refused,
+    /// It was said aloud that this is meant.
+    Forced,
 }
 
 /// Why something was not done; everything goes on as before.

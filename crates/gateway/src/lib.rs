@@ -37,8 +37,8 @@ mod upstream;
 mod worker;
 
 pub use admin::{
-    Admin, AdminError, AdminOptions, Asked, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook, NotDone, Order, SocketFile,
-    hide_credentials,
+    Admin, AdminError, AdminOptions, Asked, Emptying, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook, NotDone, Order,
+    SocketFile, hide_credentials,
 };
 pub use gateway::{Gateway, GatewayError, NewListeners};
 pub use listen::ListenError;

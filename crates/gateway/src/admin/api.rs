@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::logs::{KEPT_LOG_LINES, LogBook, Page, output_name};
-use super::{Asked, NotDone, Order, Refused, Shared, explain, prometheus, purge, refused, status};
+use super::{Asked, Emptying, NotDone, Order, Refused, Shared, explain, prometheus, purge, refused, status};
 use crate::options::ServiceTarget;
 
 /// Bytes of a request's body.
@@ -92,7 +92,7 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
             found(&shared, name).map(|target| json(StatusCode::OK, &status::one(&shared, &target)))
         }
         (&Method::GET, ["services", name, "logs"]) => logs(&shared, name, &request),
-        (&Method::POST, ["reload"]) => ordered(&shared, Asked::Reload).await,
+        (&Method::POST, ["reload"]) => reload(&shared, request).await,
         (&Method::POST, ["upgrade"]) => upgrade(&shared, request).await,
         (&Method::POST, ["services", name, action @ ("restart" | "stop" | "start")]) => act(&shared, name, action),
         (_, ["status" | "config" | "metrics" | "explain"] | ["services", _] | ["services", _, "logs"]) => {
@@ -136,6 +136,26 @@ fn explained(shared: &Shared, request: &Request<Incoming>) -> Answer {
 async fn purged(shared: &Shared, request: Request<Incoming>) -> Answer {
     let body = whole(request.into_body()).await?;
     Ok(json(StatusCode::OK, &purge::purge(shared, &body).await?))
+}
+
+async fn reload(shared: &Shared, request: Request<Incoming>) -> Answer {
+    let body = whole(request.into_body()).await?;
+    let emptying = emptying(&body).map_err(|what| refused(StatusCode::BAD_REQUEST, what))?;
+    ordered(shared, Asked::Reload(emptying)).await
+}
+
+/// `{"force": true}` follows a file without services or routes, too.
+fn emptying(body: &[u8]) -> Result<Emptying, String> {
+    const EXAMPLE: &str = "send nothing, or {\"force\": true} for a file that is meant to have no service or no route";
+    if body.is_empty() {
+        return Ok(Emptying::Refused);
+    }
+    let value: Value = serde_json::from_slice(body).map_err(|e| format!("the body is not JSON: {e}; {EXAMPLE}"))?;
+    match value.as_object().map(|fields| fields.get("force")) {
+        Some(Some(Value::Bool(true))) => Ok(Emptying::Forced),
+        Some(None | Some(Value::Bool(false))) => Ok(Emptying::Refused),
+        _ => Err(format!("`force` is true or false; {EXAMPLE}")),
+    }
 }
 
 async fn upgrade(shared: &Shared, request: Request<Incoming>) -> Answer {
