@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from harness import BINARY, Cut, Gateway, config, in_threads, limits, route, service, setUpModule
+from harness import BINARY, PYTHON, ROOT, Cut, Gateway, config, in_threads, limits, route, service, setUpModule
 from scripted import answer
 from test_hostile import Scripted
 
@@ -350,6 +350,31 @@ class Pages(Scripted):
         self.assertIn("service web cannot be reached", problem["detail"])
         self.assertNotIn("nobody.sock", str(problem))
         self.assert_eventually(lambda: "nobody.sock" in gateway.output(), "the log names the place")
+
+
+class Statuses(Scripted):
+    """RFC 9110 §15: a status that is none is a 502, and other requests to the service go on."""
+
+    PIPE = [PYTHON, "-B", "-c", "; ".join((
+        "import sys",
+        f"sys.path.insert(0, {str(ROOT / 'sdk' / 'python')!r})",
+        "import pilotlight",
+        "size = lambda r: 200_000 if 'large' in r.path else 2",
+        "pilotlight.serve(lambda r: (int(r.path[-3:]), {}, b'x' * size(r)))",
+    ))]  # fmt: skip
+
+    def test_over_the_pipe(self):
+        gateway = self.start(Gateway(BINARY, config(service("odd", self.PIPE), route("/", "odd"))))
+        for path in ("/", "/large/"):
+            for status in (600, 999):
+                self.assert_problem(gateway.get(f"{path}{status}"), 502)
+            self.assert_status(gateway.get(f"{path}599"), 599)
+
+    def test_over_http(self):
+        gateway, _ = self.gateway_to(lambda peer: peer.send(b"HTTP/1.1 %b Odd\r\nContent-Length: 2\r\n\r\nok" % peer.head().split(b"/")[1][:3]))
+        for status in ("600", "999", "099", "000"):
+            self.assert_problem(gateway.get("/" + status), 502)
+        self.assert_status(gateway.get("/599"), 599)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
 use super::first_byte::FirstByte;
-use super::length::LengthError;
 use super::{Answer, BodyLeft, Failed, Ran, SendError, UpstreamError};
 use crate::body::ResponseBody;
 use crate::net::Socket;
@@ -422,7 +421,7 @@ async fn send_shared(
         Some(Outcome::Response(payload)) => match decode_response(payload) {
             Ok((status, mut headers, body)) => {
                 let length = frames::body_length(&outbound.parts.method, status, &mut headers)
-                    .map_err(|e| ambiguous_length(service, e))?;
+                    .map_err(|e| unusable(service, e))?;
                 if length.is_some_and(|length| length != body.len() as u64) {
                     return Err(wrong_length(service).into());
                 }
@@ -523,7 +522,7 @@ async fn read_head(
                     Ok(left) => left,
                     Err(e) => {
                         stream.cancel(ResetCode::Cancelled);
-                        return Err((ambiguous_length(service, e).into(), BodyLeft::Spent));
+                        return Err((unusable(service, e).into(), BodyLeft::Spent));
                     }
                 };
                 if part == Part::Last && left.is_some_and(|left| left != first.len() as u64) {
@@ -620,9 +619,8 @@ fn wrong_length(service: &str) -> UpstreamError {
     UpstreamError::Protocol { service: service.to_owned(), what }
 }
 
-fn ambiguous_length(service: &str, error: LengthError) -> UpstreamError {
-    let what = format!("the answer's length is ambiguous: {error}");
-    UpstreamError::Protocol { service: service.to_owned(), what }
+fn unusable(service: &str, error: frames::BadHead) -> UpstreamError {
+    UpstreamError::Protocol { service: service.to_owned(), what: error.to_string() }
 }
 
 fn bad_head(peer: &Peer, error: HeadError) -> UpstreamError {

@@ -74,12 +74,28 @@ pub(crate) fn reset_error(service: &str, reset: Reset) -> UpstreamError {
     }
 }
 
+/// Why the head of an answer cannot be passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadHead {
+    #[error("the answer's length is ambiguous: {0}")]
+    Length(#[from] LengthError),
+    /// RFC 9110 §15: there are five classes.
+    #[error("the answer's status {0} is not a number from 200 to 599")]
+    Status(u16),
+}
+
+/// The highest status (RFC 9110 §15).
+const MAX_STATUS: u16 = 599;
+
 /// How long the body is that the fields announce; `None` where they do not say, or where there is none. One valid line of it is left.
 pub(crate) fn body_length(
     method: &Method,
     status: StatusCode,
     headers: &mut HeaderMap,
-) -> Result<Option<u64>, LengthError> {
+) -> Result<Option<u64>, BadHead> {
+    if status.as_u16() > MAX_STATUS {
+        return Err(BadHead::Status(status.as_u16()));
+    }
     let length = length::settle(headers)?;
     Ok(length.filter(|_| *method != Method::HEAD && status != StatusCode::NOT_MODIFIED))
 }
