@@ -687,5 +687,64 @@ class Heads(Letter):
         threading.Event().wait(seconds)
 
 
+class Upgrades(Letter):
+    """RFC 9110 §7.8: a connection switches only to what its route lists; everything else is an ordinary request."""
+
+    @staticmethod
+    def switches(peer):
+        """Switches to whatever is asked for, and echoes; without a question it answers."""
+        while head := peer.head():
+            asked = [line.split(b": ", 1)[1] for line in head.split(b"\r\n") if line.lower().startswith(b"upgrade: ")]
+            if asked:
+                peer.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: %b\r\n\r\n" % asked[0])
+                peer.send(peer.read(4))
+                return
+            peer.send(answer(b"plain"))
+
+    def ask(self, gateway, offer, more=b""):
+        """Whether the connection was switched."""
+        with gateway.client(timeout=10) as client:
+            client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: %b\r\n%b\r\n" % (offer, more))
+            if client.head().status == 101:
+                client.send(b"ping")
+                self.assertEqual(client.read(4), b"ping")
+                return True
+        with gateway.client(timeout=10) as client:
+            client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: %b\r\n%b\r\n" % (offer, more))
+            self.assertEqual(client.answer().body, b"plain")
+            self.assert_usable(client)
+            return False
+
+    def test_websocket_alone_by_default(self):
+        for cache in (False, "60s"):
+            gateway, script = self.gateway_to(self.switches, cache=cache)
+            settings = b"HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n"
+            for offer, switched in ((b"websocket", True), (b"WebSocket", True), (b"h2c, websocket", True), (b"foo/2", False),
+                                    (b"h2c", False), (b"TLS/1.0", False), (b"HTTP/2.0", False), (b"foo", False)):  # fmt: skip
+                with self.subTest(offer=offer, cache=cache):
+                    self.assertEqual(self.ask(gateway, offer, settings), switched)
+            for head in script.heads:
+                self.assertNotIn(b"h2c", head.lower())
+                self.assertNotIn(b"http2-settings", head.lower())
+
+    def test_what_a_route_lists(self):
+        gateway, _ = self.gateway_to(self.switches, upgrades=["Chat/2"])
+        self.assertTrue(self.ask(gateway, b"chat/2"))
+        self.assertFalse(self.ask(gateway, b"websocket"))
+        gateway, _ = self.gateway_to(self.switches, upgrades=[])
+        self.assertFalse(self.ask(gateway, b"websocket"))
+
+    def test_a_service_chooses_from_the_offer(self):
+        def other(peer):
+            peer.head()
+            peer.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n")
+            peer.read(1)
+
+        gateway, _ = self.gateway_to(other)
+        with gateway.client(timeout=10) as client:
+            client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+            self.assert_problem(client.answer(), 502)
+
+
 if __name__ == "__main__":
     unittest.main()

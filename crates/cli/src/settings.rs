@@ -195,6 +195,7 @@ pub(crate) fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec
         exact: route.path_match == PathMatch::Exact,
         service: route.service,
         strip_prefix: route.strip_prefix,
+        upgrades: route.upgrades.clone(),
         cache: cache(&route.cache),
         timeout: route.timeout,
         // The file's values have the general ones as defaults; errors are to name the setting that applied.

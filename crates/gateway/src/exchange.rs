@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
@@ -137,9 +137,9 @@ impl Handler {
         let now = worker.clock.timestamp(at);
         let target = target(request.uri());
         let origin = Origin::of(request.headers(), authority, Trust::of(self.client.settings.trust_forwarded));
-        let lookup = match request.headers().contains_key(UPGRADE) {
-            true => None, // the answer may be another protocol
-            false => look_up(&worker.common, route, (origin, target), (request.method(), request.headers()), now),
+        let lookup = match route.upgrades.offered(request.headers()) {
+            Some(_) => None, // the answer may be another protocol
+            None => look_up(&worker.common, route, (origin, target), (request.method(), request.headers()), now),
         };
         let found = match lookup {
             Some(Lookup::Hit(stored)) => {
@@ -381,7 +381,7 @@ impl<'a> Inbound<'a> {
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
         let may_switch = speaks_http && parts.version == Version::HTTP_11;
-        let upgrade = parts.headers.get(UPGRADE).filter(|_| may_switch && connection.contains("upgrade")).cloned();
+        let upgrade = may_switch.then(|| route.upgrades.offered(&parts.headers)).flatten();
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
         let interim = client.connection.clone().filter(|_| parts.version == Version::HTTP_11);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());

@@ -37,8 +37,10 @@ impl FieldList {
 
 /// Whether a field belongs to one connection only and must not be forwarded (RFC 9110 §7.6.1).
 pub(crate) fn is_hop_by_hop(name: &HeaderName, connection: &FieldList) -> bool {
-    matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
-        || connection.takes(name)
+    matches!(
+        name.as_str(),
+        "connection" | "http2-settings" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade"
+    ) || connection.takes(name)
 }
 
 /// `Connection: content-length` and the like are an attack, not an option: without it the body would be read as a request. The

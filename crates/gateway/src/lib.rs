@@ -33,6 +33,7 @@ mod server_timing;
 mod spawn;
 mod target;
 mod timing;
+mod upgrades;
 mod upstream;
 mod worker;
 
@@ -52,3 +53,4 @@ pub use pilotlight_cache::{
     NamePatterns, Parameters, PolicyOptions, QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
 };
 pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};
+pub use upgrades::{NotAProtocol, Upgrades};

@@ -10,6 +10,8 @@ use pilotlight_cache::{CacheOptions, PolicyOptions, RouteControl, RouteRules};
 use pilotlight_cache_redis::Options as RedisOptions;
 use pilotlight_supervisor::{Service, Transport};
 
+use crate::upgrades::Upgrades;
+
 /// Everything a gateway needs to run.
 pub struct GatewayOptions {
     /// Where to listen; a port of 0 takes a free one.
@@ -206,6 +208,8 @@ pub struct RouteSpec {
     pub service: usize,
     /// Whether `path` is cut off the target before the service sees it.
     pub strip_prefix: bool,
+    /// The protocols that a client and the service may switch to.
+    pub upgrades: Upgrades,
     /// Whether and how answers are stored.
     pub cache: RouteCache,
     /// How long a whole exchange may take; told to pipe services as a deadline.

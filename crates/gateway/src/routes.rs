@@ -205,6 +205,7 @@ pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use crate::options::{BodyTimeout, External, ExternalAddr, Limits, ServerTiming};
+    use crate::upgrades::Upgrades;
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
         let spec = |(service, &(host, path, exact)): (usize, &(&str, &str, bool))| RouteSpec {
@@ -213,6 +214,7 @@ mod tests {
             exact,
             service,
             strip_prefix: false,
+            upgrades: Upgrades::default(),
             cache: RouteCache::Off,
             timeout: None,
             response_timeout: None,

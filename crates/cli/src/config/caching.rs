@@ -237,7 +237,7 @@ fn patterns(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> NamePatterns {
 }
 
 /// The words of a list, each read by `one`.
-fn words<T>(
+pub(super) fn words<T>(
     field: Option<&Field<'_>>,
     found: &mut Vec<Diagnostic>,
     one: impl Fn(&str, &Field<'_>) -> Result<T, Rejected>,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pilotlight_gateway::{BodyTimeout, PolicyOptions, RouteControl, RouteRules};
+use pilotlight_gateway::{BodyTimeout, PolicyOptions, RouteControl, RouteRules, Upgrades};
 use pilotlight_supervisor::{InheritEnv, Isolation};
 
 use super::cache_redis::CacheRedis;
@@ -309,6 +309,8 @@ pub struct Route {
     pub service: usize,
     /// Whether `path` is taken off before the service sees the request.
     pub strip_prefix: bool,
+    /// The protocols that a client and the service may switch to.
+    pub upgrades: Upgrades,
     /// What may be cached.
     pub cache: RouteCache,
     /// The whole exchange's deadline, told to the service; none: no deadline.

@@ -132,6 +132,7 @@ fn complete(draft: Draft, indexes: &HashMap<&str, usize>) -> Option<Route> {
         path_match: draft.path_match,
         service: *indexes.get(service.as_str())?,
         strip_prefix: draft.strip_prefix,
+        upgrades: draft.upgrades,
         cache: draft.cache,
         timeout: draft.timeout,
         response_timeout: draft.response_timeout,

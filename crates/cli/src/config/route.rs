@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use pilotlight_gateway::BodyTimeout;
+use pilotlight_gateway::{BodyTimeout, NotAProtocol, Upgrades};
 use toml::de::{DeTable, DeValue};
 
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{HostPattern, Limits, PathMatch, RouteCache};
 use super::pattern;
+use super::render::shown;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted, type_name};
+use super::value::Rejected;
 
 /// A route before its service is known.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub(super) struct Draft {
     pub(super) path_match: PathMatch,
     pub(super) service: Option<(String, Span)>,
     pub(super) strip_prefix: bool,
+    pub(super) upgrades: Upgrades,
     pub(super) cache: RouteCache,
     /// Where the cache is asked for.
     pub(super) cache_at: Option<Span>,
@@ -95,6 +98,7 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, limits: &Limits, found: &mut Vec<D
         path,
         path_match,
         strip_prefix,
+        upgrades: upgrades(&section, found),
         cache,
         cache_at,
     }
@@ -108,6 +112,24 @@ fn path(section: &Section<'_>, path_match: PathMatch, found: &mut Vec<Diagnostic
         found.push(Diagnostic::warning(Code::BadValue, field.at.clone(), remark.reason).maybe_help(remark.help));
     }
     Some((read.path, field.at))
+}
+
+/// The protocols that a connection may switch to.
+fn upgrades(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Upgrades {
+    let Some(field) = section.field("upgrades") else { return Upgrades::default() };
+    let names = caching::words(Some(&field), found, |word, _| {
+        Upgrades::name(word).map_err(|why| match why {
+            NotAProtocol::Name => Rejected::help(
+                format!("{} is not the name of a protocol", shown(word)),
+                "write it as it stands in the field Upgrade: \"websocket\", or with a version, \"chat/2\"",
+            ),
+            NotAProtocol::Http => Rejected::help(
+                format!("{} never passes", shown(word)),
+                "behind it are requests that the gateway does not see: no route, no cache and no limit applies to them",
+            ),
+        })
+    });
+    Upgrades::of(names)
 }
 
 fn required<'a>(section: &Section<'a>, name: &str, add: &str, found: &mut Vec<Diagnostic>) -> Option<Field<'a>> {

@@ -376,6 +376,7 @@ pub const ROUTE: &[Key] = &[
     key("exact", TRUE_OR_FALSE, "false", &[]),
     key("service", "the name of a service", "\"users\"", &["upstream", "target", "backend", "to"]),
     key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "rewrite"]),
+    key("upgrades", A_LIST, "[\"websocket\"]", &["upgrade", "websocket", "protocols"]),
     key("cache", "true, false, a time with its unit, or a section", "\"5s\"", &["ttl", "cache_ttl", "max_age"]),
     key("timeout", "a time with its unit or \"none\"", "\"30s\"", &["deadline"]),
     key("response_timeout", A_TIME, "\"60s\"", &["proxy_read_timeout"]),

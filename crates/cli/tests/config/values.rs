@@ -8,7 +8,7 @@ use pilotlight_cli::config::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, ListenerAddress, Managed, PathMatch, RouteCache, ServiceKind,
     Transport, Upstream, Workers, commands, parse,
 };
-use pilotlight_gateway::{BodyTimeout, LanguageOrder, PolicyOptions, RouteControl};
+use pilotlight_gateway::{BodyTimeout, LanguageOrder, PolicyOptions, RouteControl, Upgrades};
 use pilotlight_supervisor::{InheritEnv, Sandbox};
 
 #[track_caller]
@@ -160,6 +160,8 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     assert_eq!((first.body_size, first.response_timeout), (None, 5 * SECOND));
     assert_eq!(first.response_body_timeout, BodyTimeout::General);
     assert_eq!(config.service_of(first).unwrap().name, "users");
+    assert_eq!(first.upgrades, Upgrades::default());
+    assert_eq!(config.routes[1].upgrades, Upgrades::of(["websocket".to_owned(), "chat/2".to_owned()]));
 
     let second = &config.routes[1];
     assert_eq!((second.path.as_str(), second.path_match, second.strip_prefix), ("/node/", PathMatch::Exact, true));

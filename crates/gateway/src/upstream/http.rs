@@ -27,6 +27,7 @@ use crate::options::ExternalAddr;
 use crate::outbound::Outbound;
 use crate::pump::{BodyFraming, Pump, PumpError};
 use crate::request_body::RequestBody;
+use crate::upgrades;
 
 /// Connections kept open to one service by one worker.
 const MAX_IDLE: usize = 256;
@@ -235,7 +236,8 @@ impl Exchange {
 
     /// RFC 9110 §7.8: a service switches only to what it was asked for, and only when it has the whole request.
     fn may_switch(&self, head: &http1::ResponseHead, outbound: &Outbound) -> bool {
-        outbound.upgrade.is_some() && head.headers.contains_key(UPGRADE) && self.pump.is_done()
+        let chosen = head.headers.get(UPGRADE).zip(outbound.upgrade.as_ref());
+        chosen.is_some_and(|(chosen, offered)| upgrades::is_among(chosen, offered)) && self.pump.is_done()
     }
 
     /// Sends and waits for a final response head.
