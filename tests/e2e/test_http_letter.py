@@ -746,5 +746,41 @@ class Upgrades(Letter):
             self.assert_problem(client.answer(), 502)
 
 
+class Strangers(Letter):
+    """Bytes of another protocol on a plaintext port are named in the log, once for each peer and minute."""
+
+    TLS = bytes.fromhex("16030100c8010000c40303") + bytes(190)
+    HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+    def test_they_are_named_once(self):
+        for data, name, split in ((self.TLS, "TLS", 3), (self.HTTP2, "HTTP/2", 10)):
+            for cache in (False, True):
+                with self.subTest(name=name, cache=cache):
+                    gateway, script = self.gateway_to(cache=cache)
+                    for number in range(6):
+                        with gateway.client(timeout=10) as client:
+                            client.send(data[:split] if number % 2 else data)
+                            if number % 2:
+                                client.send(data[split:])
+                            self.ended(client)
+                    self.assertTrue(eventually(lambda: f"a client speaks {name}" in gateway.output()), gateway.output())  # noqa: B023
+                    self.assertEqual(gateway.output().count("a client speaks"), 1)
+                    self.assertIn("127.0.0.1", gateway.output())
+                    self.assertEqual(script.heads, [])
+                    self.assert_status(gateway.get("/"), 200)
+
+    def ended(self, client):
+        while not client.ended():
+            pass
+
+    def test_an_ordinary_mistake_is_not(self):
+        gateway, _ = self.gateway_to()
+        for data in (b"nonsense\r\n\r\n", b"PRINT / HTTP/1.1\r\nHost: a\r\n\r\n", b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"):
+            with gateway.client(timeout=10) as client:
+                client.send(data)
+                client.answer()
+        self.assertNotIn("a client speaks", gateway.output())
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -31,6 +31,7 @@ use crate::net::Socket;
 use crate::options::{Limits, Settings};
 use crate::problem;
 use crate::record::Record;
+use crate::strangers::Stranger;
 use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
@@ -114,6 +115,8 @@ pub(crate) struct Client {
     unwritten: RefCell<Vec<Rc<Record>>>,
     /// The status of an answer to what was no request.
     rejected: Cell<Option<u16>>,
+    /// What the client speaks, if it is not HTTP/1.1.
+    stranger: Cell<Option<Stranger>>,
     /// At least one request was answered.
     has_answered: Cell<bool>,
     /// Nothing has come for [`REST_AFTER`] since the last answer.
@@ -153,6 +156,7 @@ impl Client {
             ahead: Cell::default(),
             unwritten: RefCell::default(),
             rejected: Cell::new(None),
+            stranger: Cell::new(None),
             has_answered: Cell::new(false),
             rests: Cell::new(false),
         })
@@ -185,6 +189,11 @@ impl Client {
     /// When the first byte of the request came that hyper has read.
     pub(crate) fn take_begun(&self) -> Option<Moment> {
         self.begun.take()
+    }
+
+    /// What the client speaks, if its first bytes were no HTTP/1.1.
+    pub(crate) fn stranger(&self) -> Option<Stranger> {
+        self.stranger.get()
     }
 
     /// The status of the answer to what was no request.
@@ -417,6 +426,9 @@ impl AsyncRead for ClientIo {
                     // hyper would end the exchange with the client's direction.
                     let is_behind = client.has_ended_behind(&io);
                     return if is_behind { client.poll_gone(cx, &mut io) } else { Poll::Ready(Ok(())) };
+                }
+                if !client.has_answered.get() && client.phase.get() == Phase::Idle {
+                    client.stranger.set(Stranger::of(&buf.filled()[before..]));
                 }
                 client.on_read();
                 // A head that was looked at before has no body.

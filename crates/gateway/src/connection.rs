@@ -140,6 +140,9 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
         }
     })
     .await;
+    if let Some(stranger) = client.stranger() {
+        worker.common.strangers.name(&client.peer, stranger);
+    }
     if let Some(status) = client.rejected() {
         worker.common.metrics.none.book(worker.index).rejected(status);
     }

@@ -19,6 +19,7 @@ use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
 use crate::options::{AccessLogTarget, GatewayOptions, Inherited, ListenAddr, Serving};
 use crate::routes::Table;
+use crate::strangers::Strangers;
 use crate::worker::{self, Common, Order, Stop};
 
 /// Why the gateway did not start.
@@ -130,8 +131,18 @@ impl Gateway {
         };
         let (table, addresses) = (ArcSwap::from_pointee(table), ArcSwap::default());
         let (abandoned, freed) = (options.abandoned, options.freed);
-        let common =
-            Arc::new(Common { table, cache, second, coherence, abandoned, metrics, workers, freed, addresses });
+        let common = Arc::new(Common {
+            table,
+            cache,
+            second,
+            coherence,
+            abandoned,
+            metrics,
+            workers,
+            freed,
+            addresses,
+            strangers: Strangers::default(),
+        });
         let (stop, stopped) = watch::channel(Stop::No);
         let (draining, drained) = mpsc::channel();
         let mut gateway = Self {

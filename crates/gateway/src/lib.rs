@@ -31,6 +31,7 @@ mod request_id;
 mod routes;
 mod server_timing;
 mod spawn;
+mod strangers;
 mod target;
 mod timing;
 mod upgrades;

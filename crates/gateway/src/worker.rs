@@ -31,6 +31,7 @@ use crate::options::{Abandoned, External, Limits, ListenAddr, ServiceTarget};
 use crate::request_id::RequestIds;
 use crate::routes::Table;
 use crate::spawn::Spawner;
+use crate::strangers::Strangers;
 use crate::timing::Clock;
 use crate::upstream::http::Pool;
 use crate::upstream::pipe::Link;
@@ -61,6 +62,8 @@ pub(crate) struct Common {
     pub(crate) freed: Option<fn()>,
     /// Where is listened, with real ports.
     pub(crate) addresses: ArcSwap<Vec<ListenAddr>>,
+    /// Clients of other protocols that were named lately.
+    pub(crate) strangers: Strangers,
 }
 
 /// A worker's way to one service.

@@ -1,0 +1,90 @@
+//! Clients that speak another protocol than HTTP/1.1 to a port that takes nothing else: named in the log, once for each peer and
+//! minute, so that a wrong `https://` is found at once and a scanner fills no log.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// How long a peer is not named again.
+const QUIET_TIME: Duration = Duration::from_secs(60);
+/// Peers that are remembered; while there are more, none is named.
+const MAX_PEERS: usize = 256;
+
+/// What the first bytes of a connection are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stranger {
+    /// A TLS record with a handshake (RFC 8446 §5.1).
+    Tls,
+    /// The preface of HTTP/2 (RFC 9113 §3.4), as gRPC sends it.
+    Http2,
+}
+
+impl Stranger {
+    /// By the first bytes; a request begins neither with a control byte nor with the method PRI and a target `*`.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0x16, ..] => Some(Self::Tls),
+            _ if bytes.starts_with(b"PRI *") => Some(Self::Http2),
+            _ => None,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Tls => {
+                "a client speaks TLS to a port that takes plain HTTP: have it use http://, or put a server that ends TLS in front"
+            }
+            Self::Http2 => {
+                "a client speaks HTTP/2 without TLS (h2c, as gRPC does) to a port that takes HTTP/1.1: have it use HTTP/1.1"
+            }
+        }
+    }
+}
+
+/// Which peers were named lately.
+#[derive(Debug, Default)]
+pub(crate) struct Strangers(Mutex<Vec<(String, Instant)>>);
+
+impl Strangers {
+    /// Names a peer (`address:port`) in the log, if it was not named within [`QUIET_TIME`].
+    pub(crate) fn name(&self, peer: &str, stranger: Stranger) {
+        let address = peer.rsplit_once(':').map_or(peer, |(address, _)| address);
+        if self.is_news(address, Instant::now()) {
+            tracing::warn!(peer = address, "{}", stranger.text());
+        }
+    }
+
+    fn is_news(&self, address: &str, now: Instant) -> bool {
+        let Ok(mut named) = self.0.lock() else { return false };
+        named.retain(|(_, at)| now.duration_since(*at) < QUIET_TIME);
+        if named.len() >= MAX_PEERS || named.iter().any(|(known, _)| known == address) {
+            return false;
+        }
+        named.push((address.to_owned(), now));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes() {
+        assert_eq!(Stranger::of(b"\x16\x03\x01"), Some(Stranger::Tls));
+        assert_eq!(Stranger::of(b"PRI * HTTP/2.0\r\n"), Some(Stranger::Http2));
+        for other in [&b""[..], b"GET / HTTP/1.1", b"PRINT / HTTP/1.1", b"PRI /a HTTP/1.1", b"\x15"] {
+            assert_eq!(Stranger::of(other), None);
+        }
+    }
+
+    #[test]
+    fn once_for_each_peer_and_minute_and_not_for_too_many() {
+        let (strangers, now) = (Strangers::default(), Instant::now());
+        assert!(strangers.is_news("a", now) && !strangers.is_news("a", now) && strangers.is_news("b", now));
+        assert!(strangers.is_news("a", now + QUIET_TIME) && !strangers.is_news("a", now + QUIET_TIME));
+        for number in 0..2 * MAX_PEERS {
+            strangers.is_news(&number.to_string(), now + QUIET_TIME);
+        }
+        assert_eq!(strangers.0.lock().unwrap().len(), MAX_PEERS);
+    }
+}
