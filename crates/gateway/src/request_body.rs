@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -15,6 +15,10 @@ use crate::deadline::Deadline;
 use crate::fields;
 use crate::record::Received;
 
+/// Bodies of a stated length up to here are read whole before the service is asked: they take no place of it meanwhile, go out in one
+/// piece, and can be sent again.
+pub(crate) const MAX_HELD: u64 = 32 * 1024;
+
 /// What can go wrong with a client's body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
@@ -22,6 +26,8 @@ pub(crate) enum BodyError {
     TooLarge { limit: u64, setting: &'static str },
     #[error("no more of the request body came within limits.body_timeout ({} s)", .after.as_secs_f32())]
     Timeout { after: Duration },
+    #[error("the request body of at most {MAX_HELD} bytes did not come whole within limits.body_timeout ({} s)", .after.as_secs_f32())]
+    Dripping { after: Duration },
     #[error("the request body could not be read: {}", cause(.0))]
     Client(hyper::Error),
 }
@@ -107,7 +113,8 @@ impl RequestBody {
     }
 
     /// Reads the whole body into memory if the client said that it is at most `max` bytes, so that it can be sent in one
-    /// piece, and again. `None` if it is larger, or of unknown length.
+    /// piece, and again. `None` if it is larger, or of unknown length. All of it has to come within `limits.body_timeout`, a byte more or less:
+    /// one that drips is given up.
     ///
     /// # Cancel safety
     /// Not safe: what was read is lost with the future, and the body with it.
@@ -116,8 +123,11 @@ impl RequestBody {
             if self.touched || self.length().is_none_or(|length| length > max) {
                 return Ok(None);
             }
-            let mut whole = BytesMut::new();
+            let (mut whole, begun) = (BytesMut::new(), Instant::now());
             loop {
+                if begun.elapsed() > self.timeout {
+                    return Err(BodyError::Dripping { after: self.timeout });
+                }
                 match std::future::poll_fn(|cx| self.poll_piece(cx)).await? {
                     Piece::Data(data) if whole.is_empty() => whole = BytesMut::from(data),
                     Piece::Data(data) => whole.extend_from_slice(&data),

@@ -9,7 +9,7 @@ use pilotlight_supervisor::{Lease, Phase, Service};
 use super::Inbound;
 use super::unread::Rest;
 use crate::problem::Failure;
-use crate::request_body::RequestBody;
+use crate::request_body::{MAX_HELD, RequestBody};
 use crate::timing::{Layer, Moment};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::http::Target;
@@ -25,6 +25,7 @@ const MAX_REQUEST_TIME: &str = "its max_request_time";
 impl Inbound<'_> {
     /// Sends the request and waits for the head of the answer. A body that is still whole afterwards stays in `body`.
     pub(super) async fn fetch(&self, body: &mut Option<RequestBody>) -> Result<(Answer, Timing), Failure> {
+        self.hold_small(body).await?;
         let mut tries = Tries::first();
         let mut is_first = true; // of its leases
         loop {
@@ -104,6 +105,17 @@ impl Inbound<'_> {
             // A service that has answered goes on taking it.
             None if has_failed && !self.record.has_received_all() => Rest::Lost,
             None => Rest::Read,
+        }
+    }
+
+    /// A small body is awaited before the lease, so that a client that sends it byte by byte takes no place of `concurrency`.
+    async fn hold_small(&self, body: &mut Option<RequestBody>) -> Result<(), Failure> {
+        let Some(body) = body.as_mut().filter(|_| self.service().is_some()) else { return Ok(()) };
+        let first_byte = self.first_byte();
+        match first_byte.within(body.hold(MAX_HELD)).await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(e)) => Err(Failure::Body(e)),
+            None => Err(Failure::Upstream(first_byte.over(&self.service_name()))),
         }
     }
 

@@ -27,7 +27,7 @@ use super::{Answer, BodyLeft, Failed, Ran, SendError, UpstreamError};
 use crate::body::ResponseBody;
 use crate::net::Socket;
 use crate::outbound::Outbound;
-use crate::request_body::RequestBody;
+use crate::request_body::{MAX_HELD, RequestBody};
 use crate::spawn::Spawner;
 
 mod frames;
@@ -38,8 +38,6 @@ use shared::{BeginError, Outcome, Shared};
 pub(crate) use stream::PipeBody;
 use stream::{Stream, StreamError};
 
-/// The largest body that is read whole so that it can share a connection.
-const MAX_SHARED_BODY: u64 = 32 * 1024;
 /// How long a service may take to dial an own connection before it is asked again.
 const OWN_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -328,7 +326,7 @@ pub(crate) async fn send(
     let over = || SendError::from(first_byte.over(service));
     let held = match &mut body {
         None => Some(Bytes::new()),
-        Some(body) => match first_byte.within(body.hold(MAX_SHARED_BODY)).await {
+        Some(body) => match first_byte.within(body.hold(MAX_HELD)).await {
             Some(Ok(held)) => held,
             Some(Err(e)) => return Err(Failed { error: SendError::Client(e), body: BodyLeft::Spent }),
             None => return Err(Failed { error: over(), body: BodyLeft::Spent }),
