@@ -152,12 +152,12 @@ class Services(Scripted):
     def test_what_follows_a_101_at_once_is_passed_on(self):
         def handler(peer):
             peer.head()
-            peer.send(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: mine\r\nconnection: upgrade\r\n\r\nhello")
+            peer.send(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhello")
             peer.ended()
 
         gateway, _ = self.gateway_to(handler)
         with gateway.client(timeout=5) as client:
-            client.send_head("GET", "/", [("Upgrade", "mine"), ("Connection", "Upgrade")])
+            client.send_head("GET", "/", [("Upgrade", "websocket"), ("Connection", "Upgrade")])
             self.assertEqual(client.head().status, 101)
             self.assertEqual(client.read(5), b"hello")
 

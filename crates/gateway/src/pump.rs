@@ -14,6 +14,9 @@ use crate::request_body::{BodyError, Piece, RequestBody};
 use crate::upstream::BodyLeft;
 use crate::upstream::http1::{self, BodyEncoder, BodyLength};
 
+/// Pieces are gathered up to this size: each by itself would be a write, and a chunk or a frame.
+const MAX_GATHERED: usize = 16 * 1024;
+
 /// How a service is told where the body ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BodyFraming {
@@ -43,11 +46,25 @@ pub(crate) struct Pump {
     /// Whether the head has been written whole.
     begun: bool,
     framing: BodyFraming,
+    /// Small pieces that go out as one.
+    gathered: BytesMut,
+    /// Whether a further turn may bring more of them.
+    may_follow: bool,
 }
 
 impl Pump {
     pub(crate) fn new(out: BytesMut, body: Option<RequestBody>, framing: BodyFraming) -> Self {
-        Self { out, had_body: body.is_some(), moved: false, sent_more: false, begun: false, body, framing }
+        Self {
+            out,
+            had_body: body.is_some(),
+            moved: false,
+            sent_more: false,
+            begun: false,
+            body,
+            framing,
+            gathered: BytesMut::new(),
+            may_follow: false,
+        }
     }
 
     /// Whether everything has been written.
@@ -100,11 +117,13 @@ impl Pump {
 
     /// Forgets the rest of the body without ending the direction (a RESET follows).
     pub(crate) fn abandon(&mut self) {
+        self.gathered.clear();
         self.body = None;
     }
 
     /// The service wants no more of the body: ends the direction (P-21).
     pub(crate) fn stop(&mut self) {
+        self.gathered.clear();
         if self.body.take().is_some() {
             self.end(None);
         }
@@ -118,25 +137,57 @@ impl Pump {
             }
             self.begun = true;
             let Some(body) = &mut self.body else { return Poll::Ready(Ok(())) };
-            let piece = std::task::ready!(body.poll_piece(cx)).map_err(PumpError::Body)?;
+            let piece = match body.poll_piece(cx) {
+                Poll::Ready(piece) => piece.map_err(PumpError::Body)?,
+                Poll::Pending if self.gathered.is_empty() => return Poll::Pending,
+                // hyper gives one chunk a turn: there is a further turn, in which the next may be here.
+                Poll::Pending if std::mem::take(&mut self.may_follow) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Pending => {
+                    self.put_gathered();
+                    continue;
+                }
+            };
             (self.moved, self.sent_more) = (true, true);
             match piece {
-                Piece::Data(data) => match self.framing {
-                    BodyFraming::Length => self.out.extend_from_slice(&data),
-                    BodyFraming::Chunked => BodyEncoder::new(BodyLength::Chunked).data(&mut self.out, &data),
-                    BodyFraming::Frames(exchange) => {
-                        for part in data.chunks(MAX_FRAME) {
-                            encode_frame(&mut self.out, FrameType::DATA, flags::NONE, exchange, part);
-                        }
-                    }
-                },
+                Piece::Data(data) if self.gathered.len() + data.len() < MAX_GATHERED => {
+                    self.gathered.extend_from_slice(&data);
+                    self.may_follow = true;
+                }
+                Piece::Data(data) => {
+                    self.put_gathered();
+                    self.put_data(&data);
+                }
                 Piece::Trailers(trailers) => {
+                    self.put_gathered();
                     self.body = None;
                     self.end(Some(&trailers));
                 }
                 Piece::End => {
+                    self.put_gathered();
                     self.body = None;
                     self.end(None);
+                }
+            }
+        }
+    }
+
+    fn put_gathered(&mut self) {
+        if !self.gathered.is_empty() {
+            let data = self.gathered.split();
+            self.put_data(&data);
+        }
+    }
+
+    fn put_data(&mut self, data: &[u8]) {
+        match self.framing {
+            BodyFraming::Length => self.out.extend_from_slice(data),
+            BodyFraming::Chunked => BodyEncoder::new(BodyLength::Chunked).data(&mut self.out, data),
+            BodyFraming::Frames(exchange) => {
+                for part in data.chunks(MAX_FRAME) {
+                    encode_frame(&mut self.out, FrameType::DATA, flags::NONE, exchange, part);
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! A body taken apart by its framing; resumable at any byte.
 
+use bytes::BytesMut;
+
 use crate::chunked::{ChunkStep, Chunked};
 use crate::error::Malformed;
 use crate::framing::BodyLength;
@@ -101,6 +103,24 @@ impl BodyDecoder {
                 }
             }
         }
+    }
+
+    /// Appends what follows in `input` to `out`, chunk after chunk, until `out` has `max` bytes or more, no data are left, or the framing is
+    /// broken (which [`BodyDecoder::decode`] then says); how many bytes of `input` are done with. Only chunks are gathered.
+    pub fn gather(&mut self, input: &[u8], limits: &Limits, out: &mut BytesMut, max: usize) -> usize {
+        let State::Chunked(chunked) = &mut self.state else { return 0 };
+        let mut at = 0;
+        while out.len() < max {
+            match chunked.step(&input[at..], &mut self.extensions, limits) {
+                Ok(ChunkStep::Framing(length)) => at += length,
+                Ok(ChunkStep::Data(length)) => {
+                    out.extend_from_slice(&input[at..at + length]);
+                    at += length;
+                }
+                Ok(ChunkStep::Trailers | ChunkStep::Incomplete) | Err(_) => break,
+            }
+        }
+        at
     }
 
     /// The trailer section was read whole.

@@ -11,6 +11,13 @@ use crate::fields::{self, FieldList};
 /// How much of a service's answer is taken.
 pub(crate) const LIMITS: Limits = Limits::RESPONSE;
 
+/// A piece below this size is passed on with what follows it in the buffer.
+const SMALL_PIECE: usize = 4 * 1024;
+/// The end of a chunk, with the last one and its end: nothing that is worth a copy follows.
+const MIN_FURTHER: usize = 7;
+/// A gathered piece is not made larger than this, but for the last one that is added.
+const MAX_GATHERED: usize = 16 * 1024;
+
 /// A parsed response head; fields that belong to the connection are left out, but `Upgrade` of a 101.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
@@ -134,7 +141,16 @@ impl Decoder {
             BodyPiece::Data { .. } if self.is_until_close => Ok(Decoded::Data(buf.split().freeze())),
             BodyPiece::Data { skip, length } => {
                 buf.advance(skip);
-                Ok(Decoded::Data(buf.split_to(length).freeze()))
+                let first = buf.split_to(length).freeze();
+                if length >= SMALL_PIECE || buf.len() <= MIN_FURTHER {
+                    return Ok(Decoded::Data(first));
+                }
+                // Each piece costs a turn of everything behind, however small it is. Nothing is waited for.
+                let mut all = BytesMut::with_capacity(MAX_GATHERED.min(length + buf.len()));
+                all.extend_from_slice(&first);
+                let taken = self.body.gather(buf, &LIMITS, &mut all, MAX_GATHERED);
+                buf.advance(taken);
+                Ok(Decoded::Data(all.freeze()))
             }
             BodyPiece::Trailers { skip } => {
                 buf.advance(skip);

@@ -97,6 +97,29 @@ fn chunked_bodies_at_every_split() {
 }
 
 #[test]
+fn small_chunks_in_the_buffer_are_one_piece() {
+    let mut buf = BytesMut::new();
+    for byte in 0..1_000u32 {
+        buf.extend_from_slice(&[b"1\r\n", &[byte as u8][..], b"\r\n"].concat());
+    }
+    buf.extend_from_slice(b"0\r\nx-sum: 12\r\n\r\n");
+    let (mut decoder, mut table) = (Decoder::new(BodyLength::Chunked), FieldTable::new());
+    let Ok(Decoded::Data(data)) = decoder.decode(&mut buf, &mut table) else { panic!("no data") };
+    assert!(data.iter().enumerate().all(|(at, byte)| *byte == at as u8) && data.len() == 1_000);
+    assert!(matches!(decoder.decode(&mut buf, &mut table), Ok(Decoded::Trailers(trailers)) if trailers.len() == 1));
+    // What is wrong behind them is told after them, and large pieces are not copied.
+    let mut buf = BytesMut::from(&b"1\r\na\r\n1\r\nb\r\nx\r\n 0\r\n\r\n"[..]);
+    let mut decoder = Decoder::new(BodyLength::Chunked);
+    assert_eq!(decoder.decode(&mut buf, &mut table), Ok(Decoded::Data(Bytes::from_static(b"ab"))));
+    assert!(decoder.decode(&mut buf, &mut table).is_err() && decoder.decode(&mut buf, &mut table).is_err());
+    let many = [&b"4000\r\n"[..], &[b'x'; 0x4000], b"\r\n1\r\ny\r\n"].concat();
+    let mut decoder = Decoder::new(BodyLength::Chunked);
+    assert!(
+        matches!(decoder.decode(&mut BytesMut::from(&many[..]), &mut table), Ok(Decoded::Data(data)) if data.len() == 0x4000)
+    );
+}
+
+#[test]
 fn bad_chunks_are_errors() {
     for bad in [
         &b"xyz\r\n"[..],
