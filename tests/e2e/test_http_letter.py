@@ -379,6 +379,17 @@ class Scheme(Letter):
 class Chunks(Letter):
     """RFC 9112 §7.1: chunked framing is exact to the byte, or the request is refused and the connection closed."""
 
+    def test_the_answer_survives_what_is_still_being_sent(self):
+        """A close with unread bytes resets the connection, and the client loses the answer."""
+        gateway, _ = self.gateway_to()
+        for body in (b"--5\r\n" + b"x" * 200_000, b"0\r\n\nmore" + b"x" * 200_000):
+            for _ in range(10):
+                with gateway.client(timeout=10) as client:
+                    client.send(self.HEAD)
+                    for piece in (body[:1], body[1:2], body[2:]):
+                        client.send(piece)
+                    self.assertEqual(client.answer().status, 400)
+
     HEAD = b"POST /one HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     HIDDEN = b"POST /victim HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
     WRONG = (

@@ -261,6 +261,13 @@ impl Client {
         self.lingers.set(lingers);
     }
 
+    /// What still comes is read and thrown away, whatever it is.
+    pub(crate) fn discard_rest(&self) {
+        self.phase.set(Phase::Tunnel);
+        self.deadline.clear();
+        self.io.borrow_mut().framing = Framing::new();
+    }
+
     pub(crate) fn lingers(&self) -> bool {
         self.lingers.get()
     }
@@ -395,7 +402,8 @@ impl ClientIo {
     /// Whether `buf` is an answer that hyper made up itself to a head it could not parse.
     fn is_rejection(&self, buf: &[u8]) -> bool {
         // Every answer of the gateway's has `cache-status`; a pipelined one may still wait when the next head is half here.
-        let head = self.0.phase.get() == Phase::Head && buf.starts_with(b"HTTP/1.1 4");
+        // What came while the request before was answered begins no phase of its own.
+        let head = matches!(self.0.phase.get(), Phase::Head | Phase::Idle) && buf.starts_with(b"HTTP/1.1 4");
         head && memchr::memmem::find(buf, b"\r\ncache-status: ").is_none()
     }
 }

@@ -146,6 +146,8 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
     if let Some(status) = client.rejected() {
         worker.common.metrics.none.book(worker.index).rejected(status);
     }
+    // hyper has answered what it could not parse; the client may still be sending more of it.
+    let is_malformed = matches!(&served, Poll::Ready(Err(Ended::Hyper(e))) if e.is_parse());
     if let Poll::Ready(Err(e)) = served {
         tracing::debug!(peer = %client.peer, "a client's connection ended: {e}");
     }
@@ -157,7 +159,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
     match client.take_upgraded() {
         // In boxes, so that every connection does not have the place for what few need.
         Some(upgraded) => Box::pin(tunnel(io, &read_ahead, upgraded)).await,
-        None if client.lingers() && !worker.is_stopping() => Box::pin(linger(io)).await,
+        None if (client.lingers() || is_malformed) && !worker.is_stopping() => Box::pin(linger(io)).await,
         None => {}
     }
     drop(hang_up);
@@ -188,6 +190,7 @@ async fn tunnel(mut client: ClientIo, read_ahead: &[u8], upgraded: Upgraded) {
 }
 
 async fn linger(mut io: ClientIo) {
+    io.0.discard_rest();
     let closing = async {
         io.shutdown().await?;
         let mut sink = [0; 4096];
