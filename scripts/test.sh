@@ -64,7 +64,7 @@ conformance rust "$PWD/target/debug/examples/demo"
 suite "end to end" at_once tests/e2e test_lab_layers
 # Instructions of a gateway are the same each time only if nobody keeps its client waiting.
 suite "end to end: instructions and layers" alone tests/e2e test_lab_layers
-suite "adversary: short" adversary 40
+suite "adversary: short" adversary 45
 suite "the public suite of HTTP cache tests" "$PYTHON" tests/http-cache-tests/run.py
 suite "the lab's report in a browser" npm --prefix tests/page test --silent
 suite "demo: make run, as a user would try it" "$PYTHON" scripts/test_demo.py

@@ -12,10 +12,14 @@ from .report import Report, as_json, table
 
 # part -> module, its share of the time
 PARTS = {
+    "clients": ("clients", 4),
+    "services": ("services", 3),
+    "neighbours": ("neighbours", 2),
     "two-users": ("two_users", 2),
     "lifecycle": ("lifecycle", 4),
     "redis": ("redis_moods", 4),
     "coherence": ("coherence", 2),
+    "disk": ("disk", 2),
     "soak": ("soak", 3),
 }  # fmt: skip
 
