@@ -3,6 +3,7 @@
 Every body says its URL and the version that the service had of it, so that a wrong answer is one that says something else.
 """
 
+import contextlib
 import json
 import socket
 import threading
@@ -373,6 +374,49 @@ class Faults(RedisCase):
         server.start()
         self.assertTrue(eventually(lambda: gateway.get("/page/x") and "cache.redis answers again" in gateway.output(), 10), gateway.output())
         self.assertEqual(said(), 1)
+
+
+class PoisonedLeases(RedisCase):
+    """A lease that belongs to nobody costs its time once, whatever it is."""
+
+    settings = {"budget": "1s", "lease": "1s"}
+
+    def test_it_is_replaced(self):
+        server = self.server()
+        gateway = self.gateway(server.url)
+        for poison in (("SET", "@", "nobody"), ("SET", "@", "nobody", "PX", "86400000"), ("RPUSH", "@", "a list")):
+            target = "/poisoned/" + str(len(poison))
+            self.pages.takes = 1.0
+            with in_background(lambda target=target: gateway.get(target)):
+                self.assert_eventually(lambda: self.leases(server), "a lease is held while the service is asked")
+                (lease,) = self.leases(server)
+            self.pages.takes = 0.0
+            self.assert_eventually(lambda: not self.leases(server), "it is given back")
+            server.command(*(word.replace("@", lease) for word in poison))
+            # What is stored lives for a second: soon the service is asked again, and whoever asks meets the lease.
+            self.assert_eventually(lambda target=target, lease=lease: self.has_end(gateway, server, target, lease), f"{poison} has no end yet", 30)
+
+    @staticmethod
+    def has_end(gateway, server, target, lease):
+        assert gateway.get(target).status == 200
+        left = int(server.command("PTTL", lease))
+        return left != -1 and left <= 1000
+
+    @staticmethod
+    def leases(server):
+        with socket.create_connection(("127.0.0.1", server.port)) as connection, connection.makefile("rwb") as stream:
+            stream.write(b"KEYS *:l\r\n")
+            stream.flush()
+            count = int(stream.readline()[1:])
+            return [(stream.readline(), stream.readline())[1].decode().strip() for _ in range(count)]
+
+
+@contextlib.contextmanager
+def in_background(work):
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield
+    thread.join(60)
 
 
 if __name__ == "__main__":

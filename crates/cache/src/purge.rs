@@ -180,7 +180,9 @@ pub struct Purges {
     sequence: AtomicU64,
     /// The number of the last purge of the shared log that was applied.
     logged: AtomicU64,
-    /// For each stripe the number of the last event that concerns it. Their number is a power of two.
+    /// The number of the last event that may concern any response: a purge, or a gap in what is known.
+    epoch: AtomicU64,
+    /// For each stripe the number of the last event that concerns it alone. Their number is a power of two.
     stripes: Box<[AtomicU64]>,
     /// Written before the numbers above, which are written under its lock.
     table: RwLock<Table>,
@@ -200,6 +202,7 @@ impl Purges {
         Self {
             sequence: AtomicU64::new(0),
             logged: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             stripes: (0..stripes).map(|_| AtomicU64::new(0)).collect(),
             table: RwLock::new(Table::new(stripes)),
             hasher: RandomState::new(),
@@ -281,9 +284,7 @@ impl Purges {
     /// What purges say about a stored response.
     #[inline]
     pub(crate) fn standing(&self, key: &Key<'_>, mark: &Mark) -> Standing {
-        // A stripe's number only grows, and is published after what it stands for.
-        let current = self.stripes[mark.stripe as usize].load(Ordering::Acquire);
-        if mark.checked.load(Ordering::Relaxed) >= current { Standing::Good } else { self.check(key, mark) }
+        if mark.checked.load(Ordering::Relaxed) >= self.current(mark) { Standing::Good } else { self.check(key, mark) }
     }
 
     /// What a response with these fields, fetched at `position`, is to carry.
@@ -307,7 +308,7 @@ impl Purges {
     fn check(&self, key: &Key<'_>, mark: &Mark) -> Standing {
         let subject = Subject { key, url: self.hash_url(key), tags: &mark.tags };
         let table = self.table();
-        let current = self.stripes[mark.stripe as usize].load(Ordering::Acquire);
+        let current = self.current(mark);
         let standing = table
             .standing(Numbering::Local, mark.position.local, &subject)
             .and(table.coverage(mark.stripe as usize, mark.position.local));
@@ -339,10 +340,15 @@ impl Purges {
         self.sequence.load(Ordering::Relaxed) + 1
     }
 
+    /// The number of the last event that may concern a response. Both numbers only grow, and are published after what they stand for.
+    #[inline]
+    fn current(&self, mark: &Mark) -> u64 {
+        self.stripes[mark.stripe as usize].load(Ordering::Acquire).max(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// An event that may concern any response has happened: one number, however many stripes there are.
     fn publish(&self, next: u64) {
-        for stripe in &self.stripes {
-            stripe.store(next, Ordering::Release);
-        }
+        self.epoch.store(next, Ordering::Release);
         self.sequence.store(next, Ordering::Release);
     }
 

@@ -48,7 +48,11 @@ impl Tier {
             if let Some(stored) = stored.filter(|stored| self.cache.serves(key, stored, request, now())) {
                 return Some(stored);
             }
-            if ticket.lease.is_some() || begun.elapsed() >= patience {
+            if ticket.lease.is_some() {
+                return None;
+            }
+            if begun.elapsed() >= patience {
+                self.replace_endless(ticket, patience).await;
                 return None;
             }
             if pause == LEASE_POLL.0 {
@@ -56,6 +60,24 @@ impl Tier {
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 3 / 2).min(LEASE_POLL.1);
+        }
+    }
+
+    /// A lease that does not end by itself, or not within the time of one, was made by no gateway (or its end was lost): it is replaced by one
+    /// that ends, so that only those who wait now pay for it. Whatever happens here, the service is asked next.
+    async fn replace_endless(&self, ticket: &mut Ticket, patience: Duration) {
+        let time = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
+        let budget = self.shared.options().budget;
+        let left = within(budget, self.client.pttl(ticket.name.lease())).await;
+        // -2: it has gone; -1: it has no end.
+        if !matches!(left, Ok(Ok(left)) if left == -1 || left > time) {
+            return;
+        }
+        let token = fastrand::u64(1..);
+        ticket.lease = Some(token);
+        let options = SetOptions::new().px(time);
+        if !matches!(within(budget, self.client.set_with(ticket.name.lease(), token, options)).await, Ok(Ok(_))) {
+            ticket.lease = None;
         }
     }
 
