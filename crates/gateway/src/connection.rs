@@ -147,7 +147,12 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
         worker.common.metrics.none.book(worker.index).rejected(status);
     }
     // hyper has answered what it could not parse; the client may still be sending more of it.
-    let is_malformed = matches!(&served, Poll::Ready(Err(Ended::Hyper(e))) if e.is_parse());
+    // Behind a last answer there may be more as well (RFC 9112 §9.6): closed with bytes unread, the connection is reset, and the answer lost.
+    let may_send_on = match &served {
+        Poll::Ready(Ok(())) => true,
+        Poll::Ready(Err(Ended::Hyper(e))) => e.is_parse(),
+        Poll::Ready(Err(Ended::Quiet(_))) | Poll::Pending => false,
+    };
     if let Poll::Ready(Err(e)) = served {
         tracing::debug!(peer = %client.peer, "a client's connection ended: {e}");
     }
@@ -159,7 +164,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
     match client.take_upgraded() {
         // In boxes, so that every connection does not have the place for what few need.
         Some(upgraded) => Box::pin(tunnel(io, &read_ahead, upgraded)).await,
-        None if (client.lingers() || is_malformed) && !worker.is_stopping() => Box::pin(linger(io)).await,
+        None if (client.lingers() || may_send_on) && !worker.is_stopping() => Box::pin(linger(io)).await,
         None => {}
     }
     drop(hang_up);
