@@ -2,9 +2,12 @@
 
 import contextlib
 import os
+import shutil
+import tempfile
 import threading
 import time
 import unittest
+from pathlib import Path
 
 from harness import BINARY, PYTHON, ROOT, Cut, Gateway, config, in_threads, limits, route, service, setUpModule
 from scripted import answer
@@ -412,6 +415,46 @@ class Uploads(Scripted):
             finally:
                 stop.set()
             self.assertIn("body_timeout", problem["detail"])
+
+
+class Backlogs(Scripted):
+    """A service that accepts nothing, and whose socket has a backlog of its own: requests wait, or are told to come again."""
+
+    # Listens anew on the inherited socket, with room for one connection, and accepts only when the file `go` is there.
+    SERVER = """
+import os, socket, time
+server = socket.socket(fileno=3)
+server.listen(0)
+open("listens", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.01)
+while True:
+    peer, _ = server.accept()
+    if peer.recv(65536):
+        peer.sendall(b"HTTP/1.1 200 OK\\r\\nConnection: close\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+    peer.close()
+"""
+
+    def test_they_wait_up_to_the_queue_and_the_rest_is_told(self):
+        folder = Path(tempfile.mkdtemp(prefix="pilotlight-backlog-"))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        (folder / "server.py").write_text(self.SERVER)
+        one = service("full", [PYTHON, "-B", "server.py"], transport="http", dir=str(folder), queue={"max": 4, "timeout": "60s"})
+        gateway = self.start(Gateway(BINARY, config(one, route("/", "full"), dev=False)))
+        first = threading.Thread(target=lambda: gateway.client(timeout=60).request("GET", "/"), daemon=True)
+        first.start()
+        self.assert_eventually((folder / "listens").exists, "it was started", 30)
+        threading.Timer(2, (folder / "go").touch).start()
+        answers = in_threads(24, lambda _: gateway.client(timeout=60).request("GET", "/"))
+        codes = [answer.status for answer in answers]
+        self.assertEqual(set(codes), {200, 503}, codes)
+        self.assertGreaterEqual(codes.count(200), 4)
+        for answer in answers:
+            if answer.status == 503:
+                self.assertTrue(int(answer.get("retry-after")))
+                problem = self.assert_problem(answer, 503)
+                self.assertIn("queue.max", problem["detail"])
+                self.assertNotIn("/", problem["detail"].replace("services.full", ""), "no path")
 
 
 if __name__ == "__main__":

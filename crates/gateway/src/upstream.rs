@@ -10,6 +10,7 @@ use crate::body::ResponseBody;
 use crate::net::Socket;
 use crate::request_body::{BodyError, RequestBody};
 
+mod backlog;
 pub(crate) mod first_byte;
 pub(crate) mod http;
 pub(crate) mod http1;

@@ -285,10 +285,10 @@ impl Worker {
                 Upstream::Pipe(service, link)
             }
             ServiceTarget::Managed(service, Transport::Http(_)) => {
-                Upstream::Http(Arc::clone(service), Pool::new(service.name().to_string()))
+                Upstream::Http(Arc::clone(service), Pool::new(service.name().to_string(), Some(Arc::clone(service))))
             }
             ServiceTarget::External(external) => {
-                Upstream::External(Arc::clone(external), Pool::new(external.name.clone()))
+                Upstream::External(Arc::clone(external), Pool::new(external.name.clone(), None))
             }
         }
     }

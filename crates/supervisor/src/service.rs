@@ -8,7 +8,7 @@ use crate::queue::{Joined, Queue};
 use crate::seat::{Lease, Padded, Seat, pick};
 use crate::spec::ServiceSpec;
 use arc_swap::ArcSwapOption;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
@@ -31,6 +31,8 @@ pub struct Service {
     is_limited: AtomicBool,
     status: Mutex<Status>,
     dropped_lines: AtomicU64,
+    /// Requests of all workers that have an instance, and wait for a place in the backlog of its socket.
+    backlogged: AtomicUsize,
 }
 
 /// One worker's seats at the ready instances. The first has a place of its own, because for most services it is the only one, and two
@@ -237,6 +239,7 @@ impl Service {
                 spec: Arc::clone(spec),
             }),
             dropped_lines: AtomicU64::new(0),
+            backlogged: AtomicUsize::new(0),
         }
     }
 
@@ -258,6 +261,13 @@ impl Service {
     pub fn max_request_time(&self) -> Option<Duration> {
         let limit_ms = self.max_request_time_ms.load(Ordering::Relaxed);
         (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
+    }
+
+    /// Requests that have an instance, and wait for a place in the backlog of its socket; whoever makes one wait counts it. `queue.max` bounds
+    /// them.
+    #[must_use]
+    pub fn backlogged(&self) -> &AtomicUsize {
+        &self.backlogged
     }
 
     /// How many requests wait for an instance.

@@ -15,8 +15,9 @@ use http::StatusCode;
 use http::header::{CONTENT_LENGTH, UPGRADE};
 use http_body::Frame;
 use pilotlight_http1::FieldTable;
-use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease};
+use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease, Service};
 
+use super::backlog;
 use super::first_byte::FirstByte;
 use super::http1::{self, BodyLength, Decoded, Decoder, Malformed};
 use super::silence::Silence;
@@ -39,6 +40,8 @@ const READ_SIZE: usize = 16 * 1024;
 /// One worker's kept connections to one service.
 pub(crate) struct Pool {
     pub(crate) service: String,
+    /// Whose settings those wait by that meet a full backlog; none: it is somebody else's service.
+    queue: Option<Arc<Service>>,
     idle: RefCell<Vec<(Connection, Instant)>>,
     /// Exchanges whose answer has not begun.
     waiting: Cell<usize>,
@@ -55,8 +58,8 @@ struct Connection {
 }
 
 impl Pool {
-    pub(crate) fn new(service: String) -> Rc<Self> {
-        Rc::new(Self { service, idle: RefCell::default(), waiting: Cell::new(0), fields: RefCell::default() })
+    pub(crate) fn new(service: String, queue: Option<Arc<Service>>) -> Rc<Self> {
+        Rc::new(Self { service, queue, idle: RefCell::default(), waiting: Cell::new(0), fields: RefCell::default() })
     }
 
     /// Whether it keeps no connection.
@@ -197,11 +200,7 @@ impl Drop for Counted<'_> {
 }
 
 async fn connect(pool: &Pool, place: Place<'_>, instance: u64) -> Result<Connection, UpstreamError> {
-    let socket = Socket::connect(place).await.map_err(|e| UpstreamError::Connect {
-        service: pool.service.clone(),
-        place: place.to_string(),
-        cause: e.to_string(),
-    })?;
+    let socket = backlog::connect(place, &pool.service, pool.queue.as_ref()).await?;
     Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance })
 }
 
