@@ -11,7 +11,7 @@ import threading
 import unittest
 
 from harness import (
-    BINARY, PYTHON, ROOT, Cut, Gateway, TestCase, config, eventually, route, service, setUpModule,
+    BINARY, PYTHON, ROOT, Gateway, TestCase, config, eventually, route, service, setUpModule,
 )  # fmt: skip
 from origin import Origin
 from scripted import Script, answer

@@ -439,20 +439,20 @@ while True:
         folder = Path(tempfile.mkdtemp(prefix="pilotlight-backlog-"))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         (folder / "server.py").write_text(self.SERVER)
-        one = service("full", [PYTHON, "-B", "server.py"], transport="http", dir=str(folder), queue={"max": 4, "timeout": "60s"})
-        gateway = self.start(Gateway(BINARY, config(one, route("/", "full"), dev=False)))
+        full = service("full", [PYTHON, "-B", "server.py"], transport="http", dir=str(folder), queue={"max": 4, "timeout": "60s"})
+        gateway = self.start(Gateway(BINARY, config(full, route("/", "full"), dev=False)))
         first = threading.Thread(target=lambda: gateway.client(timeout=60).request("GET", "/"), daemon=True)
         first.start()
         self.assert_eventually((folder / "listens").exists, "it was started", 30)
         threading.Timer(2, (folder / "go").touch).start()
         answers = in_threads(24, lambda _: gateway.client(timeout=60).request("GET", "/"))
-        codes = [answer.status for answer in answers]
+        codes = [one.status for one in answers]
         self.assertEqual(set(codes), {200, 503}, codes)
         self.assertGreaterEqual(codes.count(200), 4)
-        for answer in answers:
-            if answer.status == 503:
-                self.assertTrue(int(answer.get("retry-after")))
-                problem = self.assert_problem(answer, 503)
+        for one in answers:
+            if one.status == 503:
+                self.assertTrue(int(one.get("retry-after")))
+                problem = self.assert_problem(one, 503)
                 self.assertIn("queue.max", problem["detail"])
                 self.assertNotIn("/", problem["detail"].replace("services.full", ""), "no path")
 
