@@ -27,7 +27,8 @@ STOPPED = (0.05, 1.5)  # seconds that a process is stopped; far less than respon
 # action -> what a client of that service may get because of it: (what, seconds after the action, a word of the problem's detail or phase).
 # `cut`: the answer ends early, and it can be seen. `closed`: a kept connection ends before the answer's first byte.
 # What is not here explains nothing: reload, restart, scale, stop and start of a service, SIGSTOP and SIGCONT.
-KILLED = (("502", 10.0), ("503", 45.0), ("cut", 10.0))
+# A kill closes a kept connection, too, if the gateway had the answer's head and had not sent it yet: a cut answer of no bytes.
+KILLED = (("502", 10.0), ("503", 45.0), ("cut", 10.0), ("closed", 2.0))
 EXPLAINS = {
     "kill": KILLED,
     "kill-guardian": KILLED,
