@@ -384,14 +384,17 @@ class PoisonedLeases(RedisCase):
     def test_it_is_replaced(self):
         server = self.server()
         gateway = self.gateway(server.url)
-        for poison in (("SET", "@", "nobody"), ("SET", "@", "nobody", "PX", "86400000"), ("RPUSH", "@", "a list")):
-            target = "/poisoned/" + str(len(poison))
+        poisons = ("SET", "@", "nobody"), ("SET", "@", "nobody", "PX", "86400000"), ("RPUSH", "@", "a list")
+        known = set()  # of the targets before, one of which may be asked for just now
+        for number, poison in enumerate(poisons):
+            target, seen = f"/poisoned/{number}", []
             self.pages.takes = 1.0
             with in_background(lambda target=target: gateway.get(target)):
-                self.assert_eventually(lambda: self.leases(server), "a lease is held while the service is asked")
-                (lease,) = self.leases(server)
+                self.assert_eventually(lambda seen=seen: seen.extend(set(self.leases(server)) - known) or seen, "a lease is held while the service is asked", 30)
+            lease = seen[0]
+            known.add(lease)
             self.pages.takes = 0.0
-            self.assert_eventually(lambda: not self.leases(server), "it is given back")
+            self.assert_eventually(lambda lease=lease: lease not in self.leases(server), "it is given back", 30)
             server.command(*(word.replace("@", lease) for word in poison))
             # What is stored lives for a second: soon the service is asked again, and whoever asks meets the lease.
             self.assert_eventually(lambda target=target, lease=lease: self.has_end(gateway, server, target, lease), f"{poison} has no end yet", 30)

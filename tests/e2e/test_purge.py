@@ -129,18 +129,25 @@ class Fields(PurgeCase):
 
 
 class Command(PurgeCase):
+    def purge(self, gateway, *arguments):
+        """What is said, without the last line: the gateway that was changed."""
+        *lines, last = self.cli(gateway, "purge", *arguments).splitlines()
+        self.assertIn(f"{gateway.folder}/pilotlight.toml (pid {gateway.process.pid})", last)
+        return lines
+
     def test_what_it_says(self):
         gateway = self.gateway_with()
         target = make("Cache-Tag: a", path="/deep/make")
         url = "http://one.test" + target
         self.serial(gateway, target)
-        self.assertEqual(self.cli(gateway, "purge", "--soft", url), f"made stale {url}\n")
-        self.assertEqual(self.cli(gateway, "purge", url), f"purged {url}\n")
-        self.assertEqual(self.cli(gateway, "purge", url), f"nothing was stored for {url}\n")
-        told = self.cli(gateway, "purge", "--tag", "a", "-t", "b", "--prefix", "http://one.test/deep/", "--group", "g@http://one.test", "--all")
-        self.assertEqual(told.splitlines(), ["purged http://one.test/deep/*", "purged tag a", "purged tag b",
+        self.assertEqual(self.purge(gateway, "--soft", url), [f"made stale {url}"])
+        self.assertEqual(self.purge(gateway, url), [f"purged {url}"])
+        self.assertEqual(self.purge(gateway, url), [f"nothing was stored for {url}"])
+        told = self.purge(gateway, "--tag", "a", "-t", "b", "--prefix", "http://one.test/deep/", "--group", "g@http://one.test", "--all")
+        self.assertEqual(told, ["purged http://one.test/deep/*", "purged tag a", "purged tag b",
                                              "purged group g of http://one.test", "purged everything"])  # fmt: skip
         told = json.loads(self.cli(gateway, "purge", "--json", "--tag", "a"))
+        self.assertEqual(told.pop("gateway")["pid"], gateway.process.pid)
         self.assertEqual(told, {"soft": False, "what": ["tag a"], "stored_urls": 0})
 
     def test_what_means_nothing(self):
