@@ -2,8 +2,9 @@
 
 use crate::Error;
 use rustix::fs::{FlockOperation, flock};
+use socket2::{Domain, Socket, Type};
 use std::fs::{File, OpenOptions, create_dir_all};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -64,14 +65,22 @@ fn next_candidate() -> u16 {
     u16::try_from(FIRST + index).unwrap_or(u16::MAX)
 }
 
+/// The socket never listens: a process that another test forks at this moment holds a copy of it until it runs its program, and a copy that listened
+/// would keep the port from its server.
 fn is_free(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+    let bind = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())
+    };
+    bind().is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::net::TcpListener;
 
     #[test]
     fn leases_are_distinct_and_bindable() {
@@ -79,6 +88,12 @@ mod tests {
         let ports: HashSet<_> = leases.iter().map(PortLease::port).collect();
         assert_eq!(ports.len(), 50);
         assert!(ports.iter().all(|port| is_free(*port) && is_free(port + BUS_OFFSET)));
+    }
+
+    #[test]
+    fn a_port_that_is_listened_to_is_not_free() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert!(!is_free(listener.local_addr().unwrap().port()));
     }
 
     #[test]
