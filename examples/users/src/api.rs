@@ -135,7 +135,7 @@ impl Api {
 
     async fn write(self: &Rc<Self>, change: Change) -> Answer {
         let api = Rc::clone(self);
-        // A task of its own: a client that goes away must not keep the cache from hearing of a commit.
+        // A task of its own: a client that goes away must not end the claim before the commit.
         let done = tokio::task::spawn_local(async move { api.change(change).await }).await;
         done.unwrap_or_else(|_| Err(StoreError::Gone.into()))
     }
@@ -145,11 +145,12 @@ impl Api {
             Change::Create(_) => None,
             Change::Replace(id, _) | Change::Delete(id) => Some(*id),
         };
-        let changed = self.writer.change(change).await?;
-        // What is created needs no removal: nobody puts a user who is not there.
-        if let Some(id) = id {
-            self.cache.remove(id).await;
-        }
+        let write = self.writer.change(change);
+        let changed = match id {
+            Some(id) => self.cache.write(id, write).await?,
+            // Nobody puts a user who is not there.
+            None => write.await?,
+        };
         match (changed, id) {
             (Changed::Created { id, json }, _) => {
                 let mut response = with_json(json.into());

@@ -1,14 +1,19 @@
 //! Cache-aside: users as the bytes that go out, for [`TTL`] at most, in Redis or in this process.
 //!
-//! A reader that finds nothing takes a *lease*, reads the database, and puts what it read only if its lease is still there. A
-//! write removes user and lease after its commit and before its answer. So a row that was read before the commit is never put
-//! back after it: either the put comes first and is removed, or the removal comes first and the put finds no lease.
+//! A reader that finds nothing takes a *lease*, reads the database, and puts what it read only if its lease is still
+//! there. A write *claims* the user before its commit and releases it before its answer. A claim takes the place of
+//! user and lease, and while it is there readers read the database and put nothing. So what is in the cache is what the
+//! database has, at every moment, and it does not matter which of both a reader asks. A claim that is not renewed ends
+//! by itself: after a SIGKILL nobody keeps that user for [`CLAIM`], and nobody finds its old state.
 //!
-//! Redis is optional at every moment. Each command has a short budget, a breaker stops asking who does not answer, and
-//! a removal that failed is repeated until it succeeds; until then this process reads that user from the database. Other
-//! processes may read it for [`TTL`] at most, counted from when the database was read.
+//! Redis is optional at every moment. Each command has a short budget, a breaker stops asking who does not answer. A
+//! write that could not be claimed goes on; from before its commit this process reads that user from the database,
+//! until a removal, which is repeated, has succeeded. Other processes may read the old state for [`TTL`] at most,
+//! counted from when the database was read.
 //!
-//! Invariant: after a write was answered and its removal succeeded, no process reads an older state of that user from the cache.
+//! Invariant: while Redis takes every claim and keeps it for its time, each user is linearizable, over all processes.
+//! Invariant: after a process has answered a write it reads no older state of that user from the cache, whether Redis
+//! answers or not.
 //! Invariant: nothing is read from the cache that was read from the database more than [`TTL`] ago.
 
 mod breaker;
@@ -30,6 +35,8 @@ use self::redis::{Redis, RedisSettings};
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 /// How long a reader may take from its lease to its put.
 const LEASE: Duration = Duration::from_secs(3);
+/// How long Redis keeps a claim that is not renewed.
+const CLAIM: Duration = Duration::from_secs(10);
 
 /// What the threads of this process share.
 #[derive(Debug)]
@@ -100,7 +107,7 @@ impl Cache {
         }
     }
 
-    /// Puts what was read from the database since `lease` was given, unless the user was removed meanwhile.
+    /// Puts what was read from the database since `lease` was given, unless somebody has begun to write the user since.
     ///
     /// # Cancel safety
     /// It is put or not.
@@ -111,14 +118,17 @@ impl Cache {
         }
     }
 
-    /// Removes a user that has changed: to be awaited between the commit and the answer.
+    /// Runs `write`, which may change this user, under a claim. It is first polled when the claim is there.
     ///
     /// # Cancel safety
-    /// It may be removed or not. Whoever drops the future does not answer either.
-    pub(crate) async fn remove(&self, id: i64) {
+    /// In memory the claim ends at once, even if the write is still going to be made; in Redis it ends with its time.
+    pub(crate) async fn write<T>(&self, id: i64, write: impl Future<Output = T>) -> T {
         match self {
-            Self::Memory(memory) => memory.remove(id),
-            Self::Redis(redis) => redis.remove(id).await,
+            Self::Memory(memory) => {
+                let _claim = memory.claim(id);
+                write.await
+            }
+            Self::Redis(redis) => redis.write(id, write).await,
         }
     }
 
@@ -145,25 +155,49 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::{Cell, RefCell};
+
     use pilotlight_testkit::{Cluster, Server};
+    use tokio::sync::{Semaphore, oneshot};
+    use tokio::task::yield_now;
 
     const BUDGET: Duration = Duration::from_secs(5);
     const OLD: Bytes = Bytes::from_static(b"{\"old\":1}");
     const NEW: Bytes = Bytes::from_static(b"{\"new\":1}");
 
-    fn run(shared: &Shared, test: &impl AsyncFn(&Cache, &Cache)) {
+    fn run(shared: [&Shared; 2], test: &impl AsyncFn(&Cache, &Cache)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { test(&shared.worker().unwrap(), &shared.worker().unwrap()).await });
+        runtime.block_on(async {
+            let [one, other] = shared.map(|shared| shared.worker().unwrap());
+            test(&one, &other).await;
+        });
     }
 
-    /// The same for each kind of cache.
+    /// The same for each kind of cache: two threads that share memory, two processes that share Redis.
     fn check(test: &impl AsyncFn(&Cache, &Cache)) {
-        run(&Shared::memory(1 << 20), test);
+        let memory = Shared::memory(1 << 20);
+        run([&memory, &memory], test);
         let server = Server::start().unwrap();
-        run(&Shared::redis(&server.url(), BUDGET).unwrap(), test);
+        let process = || Shared::redis(&server.url(), BUDGET).unwrap();
+        run([&process(), &process()], test);
         let cluster = Cluster::start(3, 0).unwrap();
         let url = cluster.urls()[0].replace("redis://", "redis+cluster://");
-        run(&Shared::redis(&url, BUDGET).unwrap(), test);
+        let process = || Shared::redis(&url, BUDGET).unwrap();
+        run([&process(), &process()], test);
+    }
+
+    async fn put_old(cache: &Cache) {
+        let mine = lease(cache.look_up(7).await);
+        cache.keep(7, mine, &OLD).await;
+        assert_eq!(hit(cache.look_up(7).await), OLD);
+    }
+
+    /// Neither finds the user, or may put one.
+    async fn assert_claimed(one: &Cache, other: &Cache) {
+        for cache in [one, other] {
+            let found = cache.look_up(7).await;
+            assert!(matches!(found, Lookup::Miss(None)), "{found:?}");
+        }
     }
 
     #[track_caller]
@@ -190,7 +224,7 @@ mod tests {
             assert!(matches!(other.look_up(7).await, Lookup::Miss(None)));
             one.keep(7, mine, &OLD).await;
             assert_eq!(hit(other.look_up(7).await), OLD);
-            other.remove(7).await;
+            other.write(7, async {}).await;
             lease(one.look_up(7).await);
         });
     }
@@ -201,7 +235,7 @@ mod tests {
         check(&async |reader, writer| {
             let slow = lease(reader.look_up(7).await);
             // Here the reader has read the old row; now the commit, and what follows it.
-            writer.remove(7).await;
+            writer.write(7, async {}).await;
             reader.keep(7, slow, &OLD).await;
             let fresh = lease(writer.look_up(7).await);
             writer.keep(7, fresh, &NEW).await;
@@ -214,12 +248,110 @@ mod tests {
     fn another_readers_lease_does_not_let_the_old_row_in() {
         check(&async |reader, other| {
             let slow = lease(reader.look_up(7).await);
-            other.remove(7).await;
+            other.write(7, async {}).await;
             let fresh = lease(other.look_up(7).await);
             reader.keep(7, slow, &OLD).await;
             other.keep(7, fresh, &NEW).await;
             assert_eq!(hit(reader.look_up(7).await), NEW);
         });
+    }
+
+    #[test]
+    fn from_before_its_commit_to_its_release_a_write_keeps_every_row_out() {
+        check(&async |one, other| {
+            put_old(one).await;
+            other
+                .write(7, async {
+                    assert_claimed(one, other).await;
+                    // Here it commits.
+                    assert_claimed(one, other).await;
+                })
+                .await;
+            let late = RefCell::new(Some(lease(one.look_up(7).await)));
+            other
+                .write(7, async {
+                    one.keep(7, late.take().unwrap(), &OLD).await;
+                    assert_claimed(one, other).await;
+                })
+                .await;
+            put_old(other).await;
+        });
+    }
+
+    #[test]
+    fn of_two_writes_that_overlap_each_keeps_rows_out_to_its_end() {
+        check(&async |one, other| {
+            for ends_first in [0, 1] {
+                put_old(one).await;
+                let (begun, released) = (Semaphore::new(0), Semaphore::new(0));
+                let write = async |cache: &Cache, end: oneshot::Receiver<()>| {
+                    let wait = async {
+                        begun.add_permits(1);
+                        end.await.unwrap();
+                    };
+                    cache.write(7, wait).await;
+                    released.add_permits(1);
+                };
+                let (mut ends, waits): (Vec<_>, Vec<_>) = (0..2).map(|_| oneshot::channel()).unzip();
+                let [first, second] = waits.try_into().unwrap();
+                tokio::join!(write(one, first), write(other, second), async {
+                    let _both = begun.acquire_many(2).await.unwrap();
+                    ends.remove(ends_first).send(()).unwrap();
+                    let _one = released.acquire().await.unwrap();
+                    assert_claimed(one, other).await;
+                    ends.remove(0).send(()).unwrap();
+                });
+                lease(one.look_up(7).await);
+                one.write(7, async {}).await;
+            }
+        });
+    }
+
+    /// Each write adds one, so a read is right if it gives no less than any operation that ended before it began.
+    #[test]
+    fn nobody_reads_what_is_older_than_what_anybody_has_read_or_written() {
+        check(&async |one, other| {
+            let (database, given) = (Cell::new(0_u32), Cell::new(0_u32));
+            let client = async |cache: &Cache, seed: u64| {
+                let rng = RefCell::new(fastrand::Rng::with_seed(seed));
+                let pause = async || {
+                    let steps = rng.borrow_mut().u32(..20);
+                    for _ in 0..steps {
+                        yield_now().await;
+                    }
+                };
+                for _ in 0..300 {
+                    let (least, is_write) = (given.get(), rng.borrow_mut().u32(..8) == 0);
+                    let write = async {
+                        pause().await;
+                        database.set(database.get() + 1);
+                        let version = database.get();
+                        pause().await;
+                        version
+                    };
+                    let version =
+                        if is_write { cache.write(7, write).await } else { read(cache, &database, pause).await };
+                    assert!(version >= least, "{version} after {least}");
+                    given.set(given.get().max(version));
+                }
+            };
+            tokio::join!(client(one, 1), client(one, 2), client(other, 3), client(other, 4));
+        });
+    }
+
+    async fn read(cache: &Cache, database: &Cell<u32>, pause: impl AsyncFn()) -> u32 {
+        match cache.look_up(7).await {
+            Lookup::Hit(bytes) => std::str::from_utf8(&bytes[1..]).unwrap().parse().unwrap(),
+            Lookup::Miss(lease) => {
+                pause().await;
+                let version = database.get();
+                pause().await;
+                if let Some(lease) = lease {
+                    cache.keep(7, lease, &format!("{{{version}").into()).await;
+                }
+                version
+            }
+        }
     }
 
     #[test]
@@ -233,7 +365,8 @@ mod tests {
     #[test]
     fn a_kept_user_ends_with_its_ttl_in_redis() {
         let server = Server::start().unwrap();
-        run(&Shared::redis(&server.url(), BUDGET).unwrap(), &async |one, _| {
+        let shared = Shared::redis(&server.url(), BUDGET).unwrap();
+        run([&shared, &shared], &async |one, _| {
             let mine = lease(one.look_up(7).await);
             let left = server.command(&["PTTL", "user:7"]).unwrap().integer().unwrap();
             assert!((1..=LEASE.as_millis() as i64).contains(&left), "{left}");
@@ -248,19 +381,39 @@ mod tests {
     fn a_removal_that_failed_is_repeated_and_meanwhile_the_user_is_not_read_from_the_cache() {
         let server = Server::start().unwrap();
         let shared = Shared::redis(&server.url(), Duration::from_millis(100)).unwrap();
-        run(&shared, &async |one, other| {
-            let mine = lease(one.look_up(7).await);
-            one.keep(7, mine, &OLD).await;
-            assert_eq!(hit(other.look_up(7).await), OLD);
+        run([&shared, &shared], &async |one, other| {
+            put_old(one).await;
             server.stop().unwrap();
-            one.remove(7).await;
+            one.write(7, async {}).await;
             server.cont().unwrap();
             // The breaker of `other` is closed, and Redis may still have the user: it is not asked.
             assert!(matches!(other.look_up(7).await, Lookup::Miss(None)));
             tokio::select! {
                 () = one.repeat_removals() => unreachable!("it runs for ever"),
-                () = async { while !matches!(other.look_up(7).await, Lookup::Miss(Some(_))) { tokio::task::yield_now().await } } => {}
+                () = async {
+                    while !matches!(other.look_up(7).await, Lookup::Miss(Some(_))) {
+                        yield_now().await;
+                    }
+                } => {}
             }
+        });
+    }
+
+    /// A full Redis takes no claim, and still has the row.
+    #[test]
+    fn a_write_without_a_claim_hides_the_user_from_before_its_commit() {
+        let server = Server::start().unwrap();
+        let shared = Shared::redis(&server.url(), BUDGET).unwrap();
+        run([&shared, &shared], &async |one, other| {
+            put_old(one).await;
+            server.config_set("maxmemory", "1").unwrap();
+            let write = async {
+                assert_eq!(server.command(&["GET", "user:7"]).unwrap().text(), "{\"old\":1}");
+                assert_claimed(one, other).await;
+            };
+            one.write(7, write).await;
+            server.config_set("maxmemory", "0").unwrap();
+            lease(other.look_up(7).await);
         });
     }
 
@@ -269,10 +422,10 @@ mod tests {
         let server = Server::start().unwrap();
         let shared = Shared::redis(&server.url(), BUDGET).unwrap();
         server.kill().unwrap();
-        run(&shared, &async |one, _| {
+        run([&shared, &shared], &async |one, _| {
             for id in 0..100 {
                 assert!(matches!(one.look_up(id).await, Lookup::Miss(None)));
-                one.remove(id).await;
+                one.write(id, async {}).await;
             }
         });
     }

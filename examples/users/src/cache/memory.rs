@@ -1,5 +1,6 @@
-//! Users in this process. Other processes with the same database write without this one knowing: it sees that after the TTL.
+//! Users in this process. It sees what other processes write into the same database only after the TTL.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -15,8 +16,18 @@ const EXPECTED_BYTES: u64 = OVERHEAD_BYTES + 200;
 
 #[derive(Clone, Debug)]
 enum Entry {
-    User { bytes: Bytes, until: Instant },
-    Lease { token: u64, until: Instant },
+    User {
+        bytes: Bytes,
+        until: Instant,
+    },
+    Lease {
+        token: u64,
+        until: Instant,
+    },
+    /// Writes that are under way.
+    Claim {
+        writes: usize,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +38,8 @@ impl Weighter<i64, Entry> for ByBytes {
         match entry {
             Entry::User { bytes, .. } => OVERHEAD_BYTES + bytes.len() as u64,
             Entry::Lease { .. } => OVERHEAD_BYTES,
+            // What weighs nothing is never evicted. There are no more of these than requests.
+            Entry::Claim { .. } => 0,
         }
     }
 }
@@ -35,6 +48,13 @@ impl Weighter<i64, Entry> for ByBytes {
 #[derive(Debug)]
 pub(crate) struct Memory {
     entries: Cache<i64, Entry, ByBytes, DefaultHashBuilder>,
+}
+
+/// A write under way; it ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Claim {
+    memory: Arc<Memory>,
+    id: i64,
 }
 
 impl Memory {
@@ -55,6 +75,7 @@ impl Memory {
             EntryAction::Retain(match entry {
                 Entry::User { bytes, until } if now < *until => Lookup::Hit(bytes.clone()),
                 Entry::Lease { until, .. } if now < *until => Lookup::Miss(None),
+                Entry::Claim { .. } => Lookup::Miss(None),
                 expired => {
                     *expired = mine.clone();
                     Lookup::Miss(Some(Lease { ..lease }))
@@ -70,7 +91,8 @@ impl Memory {
 
     pub(super) fn keep(&self, id: i64, lease: &Lease, bytes: &Bytes, now: Instant) {
         let Some(ttl) = lease.ttl(now) else { return };
-        // The user is put in the place of its lease, not written over it: what an entry grows by in its place evicts nothing.
+        // The user is put in the place of its lease, not written over it: what an entry grows by in its place evicts
+        // nothing.
         let place = self.entries.entry(&id, None, |_, entry| match entry {
             Entry::Lease { token, .. } if *token == lease.token => EntryAction::ReplaceWithGuard,
             _ => EntryAction::Retain(()),
@@ -80,13 +102,42 @@ impl Memory {
                 // An error: it has been removed since, and is not kept.
                 let _ = place.insert(Entry::User { bytes: bytes.clone(), until: now + ttl });
             }
-            // Its lease was removed or evicted, or is another's: it stays as it is.
+            // Its lease was evicted, is another's, or had to yield to a claim: it stays as it is.
             EntryResult::Vacant(_) | EntryResult::Retained(()) | EntryResult::Removed(..) | EntryResult::Timeout => {}
         }
     }
 
-    pub(super) fn remove(&self, id: i64) {
-        self.entries.remove(&id);
+    pub(super) fn claim(self: &Arc<Self>, id: i64) -> Claim {
+        while !self.claimed(id) {}
+        Claim { memory: Arc::clone(self), id }
+    }
+
+    /// Counts one more write. `false`: somebody was in the way.
+    fn claimed(&self, id: i64) -> bool {
+        let entry = self.entries.entry(&id, None, |_, entry| {
+            match entry {
+                Entry::Claim { writes } => *writes += 1,
+                user_or_lease => *user_or_lease = Entry::Claim { writes: 1 },
+            }
+            EntryAction::Retain(())
+        });
+        match entry {
+            EntryResult::Retained(()) => true,
+            EntryResult::Vacant(place) => place.insert(Entry::Claim { writes: 1 }).is_ok(),
+            EntryResult::Removed(..) | EntryResult::Replaced(..) | EntryResult::Timeout => false,
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.memory.entries.entry(&self.id, None, |_, entry| match entry {
+            Entry::Claim { writes } if *writes > 1 => {
+                *writes -= 1;
+                EntryAction::Retain(())
+            }
+            _ => EntryAction::Remove,
+        });
     }
 }
 
@@ -107,6 +158,21 @@ mod tests {
         memory.keep(1, &next, &user, start + LEASE);
         assert!(matches!(memory.look_up(1, start + LEASE), Lookup::Hit(_)));
         assert!(matches!(memory.look_up(1, start + LEASE + TTL), Lookup::Miss(Some(_))));
+    }
+
+    #[test]
+    fn a_claim_stays_as_long_as_a_write_and_is_never_evicted() {
+        let (memory, now) = (Arc::new(Memory::new(10_000)), Instant::now());
+        let (one, other) = (memory.claim(-1), memory.claim(-1));
+        drop(one);
+        for id in 0..1000 {
+            if let Lookup::Miss(Some(lease)) = memory.look_up(id, now) {
+                memory.keep(id, &lease, &Bytes::from_static(&[b' '; 100]), now);
+            }
+        }
+        assert!(matches!(memory.look_up(-1, now + TTL), Lookup::Miss(None)));
+        drop(other);
+        assert!(matches!(memory.look_up(-1, now), Lookup::Miss(Some(_))));
     }
 
     #[test]

@@ -1,28 +1,64 @@
-//! Users in Redis, under `user:{id}`. A lease lies under the same key, so that both are in one slot of a cluster and one `DEL`
-//! removes whichever is there; no user's bytes begin like one.
+//! Users in Redis. What lies under `user:{id}` is one of three, told apart by how it begins:
+//!
+//! | value | is |
+//! |---|---|
+//! | `{…` | a user |
+//! | `lease TOKEN` | a lease |
+//! | `writing UNTIL:TOKEN …` | claims, the oldest first, each with the second in which it ends unless renewed |
+//!
+//! They share a key, hence a slot of a cluster, so one takes the other's place in one step. A claim has a name, not
+//! only a count, so its scripts may be repeated when nobody knows whether they ran, and what a dead process has left
+//! ends although others go on.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pilotlight_redis::commands::options::SetOptions;
-use pilotlight_redis::config::{Overload, UrlError, WhenDown};
+use pilotlight_redis::config::{Overload, ReadFrom, UrlError, WhenDown};
 use pilotlight_redis::{Client, Commands as _, Config, Error, Script, Value};
 use tokio::time::sleep;
 
 use super::breaker::Breaker;
-use super::pending::Pending;
-use super::{LEASE, Lease, Lookup};
+use super::pending::{Pending, Unclaimed};
+use super::{CLAIM, LEASE, Lease, Lookup};
 
 /// Bytes of commands that may wait for one connection.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
+/// When a claim is renewed: a commit may wait for the database's lock for longer than a claim lasts.
+const RENEWAL: Duration = Duration::from_secs(3);
 /// Removals that are repeated at once, and the pause if they fail again.
 const REPEATED_AT_ONCE: usize = 64;
 const REPEAT_PAUSE: Duration = Duration::from_millis(100);
 /// What a user's JSON begins with.
 const USER: u8 = b'{';
+/// No claim has this token.
+const NO_CLAIM: u64 = 0;
 /// Puts a user where the caller's lease still is.
-const KEEP: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end return false";
+const KEEP: &str = "\
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end
+return redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])";
+/// Adds a claim or renews it; a user or lease yields. Claims whose time is over are left out. Each takes 28 characters:
+/// a space, 10 digits, a colon, 16 digits.
+const CLAIM_SCRIPT: &str = "\
+local value, now, token = redis.call('GET', KEYS[1]), redis.call('TIME')[1], ARGV[1]
+local claims = value and value:match('^writing(.*)') or ''
+local at = claims:find(token, 1, true)
+if at then claims = claims:sub(1, at - 13) .. claims:sub(at + 16) end
+while claims ~= '' and claims:sub(2, 11) < now do claims = claims:sub(29) end
+return redis.call('SET', KEYS[1], 'writing' .. claims .. ' ' .. now + ARGV[2] .. ':' .. token, 'EX', ARGV[2])";
+/// Takes a claim away, and with the last one the key. If there is none (its time was over, or Redis has lost it)
+/// removes what is there.
+const RELEASE_SCRIPT: &str = "\
+local value = redis.call('GET', KEYS[1])
+if not value then return 0 end
+local claims = value:match('^writing(.*)')
+local at = claims and claims:find(ARGV[1], 1, true)
+if at then claims = claims:sub(1, at - 13) .. claims:sub(at + 16) end
+if not claims or claims == '' then return redis.call('DEL', KEYS[1]) end
+if at then redis.call('SET', KEYS[1], 'writing' .. claims, 'KEEPTTL') end
+return 0";
 
 /// What each thread's client is made from.
 #[derive(Debug)]
@@ -39,6 +75,8 @@ impl RedisSettings {
             when_down: WhenDown::FailFast,
             overload: Overload::Reject,
             max_queued_bytes: MAX_QUEUED_BYTES,
+            // A replica may have what its primary has removed, whatever the URL says.
+            read_from: ReadFrom::Primary,
             ..config
         };
         Ok(Self { config })
@@ -54,6 +92,15 @@ pub(crate) struct Redis {
     keep: Script,
 }
 
+/// A write under way.
+#[derive(Debug)]
+struct Claim {
+    id: i64,
+    token: u64,
+    /// Redis has not heard of it, or may not have: this process does not read the user there meanwhile.
+    unclaimed: Option<Unclaimed>,
+}
+
 impl Redis {
     pub(super) fn new(settings: &RedisSettings, pending: Arc<Pending>) -> Result<Self, Error> {
         let client = Client::new(settings.config.clone())?;
@@ -67,7 +114,7 @@ impl Redis {
         let key = Key::of(id);
         match self.tell(self.client.get(key.as_bytes()).await) {
             Some(Some(found)) if found.first() == Some(&USER) => Lookup::Hit(found),
-            // Another has the lease.
+            // Another has the lease, or writes.
             Some(Some(_)) => Lookup::Miss(None),
             Some(None) => Lookup::Miss(self.lease(&key).await),
             None => Lookup::Miss(None),
@@ -87,11 +134,51 @@ impl Redis {
         self.tell(put.arg(lease.text()).arg(bytes).arg(milliseconds(ttl)).await);
     }
 
-    pub(super) async fn remove(&self, id: i64) {
-        let asks = self.breaker.allows(Instant::now);
-        if !asks || self.tell(self.client.del([Key::of(id).as_bytes()]).retryable().await).is_none() {
+    pub(super) async fn write<T>(&self, id: i64, write: impl Future<Output = T>) -> T {
+        let (mut claim, mut write) = (self.claim(id).await, pin!(write));
+        let done = loop {
+            tokio::select! {
+                biased;
+                done = &mut write => break done,
+                () = sleep(RENEWAL) => self.renew(&mut claim).await,
+            }
+        };
+        self.release(claim).await;
+        done
+    }
+
+    async fn claim(&self, id: i64) -> Claim {
+        let mut claim = Claim { id, token: fastrand::u64(1..), unclaimed: None };
+        self.renew(&mut claim).await;
+        claim
+    }
+
+    /// Claims for another [`CLAIM`].
+    async fn renew(&self, claim: &mut Claim) {
+        let Claim { id, token, unclaimed } = claim;
+        let (key, arguments) = (Key::of(*id), [text(*token), CLAIM.as_secs().to_string()]);
+        let script = self.client.eval(CLAIM_SCRIPT, [key.as_bytes()], arguments).retryable();
+        let is_claimed = self.breaker.allows(Instant::now) && self.tell(script.await).is_some();
+        if !is_claimed {
+            unclaimed.get_or_insert_with(|| self.pending.begin(*id, Instant::now()));
+        }
+    }
+
+    async fn release(&self, claim: Claim) {
+        let Claim { id, token, unclaimed } = claim;
+        drop(unclaimed);
+        let begin = Instant::now();
+        let asks = self.breaker.allows(|| begin);
+        if asks && self.tell(self.remove(id, token).await).is_some() {
+            self.pending.removed(id, begin);
+        } else {
             self.pending.add(id, Instant::now());
         }
+    }
+
+    /// Removes what is no claim, and this one. Another's stays: it keeps old users out until its own release.
+    async fn remove(&self, id: i64, token: u64) -> Result<Value, Error> {
+        self.client.eval(RELEASE_SCRIPT, [Key::of(id).as_bytes()], text(token)).retryable().await
     }
 
     pub(super) async fn repeat_removals(&self) {
@@ -102,7 +189,7 @@ impl Redis {
             let now = Instant::now();
             let mut failed = false;
             for id in self.pending.some(REPEATED_AT_ONCE, now) {
-                match self.client.del([Key::of(id).as_bytes()]).retryable().await {
+                match self.remove(id, NO_CLAIM).await {
                     Ok(_) => self.pending.removed(id, now),
                     Err(_) => failed = true,
                 }
@@ -135,8 +222,12 @@ impl Redis {
 
 impl Lease {
     fn text(&self) -> String {
-        format!("lease {:016x}", self.token)
+        format!("lease {}", text(self.token))
     }
+}
+
+fn text(token: u64) -> String {
+    format!("{token:016x}")
 }
 
 /// `user:{id}`, without the heap.
@@ -169,6 +260,95 @@ fn milliseconds(time: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pilotlight_testkit::Server;
+
+    const OTHER: &str = "00000000000000aa";
+
+    fn run(test: &impl AsyncFn(&Server, &Redis)) {
+        let server = Server::start().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let settings = RedisSettings::new(&server.url(), Duration::from_secs(5)).unwrap();
+            test(&server, &Redis::new(&settings, Arc::default()).unwrap()).await;
+        });
+    }
+
+    fn value(server: &Server) -> Option<String> {
+        let is_there = server.command(&["EXISTS", "user:7"]).unwrap().integer().unwrap() == 1;
+        is_there.then(|| server.command(&["GET", "user:7"]).unwrap().text().to_string())
+    }
+
+    fn time_left(server: &Server) -> Duration {
+        let left = server.command(&["PTTL", "user:7"]).unwrap().integer().unwrap();
+        Duration::from_millis(left.try_into().expect("it has a time"))
+    }
+
+    /// As after a SIGKILL.
+    #[test]
+    fn a_claim_that_is_not_released_ends_with_its_time_and_leaves_nothing() {
+        run(&async |server, redis| {
+            let Lookup::Miss(Some(lease)) = redis.look_up(7).await else { panic!("a lease") };
+            redis.keep(7, &lease, &Bytes::from_static(b"{\"old\":1}")).await;
+            let _never_released = redis.claim(7).await;
+            assert!(time_left(server) <= CLAIM && time_left(server) > CLAIM / 2);
+            assert!(matches!(redis.look_up(7).await, Lookup::Miss(None)));
+            server.command(&["PEXPIRE", "user:7", "1"]).unwrap();
+            while value(server).is_some() {}
+            assert!(matches!(redis.look_up(7).await, Lookup::Miss(Some(_))));
+        });
+    }
+
+    #[test]
+    fn what_a_dead_process_has_claimed_ends_although_others_write() {
+        run(&async |server, redis| {
+            server.command(&["SET", "user:7", &format!("writing 1700000000:{OTHER} 9999999999:{OTHER}")]).unwrap();
+            let claim = redis.claim(7).await;
+            let both = value(server).unwrap();
+            assert!(both.starts_with(&format!("writing 9999999999:{OTHER} ")) && both.len() == 63, "{both}");
+            redis.release(claim).await;
+            assert_eq!(value(server), Some(format!("writing 9999999999:{OTHER}")));
+            assert!(time_left(server) <= CLAIM, "no longer than the last claim");
+        });
+    }
+
+    #[test]
+    fn a_repeated_claim_or_release_counts_once() {
+        run(&async |server, redis| {
+            let (mut one, other) = (redis.claim(7).await, redis.claim(7).await);
+            redis.renew(&mut one).await;
+            let token = one.token;
+            redis.release(one).await;
+            redis.remove(7, token).await.unwrap();
+            redis.remove(7, NO_CLAIM).await.unwrap();
+            assert!(value(server).is_some_and(|left| left.ends_with(&text(other.token)) && left.len() == 35));
+            redis.release(other).await;
+            assert_eq!(value(server), None);
+        });
+    }
+
+    #[test]
+    fn what_is_put_after_a_claim_was_lost_is_removed_with_its_release() {
+        run(&async |server, redis| {
+            let claim = redis.claim(7).await;
+            server.command(&["SET", "user:7", "{}"]).unwrap();
+            redis.release(claim).await;
+            assert_eq!(value(server), None);
+        });
+    }
+
+    #[test]
+    fn a_long_write_renews_its_claim() {
+        run(&async |server, redis| {
+            let write = async {
+                server.command(&["PEXPIRE", "user:7", "7000"]).unwrap();
+                while time_left(server) <= Duration::from_secs(7) {
+                    sleep(Duration::from_millis(50)).await;
+                }
+            };
+            redis.write(7, write).await;
+            assert_eq!(value(server), None);
+        });
+    }
 
     #[test]
     fn keys() {
