@@ -1,11 +1,9 @@
 """`examples/users` as registers: is each user's history linearizable while its processes are killed?
 
 Some clients read and write a few users through one process (cache in memory) or two (one database, cache in Redis). Each write has
-a value of its own. Every round ends with all clients at rest and a read of each user. With one process the history of a user in a
-round, with what it was at the round's begin, must have an order that explains every answer (linearizable). Two processes with a cache
-between them promise less, and that is checked: a read that begins after a write was acknowledged gives that write's value or a later
-one (regular). While a write is under way, one reader may have it from the database and the next the old value from the cache. A write
-whose answer was lost may have happened or not. An acknowledged write is never lost, also over a SIGKILL.
+a value of its own. Every round ends with all clients at rest and a read of each of its users. The history of a user in a round, with
+what it was at the round's begin, must have an order that explains every answer. A write whose answer was lost may have happened or
+not. An acknowledged write is never lost, also over a SIGKILL.
 """
 
 import itertools
@@ -21,8 +19,12 @@ from pathlib import Path
 from harness import Cut
 from users_service import Redis, Users, send
 
-USERS = range(1, 7)
+USERS = range(1, 61)
+# Users of one round. Those that were being written when their process was killed are not kept in Redis for some seconds, so the
+# next round has others; each comes again later, and has to be as it was.
+MAX_AT_ONCE = 6
 CLIENTS = 6
+WRITES = (0.05, 0.4)  # of all requests, in one round or another: many hits, or many races
 ROUND_SECONDS = 1.5
 JOIN_LIMIT = 120.0
 MAX_STATES = 200_000  # that the search looks at for one history before it gives up
@@ -62,7 +64,7 @@ class Registers:
                 processes.append(Users(folder / "users.db", *arguments).start())
             values = {user: self.read(processes[0], user) for user in USERS}
             while time.monotonic() < deadline:
-                values = self.round(processes, values)
+                values |= self.round(processes, values)
                 self.report.progress(f"{self.mode}, {self.rounds} rounds, {self.report.counts['requests']} operations")
         finally:
             for one in processes:
@@ -72,11 +74,12 @@ class Registers:
             shutil.rmtree(folder, ignore_errors=True)
 
     def round(self, processes, before):
-        """Attacks for a while; the value of each user afterwards."""
+        """Attacks some users for a while; their values afterwards."""
         self.rounds += 1
-        history, over = {user: [] for user in USERS}, threading.Event()
+        users, writes = self.chance.sample(USERS, self.chance.randint(1, MAX_AT_ONCE)), self.chance.choice(WRITES)
+        history, over = {user: [] for user in users}, threading.Event()
         chances = [random.Random(self.chance.random()) for _ in range(CLIENTS)]
-        threads = [threading.Thread(target=self.client, args=(processes, one, history, over), daemon=True) for one in chances]
+        threads = [threading.Thread(target=self.client, args=(processes, one, history, writes, over), daemon=True) for one in chances]
         for thread in threads:
             thread.start()
         time.sleep(ROUND_SECONDS * self.chance.uniform(0.3, 1))  # work of different lengths before the kill
@@ -92,13 +95,12 @@ class Registers:
             if thread.is_alive():
                 self.report.wrong("unexplained", self.rounds, f"{self.mode}: a client has waited for {JOIN_LIMIT:g} s")
         after = {}
-        for user in USERS:
+        for user in history:
             begin = time.monotonic()
             after[user] = self.read(self.chance.choice(processes), user)
             operations = [*history[user], Operation(begin, time.monotonic(), False, after[user])]
             self.report.count("cases")
-            explained = is_linearizable(operations, before[user]) is not False if self.mode == "memory" else is_regular(operations, before[user])
-            if not explained:
+            if is_linearizable(operations, before[user]) is False:
                 self.report.wrong("wrong", self.rounds, f"{self.mode}: user {user} was {before[user]!r}; nothing explains {shown(operations)}")
                 if lost := self.lost(operations, after[user]):
                     self.report.wrong("lost", self.rounds, f"{self.mode}: user {user}: {lost}")
@@ -114,11 +116,11 @@ class Registers:
                 return f"{one.value!r} was acknowledged, and it is {last!r}"
         return None
 
-    def client(self, processes, chance, history, over):
-        clients = {}
+    def client(self, processes, chance, history, writes, over):
+        clients, users = {}, list(history)
         while not over.is_set():
-            process, user = chance.choice(processes), chance.choice(USERS)
-            is_write = chance.random() < 0.4
+            process, user = chance.choice(processes), chance.choice(users)
+            is_write = chance.random() < writes
             value = f"v{next(self.numbers)}"
             begin = time.monotonic()
             try:
@@ -156,8 +158,8 @@ def shown(operations):
 def is_linearizable(operations, initial):
     """Whether some order of the operations, each between its begin and its end, gives every read the value before it.
 
-    A search over (which operations are done, the value now); each pair is looked at once. A write without an answer need not be done at all.
-    None if the search gave up.
+    A search over (which operations are done, the value now); each pair is looked at once. A write without an answer need not be done
+    at all. None if the search gave up.
     """
     ordered = sorted(operations, key=lambda one: one.begin)
     needed = sum(1 << number for number, one in enumerate(ordered) if one.end < math.inf)
@@ -171,36 +173,23 @@ def is_linearizable(operations, initial):
         while lowest < len(ordered) and done >> lowest & 1:
             lowest += 1
         # What may come next has begun before the first end of those that are not done.
-        limit = math.inf
+        limit, possible = math.inf, []
         for number in range(lowest, len(ordered)):
             one = ordered[number]
             if one.begin > limit:
                 break
             if not done >> number & 1:
                 limit = min(limit, one.end)
-        for number in range(lowest, len(ordered)):
-            one = ordered[number]
-            if one.begin > limit:
-                break
-            if done >> number & 1 or not one.is_write and one.value != value:
-                continue
-            state = (done | 1 << number, one.value if one.is_write else value)
+                possible.append(number)
+        # A read that fits comes first: it changes nothing, so all else stays possible.
+        reads = [number for number in possible if not ordered[number].is_write and ordered[number].value == value]
+        writes = [number for number in possible if ordered[number].is_write]
+        for number in reads[:1] or writes:
+            state = (done | 1 << number, ordered[number].value)
             if state not in seen:
                 seen.add(state)
                 pending.append((lowest, *state))
     return False
-
-
-def is_regular(operations, initial):
-    """Whether each read gives a write that no other one had replaced for certain before the read began."""
-    writes = [Operation(-math.inf, -math.inf, True, initial), *(one for one in operations if one.is_write)]
-    for read in operations:
-        if not read.is_write:
-            over = [one for one in writes if one.end < read.begin]
-            possible = (one for one in writes if one.begin < read.end and not any(other.begin > one.end for other in over))
-            if read.value not in {one.value for one in possible}:
-                return False
-    return True
 
 
 def self_test():
@@ -212,10 +201,6 @@ def self_test():
     assert is_linearizable([write(0, 1, "a"), read(2, 3, "i")], "i") is False
     assert is_linearizable([write(0, 3, "a"), read(1, 1.5, "a"), read(2, 2.5, "i")], "i") is False
     assert is_linearizable([write(0, inf, "a"), read(1, 2, "a"), read(3, 4, "i")], "i") is False
-    assert is_regular([write(0, 3, "a"), read(1, 1.5, "a"), read(2, 2.5, "i")], "i")
-    assert not is_regular([write(0, 1, "a"), read(2, 3, "i")], "i")
-    assert not is_regular([write(0, 1, "a"), write(2, 3, "b"), read(4, 5, "a")], "i")
-    assert not is_regular([read(0, 1, "z")], "i")
 
 
 self_test()
