@@ -20,6 +20,7 @@ use crate::purge::{
     Address, Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
 };
 use crate::reasons::Reasons;
+use crate::request_fields::RequestFields;
 use crate::second::Invalidations;
 use crate::stored::{Refusal, Stored};
 use crate::tier::memory::{Found, Memory};
@@ -225,13 +226,30 @@ impl Cache {
         if method != Method::GET && method != Method::HEAD {
             return Lookup::Bypass(Forward::Method);
         }
-        let plain = request.keys().all(|name| !WISHES.contains(name));
-        let directives = if plain { RequestDirectives::default() } else { RequestDirectives::parse(request) };
-        let unkeyed = if plain { None } else { unkeyed(request) };
-        let found = match unkeyed {
+        if let Some(lookup) = self.lookup_plain(key, request, now) {
+            return lookup;
+        }
+        let directives = RequestDirectives::parse(request);
+        let found = match unkeyed(request) {
             Some(why) => Err(why),
             None => Ok(self.inner.memory.find(key, request, &directives, now, self.purges())),
         };
+        Self::looked_up(found, &directives)
+    }
+
+    /// The same for a GET or HEAD that says nothing to caches and has no body; `None` if it does, or has one.
+    #[inline]
+    pub fn lookup_plain(&self, key: &Key<'_>, request: &impl RequestFields, now: Timestamp) -> Option<Lookup> {
+        if request.has_any(&WISHES) {
+            return None;
+        }
+        let directives = RequestDirectives::default();
+        let found = self.inner.memory.find(key, request, &directives, now, self.purges());
+        Some(Self::looked_up(Ok(found), &directives))
+    }
+
+    #[inline]
+    fn looked_up(found: Result<Found, Forward>, directives: &RequestDirectives) -> Lookup {
         match found {
             Ok(Found::Usable(stored)) => Lookup::Hit(stored),
             // RFC 9111 §5.2.1.7

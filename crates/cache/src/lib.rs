@@ -34,6 +34,7 @@ mod purge;
 mod reasons;
 mod recorder;
 mod report;
+mod request_fields;
 mod route;
 mod second;
 mod status;
@@ -58,6 +59,7 @@ pub use purge::{
 };
 pub use recorder::Recorder;
 pub use report::Report;
+pub use request_fields::RequestFields;
 pub use route::{
     BypassRules, ExtraTooLong, KeyRules, MAX_EXTRA_BYTES, NamePattern, NamePatterns, Parameters, PatternError,
     QueryRules, RouteControl, StatusSet, StoreRules,

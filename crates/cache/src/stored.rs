@@ -17,6 +17,7 @@ use crate::policy::validate::Validators;
 use crate::policy::vary::Vary;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
 use crate::purge::{Mark, Position, Standing, TagFields, is_tag_field, remove_tag_fields};
+use crate::request_fields::RequestFields;
 use crate::status::{CACHE_STATUS, CacheStatus};
 use crate::weight;
 
@@ -240,7 +241,7 @@ impl Stored {
 
     pub(crate) fn refusal(
         &self,
-        request: &HeaderMap,
+        request: &impl RequestFields,
         directives: &RequestDirectives,
         now: Timestamp,
         standing: Standing,

@@ -15,6 +15,7 @@ use super::options::PolicyOptions;
 use super::time::Timing;
 use super::validate::ENTITY_TAG;
 use super::vary::Vary;
+use crate::request_fields::RequestFields;
 
 /// What a route adds to the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -281,8 +282,8 @@ impl Candidate<'_> {
 }
 
 /// The request carries something that tells one user from another.
-pub(crate) fn has_credentials(request: &HeaderMap) -> bool {
-    request.contains_key(COOKIE) || request.contains_key(AUTHORIZATION)
+pub(crate) fn has_credentials(request: &impl RequestFields) -> bool {
+    request.has(&COOKIE) || request.has(&AUTHORIZATION)
 }
 
 /// The request has content (RFC 9110 §6.4, RFC 9112 §6.3).

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName};
 use super::fields;
 use super::options::LanguageOrder;
 use super::storing::Unstored;
+use crate::request_fields::RequestFields;
 
 /// A response that varies on more fields than this is not stored.
 pub const MAX_VARY_FIELDS: usize = 16;
@@ -39,11 +40,11 @@ impl Selecting {
         Self { name, value, unordered }
     }
 
-    fn matches(&self, request: &HeaderMap) -> bool {
+    fn matches(&self, request: &impl RequestFields) -> bool {
         match &self.value {
             // RFC 9111 §4.1: a field that was absent must be absent.
-            None => !request.contains_key(&self.name),
-            Some(_) if !request.contains_key(&self.name) => false,
+            None => !request.has(&self.name),
+            Some(_) if !request.has(&self.name) => false,
             Some(value) if self.unordered => *value == sorted(request, &self.name),
             Some(value) => normalised(request, &self.name).eq(value.iter().copied()),
         }
@@ -118,7 +119,7 @@ impl Vary {
     }
 
     /// Whether the selecting fields of `request` have the values they had when the response was stored.
-    pub(crate) fn matches(&self, request: &HeaderMap) -> bool {
+    pub(crate) fn matches(&self, request: &impl RequestFields) -> bool {
         self.fields.iter().all(|field| field.matches(request))
     }
 
@@ -163,10 +164,9 @@ impl Vary {
 /// syntax allows it, by combining lines, and by folding the case of fields that are case-insensitive.
 ///
 /// Whitespace is dropped around commas only and never inside quotes, so values that differ otherwise stay different.
-fn normalised<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = u8> + 'a {
+fn normalised<'a>(request: &'a impl RequestFields, name: &'a HeaderName) -> impl Iterator<Item = u8> + 'a {
     let folds = [&ACCEPT, &ACCEPT_CHARSET, &ACCEPT_ENCODING, &ACCEPT_LANGUAGE].contains(&name);
-    let lines = request.get_all(name).iter().map(|line| line.as_bytes());
-    lines.enumerate().flat_map(move |(index, line)| {
+    request.lines(name).enumerate().flat_map(move |(index, line)| {
         let separator = (index > 0).then_some(b',');
         separator
             .into_iter()
@@ -180,7 +180,7 @@ fn is_unordered(name: &HeaderName, order: LanguageOrder) -> bool {
 }
 
 /// The members of a normalised value in the order of their bytes, for fields whose own order means nothing.
-fn sorted(request: &HeaderMap, name: &HeaderName) -> Box<[u8]> {
+fn sorted(request: &impl RequestFields, name: &HeaderName) -> Box<[u8]> {
     let value: Vec<u8> = normalised(request, name).collect();
     let mut members: Vec<&[u8]> = value.split(|byte| *byte == b',').collect();
     members.sort_unstable();

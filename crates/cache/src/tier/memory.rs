@@ -16,6 +16,7 @@ use crate::cache::OptionsError;
 use crate::key::{Key, StoredKey};
 use crate::policy::{RequestDirectives, Timestamp};
 use crate::purge::Purges;
+use crate::request_fields::RequestFields;
 use crate::stored::{Refusal, Stored};
 use crate::tier::lending::Lending;
 use crate::weight::of_recording;
@@ -185,7 +186,7 @@ impl Memory {
     pub(crate) fn find(
         &self,
         key: &Key<'_>,
-        request: &HeaderMap,
+        request: &impl RequestFields,
         directives: &RequestDirectives,
         now: Timestamp,
         purges: &Purges,
