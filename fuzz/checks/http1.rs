@@ -126,6 +126,6 @@ fn agrees(stream: &[u8]) {
     let mut request = httparse::Request::new(&mut theirs);
     assert_eq!(request.parse(stream), Ok(httparse::Status::Complete(head.length)));
     let ours: Vec<_> = head.fields.iter().map(|field| (field.name, field.value)).collect();
-    let theirs: Vec<_> = request.headers.iter().map(|field| (field.name, field.value)).collect();
+    let theirs: Vec<_> = request.headers.iter().map(|field| (field.name.as_bytes(), field.value)).collect();
     assert_eq!(ours, theirs);
 }

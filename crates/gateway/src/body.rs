@@ -1,11 +1,10 @@
 //! The body of an answer on its way to the client, wherever it comes from.
 
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http_body::Frame;
 use pilotlight_cache::{BrokenOff, LiveBody, Recorder, StoredBody, Timestamp};
 
 use crate::client::RequestGuard;
@@ -111,7 +110,7 @@ impl Pieces {
     }
 }
 
-/// The body that hyper sends: the source, its deadline, and the mark that the request is over.
+/// The body of an answer as the connection writes it: the source, its deadline, and the mark that the request is over.
 pub(crate) struct Outgoing {
     source: ResponseBody,
     /// The route's `timeout`, for the whole exchange.
@@ -124,6 +123,11 @@ impl Outgoing {
     pub(crate) fn new(source: ResponseBody, deadline: Option<Deadline>, request: RequestGuard) -> Self {
         Self { source, deadline, request }
     }
+
+    /// The same without what is not sent: to HEAD, for example.
+    pub(crate) fn without_data(self) -> Self {
+        Self { source: ResponseBody::Empty, ..self }
+    }
 }
 
 /// Stores an answer that is complete.
@@ -133,36 +137,32 @@ pub(crate) fn keep(recorder: Box<Recorder>) {
     }
 }
 
-impl Body for Outgoing {
-    type Data = Bytes;
-    type Error = CutError;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
-        let this = self.get_mut();
+impl Outgoing {
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
         // First, because a source that always has more would never let the deadline be seen.
-        let late = this.deadline.as_ref().is_some_and(|deadline| deadline.poll(cx).is_ready());
-        if late && !matches!(this.source, ResponseBody::Empty | ResponseBody::Full(_) | ResponseBody::Stored(_)) {
-            this.deadline = None;
-            if let ResponseBody::Pipe(mut body) = std::mem::replace(&mut this.source, ResponseBody::Empty) {
+        let late = self.deadline.as_ref().is_some_and(|deadline| deadline.poll(cx).is_ready());
+        if late && !matches!(self.source, ResponseBody::Empty | ResponseBody::Full(_) | ResponseBody::Stored(_)) {
+            self.deadline = None;
+            if let ResponseBody::Pipe(mut body) = std::mem::replace(&mut self.source, ResponseBody::Empty) {
                 body.deadline_over();
             }
             let what = "the route's timeout is over".to_owned();
             return Poll::Ready(Some(Err(CutError { service: "this exchange".to_owned(), what })));
         }
-        let frame = ready!(this.source.poll_source(cx));
+        let frame = ready!(self.source.poll_source(cx));
         match &frame {
-            Some(Ok(frame)) => this.request.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Ok(frame)) => self.request.sent(frame.data_ref().map_or(0, Bytes::len)),
             Some(Err(cut)) => tracing::warn!(service = %cut.service, "{cut}"),
             None => {}
         }
         Poll::Ready(frame)
     }
 
-    fn is_end_stream(&self) -> bool {
+    pub(crate) fn is_end(&self) -> bool {
         self.source.is_end()
     }
 
-    fn size_hint(&self) -> SizeHint {
-        self.source.length().map_or_else(SizeHint::new, SizeHint::with_exact)
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.source.length()
     }
 }

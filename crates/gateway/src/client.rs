@@ -1,4 +1,4 @@
-//! A client's connection as hyper sees it: the socket, with the times that a slow client may take and with writes gathered.
+//! A client's connection: its socket, what has been read and what waits to be written, and the times that a slow client may take.
 //!
 //! ```text
 //!            bytes of a head        head whole            answer given
@@ -8,47 +8,45 @@
 //!   closed                   408, closed         closed
 //! ```
 //!
-//! hyper flushes after every answer. Here a flush waits for the end of the turn ([`Client::poll_flush_out`]), so that the answers
-//! to pipelined requests go out in one write. hyper's own option for that (`pipeline_flush`) takes from a body without end
-//! when the client does not read, and holds back a stream while another request waits behind it.
+//! What is read and written, and in which order, is the business of [`crate::connection`]. The parts of it are here: requests
+//! ([`requests`]), their bodies ([`body`]), answers ([`answer`]).
 //!
-//! hyper answers heads that it cannot parse by itself, with an empty body; what it writes then is replaced by a problem
-//! document, so that the client learns which setting to change.
+//! Answers are gathered and written at the end of a turn ([`Client::poll_flush_out`]), so those to pipelined requests go out in one write.
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::{Bytes, BytesMut};
+use http::HeaderValue;
+use pilotlight_http1::ServerConnection;
 
 use crate::deadline::Deadline;
 use crate::net::Socket;
-use crate::options::{Limits, Settings};
+use crate::options::{Limits, ServerTiming, Settings};
 use crate::problem;
 use crate::record::Record;
-use crate::strangers::Stranger;
 use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
+mod answer;
 mod asking;
-mod framing;
+mod body;
 mod half_closed;
 mod hits;
-mod intake;
-mod interim;
+mod requests;
 mod tally;
 
+pub(crate) use answer::AnswerError;
 pub(crate) use asking::Ahead;
 use asking::Asking;
-use framing::{Framing, Wrong};
+pub(crate) use body::{ClientBody, ReadError};
 use half_closed::HalfClosed;
-pub(crate) use hits::Desk;
-use intake::{Intake, Share};
+pub(crate) use hits::{Desk, Known};
+pub(crate) use requests::{Next, Received};
 
 /// Bytes gathered before they are written in the middle of a turn. Larger pieces are not copied at all.
 const MAX_GATHERED: usize = 64 * 1024;
@@ -62,8 +60,6 @@ enum Phase {
     Idle,
     Head,
     Busy,
-    /// Upgraded: bytes pass through, no limits of HTTP apply.
-    Tunnel,
 }
 
 /// The times that apply to a client's connection.
@@ -72,18 +68,11 @@ struct ClientTimes {
     header: Duration,
     write: Duration,
     idle: Duration,
-    /// Only for the text of 431.
-    header_size: usize,
 }
 
 impl ClientTimes {
     fn of(limits: &Limits) -> Self {
-        Self {
-            header: limits.header_timeout,
-            write: limits.body_timeout,
-            idle: limits.keepalive_timeout,
-            header_size: limits.header_size,
-        }
+        Self { header: limits.header_timeout, write: limits.body_timeout, idle: limits.keepalive_timeout }
     }
 }
 
@@ -93,30 +82,28 @@ pub(crate) struct Client {
     pub(crate) peer: Rc<str>,
     /// Those of the time when it connected.
     pub(crate) settings: Arc<Settings>,
+    /// Whether the cache is looked at before a request is made of what was read.
+    is_peeked: bool,
     phase: Cell<Phase>,
     deadline: Deadline,
     times: ClientTimes,
     io: RefCell<Io>,
     write_blocked: Cell<bool>,
     half_closed: HalfClosed,
-    /// hyper has begun to write, and has not flushed since: it may hold more.
-    hyper_has_unwritten: Cell<bool>,
-    /// Whether the client may still be sending when the connection is closed.
-    lingers: Cell<bool>,
-    /// Set by an exchange that ended in 101; the connection becomes a tunnel when hyper lets go of it.
+    /// Whether the request's client takes trailers (RFC 9110 §10.1.4).
+    takes_trailers: Cell<bool>,
+    /// `Trailer` of its answer, if so.
+    announced: RefCell<Vec<HeaderValue>>,
+    /// Set by an exchange that ended in 101; the connection becomes a tunnel behind that answer.
     upgraded: RefCell<Option<Upgraded>>,
-    /// When the first byte of the request came that hyper is given next.
+    /// When the first byte of the head came that is not whole.
     begun: Cell<Option<Moment>>,
-    /// The first of the unread requests, while Redis is asked for its answer.
+    /// The request for which Redis is asked.
     asking: RefCell<Option<Asking>>,
-    /// What Redis had for the request that hyper is given next.
-    ahead: Cell<Option<Ahead>>,
     /// Requests that are answered, but not all of whose bytes are written.
     unwritten: RefCell<Vec<Rc<Record>>>,
     /// The status of an answer to what was no request.
     rejected: Cell<Option<u16>>,
-    /// What the client speaks, if it is not HTTP/1.1.
-    stranger: Cell<Option<Stranger>>,
     /// At least one request was answered.
     has_answered: Cell<bool>,
     /// Nothing has come for [`REST_AFTER`] since the last answer.
@@ -125,38 +112,68 @@ pub(crate) struct Client {
 
 struct Io {
     socket: Socket,
-    intake: Intake,
-    /// Of what hyper has been given.
-    framing: Framing,
+    /// Unread bytes.
+    read: BytesMut,
+    http: ServerConnection,
     out: BytesMut,
+    /// What is written behind `out`, from where it is.
+    direct: Bytes,
+}
+
+impl Io {
+    fn new(socket: Socket, limits: pilotlight_http1::Limits) -> Self {
+        let http = ServerConnection::new(limits);
+        Self { socket, read: BytesMut::new(), http, out: BytesMut::new(), direct: Bytes::new() }
+    }
+
+    fn is_written(&self) -> bool {
+        self.out.is_empty() && self.direct.is_empty()
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { socket, out, direct, http, .. } = self;
+        if direct.is_empty() {
+            return socket.poll_write_all(cx, out);
+        }
+        ready!(socket.poll_write_both(cx, out, direct))?;
+        *direct = Bytes::new();
+        http.end_piece(out);
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl Client {
-    pub(crate) fn new(socket: Socket, peer: &str, deadline: Deadline, settings: Arc<Settings>) -> Rc<Self> {
+    pub(crate) fn new(
+        socket: Socket,
+        peer: &str,
+        deadline: Deadline,
+        settings: Arc<Settings>,
+        is_cached: bool,
+    ) -> Rc<Self> {
         let times = ClientTimes::of(&settings.limits);
         deadline.set(times.idle.min(times.header)); // a connection that never sends anything is not kept for long
-        let io = RefCell::new(Io { socket, intake: Intake::new(), framing: Framing::new(), out: BytesMut::new() });
-        let write_blocked = Cell::new(false);
-        let upgraded = RefCell::new(None);
-        let (phase, lingers) = (Cell::new(Phase::Idle), Cell::new(false));
+        let limits = pilotlight_http1::Limits {
+            max_head: settings.limits.header_size,
+            max_fields: settings.limits.header_count,
+            ..pilotlight_http1::Limits::REQUEST
+        };
         Rc::new(Self {
             peer: peer.into(),
+            is_peeked: is_cached && settings.server_timing != ServerTiming::Always,
             settings,
-            phase,
+            phase: Cell::new(Phase::Idle),
             deadline,
             times,
-            io,
-            write_blocked,
+            io: RefCell::new(Io::new(socket, limits)),
+            write_blocked: Cell::new(false),
             half_closed: HalfClosed::default(),
-            hyper_has_unwritten: Cell::new(false),
-            lingers,
-            upgraded,
+            takes_trailers: Cell::new(false),
+            announced: RefCell::default(),
+            upgraded: RefCell::default(),
             begun: Cell::new(None),
             asking: RefCell::default(),
-            ahead: Cell::default(),
             unwritten: RefCell::default(),
             rejected: Cell::new(None),
-            stranger: Cell::new(None),
             has_answered: Cell::new(false),
             rests: Cell::new(false),
         })
@@ -165,13 +182,12 @@ impl Client {
     /// Writes what was gathered; to be called at the end of every turn of the connection's task.
     pub(crate) fn poll_flush_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut io = self.io.borrow_mut();
-        if io.out.is_empty() {
+        if io.is_written() {
             return Poll::Ready(Ok(()));
         }
-        let Io { socket, out, .. } = &mut *io;
-        let before = out.len();
-        let written = socket.poll_write_all(cx, out);
-        if self.write_blocked.get() && out.len() < before {
+        let before = io.out.len() + io.direct.len();
+        let written = io.poll_write(cx);
+        if self.write_blocked.get() && io.out.len() + io.direct.len() < before {
             self.deadline.set(self.times.write); // slow, but it takes something
         }
         self.watch_write(&mut io, cx, written)
@@ -186,23 +202,13 @@ impl Client {
         }
     }
 
-    /// When the first byte of the request came that hyper has read.
-    pub(crate) fn take_begun(&self) -> Option<Moment> {
-        self.begun.take()
-    }
-
-    /// What the client speaks, if its first bytes were no HTTP/1.1.
-    pub(crate) fn stranger(&self) -> Option<Stranger> {
-        self.stranger.get()
-    }
-
     /// The status of the answer to what was no request.
     pub(crate) fn rejected(&self) -> Option<u16> {
         self.rejected.get()
     }
 
     /// A client that takes nothing for too long is cut.
-    fn watch_write<T>(&self, io: &mut Io, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn watch_write(&self, io: &mut Io, cx: &mut Context<'_>, written: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
         match &written {
             Poll::Pending if !self.write_blocked.replace(true) => {
                 self.deadline.set(self.times.write);
@@ -217,7 +223,7 @@ impl Client {
             Poll::Ready(_) if self.write_blocked.replace(false) => match self.phase.get() {
                 Phase::Idle => self.deadline.set(self.first_idle_time()),
                 Phase::Head => self.deadline.set(self.times.header),
-                _ => self.deadline.clear(),
+                Phase::Busy => self.deadline.clear(),
             },
             Poll::Ready(_) => {}
         }
@@ -244,36 +250,20 @@ impl Client {
                 return None;
             }
             Phase::Idle => "keepalive_timeout",
-            Phase::Busy | Phase::Tunnel => return None,
+            Phase::Busy => return None,
         };
         Some(io::Error::new(io::ErrorKind::TimedOut, setting))
     }
 
     /// The head of a request is whole.
-    pub(crate) fn request_began(&self) {
+    fn request_began(&self) {
         self.phase.set(Phase::Busy);
         self.forget_end();
         self.set_unless_blocked(None);
     }
 
-    /// The last request has a body, of which part may be unread when the connection ends.
-    pub(crate) fn set_lingers(&self, lingers: bool) {
-        self.lingers.set(lingers);
-    }
-
-    /// What still comes is read and thrown away, whatever it is.
-    pub(crate) fn discard_rest(&self) {
-        self.phase.set(Phase::Tunnel);
-        self.deadline.clear();
-        self.io.borrow_mut().framing = Framing::new();
-    }
-
-    pub(crate) fn lingers(&self) -> bool {
-        self.lingers.get()
-    }
-
     /// The answer has been handed over, body and all.
-    pub(crate) fn request_ended(&self) {
+    fn request_ended(&self) {
         if self.phase.get() == Phase::Busy {
             self.phase.set(Phase::Idle);
             self.answered();
@@ -293,35 +283,22 @@ impl Client {
 
     /// Requests were answered, and none is under way.
     pub(crate) fn is_between_requests(&self) -> bool {
-        self.has_answered.get() && self.phase.get() == Phase::Idle && self.io.borrow().intake.bytes.is_empty()
+        self.has_answered.get() && self.phase.get() == Phase::Idle && self.io.borrow().read.is_empty()
     }
 
-    /// The client has been quiet for a while, and owes and is owed nothing.
-    pub(crate) fn is_resting(&self) -> bool {
-        self.rests.get() && !self.write_blocked.get() && self.is_between_requests() && self.io.borrow().out.is_empty()
-    }
-
-    /// What hyper had read of a further request goes before what comes; what was kept for further answers is given up.
-    pub(crate) fn take_back(&self, unread: &[u8]) {
-        let mut io = self.io.borrow_mut();
-        io.intake.bytes = BytesMut::from(unread);
-        io.framing = Framing::new(); // what is unread begins a request
-        io.out = BytesMut::new();
-        self.unwritten.borrow_mut().shrink_to_fit();
-    }
-
-    /// Waits, without hyper, for something that hyper has to look at; an error when the client was quiet for too long.
-    pub(crate) fn poll_quiet(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut io = self.io.borrow_mut();
-        let has_come = match io.intake.share {
-            Share::Nothing => !io.intake.bytes.is_empty(),
-            Share::Head(_) => true,
-            Share::Everything => !io.intake.bytes.is_empty() || io.socket.poll_readable(cx).is_ready(),
-        };
-        if has_come {
-            return Poll::Ready(Ok(()));
+    /// Gives up what was kept for further answers when the client has been quiet for a while; whether there was anything.
+    pub(crate) fn rest(&self) -> bool {
+        if !self.rests.get() || self.write_blocked.get() || !self.is_between_requests() {
+            return false;
         }
-        self.timed_out(&mut io, cx).map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
+        let io = &mut *self.io.borrow_mut();
+        let has_freed = io.out.capacity() > 0 && io.is_written();
+        if has_freed {
+            io.out = BytesMut::new();
+            io.read = BytesMut::new();
+            self.unwritten.borrow_mut().shrink_to_fit();
+        }
+        has_freed
     }
 
     /// While a write is blocked the deadline is that write's.
@@ -333,39 +310,45 @@ impl Client {
 
     /// The connection is over. A request that goes on without it holds neither its socket nor its buffers.
     pub(crate) fn hang_up(&self) {
-        // Nobody else uses it at this moment; if somebody did, the socket would go with the last reference.
-        if let Ok(mut io) = self.io.try_borrow_mut() {
-            *io = Io { socket: Socket::Closed, intake: Intake::new(), framing: Framing::new(), out: BytesMut::new() };
-        }
+        let _ = self.take_socket();
         self.phase.set(Phase::Idle); // so that interim answers are left out
+    }
+
+    /// The socket, and what has been read of what follows the last request.
+    pub(crate) fn take_socket(&self) -> (Socket, BytesMut) {
+        self.deadline.clear();
+        // Nobody else uses it at this moment; if somebody did, the socket would go with the last reference.
+        let Ok(mut io) = self.io.try_borrow_mut() else { return (Socket::Closed, BytesMut::new()) };
+        let io = std::mem::replace(&mut *io, Io::new(Socket::Closed, pilotlight_http1::Limits::REQUEST));
+        (io.socket, io.read)
     }
 
     pub(crate) fn upgrade_to(&self, upgraded: Upgraded) {
         *self.upgraded.borrow_mut() = Some(upgraded);
     }
 
+    /// Whether the answer that was written last was 101.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.upgraded.borrow().is_some()
+    }
+
+    /// Whether the last answer has been written, as far as the two sides have said.
+    pub(crate) fn is_over(&self) -> bool {
+        self.io.borrow().http.is_over()
+    }
+
     pub(crate) fn take_upgraded(&self) -> Option<Upgraded> {
-        let upgraded = self.upgraded.borrow_mut().take();
-        if upgraded.is_some() {
-            self.phase.set(Phase::Tunnel);
-            self.deadline.clear();
-        }
-        upgraded
+        self.upgraded.borrow_mut().take()
     }
 
     /// Makes room for more to be gathered.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.io.borrow().out.len() < MAX_GATHERED { Poll::Ready(Ok(())) } else { self.poll_flush_out(cx) }
-    }
-
-    fn on_read(&self) {
-        if self.phase.get() == Phase::Idle {
-            self.phase.set(Phase::Head);
-            if self.begun.get().is_none() {
-                self.begun.set(Some(Moment::now()));
-            }
-            self.set_unless_blocked(Some(self.times.header));
+        let io = self.io.borrow();
+        if io.out.len() < MAX_GATHERED && io.direct.is_empty() {
+            return Poll::Ready(Ok(()));
         }
+        drop(io);
+        self.poll_flush_out(cx)
     }
 }
 
@@ -392,124 +375,5 @@ impl Drop for RequestGuard {
         self.client.request_ended();
         self.record.lap(Layer::Body);
         self.client.unwritten.borrow_mut().push(Rc::clone(&self.record));
-    }
-}
-
-/// The connection as hyper reads and writes it.
-pub(crate) struct ClientIo(pub(crate) Rc<Client>);
-
-impl ClientIo {
-    /// Whether `buf` is an answer that hyper made up itself to a head it could not parse.
-    fn is_rejection(&self, buf: &[u8]) -> bool {
-        // Every answer of the gateway's has `cache-status`; a pipelined one may still wait when the next head is half here.
-        // What came while the request before was answered begins no phase of its own.
-        let head = matches!(self.0.phase.get(), Phase::Head | Phase::Idle) && buf.starts_with(b"HTTP/1.1 4");
-        head && memchr::memmem::find(buf, b"\r\ncache-status: ").is_none()
-    }
-}
-
-fn inexact() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "its chunked framing is not exact (RFC 9112 section 7.1)")
-}
-
-impl AsyncRead for ClientIo {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A client that sends requests and takes no answers is not read on: what waits for it is bounded.
-        if matches!(self.0.phase.get(), Phase::Idle | Phase::Head) {
-            ready!(self.0.poll_room(cx))?;
-        }
-        let client = &self.0;
-        let mut io = client.io.borrow_mut();
-        let before = buf.filled().len();
-        if io.framing.is_over() {
-            return Poll::Ready(Err(inexact()));
-        }
-        if client.is_half_closed() && client.has_ended_behind(&io) {
-            return client.poll_gone(cx, &mut io);
-        }
-        let Io { socket, intake, framing, .. } = &mut *io;
-        match intake.poll_read(cx, socket, buf) {
-            Poll::Ready(Ok(())) => {
-                if buf.filled().len() == before {
-                    // hyper would end the exchange with the client's direction.
-                    let is_behind = client.has_ended_behind(&io);
-                    return if is_behind { client.poll_gone(cx, &mut io) } else { Poll::Ready(Ok(())) };
-                }
-                if !client.has_answered.get() && client.phase.get() == Phase::Idle {
-                    client.stranger.set(Stranger::of(&buf.filled()[before..]));
-                }
-                client.on_read();
-                // A head that was looked at before has no body.
-                if intake.share == Share::Everything
-                    && client.phase.get() != Phase::Tunnel
-                    && let Err(Wrong(at)) = framing.follow(&mut buf.filled_mut()[before..])
-                {
-                    buf.set_filled(before + at);
-                    // Nothing more would be the end of the stream.
-                    return Poll::Ready(if at == 0 { Err(inexact()) } else { Ok(()) });
-                }
-                Poll::Ready(Ok(()))
-            }
-            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
-            Poll::Pending => client.timed_out(&mut io, cx).map_or(Poll::Pending, |e| Poll::Ready(Err(e))),
-        }
-    }
-}
-
-impl AsyncWrite for ClientIo {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[io::IoSlice::new(buf)])
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper flushes when its own buffer is empty.
-        self.0.hyper_has_unwritten.set(false);
-        match self.0.phase.get() {
-            Phase::Tunnel => self.0.poll_flush_out(cx),
-            Phase::Idle => {
-                // hyper flushes when it has nothing left to write.
-                self.0.io.borrow_mut().intake.answered();
-                Poll::Ready(Ok(()))
-            }
-            _ => Poll::Ready(Ok(())), // at the end of the turn
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.0.poll_flush_out(cx))?;
-        Pin::new(&mut self.0.io.borrow_mut().socket).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.0.hyper_has_unwritten.set(true);
-        self.0.answer_moves();
-        ready!(self.0.poll_room(cx))?;
-        let client = &self.0;
-        let mut io = client.io.borrow_mut();
-        let size = bufs.iter().map(|b| b.len()).sum();
-        if size >= DIRECT_WRITE && io.out.is_empty() {
-            let written = Pin::new(&mut io.socket).poll_write_vectored(cx, bufs);
-            return client.watch_write(&mut io, cx, written);
-        }
-        if bufs.iter().find(|b| !b.is_empty()).is_some_and(|first| self.is_rejection(first)) {
-            let rejected = bufs.iter().find(|b| !b.is_empty()).map_or(&[][..], |b| b);
-            let replacement = problem::rejection(rejected, client.times.header_size);
-            let status = replacement.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-            client.rejected.set(status);
-            io.out.extend_from_slice(&replacement);
-            client.phase.set(Phase::Busy); // nothing of this connection is read any more
-            client.lingers.set(true);
-            return Poll::Ready(Ok(size));
-        }
-        bufs.iter().for_each(|b| io.out.extend_from_slice(b));
-        Poll::Ready(Ok(size))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
     }
 }

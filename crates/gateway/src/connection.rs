@@ -1,4 +1,13 @@
-//! One client connection from accept to close.
+//! One client connection from accept to close: a loop that reads a request, has it answered, and writes the answer.
+//!
+//! ```text
+//!            request               response
+//!   Reading ─────────▶ Exchange ──────────────▶ Answer ──▶ Reading, or closed
+//!      │ answered at once                          ▲
+//!      └───────────────────────────────────────────┘
+//! ```
+//!
+//! Hits never leave `Reading`: [`Client::poll_next`] answers them.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,15 +16,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
+use pilotlight_http1::SendError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{Client, ClientIo};
-use crate::exchange::Handler;
+use crate::body::Outgoing;
+use crate::client::{AnswerError, Client, Next};
+use crate::exchange::{self, Later, Reply};
 use crate::net::Socket;
-use crate::options::ServerTiming;
 use crate::upstream::Upgraded;
 use crate::worker::Worker;
 
@@ -23,78 +30,79 @@ use crate::worker::Worker;
 /// the client might never see that answer.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// hyper's least read buffer.
-const MIN_BUFFER: usize = 8192;
-
-type Hyper = http1::Connection<TokioIo<ClientIo>, Handler>;
-
-/// hyper's part of a connection. Its buffers are most of what a connection takes, so there is none before it is needed, nor while the client is quiet.
-struct Stack {
-    worker: Rc<Worker>,
-    client: Rc<Client>,
-    hyper: Option<Box<Hyper>>,
+/// Where a connection is in its present request.
+enum Stage {
+    Reading,
+    Exchange(Later),
+    Answer(Outgoing),
 }
 
-impl Stack {
-    fn open(&mut self) -> &mut Hyper {
-        let Self { worker, client, hyper } = self;
-        hyper.get_or_insert_with(|| {
-            let limits = &client.settings.limits;
-            let handler = Handler { worker: Rc::clone(worker), client: Rc::clone(client) };
-            let io = TokioIo::new(ClientIo(Rc::clone(client)));
-            let connection = http1::Builder::new()
-                .max_header_size(limits.header_size)
-                .max_buf_size(limits.header_size.max(MIN_BUFFER))
-                .max_headers(limits.header_count)
-                .serve_connection(io, handler);
-            Box::new(connection)
-        })
-    }
-
-    /// Serves what the client asks that is no hit. Without hyper, the client is only waited for.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
-        if self.hyper.is_none() {
-            ready!(self.client.poll_quiet(cx)).map_err(Ended::Quiet)?;
-        }
-        self.open().poll_without_shutdown(cx).map_err(Ended::Hyper)
-    }
-
-    /// The gateway stops: the connection ends with the answer that is under way, at once if there is none.
-    fn poll_stop(&mut self) -> Poll<Result<(), Ended>> {
-        if self.hyper.is_none() && self.client.is_between_requests() {
-            return Poll::Ready(Ok(()));
-        }
-        Pin::new(self.open()).graceful_shutdown();
-        Poll::Pending
-    }
-
-    /// Lets go of hyper when the client has been quiet for a while.
-    fn rest(&mut self) {
-        if let Some(hyper) = self.hyper.take_if(|_| self.client.is_resting()) {
-            self.client.take_back(&hyper.into_parts().read_buf);
-            self.worker.has_freed();
-        }
-    }
-
-    /// The connection after its last request, and what was read of what follows it.
-    fn into_io(self) -> (ClientIo, Bytes) {
-        match self.hyper {
-            Some(hyper) => {
-                let parts = hyper.into_parts();
-                (parts.io.into_inner(), parts.read_buf)
-            }
-            None => (ClientIo(self.client), Bytes::new()),
-        }
-    }
+/// How a connection ended.
+enum End {
+    /// Behind its last answer, or before a request. The client may still be sending.
+    Closed,
+    /// Its socket is another protocol's.
+    Upgraded,
 }
 
-/// Why a connection ended early.
+/// Why it ended early.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error(transparent)]
-    Hyper(hyper::Error),
+    Client(#[from] std::io::Error),
     #[error(transparent)]
-    Quiet(std::io::Error),
+    Answer(#[from] AnswerError),
+}
+
+impl From<SendError> for Ended {
+    fn from(error: SendError) -> Self {
+        Self::Answer(error.into())
+    }
+}
+
+struct Connection {
+    worker: Rc<Worker>,
+    client: Rc<Client>,
+    stage: Stage,
+}
+
+impl Connection {
+    /// Goes on until something has to be waited for, or the connection is over.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, Ended>> {
+        loop {
+            match &mut self.stage {
+                Stage::Reading => {
+                    if self.worker.is_stopping() && self.client.is_between_requests() {
+                        return Poll::Ready(Ok(End::Closed));
+                    }
+                    let received = match ready!(self.client.poll_next(cx, &self.worker))? {
+                        Next::Request(received) => received,
+                        Next::End | Next::Refused => return Poll::Ready(Ok(End::Closed)),
+                    };
+                    self.stage = match exchange::begin(&self.worker, &self.client, *received) {
+                        Reply::Now(response) => Stage::Answer(self.client.put_head(response)?),
+                        Reply::Later(later) => Stage::Exchange(later),
+                    };
+                }
+                Stage::Exchange(later) => {
+                    let Poll::Ready(response) = Pin::new(later).poll(cx) else {
+                        return self.client.poll_gone(cx).map(|gone| Err(gone.into()));
+                    };
+                    self.stage = Stage::Answer(self.client.put_head(response)?);
+                    if self.client.is_upgraded() {
+                        return Poll::Ready(Ok(End::Upgraded));
+                    }
+                }
+                Stage::Answer(body) => {
+                    ready!(self.client.poll_put_body(cx, body))?;
+                    self.stage = Stage::Reading; // the request is over with its body
+                    if !self.client.skip_body() || self.client.is_over() {
+                        return Poll::Ready(Ok(End::Closed));
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Serves requests until the connection ends.
@@ -102,70 +110,45 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
     let table = worker.common.table.load();
     let (settings, caches) = (Arc::clone(table.settings()), table.caches());
     drop(table);
-    let every_answer_is_timed = settings.server_timing == ServerTiming::Always;
-    let client = Client::new(socket, &peer, worker.deadlines.deadline(), settings);
-    if worker.common.cache.is_none() || !caches || every_answer_is_timed {
-        client.leave_to_hyper();
-    }
+    let is_cached = worker.common.cache.is_some() && caches;
+    let client = Client::new(socket, &peer, worker.deadlines.deadline(), settings, is_cached);
     let hang_up = HangUp(Rc::clone(&client)); // before the rest, so that it is dropped after it
-    let mut stack = Stack { worker: Rc::clone(worker), client: Rc::clone(&client), hyper: None };
-    let mut told = false;
+    let mut connection = Connection { worker: Rc::clone(worker), client: Rc::clone(&client), stage: Stage::Reading };
     let mut served = Poll::Pending;
     let flushed = poll_fn(|cx| {
-        // What Redis is being asked for is answered first; that answer is the last one then.
-        let is_leaving = worker.is_leaving() && !client.is_asking();
-        if is_leaving {
-            client.leave_to_hyper(); // so that the next answer, and with it the connection, is the last
+        if served.is_pending() {
+            served = connection.poll(cx);
         }
-        if is_leaving && worker.is_stopping() && !std::mem::replace(&mut told, true) {
-            served = stack.poll_stop();
+        ready!(client.poll_flush_out(cx))?;
+        client.written();
+        if served.is_ready() {
+            return Poll::Ready(std::io::Result::Ok(()));
         }
-        while served.is_pending() && !client.answer_hits(cx, worker) {
-            served = stack.poll(cx);
-            if !client.has_next() {
-                break;
-            }
+        if client.rest() {
+            worker.has_freed();
         }
-        match client.poll_flush_out(cx) {
-            Poll::Ready(Ok(())) => {
-                client.written();
-                if served.is_pending() {
-                    stack.rest();
-                    Poll::Pending
-                } else {
-                    Poll::Ready(Ok(()))
-                }
-            }
-            flushed => flushed,
-        }
+        Poll::Pending
     })
     .await;
-    if let Some(stranger) = client.stranger() {
-        worker.common.strangers.name(&client.peer, stranger);
-    }
+    drop(connection);
     if let Some(status) = client.rejected() {
         worker.common.metrics.none.book(worker.index).rejected(status);
-    }
-    // hyper has answered what it could not parse; the client may still be sending more of it.
-    // Behind a last answer there may be more as well (RFC 9112 §9.6): closed with bytes unread, the connection is reset, and the answer lost.
-    let may_send_on = match &served {
-        Poll::Ready(Ok(())) => true,
-        Poll::Ready(Err(Ended::Hyper(e))) => e.is_parse(),
-        Poll::Ready(Err(Ended::Quiet(_))) | Poll::Pending => false,
-    };
-    if let Poll::Ready(Err(e)) = served {
-        tracing::debug!(peer = %client.peer, "a client's connection ended: {e}");
     }
     if let Err(e) = flushed {
         tracing::debug!(peer = %client.peer, "a client took no more: {e}");
         return;
     }
-    let (io, read_ahead) = stack.into_io();
-    match client.take_upgraded() {
+    match served {
         // In boxes, so that every connection does not have the place for what few need.
-        Some(upgraded) => Box::pin(tunnel(io, &read_ahead, upgraded)).await,
-        None if (client.lingers() || may_send_on) && !worker.is_stopping() => Box::pin(linger(io)).await,
-        None => {}
+        Poll::Ready(Ok(End::Upgraded)) => {
+            if let Some(upgraded) = client.take_upgraded() {
+                Box::pin(tunnel(&client, upgraded)).await;
+            }
+        }
+        // Behind a last answer more may come (RFC 9112 §9.6): closed with bytes unread, the connection is reset, and the answer lost.
+        Poll::Ready(Ok(End::Closed)) if !worker.is_stopping() => Box::pin(linger(&client)).await,
+        Poll::Ready(Err(e)) => tracing::debug!(peer = %client.peer, "a client's connection ended: {e}"),
+        Poll::Ready(Ok(End::Closed)) | Poll::Pending => {}
     }
     drop(hang_up);
 }
@@ -180,12 +163,12 @@ impl Drop for HangUp {
 }
 
 /// Passes bytes both ways until both sides have ended.
-async fn tunnel(mut client: ClientIo, read_ahead: &[u8], upgraded: Upgraded) {
+async fn tunnel(client: &Client, upgraded: Upgraded) {
     let Upgraded { mut socket, read_ahead: answered, lease } = upgraded;
+    let (mut client, read_ahead) = client.take_socket();
     let result = async {
         client.write_all(&answered).await?;
-        client.flush().await?; // it is gathered there, and nothing else may follow for long
-        socket.write_all(read_ahead).await?;
+        socket.write_all(&read_ahead).await?;
         tokio::io::copy_bidirectional(&mut client, &mut socket).await
     };
     if let Err(e) = result.await {
@@ -194,12 +177,12 @@ async fn tunnel(mut client: ClientIo, read_ahead: &[u8], upgraded: Upgraded) {
     drop(lease);
 }
 
-async fn linger(mut io: ClientIo) {
-    io.0.discard_rest();
+async fn linger(client: &Client) {
+    let (mut socket, _) = client.take_socket();
     let closing = async {
-        io.shutdown().await?;
+        socket.shutdown().await?;
         let mut sink = [0; 4096];
-        while io.read(&mut sink).await? > 0 {}
+        while socket.read(&mut sink).await? > 0 {}
         std::io::Result::Ok(())
     };
     // Whatever goes wrong here, the connection is closed next.

@@ -1,27 +1,21 @@
 //! A request from its head to its answer: route, cache, service.
 //!
-//! What is in memory is answered without a future: [`Handler::call`] returns the response itself. (Most hits never come here:
-//! [`crate::client`] answers them before hyper sees them.) Everything else goes through [`forward`].
+//! What is in memory is answered without a future: [`begin`] returns the response itself. (Most hits never come here: [`crate::client`]
+//! answers them from the head alone.) Everything else goes through [`forward`].
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
-use hyper::service::Service;
 use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Live, Lookup, Stored, StoredBody};
 use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Timing, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::cache_key::{self, CacheKey};
-use crate::client::{Ahead, Client, RequestGuard};
-use crate::fields::{self, FieldList};
+use crate::client::{Ahead, Client, ClientBody, Known, Received, RequestGuard};
 use crate::metrics::Verdict;
 use crate::options::{RouteCache, RouteSpec, Settings};
 use crate::outbound::Outbound;
@@ -45,7 +39,8 @@ mod refresh;
 mod second_tier;
 mod unread;
 
-use errand::{Errand, Later};
+use errand::Errand;
+pub(crate) use errand::Later;
 pub(crate) use second_tier::{AskedRedis, hit_in_redis, lead};
 use unread::Rest;
 
@@ -53,142 +48,136 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// Answers the requests of one connection.
-pub(crate) struct Handler {
-    pub(crate) worker: Rc<Worker>,
-    pub(crate) client: Rc<Client>,
-}
-
 /// An answer, now or later.
 pub(crate) enum Reply {
-    Now(Option<Response<Outgoing>>),
+    Now(Response<Outgoing>),
     Later(Later),
 }
 
-impl Future for Reply {
-    type Output = Result<Response<Outgoing>, Infallible>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Self::Now(response) => response.take().map_or(Poll::Pending, |r| Poll::Ready(Ok(r))),
-            Self::Later(later) => Pin::new(later).poll(cx).map(Ok),
-        }
+/// Has a request answered that memory does not answer as it stands.
+pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received) -> Reply {
+    let Received { mut request, begun, known, ahead } = received;
+    let timeline = Timeline::new(begun);
+    if let Some((asked, answered)) = ahead.as_ref().map(Ahead::between) {
+        timeline.lap(Layer::Parse, asked);
+        timeline.lap(Layer::Cache, answered);
     }
-}
-
-impl Service<Request<Incoming>> for Handler {
-    type Response = Response<Outgoing>;
-    type Error = Infallible;
-    type Future = Reply;
-
-    fn call(&self, request: Request<Incoming>) -> Reply {
-        let worker = &self.worker;
-        let read = Moment::now();
-        let timeline = Timeline::new(self.client.take_begun().unwrap_or(read));
-        let ahead = self.client.take_ahead(); // for this request, or there is none
-        if let Some((asked, answered)) = ahead.as_ref().map(Ahead::between) {
-            timeline.lap(Layer::Parse, asked);
-            timeline.lap(Layer::Cache, answered);
-        }
-        timeline.lap(Layer::Parse, read);
-        let mut request = request;
-        fields::strip_nominated(request.headers_mut());
-        target::complete(&mut request);
-        let found = match local::answer(&mut request) {
-            Some(answer) => answer.map(Found::Own),
-            None => self.find(&request, &timeline),
-        };
-        let series = match &found {
-            Ok(Found::Stored(route, ..) | Found::Route(route, ..)) => &route.series,
-            Ok(Found::Own(_)) | Err(_) => &worker.common.metrics.none,
-        };
-        let record = Record::new(worker, series, timeline);
-        let asked = match found {
-            Ok(Found::Stored(_, verdict, answer)) => {
-                record.verdict(verdict);
-                return Reply::Now(Some(self.answer_now(&request, answer.map(ResponseBody::stored), record)));
+    timeline.lap(Layer::Parse, Moment::now());
+    let found = match known {
+        Some(known) => known.found(&request, worker),
+        None => {
+            target::complete(&mut request);
+            match local::answer(&mut request) {
+                Some(answer) => answer.map(Found::Own),
+                None => find(worker, client, &request, &timeline),
             }
-            Ok(Found::Own(answer)) => return Reply::Now(Some(self.answer_now(&request, answer, record))),
-            Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, Looked { lookup, ahead })),
-            Err(failure) => Err(failure),
-        };
-        let errand = Errand::new(worker);
-        let client = Rc::clone(&self.client);
-        client.awaits_answer(request.version() == Version::HTTP_11);
-        let guard = RequestGuard::new(&client, Rc::clone(&record)); // now, so that the end of the client's direction is not its own
-        let future = forward(Rc::clone(worker), (client, guard), request, asked, (record, errand.clone()));
-        Reply::Later(Later::new(Box::pin(future), errand))
-    }
+        }
+    };
+    let series = match &found {
+        Ok(Found::Stored(route, ..) | Found::Route(route, ..)) => &route.series,
+        Ok(Found::Own(_)) | Err(_) => &worker.common.metrics.none,
+    };
+    let record = Record::new(worker, series, timeline);
+    let asked = match found {
+        Ok(Found::Stored(_, verdict, answer)) => {
+            record.verdict(verdict);
+            return Reply::Now(answer_now(worker, client, &request, answer.map(ResponseBody::stored), record));
+        }
+        Ok(Found::Own(answer)) => return Reply::Now(answer_now(worker, client, &request, answer, record)),
+        Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, Looked { lookup, ahead })),
+        Err(failure) => Err(failure),
+    };
+    let errand = Errand::new(worker);
+    let client = Rc::clone(client);
+    client.awaits_answer(request.version() == Version::HTTP_11);
+    let guard = RequestGuard::new(&client, Rc::clone(&record));
+    let future = forward(Rc::clone(worker), (client, guard), request, asked, (record, errand.clone()));
+    Reply::Later(Later::new(Box::pin(future), errand))
 }
 
-impl Handler {
-    fn find(&self, request: &Request<Incoming>, timeline: &Timeline) -> Result<Found, Failure> {
-        let worker = &self.worker;
-        let authority = authority(request)?;
-        let table = worker.common.table.load();
-        let path = request.uri().path();
-        if !path.starts_with('/') {
-            return Err(Failure::BadTarget);
-        }
-        check_coding(request.headers())?;
-        let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
-        let at = Moment::now();
-        timeline.lap(Layer::Route, at);
-        let now = worker.clock.timestamp(at);
-        let target = target(request.uri());
-        let origin = Origin::of(request.headers(), authority, Trust::of(self.client.settings.trust_forwarded));
-        let lookup = match route.upgrades.offered(request.headers()) {
-            Some(_) => None, // the answer may be another protocol
-            None => look_up(&worker.common, route, (origin, target), (request.method(), request.headers()), now),
-        };
-        let found = match lookup {
+impl Known {
+    /// What was found before the request was one.
+    fn found(self, request: &Request<ClientBody>, worker: &Worker) -> Result<Found, Failure> {
+        let Self { route, lookup } = self;
+        match lookup {
             Some(Lookup::Hit(stored)) => {
-                let answer = stored.answer(request.method(), request.headers(), now);
-                Found::Stored(Arc::clone(route), Verdict::Hit, answer)
+                let answer = stored.answer(request.method(), request.headers(), worker.clock.timestamp(Moment::now()));
+                Ok(Found::Stored(route, Verdict::Hit, answer))
             }
-            Some(Lookup::StaleWhileRevalidate(stored)) => {
-                refresh::begin((worker, &self.client), route, request, authority, &stored);
-                let status = CacheStatus::stale_while_revalidated(stored.ttl_s(now));
-                let answer = stored.answer_as(status, request.method(), request.headers(), now);
-                Found::Stored(Arc::clone(route), Verdict::Stale, answer)
-            }
-            lookup => Found::Route(Arc::clone(route), authority.to_owned(), lookup),
-        };
-        timeline.lap(Layer::Cache, Moment::now());
-        Ok(found)
+            lookup => Ok(Found::Route(route, authority(request)?.to_owned(), lookup)),
+        }
     }
+}
 
-    fn answer_now(
-        &self,
-        request: &Request<Incoming>,
-        answer: Response<ResponseBody>,
-        record: Rc<Record>,
-    ) -> Response<Outgoing> {
-        let worker = &self.worker;
-        if worker.access_log.is_some() {
-            let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
-            record.keep_head(request, &id, &self.client.peer);
-        }
-        record.answered(answer.status());
-        let mut answer = answer;
-        if server_timing::is_wanted(self.client.settings.server_timing, request.headers()) {
-            server_timing::append_to(answer.headers_mut(), &record.timeline);
-        }
-        if !request.body().is_end_stream() {
-            self.client.set_lingers(true);
-            answer.headers_mut().insert(CONNECTION, CLOSE); // nobody reads the body
-        }
-        worker.say_goodbye(answer.headers_mut());
-        let guard = RequestGuard::new(&self.client, record);
-        answer.map(|body| Outgoing::new(body, None, guard))
+fn find(
+    worker: &Rc<Worker>,
+    client: &Rc<Client>,
+    request: &Request<ClientBody>,
+    timeline: &Timeline,
+) -> Result<Found, Failure> {
+    let authority = authority(request)?;
+    let table = worker.common.table.load();
+    let path = request.uri().path();
+    if !path.starts_with('/') {
+        return Err(Failure::BadTarget);
     }
+    let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
+    let at = Moment::now();
+    timeline.lap(Layer::Route, at);
+    let now = worker.clock.timestamp(at);
+    let target = target(request.uri());
+    let origin = Origin::of(request.headers(), authority, Trust::of(client.settings.trust_forwarded));
+    let lookup = match route.upgrades.offered(request.headers()) {
+        Some(_) => None, // the answer may be another protocol
+        None => look_up(&worker.common, route, (origin, target), (request.method(), request.headers()), now),
+    };
+    let found = match lookup {
+        Some(Lookup::Hit(stored)) => {
+            let answer = stored.answer(request.method(), request.headers(), now);
+            Found::Stored(Arc::clone(route), Verdict::Hit, answer)
+        }
+        Some(Lookup::StaleWhileRevalidate(stored)) => {
+            refresh::begin((worker, client), route, request, authority, &stored);
+            let status = CacheStatus::stale_while_revalidated(stored.ttl_s(now));
+            let answer = stored.answer_as(status, request.method(), request.headers(), now);
+            Found::Stored(Arc::clone(route), Verdict::Stale, answer)
+        }
+        lookup => Found::Route(Arc::clone(route), authority.to_owned(), lookup),
+    };
+    timeline.lap(Layer::Cache, Moment::now());
+    Ok(found)
+}
+
+fn answer_now(
+    worker: &Rc<Worker>,
+    client: &Rc<Client>,
+    request: &Request<ClientBody>,
+    answer: Response<ResponseBody>,
+    record: Rc<Record>,
+) -> Response<Outgoing> {
+    if worker.access_log.is_some() {
+        let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
+        record.keep_head(request, &id, &client.peer);
+    }
+    record.answered(answer.status());
+    let mut answer = answer;
+    if server_timing::is_wanted(client.settings.server_timing, request.headers()) {
+        server_timing::append_to(answer.headers_mut(), &record.timeline);
+    }
+    // Nobody reads a body that is not here already.
+    if !request.body().is_ended() && !client.skip_body() {
+        answer.headers_mut().insert(CONNECTION, CLOSE);
+    }
+    worker.say_goodbye(answer.headers_mut());
+    let guard = RequestGuard::new(client, record);
+    answer.map(|body| Outgoing::new(body, None, guard))
 }
 
 /// What is stored for a request.
 struct Looked {
     /// In memory.
     lookup: Option<Lookup>,
-    /// In Redis, if that was asked before hyper had the request.
+    /// In Redis, if that was asked before.
     ahead: Option<Ahead>,
 }
 
@@ -243,26 +232,14 @@ fn is_stored_method(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
 
-/// RFC 9112 §6.1: hyper takes off one `chunked`; a service would not learn of another coding below it.
-fn check_coding(headers: &HeaderMap) -> Result<(), Failure> {
-    let known = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    // `chunked` is applied once (RFC 9112 §6.1).
-    match codings.next().is_none_or(known) && codings.next().is_none() {
-        true => Ok(()),
-        false => Err(Failure::Coding),
-    }
-}
-
 /// Everything that is not answered at once.
 async fn forward(
     worker: Rc<Worker>,
     (client, guard): (Rc<Client>, RequestGuard),
-    request: Request<Incoming>,
+    request: Request<ClientBody>,
     found: Result<(Arc<Route>, String, Looked), Failure>,
     (record, errand): (Rc<Record>, Errand),
 ) -> Response<Outgoing> {
-    client.set_lingers(!request.body().is_end_stream());
     let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
     record.keep_head(&request, &id, &client.peer);
     let is_timed = server_timing::is_wanted(client.settings.server_timing, request.headers());
@@ -361,7 +338,7 @@ struct Inbound<'a> {
     route: Arc<Route>,
     upstream: Rc<Upstream>,
     outbound: Outbound,
-    incoming: Option<Incoming>,
+    incoming: Option<ClientBody>,
     /// The body of a request that no service has answered.
     unsent: Option<RequestBody>,
     /// The route's `timeout`, and when it is over.
@@ -373,10 +350,9 @@ impl<'a> Inbound<'a> {
         worker: &'a Worker,
         (client, record, errand): (Caller, &'a Record, &'a Errand),
         route: Arc<Route>,
-        (parts, incoming): (Parts, Option<Incoming>),
+        (parts, incoming): (Parts, Option<ClientBody>),
         (authority, id): (String, RequestId),
     ) -> Self {
-        let connection = FieldList::connection(&parts.headers);
         let upstream = worker.upstream(&route.target, &client.settings.limits);
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
@@ -396,7 +372,6 @@ impl<'a> Inbound<'a> {
             trust: Trust::of(client.settings.trust_forwarded),
             validators: None,
             upgrade,
-            connection,
             interim,
         };
         let ends = route.timeout.map(|after| (after, Instant::now() + after));

@@ -1,17 +1,14 @@
 //! Header fields on their way through: which may cross, and what the gateway adds.
 
-use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, TE};
-
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+use http::header::{CONNECTION, HeaderMap, HeaderName};
 
 /// The members of a comma-separated list field, in lower case; empty for almost every message.
 #[derive(Default)]
-pub(crate) struct FieldList(Vec<String>);
+struct FieldList(Vec<String>);
 
 impl FieldList {
     /// The options of `Connection` (RFC 9110 §7.6.1).
-    pub(crate) fn connection(headers: &HeaderMap) -> Self {
+    fn connection(headers: &HeaderMap) -> Self {
         let mut list = Vec::new();
         for value in headers.get_all(CONNECTION) {
             // The two that most messages have name no field.
@@ -25,7 +22,7 @@ impl FieldList {
         Self(list)
     }
 
-    pub(crate) fn contains(&self, name: &str) -> bool {
+    fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|n| n == name)
     }
 
@@ -35,12 +32,12 @@ impl FieldList {
     }
 }
 
-/// Whether a field belongs to one connection only and must not be forwarded (RFC 9110 §7.6.1).
-pub(crate) fn is_hop_by_hop(name: &HeaderName, connection: &FieldList) -> bool {
+/// Whether a field belongs to one connection only, whoever names it, and must not be forwarded (RFC 9110 §7.6.1).
+pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
         "connection" | "http2-settings" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade"
-    ) || connection.takes(name)
+    )
 }
 
 /// `Connection: content-length` and the like are an attack, not an option: without it the body would be read as a request. The
@@ -63,33 +60,11 @@ fn is_needed(name: &str) -> bool {
     ) || name.starts_with("x-forwarded-")
 }
 
-/// Takes off a request what is of its connection alone, before anything reads its fields: what a service does not see must not
-/// choose what is stored, either. What the gateway itself needs of the connection stays: [`is_hop_by_hop`] keeps it back later.
-pub(crate) fn strip_nominated(headers: &mut HeaderMap) {
-    for name in [&TE, &KEEP_ALIVE, &PROXY_CONNECTION] {
-        headers.remove(name);
-    }
-    let has_options = |value: &HeaderValue| {
-        let value = value.as_bytes();
-        !value.eq_ignore_ascii_case(b"keep-alive") && !value.eq_ignore_ascii_case(b"close")
-    };
-    if !headers.get_all(CONNECTION).iter().any(has_options) {
-        return;
-    }
-    let connection = FieldList::connection(headers);
-    for name in connection.0.iter().filter(|name| !matches!(name.as_str(), "upgrade" | "transfer-encoding")) {
-        if !is_needed(name) && name != CONNECTION.as_str() {
-            headers.remove(name.as_str());
-        }
-    }
-}
-
 /// Leaves of a client's trailers what may be told behind a body. A recipient may merge them into the fields of the request, whose framing,
 /// route, identity and conditions have been decided by then (RFC 9110 §6.5.1).
 pub(crate) fn keep_trailers(trailers: &mut HeaderMap) {
-    let none = FieldList::default();
     let leaving: Vec<HeaderName> =
-        trailers.keys().filter(|name| is_hop_by_hop(name, &none) || !is_for_trailers(name.as_str())).cloned().collect();
+        trailers.keys().filter(|name| is_hop_by_hop(name) || !is_for_trailers(name.as_str())).cloned().collect();
     for name in leaving {
         trailers.remove(name);
     }
@@ -143,7 +118,7 @@ fn is_for_trailers(name: &str) -> bool {
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let connection = FieldList::connection(headers);
     // One look at each name costs less than removing six that are rarely there.
-    let leaves = |name: &&HeaderName| is_hop_by_hop(name, &connection);
+    let leaves = |name: &&HeaderName| is_hop_by_hop(name) || connection.takes(name);
     let leaving: Vec<HeaderName> = headers.keys().filter(leaves).cloned().collect();
     for name in leaving {
         headers.remove(name);
@@ -152,38 +127,15 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]
     fn connection_cannot_name_what_frames_the_body() {
         let list = FieldList(vec!["content-length".into(), "x-other".into()]);
-        assert!(!is_hop_by_hop(&HeaderName::from_static("content-length"), &list));
-        assert!(is_hop_by_hop(&HeaderName::from_static("x-other"), &list));
-    }
-
-    #[test]
-    fn what_a_client_names_is_gone_before_it_is_read() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("connection", "keep-alive, Accept-Language, Upgrade, x-forwarded-for"),
-            ("connection", "Authorization, connection, content-length, transfer-encoding"),
-            ("accept-language", "de"),
-            ("upgrade", "websocket"),
-            ("x-forwarded-for", "1.2.3.4"),
-            ("authorization", "x"),
-            ("content-length", "1"),
-            ("transfer-encoding", "chunked"),
-            ("te", "trailers"),
-            ("keep-alive", "5"),
-            ("origin", "http://a"),
-        ] {
-            headers.append(name, HeaderValue::from_static(value));
-        }
-        strip_nominated(&mut headers);
-        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        left.sort_unstable();
-        let stay = ["authorization", "connection", "content-length", "origin", "transfer-encoding", "upgrade"];
-        assert_eq!(left, [&stay[..], &["x-forwarded-for"]].concat());
+        assert!(!list.takes(&HeaderName::from_static("content-length")));
+        assert!(list.takes(&HeaderName::from_static("x-other")));
     }
 
     #[test]
@@ -216,7 +168,7 @@ mod tests {
             headers.append(name, HeaderValue::from_static(value));
         }
         let list = FieldList::connection(&headers);
-        assert!(list.contains("close") && is_hop_by_hop(&HeaderName::from_static("x-private"), &list));
+        assert!(list.contains("close") && list.takes(&HeaderName::from_static("x-private")));
         strip_hop_by_hop(&mut headers);
         assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-kept"]);
     }

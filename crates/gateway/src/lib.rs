@@ -13,6 +13,7 @@ mod cache_key;
 mod client;
 mod coherence;
 mod connection;
+mod date;
 mod deadline;
 mod exchange;
 mod fields;

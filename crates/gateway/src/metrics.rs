@@ -106,7 +106,7 @@ pub(crate) struct Book {
     ended: Counter,
     received_bytes: Counter,
     sent_bytes: Counter,
-    /// Hits that were answered before hyper saw them: their total is their time in the cache's layer.
+    /// Hits that were answered from their heads alone: their total is their time in the cache's layer.
     hits: Histogram,
     total: Histogram,
     layers: [Histogram; Layer::ALL.len()],

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf, Bytes, BytesMut};
 use pilotlight_supervisor::Address;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -112,6 +112,30 @@ impl Socket {
                 Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
             }
         }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Socket {
+    /// Writes `first`, then `second`, from where they are, until both are empty or the socket takes no more.
+    pub(crate) fn poll_write_both(
+        &mut self,
+        cx: &mut Context<'_>,
+        first: &mut BytesMut,
+        second: &mut Bytes,
+    ) -> Poll<io::Result<()>> {
+        while !second.is_empty() {
+            let slices = [io::IoSlice::new(first), io::IoSlice::new(second)];
+            let from = usize::from(first.is_empty());
+            let written = ready!(Pin::new(&mut *self).poll_write_vectored(cx, &slices[from..]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_first = written.min(first.len());
+            first.advance(of_first);
+            second.advance(written - of_first);
+        }
+        first.clear(); // an empty one that has been advanced has less room
         Poll::Ready(Ok(()))
     }
 }

@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{Method, Version};
 
 use crate::client::Client;
-use crate::fields::{FieldList, is_hop_by_hop};
+use crate::fields::is_hop_by_hop;
 use crate::request_id::RequestId;
 use crate::routes::normalized;
 use crate::target::{Origin, Trust};
@@ -30,7 +30,6 @@ pub(crate) struct Outbound {
     pub(crate) validators: Option<HeaderMap>,
     /// The protocol to switch to (`websocket`), if the client asks for one and the service speaks HTTP.
     pub(crate) upgrade: Option<http::HeaderValue>,
-    pub(crate) connection: FieldList,
     /// Who gets interim answers (RFC 9110 §15.2).
     pub(crate) interim: Option<Rc<Client>>,
 }
@@ -105,7 +104,7 @@ impl Outbound {
             name if is_replaced(name) => false,
             "if-none-match" | "if-modified-since" if self.validators.is_some() => false,
             name if name.as_bytes().contains(&b'_') && is_replaced(&name.replace('_', "-")) => false,
-            _ => !is_hop_by_hop(name, &self.connection),
+            _ => !is_hop_by_hop(name),
         }
     }
 
@@ -182,7 +181,6 @@ mod tests {
 
     fn outbound(request: Request<()>, peer: &str) -> Outbound {
         let (parts, ()) = request.into_parts();
-        let connection = FieldList::connection(&parts.headers);
         Outbound {
             parts,
             id: crate::request_id::RequestIds::new().id(None),
@@ -193,7 +191,6 @@ mod tests {
             trust: Trust::Nobody,
             validators: None,
             upgrade: None,
-            connection,
             interim: None,
         }
     }
@@ -218,8 +215,6 @@ mod tests {
             .header("X_Forwarded_For", "6.6.6.6")
             .header("x-forwarded_host", "evil")
             .header("x_kept", "1")
-            .header("connection", "x-secret, keep-alive")
-            .header("x-secret", "1")
             .header("x-kept", "1")
             .header("x-kept", "2")
             .header("te", "trailers")
@@ -232,7 +227,7 @@ mod tests {
         assert_eq!(value(&all, "x_kept"), ["1"]);
         assert_eq!(value(&all, "x-kept"), ["1", "2"]);
         assert_eq!(value(&all, "via"), ["1.1 pilotlight"]);
-        assert!(value(&all, "x-secret").is_empty() && value(&all, "te").is_empty());
+        assert!(value(&all, "te").is_empty());
     }
 
     #[test]

@@ -6,10 +6,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
+use pilotlight_http1::Malformed;
 use pilotlight_printable::printable;
 use pilotlight_supervisor::StartError;
 use serde_json::{Value, json};
 
+use crate::options::Limits;
 use crate::request_body::BodyError;
 use crate::upstream::UpstreamError;
 
@@ -24,8 +26,6 @@ pub(crate) enum Failure {
     MaxForwards,
     /// CONNECT.
     Connect,
-    /// A transfer coding besides `chunked`.
-    Coding,
     NoRoute {
         path: String,
     },
@@ -46,7 +46,7 @@ impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::BadHost | Self::BadTarget | Self::MaxForwards => StatusCode::BAD_REQUEST,
-            Self::Connect | Self::Coding => StatusCode::NOT_IMPLEMENTED,
+            Self::Connect => StatusCode::NOT_IMPLEMENTED,
             Self::NoRoute { .. } => StatusCode::NOT_FOUND,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
             Self::Body(BodyError::TooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -80,7 +80,6 @@ impl Failure {
             Self::BadTarget => "the request target must be a path that begins with /".into(),
             Self::MaxForwards => "Max-Forwards must be one decimal number (RFC 9110 section 7.6.2)".into(),
             Self::Connect => "this gateway is not a forward proxy: CONNECT is not supported".into(),
-            Self::Coding => "the only transfer coding taken is chunked (RFC 9112 section 6.1)".into(),
             Self::NoRoute { path } => {
                 format!("no route matches {path}; `pilotlight check` lists the routes that are configured")
             }
@@ -117,7 +116,7 @@ impl Failure {
 
     /// Whether the connection has to be closed because the rest of the request is still on it.
     pub(crate) fn closes(&self) -> bool {
-        matches!(self, Self::Body(_) | Self::Coding)
+        matches!(self, Self::Body(_))
     }
 
     /// The answer. `dev` shows clients what a service that failed to start printed.
@@ -157,17 +156,21 @@ impl Failure {
     }
 }
 
-/// What takes the place of an empty answer that hyper gave to a head it could not take; `written` is that answer.
-pub(crate) fn rejection(written: &[u8], header_size: usize) -> BytesMut {
-    let status = written.get(9..12).and_then(|s| StatusCode::from_bytes(s).ok()).unwrap_or(StatusCode::BAD_REQUEST);
-    let detail = match status {
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => format!(
-            "the request line and header fields are larger than limits.header_size ({header_size} bytes) or there are too many of them"
+/// The whole answer to what is no request, by the rule that it breaks.
+pub(crate) fn refusal(rule: Malformed, limits: &Limits) -> (StatusCode, BytesMut) {
+    let refusal = rule.refusal();
+    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+    let detail = match rule {
+        Malformed::HeadTooLarge => format!(
+            "the request line and header fields are larger than limits.header_size ({} bytes)",
+            limits.header_size
         ),
-        StatusCode::URI_TOO_LONG => "the request target is too long".to_owned(),
-        _ => "the request could not be parsed as HTTP/1.1".to_owned(),
+        Malformed::TooManyFields => {
+            format!("the request has more header fields than limits.header_count ({})", limits.header_count)
+        }
+        rule => format!("the request could not be parsed as HTTP/1.1: {rule} ({})", refusal.section),
     };
-    raw(status, &detail)
+    (status, raw(status, &detail))
 }
 
 /// The whole answer to a client whose head did not come in time.

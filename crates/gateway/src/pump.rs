@@ -48,8 +48,6 @@ pub(crate) struct Pump {
     framing: BodyFraming,
     /// Small pieces that go out as one.
     gathered: BytesMut,
-    /// Whether a further turn may bring more of them.
-    may_follow: bool,
 }
 
 impl Pump {
@@ -63,7 +61,6 @@ impl Pump {
             body,
             framing,
             gathered: BytesMut::new(),
-            may_follow: false,
         }
     }
 
@@ -140,11 +137,6 @@ impl Pump {
             let piece = match body.poll_piece(cx) {
                 Poll::Ready(piece) => piece.map_err(PumpError::Body)?,
                 Poll::Pending if self.gathered.is_empty() => return Poll::Pending,
-                // hyper gives one chunk a turn: there is a further turn, in which the next may be here.
-                Poll::Pending if std::mem::take(&mut self.may_follow) => {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
                 Poll::Pending => {
                     self.put_gathered();
                     continue;
@@ -154,7 +146,6 @@ impl Pump {
             match piece {
                 Piece::Data(data) if self.gathered.len() + data.len() < MAX_GATHERED => {
                     self.gathered.extend_from_slice(&data);
-                    self.may_follow = true;
                 }
                 Piece::Data(data) => {
                     self.put_gathered();
@@ -208,7 +199,7 @@ impl Pump {
                     }
                 }
                 if fields.len() > MAX_FRAME {
-                    fields.clear(); // hyper's own limit on trailers is lower
+                    fields.clear(); // the limit on a trailer section is lower
                 }
                 encode_frame(&mut self.out, FrameType::TRAILERS, flags::END, exchange, &fields);
             }

@@ -1,16 +1,13 @@
 //! A client's request body on its way to a service: counted, timed, taken piece by piece.
 
-use std::error::Error as _;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http_body::Body;
-use hyper::body::Incoming;
 
+use crate::client::{ClientBody, ReadError};
 use crate::deadline::Deadline;
 use crate::fields;
 use crate::record::Received;
@@ -28,13 +25,8 @@ pub(crate) enum BodyError {
     Timeout { after: Duration },
     #[error("the request body of at most {MAX_HELD} bytes did not come whole within limits.body_timeout ({} s)", .after.as_secs_f32())]
     Dripping { after: Duration },
-    #[error("the request body could not be read: {}", cause(.0))]
-    Client(hyper::Error),
-}
-
-/// What hyper wraps says more than its own words.
-fn cause(error: &hyper::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+    #[error("the request body could not be read: {0}")]
+    Client(ReadError),
 }
 
 /// A limit with the name of its setting.
@@ -62,7 +54,7 @@ pub(crate) enum Piece {
 
 /// The body with its limits.
 pub(crate) struct RequestBody {
-    incoming: Incoming,
+    incoming: ClientBody,
     received: u64,
     /// Told of what is received, for metrics.
     counted: Option<Rc<Received>>,
@@ -79,15 +71,15 @@ pub(crate) struct RequestBody {
 impl RequestBody {
     /// `None` when the request has no body.
     pub(crate) fn new(
-        incoming: Incoming,
+        incoming: ClientBody,
         limit: BodyLimit,
         timeout: Duration,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<Option<Self>, BodyError> {
-        if incoming.is_end_stream() {
+        if incoming.is_ended() {
             return Ok(None);
         }
-        limit.check(incoming.size_hint().lower())?;
+        limit.check(incoming.remaining().unwrap_or(0))?;
         Ok(Some(Self {
             incoming,
             received: 0,
@@ -147,11 +139,11 @@ impl RequestBody {
 
     /// The length, if the client gave it.
     pub(crate) fn length(&self) -> Option<u64> {
-        self.incoming.size_hint().exact()
+        self.incoming.remaining()
     }
 
     /// The body itself, if nothing of it has been taken.
-    pub(crate) fn into_untouched(self) -> Option<Incoming> {
+    pub(crate) fn into_untouched(self) -> Option<ClientBody> {
         (!self.touched).then_some(self.incoming)
     }
 
@@ -168,7 +160,7 @@ impl RequestBody {
             return Poll::Ready(Ok(if first && !held.is_empty() { Piece::Data(held.clone()) } else { Piece::End }));
         }
         loop {
-            match Pin::new(&mut self.incoming).poll_frame(cx) {
+            match self.incoming.poll_frame(cx) {
                 Poll::Pending => {
                     if !self.waiting {
                         self.waiting = true;
@@ -187,7 +179,7 @@ impl RequestBody {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.waiting = false;
                     self.touched = true;
-                    if frame.is_trailers() || self.incoming.is_end_stream() {
+                    if frame.is_trailers() || self.incoming.is_ended() {
                         self.note_end();
                     }
                     let frame = match frame.into_data() {

@@ -9,13 +9,14 @@ use crate::timing::{Layer, Timeline, nanos};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// The request's field that asks for it; its value does not count.
-pub(crate) const ASKS: &str = "x-pilotlight-timing";
+pub(crate) const ASKS: HeaderName = HeaderName::from_static(ASKS_NAME);
+pub(crate) const ASKS_NAME: &str = "x-pilotlight-timing";
 
 /// Whether the answer to a request with these fields has it.
 pub(crate) fn is_wanted(setting: ServerTiming, request: &HeaderMap) -> bool {
     match setting {
         ServerTiming::Never => false,
-        ServerTiming::OnRequest => request.contains_key(ASKS),
+        ServerTiming::OnRequest => request.contains_key(&ASKS),
         ServerTiming::Always => true,
     }
 }

@@ -154,13 +154,6 @@ fn host(headers: &HeaderMap) -> Option<&HeaderValue> {
     hosts.next().filter(|_| hosts.next().is_none())
 }
 
-/// The one `Host`, if it is an authority.
-#[inline]
-pub(crate) fn host_authority(headers: &HeaderMap) -> Option<&str> {
-    // What an authority consists of is ASCII.
-    std::str::from_utf8(host(headers)?.as_bytes()).ok().filter(|host| is_authority(host))
-}
-
 /// Whether a text is `uri-host [ ":" port ]` (RFC 9110 §7.2), or nothing, as HTTP/1.0 has it.
 #[inline]
 pub(crate) fn is_authority(text: &str) -> bool {

@@ -51,8 +51,8 @@ pub(crate) enum Layer {
     Parse,
     /// Finding the route.
     Route,
-    /// Looking into the cache, and waiting for another request that asks for the same. All of a hit that is answered before
-    /// hyper sees it.
+    /// Looking into the cache, and waiting for another request that asks for the same. All of a hit that is answered
+    /// from its head alone.
     Cache,
     /// Waiting for an instance to be free, or for its start to begin.
     Queue,

@@ -76,6 +76,9 @@ pub enum Malformed {
     /// `chunked` is the one coding, once and last.
     #[error("Transfer-Encoding is something else than `chunked`")]
     Coding,
+    /// A coding on top of `chunked`: the body has no end that is known.
+    #[error("`chunked` is not the last coding of Transfer-Encoding")]
+    CodingNotLast,
     /// HTTP/1.0 has no `Transfer-Encoding`: who sends it does not mean what a reader takes it for.
     #[error("an HTTP/1.0 message has Transfer-Encoding")]
     CodingInHttp10,
@@ -121,6 +124,46 @@ pub struct Refusal {
 }
 
 impl Malformed {
+    /// Every rule, in the order of the enumeration.
+    pub const ALL: [Self; 36] = [
+        Self::RequestLine,
+        Self::Method,
+        Self::TargetByte,
+        Self::TargetForm,
+        Self::Version,
+        Self::MajorVersion,
+        Self::StatusLine,
+        Self::Status,
+        Self::BareLf,
+        Self::BareCr,
+        Self::ValueByte,
+        Self::FieldName,
+        Self::SpaceBeforeColon,
+        Self::NoColon,
+        Self::Folded,
+        Self::HeadTooLarge,
+        Self::TooManyFields,
+        Self::NoHost,
+        Self::SeveralHosts,
+        Self::Host,
+        Self::Length,
+        Self::LengthsDiffer,
+        Self::LengthAndCoding,
+        Self::Coding,
+        Self::CodingNotLast,
+        Self::CodingInHttp10,
+        Self::Expectation,
+        Self::ChunkSize,
+        Self::ChunkSizeTooLarge,
+        Self::ChunkExtension,
+        Self::ChunkExtensionsTooLarge,
+        Self::ChunkEnd,
+        Self::TrailersTooLarge,
+        Self::CutHead,
+        Self::CutBody,
+        Self::UnaskedSwitch,
+    ];
+
     /// The status that answers a *request* that breaks this rule, and where the rule stands. A *response* that breaks one is a
     /// bad gateway (502), whichever it is.
     pub fn refusal(self) -> Refusal {
@@ -141,6 +184,7 @@ impl Malformed {
             Self::Length => (400, "RFC 9110 §8.6"),
             Self::LengthsDiffer | Self::LengthAndCoding => (400, "RFC 9112 §6.3"),
             Self::Coding => (501, "RFC 9112 §6.1"),
+            Self::CodingNotLast => (400, "RFC 9112 §6.3"),
             Self::CodingInHttp10 => (400, "RFC 9112 §6.1"),
             Self::Expectation => (417, "RFC 9110 §10.1.1"),
             Self::ChunkSize | Self::ChunkSizeTooLarge | Self::ChunkEnd => (400, "RFC 9112 §7.1"),
@@ -150,5 +194,22 @@ impl Malformed {
             Self::UnaskedSwitch => (502, "RFC 9110 §7.8"),
         };
         Refusal { status, section }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `docs/http1.md` has each rule with its status and section, in this order.
+    #[test]
+    fn the_document_says_the_same() {
+        let document = include_str!("../../../docs/http1.md");
+        let rows: Vec<&str> = document.lines().filter(|line| line.contains("| RFC ")).collect();
+        let rules: Vec<String> = Malformed::ALL
+            .iter()
+            .map(|rule| format!("| {rule} | {} | {} |", rule.refusal().status, rule.refusal().section))
+            .collect();
+        assert_eq!(rows, rules);
     }
 }

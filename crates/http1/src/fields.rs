@@ -34,11 +34,12 @@ impl Known {
     pub(crate) fn of(name: &[u8]) -> Self {
         let (known, text): (Self, &[u8]) = match name.len() {
             2 => (Self::Te, b"te"),
+            4 if matches!(name, [b'H' | b'h', b'o', b's', b't']) => return Self::Host,
             4 => (Self::Host, b"host"),
-            6 => (Self::Expect, b"expect"),
-            7 => (Self::Upgrade, b"upgrade"),
+            6 if name[0] | 0x20 == b'e' => (Self::Expect, b"expect"),
+            7 if name[0] | 0x20 == b'u' => (Self::Upgrade, b"upgrade"),
             10 if name[0] | 0x20 == b'c' => (Self::Connection, b"connection"),
-            10 => (Self::KeepAlive, b"keep-alive"),
+            10 if name[0] | 0x20 == b'k' => (Self::KeepAlive, b"keep-alive"),
             14 => (Self::ContentLength, b"content-length"),
             16 => (Self::ProxyConnection, b"proxy-connection"),
             17 => (Self::TransferEncoding, b"transfer-encoding"),
@@ -48,6 +49,7 @@ impl Known {
     }
 
     /// Whether the field belongs to one connection, whoever names it (RFC 9110 §7.6.1).
+    #[inline]
     pub(crate) fn is_hop_by_hop(self) -> bool {
         match self {
             Self::Connection | Self::KeepAlive | Self::ProxyConnection | Self::Te => true,
@@ -57,17 +59,33 @@ impl Known {
     }
 }
 
-/// Fields that `Connection` may name without effect: a message without them would be read differently, or as somebody else's.
-const NEVER_NOMINATED: [&[u8]; 8] = [
+/// Fields that `Connection` may name without effect: a message without them would be read differently, or as somebody else's. What proxies
+/// before this one say of the client is among them: a client must not be able to take it off.
+const NEVER_NOMINATED: [&[u8]; 13] = [
     b"authorization",
     b"cache-control",
+    b"content-encoding",
     b"content-length",
     b"content-type",
     b"cookie",
+    b"forwarded",
     b"host",
     b"set-cookie",
     b"vary",
+    b"via",
+    b"x-real-ip",
+    b"x-request-id",
 ];
+
+/// What the names of further such fields begin with.
+const NEVER_NOMINATED_PREFIX: &[u8] = b"x-forwarded-";
+
+fn may_be_nominated(name: &[u8]) -> bool {
+    let has_prefix = name
+        .get(..NEVER_NOMINATED_PREFIX.len())
+        .is_some_and(|front| front.eq_ignore_ascii_case(NEVER_NOMINATED_PREFIX));
+    !has_prefix && !NEVER_NOMINATED.iter().any(|never| name.eq_ignore_ascii_case(never))
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Place {
@@ -136,7 +154,7 @@ impl FieldTable {
 
     /// Marks what `option`, a member of `Connection`, names.
     pub(crate) fn nominate(&mut self, head: &[u8], option: &[u8]) {
-        if NEVER_NOMINATED.iter().any(|never| option.eq_ignore_ascii_case(never)) {
+        if !may_be_nominated(option) {
             return;
         }
         for place in &mut self.places {
@@ -148,8 +166,8 @@ impl FieldTable {
 /// One field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'b> {
-    /// A token, as it was written.
-    pub name: &'b str,
+    /// A token, as it was written: ASCII.
+    pub name: &'b [u8],
     /// Without the white space around it.
     pub value: &'b [u8],
     /// Which of the names that matter here it is.
@@ -169,6 +187,7 @@ impl<'b> Fields<'b> {
     }
 
     /// All of them.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = Field<'b>> {
         self.table.places.iter().map(move |place| self.field(place))
     }
@@ -185,7 +204,7 @@ impl<'b> Fields<'b> {
 
     /// Values of the fields with this name, in their order.
     pub fn all(self, name: &str) -> impl Iterator<Item = &'b [u8]> {
-        let same = move |field: &Field<'_>| field.name.eq_ignore_ascii_case(name);
+        let same = move |field: &Field<'_>| field.name.eq_ignore_ascii_case(name.as_bytes());
         self.iter().filter(same).map(|field| field.value)
     }
 
@@ -196,13 +215,14 @@ impl<'b> Fields<'b> {
     }
 
     /// Those that a proxy passes on: neither hop-by-hop nor named by `Connection` (RFC 9110 §7.6.1).
+    #[inline]
     pub fn end_to_end(self) -> EndToEnd<'b> {
         EndToEnd { fields: self, next: 0 }
     }
 
+    #[inline]
     fn field(self, place: &Place) -> Field<'b> {
-        // A name was checked to be a token, which is ASCII.
-        let name = std::str::from_utf8(self.head.get(place.name()).unwrap_or_default()).unwrap_or_default();
+        let name = self.head.get(place.name()).unwrap_or_default();
         Field { name, value: self.head.get(place.value()).unwrap_or_default(), known: place.known }
     }
 }
@@ -217,6 +237,7 @@ pub struct EndToEnd<'b> {
 impl<'b> Iterator for EndToEnd<'b> {
     type Item = Field<'b>;
 
+    #[inline]
     fn next(&mut self) -> Option<Field<'b>> {
         loop {
             let place = self.fields.table.places.get(self.next)?;
@@ -229,6 +250,6 @@ impl<'b> Iterator for EndToEnd<'b> {
 }
 
 /// Members of a list field (RFC 9110 §5.6.1), without the white space around them; empty ones are left out.
-pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }

@@ -51,7 +51,9 @@ pub(crate) fn read<'b>(head: &'b [u8], version: Version, table: &mut FieldTable)
             Known::Host => framing.host = Some(value),
             Known::ContentLength => framing.length = Some(length(value, framing.length)?),
             Known::TransferEncoding if framing.is_chunked || !value.eq_ignore_ascii_case(b"chunked") => {
-                return Err(Malformed::Coding);
+                let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+                let is_before = members(value).any(is_chunked) && !members(value).last().is_some_and(is_chunked);
+                return Err(if is_before { Malformed::CodingNotLast } else { Malformed::Coding });
             }
             Known::TransferEncoding => framing.is_chunked = true,
             // RFC 9110 §10.1.1: an unknown expectation fails.

@@ -20,6 +20,8 @@ pub struct RequestHead<'b> {
     pub method: &'b str,
     /// What it is for.
     pub target: Target<'b>,
+    /// The target as it was written.
+    pub target_text: &'b str,
     /// The client's version.
     pub version: Version,
     /// That of the target if it has one, else `Host`; empty if an HTTP/1.0 request has none.

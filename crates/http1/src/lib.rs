@@ -18,7 +18,7 @@
 //!
 //! **Strict where two readers could disagree** about where a message ends or what it says (RFC 9112 §11.2). [`Malformed`]
 //! lists every rule, with the section that it comes from and the status of the answer. Lenient where no reader can be misled:
-//! one empty line before a request (§2.2), UTF-8 in targets, bytes above 0x7F in values, HTTP/1.2 and later minor versions (as 1.1).
+//! one empty line before a request (§2.2), a fragment behind a target (which is dropped), UTF-8 in targets, bytes above 0x7F in values, HTTP/1.2 and later minor versions (as 1.1).
 //!
 //! Invariants:
 //! - No memory is sized by a length that a peer names.
@@ -43,7 +43,7 @@ pub use connection::client::{ClientConnection, OutgoingRequest};
 pub use connection::server::ServerConnection;
 pub use connection::{Received, SendError};
 pub use error::{Malformed, Refusal};
-pub use fields::{EndToEnd, Field, FieldTable, Fields, Known};
+pub use fields::{EndToEnd, Field, FieldTable, Fields, Known, members};
 pub use framing::{BodyLength, Persistence};
 pub use head::{RequestHead, ResponseHead, Version};
 pub use limits::Limits;

@@ -111,9 +111,18 @@ pub fn is_authority(bytes: &[u8]) -> bool {
     Authority::parse(bytes).is_some()
 }
 
-/// What stands between brackets (RFC 3986 §3.2.2): an IPv6 address, without a zone; future versions do not exist.
+/// What stands between brackets (RFC 3986 §3.2.2): an IPv6 address without a zone, or `v`, a version in hexadecimal digits, a dot and an address.
 fn is_ip_literal(bytes: &[u8]) -> bool {
-    std::str::from_utf8(bytes).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let future = text.strip_prefix(['v', 'V']).and_then(|rest| rest.split_once('.'));
+    match future {
+        None => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        Some((version, address)) => {
+            let is_version = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let is_part = |byte: u8| byte == b':' || byte != b'%' && host_length(&[byte]) == 1;
+            is_version && !address.is_empty() && address.bytes().all(is_part)
+        }
+    }
 }
 
 /// RFC 3986 §2.1: `%` and two hexadecimal digits.
@@ -160,7 +169,20 @@ mod tests {
 
     #[test]
     fn hosts() {
-        for good in ["a", "a:80", "a:", "a.b-c_d", "127.0.0.1:1", "[::1]", "[::1]:65535", "", "a%20b", "xn--a"] {
+        for good in [
+            "[v1.a:b]",
+            "[vF.x]:1",
+            "a",
+            "a:80",
+            "a:",
+            "a.b-c_d",
+            "127.0.0.1:1",
+            "[::1]",
+            "[::1]:65535",
+            "",
+            "a%20b",
+            "xn--a",
+        ] {
             assert!(is_authority(good.as_bytes()), "{good}");
         }
         for bad in [
@@ -176,6 +198,8 @@ mod tests {
             "[::1]x",
             "a:65536",
             "[fe80::1%0]",
+            "[v1]",
+            "[v.a]",
             "::1",
         ] {
             assert!(!is_authority(bad.as_bytes()), "{bad}");

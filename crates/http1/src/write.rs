@@ -44,11 +44,15 @@ impl<'o> MessageWriter<'o> {
     /// One field.
     #[inline]
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> &mut Self {
-        self.out.reserve(name.len() + value.len() + 4);
-        self.out.extend_from_slice(name);
-        self.out.extend_from_slice(b": ");
-        self.out.extend_from_slice(value);
-        self.out.extend_from_slice(b"\r\n");
+        let (begin, colon, line) = (self.out.len(), name.len(), name.len() + value.len() + 4);
+        // Sized once: each append by itself would look at the room anew.
+        self.out.resize(begin + line, 0);
+        let line = &mut self.out[begin..];
+        line[..colon].copy_from_slice(name);
+        line[colon..colon + 2].copy_from_slice(b": ");
+        let (text, end) = line[colon + 2..].split_at_mut(value.len());
+        text.copy_from_slice(value);
+        end.copy_from_slice(b"\r\n");
         self
     }
 
@@ -87,6 +91,11 @@ impl BodyEncoder {
             BodyLength::Exactly(length) => self.sent + bytes as u64 <= length,
             BodyLength::Chunked | BodyLength::UntilClose => true,
         }
+    }
+
+    /// Whether trailers may follow.
+    pub fn is_chunked(&self) -> bool {
+        self.length == BodyLength::Chunked
     }
 
     /// Whether the body may end here.

@@ -37,7 +37,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// A hit that was answered before hyper saw it: a GET over HTTP/1.1, without an id.
+    /// A hit that was answered from its head alone: a GET over HTTP/1.1, without an id.
     pub(crate) fn of_hit(
         verdict: Verdict,
         series: &'a Series,

@@ -1,15 +1,14 @@
-//! Hits in Redis are answered before hyper sees them, as those in memory are ([`super::hits`]).
+//! Hits in Redis are answered as those in memory are ([`super::hits`]).
 //!
 //! ```text
 //!  head, nothing fresh in memory ──▶ Asking ──▶ answer written, next head
 //!                                      │ Redis has nothing that answers, or does not answer
 //!                                      ▼
-//!                                    Ahead: hyper gets the head, and its exchange goes on from there
+//!                                    Ahead: a request, whose exchange goes on from there
 //! ```
 //!
-//! For each connection Redis is asked for one request at a time, and for no longer than [`Tier::ask`] waits (`cache.redis.budget`). The head stays
-//! among the unread bytes meanwhile, and nothing is read or looked at behind it: answers keep the order of their requests, and a client that has
-//! gone is found out afterwards.
+//! For each connection Redis is asked for one request at a time, and for no longer than [`Tier::ask`] waits (`cache.redis.budget`). Nothing is
+//! read or looked at behind it meanwhile: answers keep the order of their requests, and a client that has gone is found out afterwards.
 //!
 //! Invariant: Redis is asked once for a request, on one flight, whoever answers it. (`exchange/second_tier.rs` decides.)
 //! Invariant: whether or not the client takes its answers, a flight goes on as soon as Redis has answered.
@@ -20,12 +19,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, Request};
 use pilotlight_cache::{Fill, Stored};
 use pilotlight_cache_redis::Tier;
 
-use super::Client;
 use super::hits::{self, Desk, MAX_BODY};
+use super::{Client, ClientBody, Received, requests};
 use crate::exchange::{self, AskedRedis};
 use crate::routes::Route;
 use crate::timing::Moment;
@@ -35,8 +34,6 @@ use crate::worker::Worker;
 pub(super) type Asking = Pin<Box<dyn Future<Output = (AskedRedis, Asked)>>>;
 
 pub(super) struct Asked {
-    /// Of the head.
-    length: usize,
     headers: HeaderMap,
     /// When its first byte came.
     begun: Moment,
@@ -45,19 +42,18 @@ pub(super) struct Asked {
     route: Arc<Route>,
     /// What memory had.
     stale: Option<Arc<Stored>>,
-    /// Only for the access log.
-    target: Option<Box<str>>,
+    target: Box<str>,
 }
 
 /// What has become of an [`Asking`].
 pub(super) enum Turned {
-    /// It was a hit: so many bytes of head, whose answer was written by then.
-    Hit(usize, Moment),
-    /// It is hyper's: so many bytes of head, which began to come then.
-    Other(usize, Moment),
+    /// It was a hit, whose answer was written by then.
+    Hit(Moment),
+    /// It is a request as any other.
+    Other(Box<Received>),
 }
 
-/// What Redis had for a request that hyper gets.
+/// What Redis had for a request that it does not answer.
 pub(crate) struct Ahead {
     pub(crate) redis: Box<AskedRedis>,
     asked: Moment,
@@ -80,15 +76,14 @@ impl Client {
     /// Asks Redis for what a flight is to land with.
     pub(super) fn ask(
         &self,
-        worker: &Worker,
         begun: Moment,
         route: &Arc<Route>,
-        (target, length): (&str, usize),
+        target: &str,
         (headers, stale): (HeaderMap, Option<Arc<Stored>>),
         (tier, fill): (&Rc<Tier>, Fill),
     ) {
-        let target = worker.access_log.is_some().then(|| target.into());
-        let request = Asked { length, headers, begun, asked: Moment::now(), route: Arc::clone(route), stale, target };
+        let route = Arc::clone(route);
+        let request = Asked { headers, begun, asked: Moment::now(), route, stale, target: target.into() };
         let tier = Rc::clone(tier);
         let asking = async move { (AskedRedis::ask(&tier, fill, &request.headers).await, request) };
         *self.asking.borrow_mut() = Some(Box::pin(asking));
@@ -99,11 +94,6 @@ impl Client {
         self.asking.borrow().is_some()
     }
 
-    /// What Redis had for the request that hyper was given.
-    pub(crate) fn take_ahead(&self) -> Option<Ahead> {
-        self.ahead.take()
-    }
-
     /// Goes on with the request for which Redis is being asked; pending if there is none.
     #[inline(never)] // hits in memory do not pay for it
     pub(super) fn poll_asking(&self, cx: &mut Context<'_>, worker: &Worker, desk: &mut Desk) -> Poll<Turned> {
@@ -111,35 +101,47 @@ impl Client {
         let Some(answer) = asking.as_mut() else { return Poll::Pending };
         let (redis, request) = ready!(answer.as_mut().poll(cx));
         *asking = None;
-        let turned = match land(worker, redis, &request) {
-            Ok(stored) => self.write(worker, &request, &stored),
-            Err(redis) => {
-                self.ahead.set(Some(Ahead { redis, asked: request.asked, answered: Moment::now() }));
-                Turned::Other(request.length, request.begun)
+        Poll::Ready(match land(worker, redis, &request) {
+            Ok(stored) => {
+                let written = self.write(worker, &request, &stored);
+                desk.headers = request.headers; // warm memory, for the next head
+                Turned::Hit(written)
             }
-        };
-        desk.headers = request.headers; // warm memory, for the next head
-        Poll::Ready(turned)
+            Err(redis) => Turned::Other(Box::new(request.received(redis))),
+        })
     }
 
-    fn write(&self, worker: &Worker, request: &Asked, stored: &Stored) -> Turned {
+    fn write(&self, worker: &Worker, request: &Asked, stored: &Stored) -> Moment {
         let now = exchange::now();
-        stored.write_answer_as(exchange::hit_in_redis(stored, now), now, &mut self.io.borrow_mut().out);
+        let io = &mut *self.io.borrow_mut();
+        stored.write_answer_as(exchange::hit_in_redis(stored, now), now, &mut io.out);
+        // It is an answer to the request for which Redis was asked.
+        let _ = io.http.sent_whole();
         let written = Moment::now();
-        let Asked { length, headers, begun, route, target, .. } = request;
+        let Asked { headers, begun, route, target, .. } = request;
         let answer = (stored.status().as_u16(), stored.body().len() as u64);
-        let asked = (&*self.peer, target.as_deref().unwrap_or_default(), headers);
-        hits::count(worker, route, (*begun, written), asked, answer);
-        Turned::Hit(*length, written)
+        hits::count(worker, route, (*begun, written), (&*self.peer, target, headers), answer);
+        written
+    }
+}
+
+impl Asked {
+    fn received(self, redis: Box<AskedRedis>) -> Received {
+        let mut request = Request::new(ClientBody::empty());
+        // It was looked at when Redis was asked ([`hits`]).
+        *request.uri_mut() = requests::uri(&self.target).unwrap_or_default();
+        *request.headers_mut() = self.headers;
+        let ahead = Ahead { redis, asked: self.asked, answered: Moment::now() };
+        Received { request, begun: self.begun, known: None, ahead: Some(ahead) }
     }
 }
 
 /// A hit, if it is one and may be written here.
 fn land(worker: &Worker, redis: AskedRedis, request: &Asked) -> Result<Arc<Stored>, Box<AskedRedis>> {
-    // hyper says that an answer is the last one.
-    let is_hypers = worker.is_leaving() || redis.body_len().is_none_or(|length| length > MAX_BODY);
+    // The last answer on a connection says so.
+    let is_written_here = !worker.is_leaving() && redis.body_len().is_some_and(|length| length <= MAX_BODY);
     match &worker.common.cache {
-        Some(cache) if !is_hypers => redis.land(cache, &request.headers, request.stale.as_ref()),
+        Some(cache) if is_written_here => redis.land(cache, &request.headers, request.stale.as_ref()),
         _ => Err(Box::new(redis)),
     }
 }

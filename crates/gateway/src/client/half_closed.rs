@@ -13,7 +13,9 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::{Client, Io, MAX_GATHERED, Phase};
+use bytes::BytesMut;
+
+use super::{Client, Io};
 
 /// How often a client that has ended its direction is looked at.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -23,8 +25,6 @@ const MAX_SILENCE: u32 = 3;
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 /// Probes without an answer after which the client has gone.
 const MAX_PROBES: u32 = 4;
-
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// What is known of the client's direction.
 #[derive(Default)]
@@ -62,18 +62,28 @@ impl Client {
         self.half_closed.checks.set(None);
     }
 
-    /// Whether the client's direction has ended behind the request that is being answered.
-    pub(super) fn has_ended_behind(&self, io: &Io) -> bool {
-        self.phase.get() == Phase::Busy && !io.framing.is_in_body()
+    /// Waits for the end of the client's direction while its request is answered; an error when it has gone.
+    pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let io = &mut *self.io.borrow_mut();
+        if self.half_closed.checks.get().is_some() {
+            return self.poll_checks(cx, io);
+        }
+        // A body is read by whoever wants it; behind a further request the end is not looked for.
+        if io.http.is_in_body() || !io.read.is_empty() {
+            return Poll::Pending;
+        }
+        match ready!(io.poll_fill(cx, &mut BytesMut::new())) {
+            Ok(0) => {
+                // Between two requests it is in order.
+                let _ = io.http.receive_end(0);
+                self.poll_checks(cx, io)
+            }
+            Ok(_) => Poll::Pending,
+            Err(e) => Poll::Ready(e),
+        }
     }
 
-    /// Whether its end has been seen.
-    pub(super) fn is_half_closed(&self) -> bool {
-        self.half_closed.checks.get().is_some()
-    }
-
-    /// Waits for the answer in place of the client; an error when it has gone.
-    pub(super) fn poll_gone(&self, cx: &mut Context<'_>, io: &mut Io) -> Poll<io::Result<()>> {
+    fn poll_checks(&self, cx: &mut Context<'_>, io: &mut Io) -> Poll<io::Error> {
         if self.write_blocked.get() {
             return Poll::Pending; // that write finds out
         }
@@ -86,21 +96,20 @@ impl Client {
                 Some(checks) => {
                     ready!(self.deadline.poll(cx));
                     if let Some(error) = io.socket.take_error() {
-                        return Poll::Ready(Err(error));
+                        return Poll::Ready(error);
                     }
                     if self.half_closed.is_answered.get() && self.is_silent() {
-                        return Poll::Ready(Err(io::Error::new(
-                            io::ErrorKind::TimedOut,
-                            "half-closed, and no more of the answer came",
-                        )));
+                        let what = "half-closed, and no more of the answer came";
+                        return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, what));
                     }
                     checks + 1
                 }
             };
             self.half_closed.checks.set(Some(checks));
-            let has_room = !self.hyper_has_unwritten.get() && io.out.len() < MAX_GATHERED;
+            let has_room = io.is_written();
             if checks > 0 && (checks + 1).is_power_of_two() && self.half_closed.takes_interim.get() && has_room {
-                io.out.extend_from_slice(CONTINUE); // written at the end of the turn
+                // Written at the end of the turn. Behind the head of the answer `takes_interim` is not set.
+                let _ = io.http.send_interim(100, "Continue", [], &mut io.out);
             }
             self.deadline.set(CHECK_EVERY);
         }

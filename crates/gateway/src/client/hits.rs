@@ -1,224 +1,148 @@
-//! Hits are answered before hyper sees them.
+//! Hits in memory, answered from bytes that the stored response has ready: without a future, a request or a response.
 //!
-//! hyper costs a request more than finding its answer does: a request and a response are built, and taken apart again. So the
-//! heads at the front of what a client sent are looked at first. One that asks for what is in memory is answered from bytes that
-//! the stored response has ready. Whatever else it is, it goes to hyper, which remains the one that decides what a request is.
-//!
-//! No rule is stated twice. httparse reads the head, as it does for hyper; `Host`, route and cache are asked through the functions
-//! that [`crate::exchange`] uses. What is stated here only narrows: GET or HEAD, HTTP/1.1, nothing that frames a body or speaks
-//! about the connection. hyper gets exactly the head of such a request; a connection with any other is hyper's for good, so
-//! where one request ends and the next begins is never a question with two answers.
+//! `Host`, route and cache are asked through the functions that [`crate::exchange`] uses. What is stated here only narrows: a GET by HTTP/1.1
+//! without a body, without conditions and without a word about the connection.
 //!
 //! What memory has not, Redis may have: [`super::asking`].
 
-use std::mem::MaybeUninit;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use pilotlight_cache::{Lookup, QueryRules, Stored};
+use http::{HeaderMap, HeaderName, Method};
+use pilotlight_cache::{Lookup, QueryRules, RequestFields, Stored, Timestamp};
+use pilotlight_http1::{BodyLength, Field, FieldTable, Fields, Persistence, RequestHead, Target, Version};
 
-use super::asking::Turned;
-use super::intake::Share;
 use super::tally::Tally;
-use super::{Client, Io};
+use super::{Client, requests};
 use crate::access_log::Entry;
+use crate::cache_key::CacheKey;
 use crate::metrics::Verdict;
+use crate::options::RouteCache;
 use crate::routes::{Route, Table};
-use crate::target::{self, Origin, Trust};
+use crate::target::{Origin, Scheme, Trust};
 use crate::timing::Moment;
 use crate::worker::Worker;
 use crate::{cache_key, exchange, server_timing};
 
-/// Bytes of a head that is looked at here.
-const MAX_HEAD: usize = 8 * 1024;
-/// Fields of a head that is looked at here.
-const MAX_FIELDS: usize = 32;
-/// Larger bodies are written from where they are, by hyper.
+/// Larger bodies are written from where they are.
 pub(super) const MAX_BODY: usize = super::DIRECT_WRITE;
 
-/// What is kept from one look to the next, one for each worker: memory that is warm.
+/// What is kept from one head to the next, one for each worker: memory that is warm.
 #[derive(Default)]
 pub(crate) struct Desk {
     pub(super) headers: HeaderMap,
-    bytes: BytesMut,
+    pub(super) fields: FieldTable,
+    pub(super) bytes: BytesMut,
 }
 
-/// What is at the front of the bytes that a client sent.
-#[derive(Debug, PartialEq, Eq)]
-enum Front {
-    /// A hit of so many bytes, which has been answered.
-    Hit(usize),
-    /// A request for which Redis is being asked now.
+/// What was found for a head.
+pub(super) enum Found {
+    /// A hit, which has been written.
+    Hit,
+    /// Redis is being asked.
     Asked,
-    /// A request of so many bytes, all of them its head.
-    Bodyless(usize),
-    /// Not all of a head.
-    Partial,
-    Other,
+    /// The service has to be asked, or something else than the stored response as it is answers.
+    Known(Known),
+    /// Whatever there is to say about it, the exchange says.
+    Nothing,
 }
 
-impl Client {
-    /// Answers the hits at the front of what the client sent. `true` if nothing is left to do then, `false` if hyper has to look.
+/// What was found out about a request before it was one.
+pub(crate) struct Known {
+    pub(crate) route: Arc<Route>,
+    /// `None` where the route does not use the cache.
+    pub(crate) lookup: Option<Lookup>,
+}
+
+/// Whether a stored response may answer the request as it stands.
+#[inline]
+pub(super) fn is_plain(head: &RequestHead<'_>) -> bool {
+    head.method == "GET"
+        && head.version == Version::Http11
+        && head.persistence == Persistence::KeepAlive
+        && head.content_length.is_none()
+        && head.body == BodyLength::Empty
+        && head.upgrade.is_none()
+        && !head.fields.iter().any(|field| asks_for_more(field.name))
+}
+
+/// Names of fields that ask for something else than the stored response as it is.
+#[inline]
+fn asks_for_more(name: &[u8]) -> bool {
+    let text: &[u8] = match name.len() {
+        5 => b"range",
+        6 => b"expect",
+        13 => b"if-none-match",
+        17 => b"if-modified-since",
+        19 => server_timing::ASKS_NAME.as_bytes(),
+        _ => return false,
+    };
+    name.eq_ignore_ascii_case(text)
+}
+
+/// The fields of a head where they were read.
+struct Unread<'h>(Fields<'h>);
+
+impl RequestFields for Unread<'_> {
     #[inline]
-    pub(crate) fn answer_hits(&self, cx: &mut Context<'_>, worker: &Worker) -> bool {
-        if !self.io.borrow().intake.is_at_request() {
-            return false;
-        }
-        let mut desk = worker.desk.borrow_mut();
-        let (mut answered, mut needs_more, mut is_asking) = (false, false, self.is_asking());
-        let table = worker.common.table.load(); // one for all that are here
-        let mut tally = Tally::default();
-        let share = loop {
-            // First: others wait for the answer, too, whether or not this client takes what it has asked for before.
-            if is_asking {
-                let Poll::Ready(turned) = self.poll_asking(cx, worker, &mut desk) else { break Share::Nothing };
-                is_asking = false;
-                match turned {
-                    Turned::Hit(length, written) => {
-                        tally.restart(written);
-                        self.io.borrow_mut().intake.take_hit(length);
-                        answered = true;
-                    }
-                    Turned::Other(length, since) => {
-                        tally.restart(since);
-                        break self.io.borrow_mut().intake.take_other(length);
-                    }
-                }
-            }
-            if !matches!(self.poll_room(cx), Poll::Ready(Ok(()))) {
-                answered = true; // as far as possible
-                break Share::Nothing;
-            }
-            let mut io = self.io.borrow_mut();
-            let Io { socket, out, intake, .. } = &mut *io;
-            if intake.bytes.is_empty() || needs_more {
-                tally.time(); // reading is not their time
-                // Behind what has been answered there is mostly nothing, which is cheaper to ask than to read.
-                if answered && !needs_more && socket.poll_readable(cx).is_pending() {
-                    break Share::Nothing;
-                }
-                match intake.poll_fill(cx, socket, &mut desk.bytes) {
-                    Poll::Ready(Ok(1..)) => {}
-                    Poll::Pending if !needs_more => break Share::Nothing,
-                    // The end, or half a head: hyper knows what to do.
-                    _ => break Share::Everything,
-                }
-            }
-            tally.begun();
-            match look(worker, self, (&table, &mut tally), &mut desk.headers, &intake.bytes, out) {
-                Front::Hit(length) => {
-                    intake.take_hit(length);
-                    (answered, needs_more) = (true, false);
-                }
-                Front::Asked => {
-                    intake.shrink(&mut desk.bytes);
-                    (is_asking, needs_more) = (true, false);
-                }
-                Front::Bodyless(length) => break intake.take_other(length),
-                Front::Partial if intake.bytes.len() < MAX_HEAD => needs_more = true,
-                Front::Partial | Front::Other => break Share::Everything,
-            }
-        };
-        self.io.borrow_mut().intake.share = share;
-        self.begun.set(tally.rest_begun().filter(|_| share != Share::Nothing));
-        if share != Share::Nothing {
-            return false;
-        }
-        if answered {
-            self.answered();
-            // Registered, as hyper's look at the connection may not have come yet.
-            let _ = self.deadline.poll(cx);
-        }
-        answered || is_asking
-    }
-
-    /// Whether there is more to answer: hyper is done with its request, and more has been read.
-    pub(crate) fn has_next(&self) -> bool {
-        let intake = &self.io.borrow().intake;
-        intake.is_at_request() && !intake.bytes.is_empty()
-    }
-
-    /// Leaves everything to hyper.
-    pub(crate) fn leave_to_hyper(&self) {
-        self.io.borrow_mut().intake.share = Share::Everything;
+    fn lines<'a>(&'a self, name: &'a HeaderName) -> impl Iterator<Item = &'a [u8]> + 'a {
+        let name = name.as_str().as_bytes();
+        let same = move |field: &Field<'_>| field.name.len() == name.len() && field.name.eq_ignore_ascii_case(name);
+        self.0.end_to_end().filter(same).map(|field| field.value)
     }
 }
 
-fn look<'a>(
+/// What memory has for a plain GET, by its head alone; `None` where more of it counts than its target and what stored responses vary on.
+#[inline]
+fn peek(
     worker: &Worker,
     client: &Client,
-    (table, tally): (&'a Table, &mut Tally<'a>),
-    headers: &mut HeaderMap,
-    bytes: &[u8],
-    out: &mut BytesMut,
-) -> Front {
-    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-    let mut request = httparse::Request::new(&mut []);
-    let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(&mut request, bytes, &mut fields);
-    let length = match parsed {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Front::Partial,
-        Err(_) => return Front::Other,
-    };
-    let limits = &client.settings.limits;
-    if length > limits.header_size || request.headers.len() > limits.header_count || request.version != Some(1) {
-        return Front::Other;
+    route: &Route,
+    head: &RequestHead<'_>,
+    (target, now): (&str, Timestamp),
+) -> Option<Lookup> {
+    let cache = worker.common.cache.as_ref()?;
+    if cache_key::control(route).is_some() || client.settings.trust_forwarded || worker.access_log.is_some() {
+        return None;
     }
-    let is_get = match request.method {
-        Some("GET") => true,
-        Some("HEAD") => false,
-        _ => return Front::Other,
-    };
-    headers.clear();
-    let mut is_plain = is_get;
-    for field in request.headers.iter() {
-        let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
-        else {
-            return Front::Other;
-        };
-        match name.as_str() {
-            "content-length" | "transfer-encoding" | "expect" | "upgrade" | "trailer" | "te" => return Front::Other,
-            "connection" if !field.value.eq_ignore_ascii_case(b"keep-alive") => return Front::Other,
-            // Answered by something else than the stored response as it is.
-            "if-none-match" | "if-modified-since" | "range" | server_timing::ASKS => is_plain = false,
-            _ => {}
-        }
-        headers.append(name, value);
-    }
-    let Some(target) = request.path.filter(|_| is_plain) else { return Front::Bodyless(length) };
-    answer(worker, client, (table, tally), (target, length), headers, out).unwrap_or(Front::Bodyless(length))
+    let RouteCache::On { .. } = route.cache else { return None };
+    let origin = Origin { scheme: Scheme::Http, authority: head.authority };
+    let key = CacheKey::of_url(None, origin, target);
+    cache.lookup_plain(&key.as_key(), &Unread(head.fields), now)
 }
 
 /// Answers from memory, if the answer is there, and counts it. If it is not, Redis may be asked.
-fn answer<'a>(
-    worker: &Worker,
-    client: &Client,
+#[inline]
+pub(super) fn find<'a>(
+    worker: &'a Worker,
+    client: &Rc<Client>,
     (table, tally): (&'a Table, &mut Tally<'a>),
-    (target, length): (&str, usize),
-    headers: &mut HeaderMap,
+    (head, headers): (&RequestHead<'_>, &mut HeaderMap),
     out: &mut BytesMut,
-) -> Option<Front> {
-    // What is stored was once a target that hyper took, so one that is found needs no check of its own, unless a rule of the
+) -> Found {
+    // What is stored was once a target that was taken, so one that is found needs no check of its own, unless a rule of the
     // route has left out a part of it.
+    let Target::Origin(target) = head.target else { return Found::Nothing };
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
-    if !path.starts_with('/') {
-        return None;
-    }
-    let authority = target::host_authority(headers)?;
-    let route = table.find(authority, path)?;
+    let Some(route) = table.find(head.authority, path) else { return Found::Nothing };
     let has_rules = |route| cache_key::control(route).is_some_and(|control| control.key.query != QueryRules::default());
-    if path.len() < target.len() && has_rules(route) && !is_hypers(target) {
-        return None;
+    if path.len() < target.len() && has_rules(route) && !is_taken(target) {
+        return Found::Nothing;
     }
     let begun = tally.begun();
     let now = worker.clock.timestamp(begun);
-    let origin = Origin::of(headers, authority, Trust::of(client.settings.trust_forwarded));
-    match exchange::look_up(&worker.common, route, (origin, target), (&Method::GET, headers), now)? {
-        Lookup::Hit(stored) if stored.body().len() <= MAX_BODY => {
+    let peeked = peek(worker, client, route, head, (target, now));
+    if !matches!(peeked, Some(Lookup::Hit(_))) {
+        requests::put_fields(head, headers);
+    }
+    let lookup = peeked.or_else(|| {
+        let origin = Origin::of(headers, head.authority, Trust::of(client.settings.trust_forwarded));
+        exchange::look_up(&worker.common, route, (origin, target), (&Method::GET, headers), now)
+    });
+    let stale = match lookup {
+        Some(Lookup::Hit(stored)) if stored.body().len() <= MAX_BODY => {
             // By reference: a count of references that workers share would be a shared number on the hot path.
             let series = &*route.series;
             let book = series.book(worker.index);
@@ -230,36 +154,44 @@ fn answer<'a>(
                 let at = (worker.clock.timestamp(begun), tally.time());
                 log.write(&Entry::of_hit(Verdict::Hit, series, at, (&client.peer, target, headers), answer));
             }
-            Some(Front::Hit(length))
+            return Found::Hit;
         }
-        Lookup::Miss(_) => ask(worker, client, tally, route, (target, length), headers, None),
-        Lookup::Stale(stale, _) => ask(worker, client, tally, route, (target, length), headers, Some(stale)),
-        _ => None,
+        Some(Lookup::Hit(_)) => {
+            requests::put_fields(head, headers);
+            return Found::Known(Known { route: Arc::clone(route), lookup });
+        }
+        // Its refresh needs the whole request.
+        Some(Lookup::StaleWhileRevalidate(_)) => return Found::Nothing,
+        Some(Lookup::Miss(_)) => None,
+        Some(Lookup::Stale(ref stale, _)) => Some(stale),
+        lookup => return Found::Known(Known { route: Arc::clone(route), lookup }),
+    };
+    if ask(worker, client, tally, route, (target, head.authority), headers, stale) {
+        return Found::Asked;
     }
+    Found::Known(Known { route: Arc::clone(route), lookup })
 }
 
 /// Asks Redis, if there is one, for what memory has not, or no longer.
-#[cold]
 fn ask(
     worker: &Worker,
     client: &Client,
     tally: &mut Tally<'_>,
     route: &Arc<Route>,
-    (target, length): (&str, usize),
+    (target, authority): (&str, &str),
     headers: &mut HeaderMap,
-    stale: Option<Arc<Stored>>,
-) -> Option<Front> {
-    if worker.second.is_none() || !is_hypers(target) {
-        return None;
+    stale: Option<&Arc<Stored>>,
+) -> bool {
+    if worker.second.is_none() || !is_taken(target) {
+        return false;
     }
     tally.time(); // Redis is waited for by those that follow
     let begun = tally.begun();
     let now = worker.clock.timestamp(begun);
-    let trust = Trust::of(client.settings.trust_forwarded);
-    let origin = Origin::of(headers, target::host_authority(headers)?, trust);
-    let asks = exchange::lead(worker, route, (origin, target), headers, now)?;
-    client.ask(worker, begun, route, (target, length), (std::mem::take(headers), stale), asks);
-    Some(Front::Asked)
+    let origin = Origin::of(headers, authority, Trust::of(client.settings.trust_forwarded));
+    let Some(asks) = exchange::lead(worker, route, (origin, target), headers, now) else { return false };
+    client.ask(begun, route, target, (std::mem::take(headers), stale.cloned()), asks);
+    true
 }
 
 /// Counts and logs a hit in Redis.
@@ -281,7 +213,7 @@ pub(super) fn count(
     }
 }
 
-/// Whether hyper takes the target, and takes it as it stands.
-fn is_hypers(target: &str) -> bool {
+/// Whether the target is one of a URI, and one as it stands.
+fn is_taken(target: &str) -> bool {
     target.parse::<PathAndQuery>().is_ok_and(|parsed| parsed.as_str() == target)
 }

@@ -1,6 +1,6 @@
 //! A request to a service outlives its client while others wait for its answer.
 //!
-//! hyper drops the exchange of a client that has gone. If that exchange leads a flight (others wait, or the cache wants the
+//! The connection drops the exchange of a client that has gone. If that exchange leads a flight (others wait, or the cache wants the
 //! answer all the same), it becomes a task of the worker instead, until the head of the answer is here; from then on the
 //! answer is read by a task in any case ([`crate::relay`]).
 //!

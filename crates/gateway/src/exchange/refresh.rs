@@ -9,13 +9,12 @@ use std::sync::Arc;
 
 use http::header::{EXPECT, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
 use http::{Method, Request};
-use hyper::body::Incoming;
 use pilotlight_cache::{Fill, Forward, Stored};
 
 use super::second_tier::Second;
 use super::{Caller, Errand, Inbound, Parted, now};
 use crate::cache_key::{self, CacheKey};
-use crate::client::Client;
+use crate::client::{Client, ClientBody};
 use crate::problem::Failure;
 use crate::record::Record;
 use crate::routes::Route;
@@ -31,7 +30,7 @@ pub(crate) const MAX_REFRESHES: usize = 64;
 pub(super) fn begin(
     (worker, client): (&Rc<Worker>, &Rc<Client>),
     route: &Arc<Route>,
-    request: &Request<Incoming>,
+    request: &Request<ClientBody>,
     authority: &str,
     stored: &Arc<Stored>,
 ) {

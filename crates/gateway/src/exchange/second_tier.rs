@@ -117,7 +117,7 @@ impl Inbound<'_> {
         second
     }
 
-    /// Goes on where Redis was asked before hyper had the request.
+    /// Goes on where Redis was asked before there was a request.
     pub(super) async fn go_on(&self, asked: AskedRedis, stale: Option<Arc<Stored>>) -> Second {
         let Some(tiers) = tiers(self.worker) else { return Second::Ask(asked.fill, stale) };
         let second = Box::pin(self.use_redis(tiers, asked, stale)).await;

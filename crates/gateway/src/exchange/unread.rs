@@ -4,12 +4,10 @@
 //! says `Connection: close`.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use hyper::body::{Body as _, Incoming};
-
+use crate::client::ClientBody;
 use crate::deadline::Deadline;
 
 /// Bytes of a body that are read and forgotten, so that the connection can be used again.
@@ -21,7 +19,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(200);
 pub(super) enum Rest {
     /// It has been read, or there is none.
     Read,
-    Unread(Incoming),
+    Unread(ClientBody),
     /// Part of it has gone to a service, and the rest cannot be had any more.
     Lost,
 }
@@ -38,10 +36,10 @@ impl Rest {
             Self::Lost => return false,
             Self::Unread(incoming) => incoming,
         };
-        if incoming.is_end_stream() {
+        if incoming.is_ended() {
             return true;
         }
-        if is_expected || incoming.size_hint().lower() > MAX_DRAINED {
+        if is_expected || incoming.remaining().unwrap_or(0) > MAX_DRAINED {
             return false;
         }
         let deadline = deadline();
@@ -49,7 +47,7 @@ impl Rest {
         let mut drained = 0;
         poll_fn(|cx| {
             loop {
-                match Pin::new(&mut incoming).poll_frame(cx) {
+                match incoming.poll_frame(cx) {
                     Poll::Ready(None) => return Poll::Ready(true),
                     Poll::Ready(Some(Err(_))) => return Poll::Ready(false),
                     Poll::Ready(Some(Ok(frame))) => {

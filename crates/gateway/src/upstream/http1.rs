@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pilotlight_http1::{BodyDecoder, BodyPiece, FieldTable, Fields, Known, Limits, MessageWriter, Persistence};
 pub(crate) use pilotlight_http1::{BodyEncoder, BodyLength, Malformed};
 
-use crate::fields::{self, FieldList};
+use crate::fields;
 
 /// How much of a service's answer is taken.
 pub(crate) const LIMITS: Limits = Limits::RESPONSE;
@@ -54,7 +54,7 @@ pub(crate) fn parse_response_head(
 fn end_to_end(bytes: &Bytes, fields: Fields<'_>) -> Result<HeaderMap, Malformed> {
     let mut headers = HeaderMap::with_capacity(fields.len() + 4);
     for field in fields.end_to_end().filter(|field| field.known != Known::ContentLength) {
-        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| Malformed::FieldName)?;
+        let name = HeaderName::from_bytes(field.name).map_err(|_| Malformed::FieldName)?;
         let value = if field.value.is_empty() { Bytes::new() } else { bytes.slice_ref(field.value) };
         headers.append(name, HeaderValue::from_maybe_shared(value).map_err(|_| Malformed::ValueByte)?);
     }
@@ -83,10 +83,9 @@ pub(crate) fn encode_request_head(
 
 /// Writes the last chunk and the trailers.
 pub(crate) fn encode_last_chunk(out: &mut BytesMut, trailers: Option<&HeaderMap>) {
-    let hop = FieldList::default();
     let mut writer = MessageWriter::trailers(out);
     for (name, value) in trailers.into_iter().flatten() {
-        if !fields::is_hop_by_hop(name, &hop) {
+        if !fields::is_hop_by_hop(name) {
             writer.field(name.as_str().as_bytes(), value.as_bytes());
         }
     }

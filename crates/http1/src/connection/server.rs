@@ -75,6 +75,7 @@ impl ServerConnection {
     /// # Errors
     /// The rule that the client breaks, at this call and at each one after it. Answer it with its
     /// [refusal](Malformed::refusal), if no response has begun, and close.
+    #[inline]
     pub fn receive<'b>(
         &mut self,
         bytes: &'b [u8],
@@ -242,17 +243,71 @@ impl ServerConnection {
         Ok(())
     }
 
+    /// The caller has written a whole response by itself, one that keeps the connection.
+    ///
+    /// # Errors
+    /// [`SendError::Head`] if no response is awaited.
+    #[inline]
+    pub fn sent_whole(&mut self) -> Result<(), SendError> {
+        if self.response != Response::Awaited {
+            return Err(SendError::Head);
+        }
+        self.response = Response::Done;
+        self.turn();
+        Ok(())
+    }
+
     /// A piece of the response's body.
     ///
     /// # Errors
     /// [`SendError::Body`] without a head; [`SendError::TooLong`] if it is more than was announced: nothing is written.
     pub fn send_data(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), SendError> {
-        let Response::Body(encoder) = &mut self.response else { return Err(SendError::Body) };
-        if !encoder.has_room(data.len()) {
-            return Err(SendError::TooLong);
-        }
-        encoder.data(out, data);
+        self.encoder(data.len())?.data(out, data);
         Ok(())
+    }
+
+    /// What precedes a piece that the caller writes from where it is; [`ServerConnection::end_piece`] follows it.
+    ///
+    /// # Errors
+    /// As those of [`ServerConnection::send_data`].
+    pub fn begin_piece(&mut self, length: usize, out: &mut BytesMut) -> Result<(), SendError> {
+        self.encoder(length)?.before(out, length);
+        Ok(())
+    }
+
+    /// What follows such a piece.
+    pub fn end_piece(&self, out: &mut BytesMut) {
+        if let Response::Body(encoder) = &self.response {
+            encoder.after(out);
+        }
+    }
+
+    fn encoder(&mut self, more: usize) -> Result<&mut BodyEncoder, SendError> {
+        match &mut self.response {
+            Response::Body(encoder) if encoder.has_room(more) => Ok(encoder),
+            Response::Body(_) => Err(SendError::TooLong),
+            _ => Err(SendError::Body),
+        }
+    }
+
+    /// The response is over, with trailers. Those of a body that is not chunked are left out.
+    ///
+    /// # Errors
+    /// As those of [`ServerConnection::send_end`].
+    pub fn send_trailers<'f>(
+        &mut self,
+        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        out: &mut BytesMut,
+    ) -> Result<(), SendError> {
+        match &self.response {
+            Response::Body(encoder) if encoder.is_chunked() => {
+                write_head(MessageWriter::trailers(out), fields, |_| {});
+                self.response = Response::Done;
+                self.turn();
+                Ok(())
+            }
+            _ => self.send_end(out),
+        }
     }
 
     /// The response is over.
@@ -283,6 +338,32 @@ impl ServerConnection {
             Response::None => matches!(self.request, Request::Closed | Request::Failed(_)),
             Response::Done => self.persistence == Persistence::Close || matches!(self.request, Request::Failed(_)),
             Response::Awaited | Response::Body(_) | Response::Switched => false,
+        }
+    }
+
+    /// Whether the request that is being answered is HEAD.
+    pub fn is_asked_for_head(&self) -> bool {
+        self.asked.is_head
+    }
+
+    /// Whether a part of the request's body has not been received.
+    pub fn is_in_body(&self) -> bool {
+        matches!(self.request, Request::Body(_))
+    }
+
+    /// Bytes of the request's body that are still to come, if that is known.
+    pub fn body_remaining(&self) -> Option<u64> {
+        match &self.request {
+            Request::Body(decoder) => decoder.remaining(),
+            _ => Some(0),
+        }
+    }
+
+    /// Appends what `bytes` go on with to `out`, as [`BodyDecoder::gather`] does; how many bytes of `bytes` are done with.
+    pub fn gather(&mut self, bytes: &[u8], out: &mut BytesMut, max: usize) -> usize {
+        match &mut self.request {
+            Request::Body(decoder) => decoder.gather(bytes, &self.limits, out, max),
+            _ => 0,
         }
     }
 

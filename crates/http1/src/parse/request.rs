@@ -13,6 +13,7 @@ use crate::target::{Authority, Target};
 ///
 /// # Errors
 /// The rule that the bytes break. What is malformed is told as soon as its line is whole.
+#[inline]
 pub fn parse_request<'b>(
     bytes: &'b [u8],
     table: &'b mut FieldTable,
@@ -28,8 +29,8 @@ pub fn parse_request<'b>(
     if length > limits.max_head {
         return Err(Malformed::HeadTooLarge);
     }
-    let RequestLine { method, target, version, .. } = line;
-    let target = Target::parse(method, target)?;
+    let RequestLine { method, target: target_text, version, .. } = line;
+    let target = Target::parse(method, target_text)?;
     let framing = framing::read(bytes, version, table)?;
     if framing.is_chunked && framing.length.is_some() {
         return Err(Malformed::LengthAndCoding);
@@ -46,6 +47,7 @@ pub fn parse_request<'b>(
     Ok(Some(RequestHead {
         method,
         target,
+        target_text,
         version,
         authority,
         fields: Fields::new(bytes, table),
@@ -83,9 +85,13 @@ fn request_line(bytes: &[u8], begin: usize) -> Result<Option<RequestLine<'_>>, M
     }
     let target_begin = method_end + 1;
     let target_end = target_begin + target_length(&bytes[target_begin..]);
+    let text_end = target_end;
+    let target_end = without_fragment(bytes, target_end);
     match bytes.get(target_end) {
+        None if text_end == target_begin && target_end > text_end => return Err(Malformed::TargetByte),
         None => return Ok(None),
-        Some(b' ') if target_end > target_begin => {}
+        Some(b' ') if text_end > target_begin => {}
+        Some(b' ') if target_end > text_end => return Err(Malformed::TargetByte),
         Some(b' ') => return Err(Malformed::RequestLine),
         Some(b'\r' | b'\n') => {
             return line_end(bytes, target_end, Malformed::RequestLine)?
@@ -97,10 +103,24 @@ fn request_line(bytes: &[u8], begin: usize) -> Result<Option<RequestLine<'_>>, M
     let Some(name) = bytes.get(target_end + 1..version_end) else { return short_version(&bytes[target_end + 1..]) };
     let version = version(name)?;
     let Some(end) = line_end(bytes, version_end, Malformed::Version)? else { return Ok(None) };
-    // A token is ASCII; a target may be UTF-8, which many clients send as it is.
-    let method = std::str::from_utf8(&bytes[begin..method_end]).map_err(|_| Malformed::Method)?;
-    let target = std::str::from_utf8(&bytes[target_begin..target_end]).map_err(|_| Malformed::TargetByte)?;
+    let method = match &bytes[begin..method_end] {
+        b"GET" => "GET",
+        b"POST" => "POST",
+        method => std::str::from_utf8(method).map_err(|_| Malformed::Method)?, // a token is ASCII
+    };
+    // A target may be UTF-8, which many clients send as it is.
+    let target = std::str::from_utf8(&bytes[target_begin..text_end]).map_err(|_| Malformed::TargetByte)?;
     Ok(Some(RequestLine { method, target, version, end }))
+}
+
+/// Where a target ends whose text ends at `end`. A fragment is no part of it (RFC 9112 §3.2), and clients that send one mean the target without it.
+#[inline]
+fn without_fragment(bytes: &[u8], end: usize) -> usize {
+    let mut end = end;
+    while bytes.get(end) == Some(&b'#') {
+        end += 1 + target_length(&bytes[end + 1..]);
+    }
+    end
 }
 
 /// A version of which less than all has come.

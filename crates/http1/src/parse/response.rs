@@ -12,6 +12,7 @@ use crate::limits::Limits;
 ///
 /// # Errors
 /// The rule that the bytes break.
+#[inline]
 pub fn parse_response<'b>(
     bytes: &'b [u8],
     method: &str,

@@ -1,0 +1,158 @@
+//! Answers on their way to the client: heads, bodies piece by piece, interim answers (RFC 9110 §15.2).
+
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use pilotlight_http1::{BodyLength, members};
+
+use super::{Client, DIRECT_WRITE, MAX_GATHERED, Phase};
+use crate::body::{CutError, Outgoing};
+use crate::date;
+use crate::fields::is_hop_by_hop;
+
+/// Why an answer cannot be ended as it should; the connection is closed (RFC 9112 §8).
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnswerError {
+    #[error(transparent)]
+    Client(#[from] std::io::Error),
+    #[error(transparent)]
+    Cut(CutError),
+    /// A mistake of ours, or a service's that no other check has found.
+    #[error("the answer's framing is broken: {0}")]
+    Framing(#[from] pilotlight_http1::SendError),
+}
+
+impl Client {
+    /// Writes the head of an answer; its body follows.
+    pub(crate) fn put_head(&self, response: Response<Outgoing>) -> Result<Outgoing, pilotlight_http1::SendError> {
+        let (parts, body) = response.into_parts();
+        let (status, headers) = (parts.status, &parts.headers);
+        let io = &mut *self.io.borrow_mut();
+        let is_head = io.http.is_asked_for_head();
+        self.answer_moves();
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            io.http.switch_protocols(fields(headers), &mut io.out)?;
+            return Ok(body);
+        }
+        if headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close")) {
+            io.http.close_after();
+        }
+        let length = match (content_length(headers), body.length()) {
+            (Some(length), _) if is_head => BodyLength::Exactly(length),
+            // RFC 9110 §9.3.2: an answer to HEAD need not say what one to GET would.
+            (None, None | Some(0)) if is_head => BodyLength::UntilClose,
+            (_, Some(length)) | (Some(length), None) => BodyLength::Exactly(length),
+            (None, None) => BodyLength::Chunked,
+        };
+        *self.announced.borrow_mut() = match self.takes_trailers.get() {
+            true => headers.get_all(TRAILER).iter().cloned().collect(),
+            false => Vec::new(),
+        };
+        let head = (status.as_u16(), status.canonical_reason().unwrap_or_default());
+        if headers.contains_key(DATE) {
+            io.http.send_head(head, fields(headers), length, &mut io.out)?;
+        } else {
+            // RFC 9110 §6.6.1: who passes an answer on without a date gives it one.
+            let date = date::now();
+            let dated = fields(headers).chain([(&b"date"[..], &date[..])]);
+            io.http.send_head(head, dated, length, &mut io.out)?;
+        }
+        let has_none = is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        Ok(if has_none { body.without_data() } else { body })
+    }
+
+    /// Writes the body as it comes. Ready when the answer is over.
+    pub(crate) fn poll_put_body(&self, cx: &mut Context<'_>, body: &mut Outgoing) -> Poll<Result<(), AnswerError>> {
+        loop {
+            ready!(self.poll_room(cx))?;
+            if body.is_end() {
+                let io = &mut *self.io.borrow_mut();
+                return Poll::Ready(Ok(io.http.send_end(&mut io.out)?));
+            }
+            match body.poll_frame(cx) {
+                Poll::Pending => return self.poll_gone(cx).map(|gone| Err(gone.into())),
+                Poll::Ready(Some(Err(cut))) => return Poll::Ready(Err(AnswerError::Cut(cut))),
+                Poll::Ready(None) => {
+                    let io = &mut *self.io.borrow_mut();
+                    return Poll::Ready(Ok(io.http.send_end(&mut io.out)?));
+                }
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.put_data(data)?,
+                    Err(frame) => {
+                        let trailers = frame.into_trailers().unwrap_or_default();
+                        return Poll::Ready(Ok(self.put_trailers(&trailers)?));
+                    }
+                },
+            }
+        }
+    }
+
+    fn put_data(&self, data: Bytes) -> Result<(), pilotlight_http1::SendError> {
+        let io = &mut *self.io.borrow_mut();
+        self.answer_moves();
+        if data.len() < DIRECT_WRITE {
+            return io.http.send_data(&data, &mut io.out);
+        }
+        io.http.begin_piece(data.len(), &mut io.out)?;
+        io.direct = data;
+        Ok(())
+    }
+
+    /// Those that the client takes and the head announced (RFC 9110 §6.5.1).
+    fn put_trailers(&self, trailers: &HeaderMap) -> Result<(), pilotlight_http1::SendError> {
+        let io = &mut *self.io.borrow_mut();
+        let announced = self.announced.borrow();
+        let is_announced = |name: &[u8]| {
+            announced.iter().flat_map(|value| members(value.as_bytes())).any(|one| one.eq_ignore_ascii_case(name))
+        };
+        let mut passed = fields(trailers).filter(|(name, _)| is_announced(name)).peekable();
+        match passed.peek() {
+            Some(_) => io.http.send_trailers(passed, &mut io.out),
+            None => io.http.send_end(&mut io.out),
+        }
+    }
+
+    /// Sends an interim answer ahead of the answer that is being waited for. It is help that may be missing: where it would have to wait, or
+    /// there are too many, it is left out.
+    pub(crate) fn send_interim(&self, status: StatusCode, headers: &HeaderMap) {
+        // RFC 9110 §10.1.1: 100 is between a client and whoever reads its body. 101 ends HTTP.
+        if matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
+            return;
+        }
+        let size = 64 + headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
+        let io = &mut *self.io.borrow_mut();
+        let has_room = io.out.len() + size <= MAX_GATHERED && !self.write_blocked.get();
+        if self.phase.get() != Phase::Busy || !has_room {
+            return;
+        }
+        // RFC 9110 §8.6: no 1xx has a Content-Length; a service on the pipe may have said anything.
+        let crosses = |name: &HeaderName| *name != CONTENT_LENGTH && !is_hop_by_hop(name);
+        let fields = headers.iter().filter(|(name, _)| crosses(name)).map(bytes);
+        let reason = status.canonical_reason().unwrap_or_default();
+        // Behind the head of the answer there is none, which cannot be: the service's head has not come.
+        let _ = io.http.send_interim(status.as_u16(), reason, fields, &mut io.out);
+    }
+
+    /// Tells the client to send the body of its request.
+    pub(super) fn send_continue(&self) {
+        let io = &mut *self.io.borrow_mut();
+        // Behind the head of the answer nobody waits for it.
+        let _ = io.http.send_interim(100, "Continue", [], &mut io.out);
+    }
+}
+
+/// Fields of an answer, but for those that frame it.
+fn fields(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let frames = |name: &HeaderName| [CONTENT_LENGTH, CONNECTION, TRANSFER_ENCODING].contains(name);
+    headers.iter().filter(move |(name, _)| !frames(name)).map(bytes)
+}
+
+fn bytes<'h>((name, value): (&'h HeaderName, &'h HeaderValue)) -> (&'h [u8], &'h [u8]) {
+    (name.as_str().as_bytes(), value.as_bytes())
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

@@ -1,0 +1,350 @@
+//! What a client sent, request by request: hits are answered here, the rest is given out.
+//!
+//! ```text
+//!   unread bytes ──▶ head ──▶ hit in memory: its answer is written, next head
+//!                       ├──▶ Redis is asked ([`super::asking`]): hit, or a request
+//!                       ├──▶ [`Next::Request`]
+//!                       └──▶ [`Next::Refused`]: malformed, its answer is written
+//! ```
+//!
+//! A head is parsed once. Behind it nothing is looked at before its request is answered.
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
+use http::uri::InvalidUri;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use pilotlight_http1::{self as http1, BodyLength, Field, Known as Name, Malformed, RequestHead};
+
+use super::asking::Turned;
+use super::hits::{self, Desk, Found, Known};
+use super::tally::Tally;
+use super::{Ahead, Client, ClientBody, Io, Phase};
+use crate::problem;
+use crate::strangers::Stranger;
+use crate::timing::Moment;
+use crate::worker::Worker;
+
+/// Room for what is read at once.
+const READ_SIZE: usize = 8 * 1024;
+
+/// What comes next on a connection.
+pub(crate) enum Next {
+    Request(Box<Received>),
+    /// The client has ended its direction between two requests.
+    End,
+    /// What came is no request, and the answer says so.
+    Refused,
+}
+
+/// A request as it was received, which memory does not answer.
+pub(crate) struct Received {
+    pub(crate) request: Request<ClientBody>,
+    /// When its first byte was there.
+    pub(crate) begun: Moment,
+    /// What was found out about it.
+    pub(crate) known: Option<Known>,
+    /// What Redis had for it.
+    pub(crate) ahead: Option<Ahead>,
+}
+
+/// What the front of the unread bytes was.
+enum Front {
+    Hit,
+    Asked,
+    Request(Box<Received>),
+    Partial,
+    Refused(Malformed),
+}
+
+impl Client {
+    /// The next request that is not answered at once. What was answered meanwhile is still to be written.
+    pub(crate) fn poll_next(self: &Rc<Self>, cx: &mut Context<'_>, worker: &Worker) -> Poll<io::Result<Next>> {
+        let mut desk = worker.desk.borrow_mut();
+        let (mut answered, mut needs_more) = (false, false);
+        let table = worker.common.table.load(); // one for all that are here
+        let mut tally = Tally::default();
+        if let Some(begun) = self.begun.take() {
+            tally.restart(begun);
+        }
+        let next = loop {
+            if self.is_asking() {
+                // First: others wait for the answer, too, whether or not this client takes what it has asked for before.
+                match self.poll_asking(cx, worker, &mut desk) {
+                    Poll::Pending => break None,
+                    Poll::Ready(Turned::Hit(written)) => {
+                        tally.restart(written);
+                        answered = true;
+                    }
+                    Poll::Ready(Turned::Other(received)) => break Some(Next::Request(received)),
+                }
+            }
+            match self.poll_room(cx) {
+                Poll::Ready(Ok(())) => {}
+                // A client that sends requests and takes no answers is not read on: what waits for it is bounded.
+                Poll::Pending => break None,
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+            }
+            let mut io = self.io.borrow_mut();
+            if io.read.is_empty() || needs_more {
+                tally.time(); // reading is not their time
+                match io.poll_fill(cx, &mut desk.bytes) {
+                    Poll::Pending => break None,
+                    Poll::Ready(Ok(1..)) => {}
+                    Poll::Ready(Ok(0)) => {
+                        let unread = io.read.len();
+                        if io.http.receive_end(unread).is_err() {
+                            tracing::debug!(peer = %self.peer, "a client's connection ended within a head");
+                        }
+                        break Some(Next::End);
+                    }
+                    Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                }
+            }
+            tally.begun();
+            match self.look(worker, (&table, &mut tally), &mut desk, &mut io) {
+                Front::Hit => (answered, needs_more) = (true, false),
+                Front::Asked => {
+                    io.shrink(&mut desk.bytes);
+                    needs_more = false;
+                }
+                Front::Partial => needs_more = true,
+                Front::Request(received) => break Some(Next::Request(received)),
+                Front::Refused(rule) => {
+                    self.refuse(worker, &mut io, rule);
+                    break Some(Next::Refused);
+                }
+            }
+        };
+        if answered {
+            self.answered();
+        }
+        match next {
+            Some(next) => {
+                tally.time();
+                Poll::Ready(Ok(next))
+            }
+            None => self.wait(cx, tally.rest_begun()).map(Err),
+        }
+    }
+
+    /// Nothing is left to do but to wait; ready when that takes too long.
+    fn wait(&self, cx: &mut Context<'_>, begun: Option<Moment>) -> Poll<io::Error> {
+        let mut io = self.io.borrow_mut();
+        let is_partial = !io.read.is_empty() && !self.is_asking() && !io.http.is_busy();
+        if is_partial {
+            self.begun.set(begun);
+            if self.phase.get() == Phase::Idle {
+                self.phase.set(Phase::Head);
+                self.set_unless_blocked(Some(self.times.header));
+            }
+        }
+        self.timed_out(&mut io, cx).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn look<'a>(
+        self: &Rc<Self>,
+        worker: &'a Worker,
+        (table, tally): (&'a crate::routes::Table, &mut Tally<'a>),
+        desk: &mut Desk,
+        io: &mut Io,
+    ) -> Front {
+        let Io { read, http, out, .. } = io;
+        let Desk { headers, fields, .. } = desk;
+        let head = match http.receive(read, fields) {
+            Ok((_, http1::Received::Head(head))) => head,
+            Ok(_) => return Front::Partial,
+            Err(rule) => return Front::Refused(rule),
+        };
+        let length = head.length;
+        let mut known = None;
+        if self.is_peeked && !worker.is_leaving() && hits::is_plain(&head) {
+            match hits::find(worker, self, (table, tally), (&head, headers), out) {
+                Found::Hit => {
+                    // It is an answer to the request that was just received.
+                    let _ = http.sent_whole();
+                    read.advance(length);
+                    return Front::Hit;
+                }
+                Found::Asked => {
+                    read.advance(length);
+                    return Front::Asked;
+                }
+                Found::Known(found) => known = Some(found),
+                Found::Nothing => {}
+            }
+        }
+        if known.is_none() {
+            put_fields(&head, headers);
+        }
+        let request = match request(&head, std::mem::take(headers)) {
+            Ok(request) => request,
+            Err(rule) => return Front::Refused(rule),
+        };
+        self.takes_trailers.set(takes_trailers(&head));
+        let (has_body, is_expected) = (head.body != BodyLength::Empty, head.expects_continue);
+        read.advance(length);
+        // What follows an expectation is a client that did not wait for the word.
+        let is_expected = is_expected && read.is_empty();
+        let body = if has_body { Some(is_expected) } else { None };
+        tally.time(); // of the hits before it
+        let begun = tally.begun();
+        let request = request.map(|()| match body {
+            Some(is_expected) => ClientBody::behind(self, http, is_expected),
+            None => ClientBody::empty(),
+        });
+        Front::Request(Box::new(Received { request, begun, known, ahead: None }))
+    }
+
+    /// Answers what is no request. Nothing behind it is read as one.
+    fn refuse(&self, worker: &Worker, io: &mut Io, rule: Malformed) {
+        if !self.has_answered.get()
+            && let Some(stranger) = Stranger::of(&io.read)
+        {
+            worker.common.strangers.name(&self.peer, stranger);
+        }
+        let (status, text) = problem::refusal(rule, &self.settings.limits);
+        tracing::debug!(peer = %self.peer, "{status}: {rule}");
+        // RFC 9110 §9.3.2: no answer to HEAD has a body.
+        let is_head = io.read.trim_ascii_start().starts_with(b"HEAD ");
+        let end = memchr::memmem::find(&text, b"\r\n\r\n").filter(|_| is_head).map_or(text.len(), |end| end + 4);
+        io.out.extend_from_slice(&text[..end]);
+        self.rejected.set(Some(status.as_u16()));
+    }
+}
+
+impl Io {
+    /// Reads what is there, into `spare` if nothing is here; 0 is the end of the stream.
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, spare: &mut BytesMut) -> Poll<io::Result<usize>> {
+        // Behind what has been answered there is mostly nothing, which is cheaper to ask than to read.
+        if self.socket.poll_readable(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if self.read.is_empty() {
+            std::mem::swap(&mut self.read, spare);
+        }
+        self.read.reserve(READ_SIZE);
+        let filled = self.socket.poll_read_buf(cx, &mut self.read);
+        if self.read.is_empty() {
+            std::mem::swap(&mut self.read, spare);
+        }
+        filled
+    }
+
+    /// Keeps what is unread in no more memory than it needs, for as long as something else is waited for.
+    fn shrink(&mut self, spare: &mut BytesMut) {
+        let unread = BytesMut::from(&self.read[..]);
+        *spare = std::mem::replace(&mut self.read, unread);
+        spare.clear();
+    }
+}
+
+/// Puts into `headers` what a proxy may look at and pass on: what belongs to the connection, or is named by `Connection`, is left out.
+pub(super) fn put_fields(head: &RequestHead<'_>, headers: &mut HeaderMap) {
+    headers.clear();
+    // However often and in which spelling it was said, a service hears it once.
+    if let Some(length) = head.content_length {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    for field in head.fields.end_to_end().filter(|field| field.known != Name::ContentLength) {
+        if let Some((name, value)) = owned(&field) {
+            headers.append(name, value);
+        }
+    }
+}
+
+/// The parser has checked both, so this is always one.
+fn owned(field: &Field<'_>) -> Option<(HeaderName, HeaderValue)> {
+    Some((HeaderName::from_bytes(field.name).ok()?, HeaderValue::from_bytes(field.value).ok()?))
+}
+
+/// A request without its body.
+fn request(head: &RequestHead<'_>, headers: HeaderMap) -> Result<Request<()>, Malformed> {
+    let mut headers = headers;
+    if head.upgrade.is_some() {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        for field in head.fields.iter().filter(|field| field.known == Name::Upgrade) {
+            if let Ok(value) = HeaderValue::from_bytes(field.value) {
+                headers.append(UPGRADE, value);
+            }
+        }
+    }
+    let mut request = Request::new(());
+    *request.method_mut() = Method::from_bytes(head.method.as_bytes()).map_err(|_| Malformed::Method)?;
+    *request.uri_mut() = uri(head.target_text).map_err(|_| Malformed::TargetForm)?;
+    *request.headers_mut() = headers;
+    if head.version == http1::Version::Http10 {
+        *request.version_mut() = Version::HTTP_10;
+    }
+    Ok(request)
+}
+
+pub(super) fn uri(target: &str) -> Result<Uri, InvalidUri> {
+    Uri::from_maybe_shared(Bytes::copy_from_slice(target.as_bytes()))
+}
+
+/// RFC 9110 §10.1.4: `trailers` in `TE`.
+fn takes_trailers(head: &RequestHead<'_>) -> bool {
+    let values = head.fields.iter().filter(|field| field.known == Name::Te).map(|field| field.value);
+    values.flat_map(http1::members).any(|member| member.eq_ignore_ascii_case(TRAILERS))
+}
+
+const TRAILERS: &[u8] = b"trailers";
+
+#[cfg(test)]
+mod tests {
+    use pilotlight_http1::{FieldTable, Limits};
+
+    use super::*;
+
+    /// Names of what is looked at and passed on, and whether a stored response may answer it.
+    fn put(lines: &[&str]) -> (Vec<String>, bool) {
+        let text = format!(
+            "GET / HTTP/1.1\r\nhost: a\r\n{}\r\n",
+            lines.iter().map(|line| format!("{line}\r\n")).collect::<String>()
+        );
+        let mut table = FieldTable::new();
+        let head = http1::parse_request(text.as_bytes(), &mut table, &Limits::REQUEST).unwrap().unwrap();
+        let mut headers = HeaderMap::new();
+        put_fields(&head, &mut headers);
+        let is_plain = hits::is_plain(&head);
+        let mut names: Vec<_> = request(&head, headers).unwrap().headers().keys().map(ToString::to_string).collect();
+        names.sort_unstable();
+        (names, is_plain)
+    }
+
+    #[test]
+    fn what_a_client_names_is_gone_before_it_is_read() {
+        let (left, is_plain) = put(&[
+            "connection: keep-alive, Accept-Language, Upgrade, x-forwarded-for",
+            "connection: Authorization, connection, content-length, x-secret",
+            "accept-language: de",
+            "upgrade: websocket",
+            "x-forwarded-for: 1.2.3.4",
+            "authorization: x",
+            "content-length: 1",
+            "te: trailers",
+            "keep-alive: 5",
+            "origin: http://a",
+            "x-secret: 1",
+        ]);
+        let stay = ["authorization", "connection", "content-length", "host", "origin", "upgrade", "x-forwarded-for"];
+        assert_eq!(left, stay);
+        assert!(!is_plain);
+    }
+
+    #[test]
+    fn what_a_stored_response_answers_as_it_stands() {
+        for line in ["accept: */*", "connection: keep-alive", "te: trailers", "x: y"] {
+            assert!(put(&[line]).1, "{line}");
+        }
+        for line in
+            ["connection: close", "range: bytes=0-", "if-none-match: *", "content-length: 0", "x-pilotlight-timing: 1"]
+        {
+            assert!(!put(&[line]).1, "{line}");
+        }
+    }
+}
