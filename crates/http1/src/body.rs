@@ -6,6 +6,7 @@ use crate::chunked::{ChunkStep, Chunked};
 use crate::error::Malformed;
 use crate::framing::BodyLength;
 use crate::limits::Limits;
+use crate::small_chunks;
 
 /// Reads one body.
 #[derive(Debug, Clone)]
@@ -111,6 +112,9 @@ impl BodyDecoder {
         let State::Chunked(chunked) = &mut self.state else { return 0 };
         let mut at = 0;
         while out.len() < max {
+            if *chunked == Chunked::Size {
+                at += small_chunks::take(&input[at..], out, max);
+            }
             match chunked.step(&input[at..], &mut self.extensions, limits) {
                 Ok(ChunkStep::Framing(length)) => at += length,
                 Ok(ChunkStep::Data(length)) => {

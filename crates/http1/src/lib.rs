@@ -35,6 +35,7 @@ mod framing;
 mod head;
 mod limits;
 mod parse;
+mod small_chunks;
 mod target;
 mod write;
 
