@@ -18,6 +18,7 @@ class Answer:
         self.fields = fields  # (name, value) as received, in order
         self.body = b""
         self.trailers = []
+        self.chunks = 0  # in which the body came
         self.interim = []  # 1xx answers that came before
 
     def all(self, name):
@@ -136,6 +137,7 @@ class Client:
 
     def _chunks(self, answer):
         while size := int(self._line().partition(";")[0], 16):
+            answer.chunks += 1
             yield from self._sized(size)
             if self.read(2) != b"\r\n":
                 raise ValueError("a chunk does not end with CR LF")

@@ -9,7 +9,8 @@ the test (`with Origin() as origin`), where its requests can be looked at.
         &fail_after=N               503 after N answers  &hold_after=N waits for `gate` after N answers
         &early=N                    after N times 103    &cut_after=N  closes without an answer after N
     /stream?chunks=C&ms=M           lines, M ms between them, chunked
-    /upload                         counts and hashes the body
+    /upload                         counts and hashes the body, and counts the chunks in which it came
+    /tiny?bytes=N                   so many bytes, each in a chunk of its own, written in large pieces
     /print?bytes=N                  writes lines to stdout
     /wait                           answers without end until the client goes; /gone says how many have gone
     /ws                             WebSocket echo
@@ -158,11 +159,18 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, b"%d" % self.server.gone, [("Cache-Control", "no-store")])
 
     def on_upload(self):
-        count, digest = 0, hashlib.sha256()
+        count, pieces, digest = 0, 0, hashlib.sha256()
         for piece in self.body():
             count += len(piece)
+            pieces += 1
             digest.update(piece)
-        self.answer(200, json.dumps({"bytes": count, "sha256": digest.hexdigest()}).encode())
+        self.answer(200, json.dumps({"bytes": count, "pieces": pieces, "sha256": digest.hexdigest()}).encode())
+
+    def on_tiny(self):
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"".join(b"1\r\n%c\r\n" % (index % 251) for index in range(int(self.argument("bytes")))) + b"0\r\n\r\n")
 
     def on_print(self):
         line, left = b"x" * 99 + b"\n", int(self.argument("bytes"))

@@ -113,6 +113,7 @@ class Pipe:
     own         as it should be, with a single own connection; ignores MORE while it has one
     lengths     answers abc with the content-length that is the path
     deadline    takes 1 s to start, then answers with the deadline_ms that it was told
+    pieces      answers on own connections with a frame for each byte: first how many DATA frames the request's body had, and that body
     """
 
     def __init__(self, mode):
@@ -173,13 +174,25 @@ class Pipe:
 
     def own(self, worker):
         sock = self.dial(kind="own", worker=worker)
+        body = []
         for frame in self.frames(sock):
-            if frame.name in ("REQUEST", "DATA") and frame.end:
+            if frame.name == "DATA" and frame.payload:
+                body.append(frame.payload)
+            if frame.name in ("REQUEST", "DATA") and frame.end and self.mode == "pieces":
+                self.in_pieces(sock, frame.exchange, b"%d %b" % (len(body), b"".join(body)))
+                body.clear()
+            elif frame.name in ("REQUEST", "DATA") and frame.end:
                 self.answer(sock, frame.exchange)
                 if self.mode == "once":
                     sock.close()
                     return
         self.own_open -= 1
+
+    def in_pieces(self, sock, exchange, body):
+        self.put(sock, "RESPONSE", 0, exchange, self.response())
+        kind = pipe1.TYPES["DATA"]
+        frames = [pipe1.encode(pipe1.Frame(kind, 0, exchange, body[at : at + 1])) for at in range(len(body))]
+        sock.sendall(b"".join(frames) + pipe1.encode(pipe1.Frame(kind, pipe1.END, exchange, b"")))
 
     def answer(self, sock, exchange):
         if self.mode == "lies":

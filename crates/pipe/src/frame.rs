@@ -149,16 +149,26 @@ pub enum FrameError {
 /// The length is above `max_frame`. It is checked before anything is sized by it (P-6); `buf` is left as it was.
 #[inline]
 pub fn split_frame(buf: &mut BytesMut, max_frame: usize) -> Result<Option<(FrameHeader, Bytes)>, FrameError> {
-    let Some(header) = peek(buf, max_frame)? else {
+    let Some((header, payload)) = whole_frame(buf, max_frame)? else {
         return Ok(None);
     };
-    let whole = HEADER_LEN + header.length as usize;
-    if buf.len() < whole {
-        return Ok(None);
-    }
+    let whole = HEADER_LEN + payload.len();
     let mut frame = buf.split_to(whole);
     frame.advance(HEADER_LEN);
     Ok(Some((header, frame.freeze())))
+}
+
+/// The frame at the front of `buf`, which stays there. `None` if it is not complete yet.
+///
+/// # Errors
+/// As [`split_frame`].
+#[inline]
+pub fn whole_frame(buf: &[u8], max_frame: usize) -> Result<Option<(FrameHeader, &[u8])>, FrameError> {
+    let Some(header) = peek(buf, max_frame)? else {
+        return Ok(None);
+    };
+    let payload = buf.get(HEADER_LEN..HEADER_LEN + header.length as usize);
+    Ok(payload.map(|payload| (header, payload)))
 }
 
 /// How many bytes are missing until `buf` begins with a whole frame; 0 when it does. An incomplete header wants only the

@@ -442,7 +442,13 @@ impl HttpBody {
                 Ok(Decoded::More) => {}
                 Err(e) => return Poll::Ready(Some(Err(self.cut(&e.to_string())))),
             }
-            let Poll::Ready(filled) = exchange.poll_fill(cx) else {
+            let filled = exchange.poll_fill(cx);
+            if !matches!(filled, Poll::Ready(Ok(1..)))
+                && let Some(data) = self.decoder.take_gathered()
+            {
+                return Poll::Ready(Some(Ok(Frame::data(data)))); // the end, or the error, is met again
+            }
+            let Poll::Ready(filled) = filled else {
                 let pump = &mut exchange.pump;
                 let silent = self.silence.poll(cx, pump.waits_for_client(), pump.take_moved());
                 return silent.map(|what| self.cut(&what)).map(|cut| Some(Err(cut)));

@@ -6,17 +6,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pilotlight_http1::{BodyDecoder, BodyPiece, FieldTable, Fields, Known, Limits, MessageWriter, Persistence};
 pub(crate) use pilotlight_http1::{BodyEncoder, BodyLength, Malformed};
 
+use super::{MAX_GATHERED, MIN_PIECE};
 use crate::fields;
 
 /// How much of a service's answer is taken.
 pub(crate) const LIMITS: Limits = Limits::RESPONSE;
 
-/// A piece below this size is passed on with what follows it in the buffer.
-const SMALL_PIECE: usize = 4 * 1024;
 /// The end of a chunk, with the last one and its end: nothing that is worth a copy follows.
 const MIN_FURTHER: usize = 7;
-/// A gathered piece is not made larger than this, but for the last one that is added.
-const MAX_GATHERED: usize = 16 * 1024;
 
 /// A parsed response head; fields that belong to the connection are left out, but `Upgrade` of a 101.
 #[derive(Debug)]
@@ -103,16 +100,19 @@ pub(crate) enum Decoded {
     More,
 }
 
-/// Takes a body off a buffer.
+/// Takes a body off a buffer. Small pieces are gathered over as many reads as have something: each costs a turn of
+/// everything behind, however small it is.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     body: BodyDecoder,
     is_until_close: bool,
+    gathered: BytesMut,
 }
 
 impl Decoder {
     pub(crate) fn new(length: BodyLength) -> Self {
-        Self { body: BodyDecoder::new(length), is_until_close: length == BodyLength::UntilClose }
+        let is_until_close = length == BodyLength::UntilClose;
+        Self { body: BodyDecoder::new(length), is_until_close, gathered: BytesMut::new() }
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -129,39 +129,66 @@ impl Decoder {
         self.body.closed()
     }
 
+    /// What was gathered; to be asked for when there is nothing to read, as nothing is waited for.
+    pub(crate) fn take_gathered(&mut self) -> Option<Bytes> {
+        (!self.gathered.is_empty()).then(|| std::mem::take(&mut self.gathered).freeze())
+    }
+
     /// Takes the next piece off the front of `buf`. `table` is used again for each trailer section.
     pub(crate) fn decode(&mut self, buf: &mut BytesMut, table: &mut FieldTable) -> Result<Decoded, Malformed> {
-        match self.body.decode(buf, &LIMITS)? {
-            BodyPiece::End => Ok(Decoded::End),
-            BodyPiece::Incomplete { skip } => {
+        loop {
+            let piece = self.body.decode(buf, &LIMITS);
+            if let Ok(BodyPiece::Data { skip, .. } | BodyPiece::Trailers { skip } | BodyPiece::Incomplete { skip }) =
+                piece
+            {
                 buf.advance(skip);
-                Ok(Decoded::More)
             }
-            BodyPiece::Data { .. } if self.is_until_close => Ok(Decoded::Data(buf.split().freeze())),
-            BodyPiece::Data { skip, length } => {
-                buf.advance(skip);
-                let first = buf.split_to(length).freeze();
-                if length >= SMALL_PIECE || buf.len() <= MIN_FURTHER {
-                    return Ok(Decoded::Data(first));
+            // The end, or what is wrong, is told after what came before it.
+            if !matches!(piece, Ok(BodyPiece::Data { .. } | BodyPiece::Incomplete { .. }))
+                && let Some(data) = self.take_gathered()
+            {
+                return Ok(Decoded::Data(data));
+            }
+            match piece? {
+                BodyPiece::End => return Ok(Decoded::End),
+                BodyPiece::Incomplete { .. } => return Ok(Decoded::More),
+                BodyPiece::Data { .. } if self.is_until_close => return Ok(Decoded::Data(buf.split().freeze())),
+                BodyPiece::Data { length, .. } => {
+                    let is_worth_a_copy = length < MIN_PIECE && buf.len() > length + MIN_FURTHER;
+                    if self.gathered.is_empty() && !is_worth_a_copy {
+                        return Ok(Decoded::Data(buf.split_to(length).freeze()));
+                    }
+                    self.gather(buf, length);
+                    if self.gathered.len() >= MAX_GATHERED
+                        && let Some(data) = self.take_gathered()
+                    {
+                        return Ok(Decoded::Data(data));
+                    }
                 }
-                // Each piece costs a turn of everything behind, however small it is. Nothing is waited for.
-                let mut all = BytesMut::with_capacity(MAX_GATHERED.min(length + buf.len()));
-                all.extend_from_slice(&first);
-                let taken = self.body.gather(buf, &LIMITS, &mut all, MAX_GATHERED);
-                buf.advance(taken);
-                Ok(Decoded::Data(all.freeze()))
-            }
-            BodyPiece::Trailers { skip } => {
-                buf.advance(skip);
-                let Some((_, length)) = pilotlight_http1::parse_trailers(buf, table, &LIMITS)? else {
-                    return Ok(Decoded::More);
-                };
-                self.body.trailers_read();
-                let bytes = buf.split_to(length).freeze();
-                let trailers = end_to_end(&bytes, table.fields(&bytes))?;
-                Ok(if trailers.is_empty() { Decoded::End } else { Decoded::Trailers(trailers) })
+                BodyPiece::Trailers { .. } => return self.trailers(buf, table),
             }
         }
+    }
+
+    /// Takes these data and the chunks behind them.
+    fn gather(&mut self, buf: &mut BytesMut, length: usize) {
+        if self.gathered.is_empty() {
+            self.gathered.reserve(MAX_GATHERED.min(buf.len()));
+        }
+        self.gathered.extend_from_slice(&buf[..length]);
+        buf.advance(length);
+        let taken = self.body.gather(buf, &LIMITS, &mut self.gathered, MAX_GATHERED);
+        buf.advance(taken);
+    }
+
+    fn trailers(&mut self, buf: &mut BytesMut, table: &mut FieldTable) -> Result<Decoded, Malformed> {
+        let Some((_, length)) = pilotlight_http1::parse_trailers(buf, table, &LIMITS)? else {
+            return Ok(Decoded::More);
+        };
+        self.body.trailers_read();
+        let bytes = buf.split_to(length).freeze();
+        let trailers = end_to_end(&bytes, table.fields(&bytes))?;
+        Ok(if trailers.is_empty() { Decoded::End } else { Decoded::Trailers(trailers) })
     }
 }
 

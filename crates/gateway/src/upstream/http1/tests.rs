@@ -82,6 +82,7 @@ fn decode(framing: BodyLength, pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<Head
                 Decoded::More => break,
             }
         }
+        data.extend(decoder.take_gathered().into_iter().flatten());
     }
     Ok((data, trailers, decoder.is_ended()))
 }
@@ -117,6 +118,28 @@ fn small_chunks_in_the_buffer_are_one_piece() {
     assert!(
         matches!(decoder.decode(&mut BytesMut::from(&many[..]), &mut table), Ok(Decoded::Data(data)) if data.len() == 0x4000)
     );
+}
+
+#[test]
+fn small_chunks_of_several_reads_are_one_piece() {
+    let (mut decoder, mut table) = (Decoder::new(BodyLength::Chunked), FieldTable::new());
+    let mut buf = BytesMut::new();
+    for read in [&b"1\r\na\r\n1\r\nb\r\n1\r"[..], b"\nc\r\n2\r\nd", b"e\r\n"] {
+        buf.extend_from_slice(read);
+        assert_eq!(decoder.decode(&mut buf, &mut table), Ok(Decoded::More));
+    }
+    assert_eq!(decoder.take_gathered().as_deref(), Some(&b"abcde"[..]));
+    assert_eq!(decoder.take_gathered(), None);
+    let mut whole = 0;
+    for _ in 0..MAX_GATHERED {
+        buf.extend_from_slice(b"1\r\nx\r\n1\r\ny\r\n");
+        match decoder.decode(&mut buf, &mut table) {
+            Ok(Decoded::More) => {}
+            Ok(Decoded::Data(data)) => whole += usize::from((MAX_GATHERED..MAX_GATHERED + 16).contains(&data.len())),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(whole, 2, "no more is held than is gathered");
 }
 
 #[test]

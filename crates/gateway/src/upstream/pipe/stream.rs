@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
 use pilotlight_pipe::control::{encode_pong, parse_ping};
-use pilotlight_pipe::frame::{MAX_FRAME, split_frame};
+use pilotlight_pipe::frame::{FrameType, HEADER_LEN, MAX_FRAME, flags, split_frame, whole_frame};
 use pilotlight_pipe::head::decode_fields;
 use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerEvent, AnswerGateway, AnswerPart, OwnEvent, OwnGateway, Part, ProtocolError};
@@ -25,7 +25,7 @@ use crate::net::Socket;
 use crate::pump::{BodyFraming, Pump, PumpError};
 use crate::request_body::{BodyError, RequestBody};
 use crate::upstream::silence::Silence;
-use crate::upstream::{BodyLeft, Ran};
+use crate::upstream::{BodyLeft, MAX_GATHERED, MIN_PIECE, Ran};
 
 const READ_SIZE: usize = 64 * 1024;
 /// How long a cancelled exchange may take to its final frame (P-27).
@@ -138,6 +138,27 @@ impl Stream {
         let reset = error.is_some_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset);
         let unread = reset && self.pump.is_head_only();
         if !own.has_received() && (unsent || unread) { Ran::No } else { Ran::Maybe }
+    }
+
+    /// A small piece of the answer with what follows it in the buffer: each by itself costs a turn of everything behind,
+    /// however small it is. Nothing is waited for.
+    fn gather(&mut self, first: Bytes) -> Bytes {
+        if first.len() >= MIN_PIECE || self.read.len() <= HEADER_LEN {
+            return first;
+        }
+        let mut all = BytesMut::with_capacity(MAX_GATHERED.min(first.len() + self.read.len()));
+        all.extend_from_slice(&first);
+        let mut taken = 0;
+        while all.len() < MAX_GATHERED
+            && let Ok(Some((header, payload))) = whole_frame(&self.read[taken..], MAX_FRAME)
+            // To the session, DATA behind DATA changes nothing. Whatever else comes is for `next_part`.
+            && (header.kind, header.flags, header.exchange) == (FrameType::DATA, flags::NONE, self.exchange)
+        {
+            all.extend_from_slice(payload);
+            taken += HEADER_LEN + payload.len();
+        }
+        self.read.advance(taken);
+        all.freeze()
     }
 
     /// One frame from the buffer. `Some(None)` is the final part of a cancelled exchange.
@@ -418,6 +439,7 @@ impl PipeBody {
                     if data.is_empty() {
                         continue;
                     }
+                    let data = stream.gather(data);
                     return Poll::Ready(Some(self.take(data)));
                 }
                 Ok(Some((AnswerPart::Trailers, fields))) => {
