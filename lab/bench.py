@@ -15,7 +15,7 @@ from harness.paths import GATEWAY_BIN, PYTHON
 from harness.program import Failed
 from harness.report import figures_table
 
-SECTIONS = ["redis_tier", "zygote", "scaling", "isolation", "idle", "memory", "flood"]
+SECTIONS = ["redis_tier", "zygote", "scaling", "isolation", "idle", "memory", "chunks", "flood"]
 VERSIONS = {"rustc": ["rustc", "--version"], "Python": [PYTHON, "--version"], "nginx": ["nginx", "-v"], "redis-server": ["redis-server", "--version"]}
 
 
@@ -41,13 +41,13 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: ended by SIGTERM"))  # so that what was started is stopped
     with Lab(options) as lab:
         try:
-            lab.build_all()
+            sections = {name: importlib.import_module(f"sections.{name}") for name in options.sections}
+            lab.build_all(peers=any(getattr(section, "NEEDS_PEERS", True) for section in sections.values()))
             lab.require("pilotlight", GATEWAY_BIN)
         except Failed as error:
             sys.exit(f"bench: {error}")
         run = Run(sys.argv, lab.note)
-        for name in options.sections:
-            section = importlib.import_module(f"sections.{name}")
+        for name, section in sections.items():
             lab.experiment(name.replace("_", "-"), section.TITLE, section.HYPOTHESIS, software(section))
             section.run(lab)
         print(f"\nFigures (median (min–max) over {options.rounds} rounds)\n\n{figures_table(lab.figures)}")

@@ -149,7 +149,7 @@ def add_figures(lab, section, samples):
 
 def build(lab):
     """The program with rueidis, if it is wanted and can be built; the binary can."""
-    lab.build(OURS, ["nice", "cargo", "build", "--release", "--quiet", "-p", "pilotlight"], ROOT)
+    lab.build_gateway(["nice", "cargo", "build", "--release", "--quiet"])
     lab.require(OURS, GATEWAY_BIN)
     if not shutil.which(REDIS_BENCHMARK):
         raise Failed(f"{REDIS_BENCHMARK} is not installed; install: apt-get install redis-tools")

@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from .paths import PEERS, ROOT
+from .paths import GATEWAY_IS_GIVEN, PEERS, ROOT
 from .program import Failed
 from .report import Experiment, Figure, Samples, Table
 
@@ -73,14 +73,21 @@ class Lab:
                 process.kill()
                 raise
 
-    def build_all(self):
+    def build_all(self, peers=True):
+        """Pilotlight, and with `peers` what it is measured with."""
         release = ["cargo", "build", "--release", "--quiet"]
         packages = ["cbench", "flood", "svchyper"]
-        self.build("peers", release + [word for package in packages for word in ("-p", package)], PEERS)
-        self.build("svcpipe", [*release, "-p", "svcpipe"], PEERS)
-        self.build("pilotlight", [*release, "-p", "pilotlight"], ROOT)
+        if peers:
+            self.build("peers", release + [word for package in packages for word in ("-p", package)], PEERS)
+            self.build("svcpipe", [*release, "-p", "svcpipe"], PEERS)
+        self.build_gateway(release)
         if "peers" in self.build_errors:
             raise Failed(f"the load generator is needed for everything: {self.build_errors['peers']}")
+
+    def build_gateway(self, release):
+        """Unless a binary is given."""
+        if not GATEWAY_IS_GIVEN:
+            self.build("pilotlight", [*release, "-p", "pilotlight"], ROOT)
 
     def require(self, what, path):
         """Fails unless this run built the program: one left from before is not what is to be measured."""
