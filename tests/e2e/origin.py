@@ -12,6 +12,7 @@ the test (`with Origin() as origin`), where its requests can be looked at.
     /upload                         counts and hashes the body, and counts the chunks in which it came
     /tiny?bytes=N                   so many bytes, each in a chunk of its own, written in large pieces
     /print?bytes=N                  writes lines to stdout
+    /talk                           answers each chunk of the request with a chunk, as it comes
     /wait                           answers without end until the client goes; /gone says how many have gone
     /ws                             WebSocket echo
 """
@@ -78,12 +79,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def body(self):
+        self.trailers = []
         if "chunked" in self.headers.get("transfer-encoding", ""):
             while size := int(self.rfile.readline().split(b";")[0], 16):
                 yield self.rfile.read(size)
                 self.rfile.readline()
-            while self.rfile.readline().strip():
-                pass
+            self.trailers = list(iter(lambda: self.rfile.readline().strip().decode(), ""))
             return
         left = int(self.headers.get("content-length", 0))
         while left:
@@ -101,6 +102,7 @@ class Handler(BaseHTTPRequestHandler):
             "target": self.path,
             "fields": self.headers.items(),
             "body": body.decode("latin-1"),
+            "trailers": self.trailers,
             "connection": self.number,
             "made": self.server.serials.total(),
             "pid": os.getpid(),
@@ -140,6 +142,14 @@ class Handler(BaseHTTPRequestHandler):
         for index in range(int(self.argument("chunks", 3))):
             self.chunk(b"chunk %d\n" % index)
             time.sleep(int(self.argument("ms", 0)) / 1000)
+        self.chunk(b"")
+
+    def on_talk(self):
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for piece in self.body():
+            self.chunk(piece)
         self.chunk(b"")
 
     def on_wait(self):

@@ -113,6 +113,7 @@ class Pipe:
     own         as it should be, with a single own connection; ignores MORE while it has one
     lengths     answers abc with the content-length that is the path
     deadline    takes 1 s to start, then answers with the deadline_ms that it was told
+    tells       answers with what came: `shared` and the body, or `own` and the names and payloads of the frames behind REQUEST
     pieces      answers on own connections with a frame for each byte: first how many DATA frames the request's body had, and that body
     """
 
@@ -154,6 +155,9 @@ class Pipe:
                 target = frame.payload[8:].split(b"\0")[3]
                 fields = [(b"content-length", target[1:].replace(b"%20", b" "))]
                 self.put(sock, "RESPONSE", pipe1.END, frame.exchange, self.response(fields=fields, body=b"abc"))
+            elif frame.name == "REQUEST" and self.mode == "tells":
+                body = frame.payload[8 + int.from_bytes(frame.payload[:4], "little") :]
+                self.put(sock, "RESPONSE", pipe1.END, frame.exchange, self.response(body=b"shared " + body))
             elif frame.name == "REQUEST":
                 told = frame.payload[4:8] if self.mode == "deadline" else b""
                 body = str(int.from_bytes(told, "little")).encode()
@@ -174,11 +178,15 @@ class Pipe:
 
     def own(self, worker):
         sock = self.dial(kind="own", worker=worker)
-        body = []
+        body, told = [], [b"own"]
         for frame in self.frames(sock):
-            if frame.name == "DATA" and frame.payload:
+            if frame.name in ("DATA", "TRAILERS") and frame.payload:
                 body.append(frame.payload)
-            if frame.name in ("REQUEST", "DATA") and frame.end and self.mode == "pieces":
+                told.append(b"%b %b" % (frame.name.encode(), frame.payload))
+            if self.mode == "tells" and frame.end:
+                self.put(sock, "RESPONSE", pipe1.END, frame.exchange, self.response(body=b", ".join(told)))
+                told = [b"own"]
+            elif frame.name in ("REQUEST", "DATA") and frame.end and self.mode == "pieces":
                 self.in_pieces(sock, frame.exchange, b"%d %b" % (len(body), b"".join(body)))
                 body.clear()
             elif frame.name in ("REQUEST", "DATA") and frame.end:
