@@ -381,43 +381,6 @@ class Statuses(Scripted):
         self.assert_status(gateway.get("/599"), 599)
 
 
-class Uploads(Scripted):
-    """A client that sends a small body byte by byte takes no place of the service."""
-
-    DRIPS = 3
-
-    def check(self, **settings):
-        gateway = self.start(Gateway(BINARY, config(service(**settings), route())))
-        self.assert_status(gateway.get("/pid"), 200)
-        with contextlib.ExitStack() as stack:
-            drips = [stack.enter_context(gateway.client(timeout=30)) for _ in range(self.DRIPS)]
-            for client in drips:
-                client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc")
-            for _ in range(5):
-                self.assert_status(gateway.get("/pid"), 200)
-            for client in drips:
-                client.send(b"def")
-            for client in drips:
-                answer = client.answer("POST")
-                self.assert_status(answer, 200)
-                self.assertIn(b"abcdef", answer.body)
-
-    def test_over_the_pipe(self):
-        self.check(concurrency=1, max_instances=1)
-
-    def test_one_that_drips_for_too_long_is_given_up(self):
-        gateway = self.start(Gateway(BINARY, config(service(), route(), limits(body_timeout="1s"))))
-        with gateway.client(timeout=30) as client:
-            client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 60\r\n\r\n")
-            stop = threading.Event()
-            threading.Thread(target=lambda: [client.send(b"a") for _ in range(59) if not stop.wait(0.2)], daemon=True).start()
-            try:
-                problem = self.assert_problem(client.answer("POST"), 408)
-            finally:
-                stop.set()
-            self.assertIn("body_timeout", problem["detail"])
-
-
 class Backlogs(Scripted):
     """A service that accepts nothing, and whose socket has a backlog of its own: requests wait, or are told to come again."""
 

@@ -50,7 +50,9 @@ impl Failure {
             Self::NoRoute { .. } => StatusCode::NOT_FOUND,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
             Self::Body(BodyError::TooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Body(BodyError::Timeout { .. } | BodyError::Dripping { .. }) => StatusCode::REQUEST_TIMEOUT,
+            Self::Body(BodyError::Timeout { .. } | BodyError::Dripping { .. } | BodyError::Late { .. }) => {
+                StatusCode::REQUEST_TIMEOUT
+            }
             Self::Body(BodyError::Client(_)) => StatusCode::BAD_REQUEST,
             Self::Start(_) | Self::QueueFull { .. } | Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(e) => match e {

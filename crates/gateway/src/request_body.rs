@@ -1,8 +1,17 @@
-//! A client's request body on its way to a service: counted, timed, taken piece by piece.
+//! A client's request body on its way to a service: counted, timed, read ahead, taken piece by piece.
+//!
+//! ```text
+//!                 end within MAX_HELD                                 pieces
+//!   untouched ──────────────────────────▶ held whole ─────────────────────────────────▶ given out; again after `rewind`
+//!       │ │  MAX_HELD, or HOLD_CHUNKED                    pieces                more from the client
+//!       │ └─────────────────────────────▶ begin held ─────────────▶ given out ──────────────────────▶ touched
+//!       │  larger than MAX_HELD by its length                                                            ▲
+//!       └────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
 
 use std::rc::Rc;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -12,9 +21,12 @@ use crate::deadline::Deadline;
 use crate::fields;
 use crate::record::Received;
 
-/// Bodies of a stated length up to here are read whole before the service is asked: they take no place of it meanwhile, go out in one
-/// piece, and can be sent again.
-pub(crate) const MAX_HELD: u64 = 32 * 1024;
+/// Bodies up to here are read whole before the service is asked: they take no place of it meanwhile, go out in one piece,
+/// and can be sent again.
+const MAX_HELD: usize = 32 * 1024;
+/// How long the end of a chunked body is awaited before the service is asked. Its client may be waiting for an answer to
+/// what it has sent so far.
+const HOLD_CHUNKED: Duration = Duration::from_secs(1);
 
 /// What can go wrong with a client's body.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +37,8 @@ pub(crate) enum BodyError {
     Timeout { after: Duration },
     #[error("the request body of at most {MAX_HELD} bytes did not come whole within limits.body_timeout ({} s)", .after.as_secs_f32())]
     Dripping { after: Duration },
+    #[error("the request body did not come whole within {setting} ({} s)", .after.as_secs_f32())]
+    Late { after: Duration, setting: &'static str },
     #[error("the request body could not be read: {0}")]
     Client(ReadError),
 }
@@ -62,10 +76,18 @@ pub(crate) struct RequestBody {
     timeout: Duration,
     deadline: Deadline,
     waiting: bool,
+    /// Something has been given out that is not held.
     touched: bool,
-    /// The whole body, once [`RequestBody::hold`] has it.
-    held: Option<Bytes>,
-    held_sent: bool,
+    held: Held,
+    /// So many parts of what is held have been given out.
+    given: u8,
+}
+
+/// What has been read ahead.
+enum Held {
+    Nothing,
+    Begin(Bytes),
+    Whole(Bytes, Option<Box<HeaderMap>>),
 }
 
 impl RequestBody {
@@ -89,8 +111,8 @@ impl RequestBody {
             deadline: deadline(),
             waiting: false,
             touched: false,
-            held: None,
-            held_sent: false,
+            held: Held::Nothing,
+            given: 0,
         }))
     }
 
@@ -99,42 +121,61 @@ impl RequestBody {
         Self { counted: Some(counted), ..self }
     }
 
-    /// Whether nothing of it has been taken, so that the request can still be sent elsewhere.
+    /// Whether all that has been given out is held, so that the request can still be sent elsewhere.
     pub(crate) fn is_whole(&self) -> bool {
-        !self.touched || self.held.is_some()
+        !self.touched
     }
 
-    /// Reads the whole body into memory if the client said that it is at most `max` bytes, so that it can be sent in one
-    /// piece, and again. `None` if it is larger, or of unknown length. All of it has to come within `limits.body_timeout`, a byte more or less:
-    /// one that drips is given up.
+    /// Reads a small body into memory, so that it takes no place of the service meanwhile, and can be sent in one piece and
+    /// again. One of stated length has to come whole within `limits.body_timeout`, a byte more or less: one that drips is
+    /// given up. A chunked one goes on with what has come when it turns out not to be small, or not to come soon.
     ///
     /// # Cancel safety
-    /// Not safe: what was read is lost with the future, and the body with it.
-    pub(crate) async fn hold(&mut self, max: u64) -> Result<Option<Bytes>, BodyError> {
-        if self.held.is_none() {
-            if self.touched || self.length().is_none_or(|length| length > max) {
-                return Ok(None);
-            }
-            let (mut whole, begun) = (BytesMut::new(), Instant::now());
-            loop {
-                if begun.elapsed() > self.timeout {
-                    return Err(BodyError::Dripping { after: self.timeout });
-                }
-                match std::future::poll_fn(|cx| self.poll_piece(cx)).await? {
-                    Piece::Data(data) if whole.is_empty() => whole = BytesMut::from(data),
-                    Piece::Data(data) => whole.extend_from_slice(&data),
-                    Piece::Trailers(_) => {} // a body of known length has none
-                    Piece::End => break,
-                }
-            }
-            self.held = Some(whole.freeze());
+    /// Not safe: what was read is lost with the future.
+    pub(crate) async fn hold(&mut self) -> Result<(), BodyError> {
+        let length = self.length();
+        let is_large = length.is_some_and(|length| length > MAX_HELD as u64);
+        if is_large || self.touched || !matches!(self.held, Held::Nothing) {
+            return Ok(());
         }
-        Ok(self.held.clone())
+        self.touched = true; // until it has gone well
+        self.deadline.set(length.map_or(HOLD_CHUNKED, |_| self.timeout));
+        let mut begin = BytesMut::new();
+        self.held = loop {
+            let piece = std::future::poll_fn(|cx| {
+                // First, because a client that always sends more would never let the deadline be seen.
+                match self.deadline.poll(cx) {
+                    Poll::Ready(()) => Poll::Ready(None),
+                    Poll::Pending => self.poll_incoming(cx).map(Some),
+                }
+            });
+            match piece.await.transpose()? {
+                None if length.is_some() => return Err(BodyError::Dripping { after: self.timeout }),
+                None => break Held::Begin(begin.freeze()),
+                Some(Piece::Data(data)) if begin.is_empty() => begin = BytesMut::from(data),
+                Some(Piece::Data(data)) => begin.extend_from_slice(&data),
+                Some(Piece::Trailers(trailers)) => break Held::Whole(begin.freeze(), Some(Box::new(trailers))),
+                Some(Piece::End) => break Held::Whole(begin.freeze(), None),
+            }
+            if begin.len() > MAX_HELD {
+                break Held::Begin(begin.freeze());
+            }
+        };
+        self.touched = false;
+        Ok(())
     }
 
-    /// Begins anew with a held body.
+    /// The body without trailers, if it is held whole.
+    pub(crate) fn held(&self) -> Option<&Bytes> {
+        match &self.held {
+            Held::Whole(data, None) => Some(data),
+            Held::Whole(_, Some(_)) | Held::Begin(_) | Held::Nothing => None,
+        }
+    }
+
+    /// Begins anew with what is held.
     pub(crate) fn rewind(&mut self) {
-        self.held_sent = false;
+        self.given = 0;
     }
 
     /// The length, if the client gave it.
@@ -142,9 +183,9 @@ impl RequestBody {
         self.incoming.remaining()
     }
 
-    /// The body itself, if nothing of it has been taken.
+    /// What is left of it, if the client's part of it has not ended and nothing has been taken from that but what is held.
     pub(crate) fn into_untouched(self) -> Option<ClientBody> {
-        (!self.touched).then_some(self.incoming)
+        (!self.touched && !matches!(self.held, Held::Whole(..))).then_some(self.incoming)
     }
 
     fn note_end(&self) {
@@ -155,53 +196,74 @@ impl RequestBody {
 
     /// The next piece.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, BodyError>> {
-        if let Some(held) = &self.held {
-            let first = !std::mem::replace(&mut self.held_sent, true);
-            return Poll::Ready(Ok(if first && !held.is_empty() { Piece::Data(held.clone()) } else { Piece::End }));
+        if let Some(piece) = self.next_held() {
+            return Poll::Ready(Ok(piece));
         }
+        match self.poll_incoming(cx) {
+            Poll::Pending => {
+                if !self.waiting {
+                    self.waiting = true;
+                    self.deadline.set(self.timeout);
+                }
+                self.deadline.poll(cx).map(|()| Err(BodyError::Timeout { after: self.timeout }))
+            }
+            ready => {
+                self.waiting = false;
+                self.touched = true;
+                self.held = Held::Nothing;
+                ready
+            }
+        }
+    }
+
+    /// The next part of what is held; `None` when the client has to be asked.
+    fn next_held(&mut self) -> Option<Piece> {
+        let data = match &self.held {
+            Held::Nothing => return None,
+            Held::Begin(data) | Held::Whole(data, _) => data,
+        };
+        if self.given == 0 {
+            self.given = 1;
+            if !data.is_empty() {
+                return Some(Piece::Data(data.clone()));
+            }
+        }
+        match &self.held {
+            Held::Whole(_, Some(trailers)) if self.given == 1 => {
+                self.given = 2;
+                Some(Piece::Trailers(HeaderMap::clone(trailers)))
+            }
+            Held::Whole(..) => Some(Piece::End),
+            Held::Begin(_) | Held::Nothing => None,
+        }
+    }
+
+    /// The next piece from the client, counted, and refused beyond the limit.
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, BodyError>> {
         loop {
-            match self.incoming.poll_frame(cx) {
-                Poll::Pending => {
-                    if !self.waiting {
-                        self.waiting = true;
-                        self.deadline.set(self.timeout);
+            let Some(frame) = ready!(self.incoming.poll_frame(cx)) else {
+                self.note_end();
+                return Poll::Ready(Ok(Piece::End));
+            };
+            let frame = frame.map_err(BodyError::Client)?;
+            if frame.is_trailers() || self.incoming.is_ended() {
+                self.note_end();
+            }
+            let frame = match frame.into_data() {
+                Ok(data) if data.is_empty() => continue,
+                Ok(data) => {
+                    self.received += data.len() as u64;
+                    if let Some(counted) = &self.counted {
+                        counted.bytes.set(self.received);
                     }
-                    return match self.deadline.poll(cx) {
-                        Poll::Ready(()) => Poll::Ready(Err(BodyError::Timeout { after: self.timeout })),
-                        Poll::Pending => Poll::Pending,
-                    };
+                    self.limit.check(self.received)?;
+                    return Poll::Ready(Ok(Piece::Data(data)));
                 }
-                Poll::Ready(None) => {
-                    self.note_end();
-                    return Poll::Ready(Ok(Piece::End));
-                }
-                Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(BodyError::Client(e))),
-                Poll::Ready(Some(Ok(frame))) => {
-                    self.waiting = false;
-                    self.touched = true;
-                    if frame.is_trailers() || self.incoming.is_ended() {
-                        self.note_end();
-                    }
-                    let frame = match frame.into_data() {
-                        Ok(data) if data.is_empty() => continue,
-                        Ok(data) => {
-                            self.received += data.len() as u64;
-                            if let Some(counted) = &self.counted {
-                                counted.bytes.set(self.received);
-                            }
-                            self.limit.check(self.received)?;
-                            return Poll::Ready(Ok(Piece::Data(data)));
-                        }
-                        Err(frame) => frame,
-                    };
-                    if let Ok(mut trailers) = frame.into_trailers() {
-                        fields::keep_trailers(&mut trailers);
-                        if trailers.is_empty() {
-                            return Poll::Ready(Ok(Piece::End));
-                        }
-                        return Poll::Ready(Ok(Piece::Trailers(trailers)));
-                    }
-                }
+                Err(frame) => frame,
+            };
+            if let Ok(mut trailers) = frame.into_trailers() {
+                fields::keep_trailers(&mut trailers);
+                return Poll::Ready(Ok(if trailers.is_empty() { Piece::End } else { Piece::Trailers(trailers) }));
             }
         }
     }

@@ -9,7 +9,7 @@ use pilotlight_supervisor::{Lease, Phase, Service};
 use super::Inbound;
 use super::unread::Rest;
 use crate::problem::Failure;
-use crate::request_body::{MAX_HELD, RequestBody};
+use crate::request_body::RequestBody;
 use crate::timing::{Layer, Moment};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::http::Target;
@@ -112,11 +112,9 @@ impl Inbound<'_> {
     async fn hold_small(&self, body: &mut Option<RequestBody>) -> Result<(), Failure> {
         let Some(body) = body.as_mut().filter(|_| self.service().is_some()) else { return Ok(()) };
         let first_byte = self.first_byte();
-        match first_byte.within(body.hold(MAX_HELD)).await {
-            Some(Ok(_)) => Ok(()),
-            Some(Err(e)) => Err(Failure::Body(e)),
-            None => Err(Failure::Upstream(first_byte.over(&self.service_name()))),
-        }
+        let held = first_byte.within(body.hold()).await.unwrap_or_else(|| Err(first_byte.late()));
+        self.record.lap(Layer::Service); // it would be sent in that time
+        held.map_err(Failure::Body)
     }
 
     /// The right to use an instance, which is started if need be; `None` for servers of somebody else's.

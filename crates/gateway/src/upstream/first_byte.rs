@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 
-use super::UpstreamError;
 use super::silence::{Silence, SilenceLimit};
+use super::{SendError, UpstreamError};
 use crate::deadline::Deadline;
+use crate::request_body::BodyError;
 
 /// A time with the name of its setting.
 pub(crate) type Limit = (Duration, &'static str);
@@ -92,6 +93,17 @@ impl FirstByte {
         let whole = self.whole.filter(|(_, ends)| Instant::now() >= *ends).map(|(limit, _)| limit);
         let (after, setting) = whole.or(self.limit).unwrap_or((Duration::ZERO, "its deadline"));
         UpstreamError::Timeout { service: service.to_owned(), after, setting }
+    }
+
+    /// The same where the request's body may be on its way: then it is the client that is late.
+    pub(crate) fn over_for(&self, service: &str) -> SendError {
+        if self.running.get() { self.over(service).into() } else { SendError::Client(self.late()) }
+    }
+
+    /// What to say when the time is over and the client's body is not whole.
+    pub(crate) fn late(&self) -> BodyError {
+        let (after, setting) = self.whole.map_or((Duration::ZERO, "its deadline"), |(limit, _)| limit);
+        BodyError::Late { after, setting }
     }
 
     /// Waits for `work` no longer than the time allows; `None` when it is over.

@@ -261,7 +261,7 @@ impl Exchange {
                 return Poll::Ready(Err(start_failed(service, end)));
             }
             first_byte.turn(self.pump.waits_for_client(), self.pump.take_moved());
-            first_byte.poll_over(cx).map(|()| Err(first_byte.over(service).into()))
+            first_byte.poll_over(cx).map(|()| Err(first_byte.over_for(service)))
         })
         .await
         .inspect(|_| first_byte.came())

@@ -27,7 +27,7 @@ use super::{Answer, BodyLeft, Failed, Ran, SendError, UpstreamError};
 use crate::body::ResponseBody;
 use crate::net::Socket;
 use crate::outbound::Outbound;
-use crate::request_body::{MAX_HELD, RequestBody};
+use crate::request_body::RequestBody;
 use crate::spawn::Spawner;
 
 mod frames;
@@ -323,19 +323,14 @@ pub(crate) async fn send(
     first_byte: FirstByte,
 ) -> Result<Answer, Failed> {
     let service = link.service.name();
-    let over = || SendError::from(first_byte.over(service));
-    let held = match &mut body {
-        None => Some(Bytes::new()),
-        Some(body) => match first_byte.within(body.hold(MAX_HELD)).await {
-            Some(Ok(held)) => held,
-            Some(Err(e)) => return Err(Failed { error: SendError::Client(e), body: BodyLeft::Spent }),
-            None => return Err(Failed { error: over(), body: BodyLeft::Spent }),
-        },
-    };
     first_byte.service_turn();
     let sent = first_byte.within(async {
         let peer = link.reach(&lease).await?;
-        let whole = held.as_ref().and_then(|held| frames::request_frame(outbound, flags::END, held));
+        let whole = match &body {
+            None => Some(&[][..]),
+            Some(body) => body.held().map(|held| &held[..]),
+        };
+        let whole = whole.and_then(|whole| frames::request_frame(outbound, flags::END, whole));
         match whole {
             Some(frame) if peer.shared.takes_exchanges() => {
                 send_shared(link, &peer, frame, outbound, &first_byte).await
@@ -343,7 +338,9 @@ pub(crate) async fn send(
             _ => send_own(link, &peer, outbound, body.take(), &first_byte).await,
         }
     });
-    let Some(sent) = sent.await else { return Err(Failed { error: over(), body: BodyLeft::Spent }) };
+    let Some(sent) = sent.await else {
+        return Err(Failed { error: first_byte.over(service).into(), body: BodyLeft::Spent });
+    };
     match sent {
         Ok(reply) => Ok(reply.into_answer(lease, service, first_byte)),
         Err(Unsent { error, body: left }) => {
@@ -490,7 +487,7 @@ async fn read_head(
         let (part, payload) = match part {
             None => {
                 stream.cancel(ResetCode::Deadline);
-                return Err((first_byte.over(service).into(), BodyLeft::Spent));
+                return Err((first_byte.over_for(service), BodyLeft::Spent));
             }
             Some(Ok(Some(part))) => part,
             Some(Ok(None)) => return Err((closed(service, "cancelled", Ran::Maybe).into(), BodyLeft::Spent)),
