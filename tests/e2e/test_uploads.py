@@ -16,6 +16,24 @@ OVER_HTTP = {"argv": ORIGIN, "transport": "http"}
 LENGTH = b"Content-Length: 6", b"abc", b"def"
 CHUNKED = b"Transfer-Encoding: chunked", b"3\r\nabc\r\n", b"3\r\ndef\r\n0\r\n\r\n"
 
+# An HTTP service that answers one request on each connection, and closes it when it has read the next.
+CLOSES = r"""
+import socket, threading
+def serve(peer):
+    with peer, peer.makefile("rb") as file:
+        for number in range(2):
+            while (line := file.readline()).strip():
+                pass
+            while line and not file.readline().startswith(b"end"):
+                pass
+            if line and number == 0:
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+server = socket.socket(fileno=3)
+while True:
+    threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+"""
+CLOSES = [PYTHON, "-B", "-c", f"exec({CLOSES!r})"]
+
 
 class Uploads(TestCase):
     def gateway(self, *blocks, route_settings=None, **settings):
@@ -165,6 +183,15 @@ class ReadAhead(Uploads):
                     answer = client.answer("POST")
                     self.assert_status(answer, 200)
                     self.assertIn(b"abcdef", answer.body)
+
+    def test_what_is_held_is_sent_again(self):
+        """RFC 9112 §9.3.1: a kept connection that was closed just then costs an idempotent request nothing."""
+        gateway = self.gateway(argv=CLOSES, transport="http")
+        for fields, body in ((b"Content-Length: 5", b"end\r\n"), (CHUNKED[0], b"3\r\nend\r\n0\r\n\r\n")):
+            for number in range(4):
+                with self.subTest(fields=fields, number=number), gateway.client(timeout=20) as client:
+                    client.send(b"PUT / HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n%b" % (fields, body))
+                    self.assert_status(client.answer("PUT"), 200)
 
     def test_limits_hold_before_the_service_is_asked(self):
         gateway = self.gateway(limits(body_size="1KiB"), argv=["false"])

@@ -38,6 +38,8 @@ pub(crate) enum PumpError {
 pub(crate) struct Pump {
     pub(crate) out: BytesMut,
     body: Option<RequestBody>,
+    /// The body when its end has been put out, if all of it is held.
+    sent: Option<RequestBody>,
     had_body: bool,
     /// Whether a piece of the body has come since [`Pump::take_moved`].
     moved: bool,
@@ -59,6 +61,7 @@ impl Pump {
             sent_more: false,
             begun: false,
             body,
+            sent: None,
             framing,
             gathered: BytesMut::new(),
         }
@@ -69,9 +72,9 @@ impl Pump {
         self.body.is_none() && self.out.is_empty()
     }
 
-    /// The body back, if nothing of it has been taken.
+    /// The body back, if all that has been taken of it is held.
     pub(crate) fn reclaim(&mut self) -> BodyLeft {
-        match self.body.take_if(|b| b.is_whole()) {
+        match self.body.take_if(|b| b.is_whole()).or_else(|| self.sent.take()) {
             Some(mut body) => {
                 body.rewind();
                 BodyLeft::Whole(Some(body))
@@ -79,6 +82,11 @@ impl Pump {
             None if self.had_body => BodyLeft::Spent,
             None => BodyLeft::Whole(None),
         }
+    }
+
+    /// The answer has begun: the request is not sent again.
+    pub(crate) fn forget_sent(&mut self) {
+        self.sent = None;
     }
 
     /// Whether the head has been written whole, so that the service may have begun.
@@ -116,6 +124,7 @@ impl Pump {
     pub(crate) fn abandon(&mut self) {
         self.gathered.clear();
         self.body = None;
+        self.sent = None;
     }
 
     /// The service wants no more of the body: ends the direction (P-21).
@@ -151,18 +160,16 @@ impl Pump {
                     self.put_gathered();
                     self.put_data(&data);
                 }
-                Piece::Trailers(trailers) => {
-                    self.put_gathered();
-                    self.body = None;
-                    self.end(Some(&trailers));
-                }
-                Piece::End => {
-                    self.put_gathered();
-                    self.body = None;
-                    self.end(None);
-                }
+                Piece::Trailers(trailers) => self.body_ended(Some(&trailers)),
+                Piece::End => self.body_ended(None),
             }
         }
+    }
+
+    fn body_ended(&mut self, trailers: Option<&HeaderMap>) {
+        self.put_gathered();
+        self.sent = self.body.take().filter(RequestBody::is_whole);
+        self.end(trailers);
     }
 
     fn put_gathered(&mut self) {

@@ -346,6 +346,7 @@ impl Exchange {
         first_byte: FirstByte,
     ) -> Answer {
         let http1::ResponseHead { status, headers, body, keep_alive } = head;
+        self.pump.forget_sent();
         if let Some(lease) = &lease {
             lease.instance().mark_answered();
         }

@@ -214,6 +214,9 @@ impl Stream {
                 },
             };
             self.ended = part.is_final();
+            if part != AnswerPart::Info && part != AnswerPart::Reset {
+                self.pump.forget_sent();
+            }
             if self.ended {
                 self.response_ended();
             }
