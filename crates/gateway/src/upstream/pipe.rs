@@ -30,12 +30,13 @@ use crate::outbound::Outbound;
 use crate::request_body::RequestBody;
 use crate::spawn::Spawner;
 
+mod body;
 mod frames;
 mod shared;
 mod stream;
 
+pub(crate) use body::PipeBody;
 use shared::{BeginError, Outcome, Shared};
-pub(crate) use stream::PipeBody;
 use stream::{Stream, StreamError};
 
 /// How long a service may take to dial an own connection before it is asked again.

@@ -10,21 +10,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::HeaderMap;
-use http_body::Frame;
 use pilotlight_pipe::control::{encode_pong, parse_ping};
 use pilotlight_pipe::frame::{FrameType, HEADER_LEN, MAX_FRAME, flags, split_frame, whole_frame};
-use pilotlight_pipe::head::decode_fields;
 use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerEvent, AnswerGateway, AnswerPart, OwnEvent, OwnGateway, Part, ProtocolError};
-use pilotlight_supervisor::Lease;
 
 use super::Peer;
-use crate::body::CutError;
 use crate::net::Socket;
 use crate::pump::{BodyFraming, Pump, PumpError};
 use crate::request_body::{BodyError, RequestBody};
-use crate::upstream::silence::Silence;
 use crate::upstream::{BodyLeft, MAX_GATHERED, MIN_PIECE, Ran};
 
 const READ_SIZE: usize = 64 * 1024;
@@ -142,7 +136,7 @@ impl Stream {
 
     /// A small piece of the answer with what follows it in the buffer: each by itself costs a turn of everything behind,
     /// however small it is. Nothing is waited for.
-    fn gather(&mut self, first: Bytes) -> Bytes {
+    pub(crate) fn gather(&mut self, first: Bytes) -> Bytes {
         if first.len() >= MIN_PIECE || self.read.len() <= HEADER_LEN {
             return first;
         }
@@ -387,157 +381,4 @@ impl Drop for Stream {
             }
         }
     }
-}
-
-/// The rest of an answer, read as the client takes it; dropped before its end, it cancels the exchange.
-pub(crate) struct PipeBody {
-    stream: Option<Box<Stream>>,
-    lease: Option<Lease>,
-    silence: Silence,
-    /// What came with RESPONSE.
-    first: Bytes,
-    /// From `content-length`, if the service gave it.
-    left: Option<u64>,
-    service: String,
-}
-
-impl PipeBody {
-    pub(crate) fn new(
-        stream: Box<Stream>,
-        (lease, silence): (Lease, Silence),
-        first: Bytes,
-        left: Option<u64>,
-        service: String,
-    ) -> Self {
-        Self { stream: Some(stream), lease: Some(lease), silence, first, left, service }
-    }
-
-    pub(crate) fn is_ended(&self) -> bool {
-        self.stream.is_none() && self.first.is_empty()
-    }
-
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.left
-    }
-
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
-        if !self.first.is_empty() {
-            let first = std::mem::take(&mut self.first);
-            return Poll::Ready(Some(self.take(first)));
-        }
-        loop {
-            let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
-            let Poll::Ready(part) = stream.poll_part(cx) else {
-                let what = ready!(self.silence.poll(cx, stream.waits_for_client(), stream.take_moved()));
-                self.deadline_over();
-                return Poll::Ready(Some(Err(self.cut(what))));
-            };
-            self.silence.heard();
-            match part {
-                Ok(Some((AnswerPart::Data(part), data))) => {
-                    if part == Part::Last {
-                        self.end();
-                        return Poll::Ready(self.last(data));
-                    }
-                    if data.is_empty() {
-                        continue;
-                    }
-                    let data = stream.gather(data);
-                    return Poll::Ready(Some(self.take(data)));
-                }
-                Ok(Some((AnswerPart::Trailers, fields))) => {
-                    self.end();
-                    if self.left.is_some_and(|left| left > 0) {
-                        return Poll::Ready(self.last(Bytes::new()));
-                    }
-                    return Poll::Ready(match decode_fields(&fields) {
-                        Ok(trailers) => Some(Ok(Frame::trailers(filtered(trailers)))),
-                        Err(e) => Some(Err(self.cut(e.to_string()))),
-                    });
-                }
-                Ok(Some((AnswerPart::Reset, payload))) => {
-                    let what = Reset::parse(&payload)
-                        .map_or_else(|e| e.to_string(), |r| format!("{}: {}", r.code.name(), r.text));
-                    return Poll::Ready(Some(Err(self.cut(what))));
-                }
-                Ok(Some((AnswerPart::Info | AnswerPart::Response(_), _)) | None) => {
-                    return Poll::Ready(Some(Err(self.cut("its parts are out of order".into()))));
-                }
-                Err(StreamError::Protocol(e)) => {
-                    if let Some(stream) = self.stream.take() {
-                        stream.fault(&e);
-                    }
-                    return Poll::Ready(Some(Err(self.cut(e.to_string()))));
-                }
-                Err(StreamError::Closed(what, _)) => {
-                    self.stream = None; // nothing to cancel on a closed connection
-                    return Poll::Ready(Some(Err(self.cut(what))));
-                }
-                Err(StreamError::Client(e)) => return Poll::Ready(Some(Err(self.cut(e.to_string())))),
-            }
-        }
-    }
-
-    /// Cancels the exchange because a time is over (P-28).
-    pub(crate) fn deadline_over(&mut self) {
-        if let Some(stream) = self.stream.take() {
-            stream.cancel(ResetCode::Deadline);
-        }
-    }
-
-    /// Counts against `content-length`, so that a lying service is cut and not believed.
-    fn take(&mut self, data: Bytes) -> Result<Frame<Bytes>, CutError> {
-        if let Some(left) = &mut self.left {
-            match left.checked_sub(data.len() as u64) {
-                Some(rest) => *left = rest,
-                None => return Err(self.cut("it is longer than its content-length".into())),
-            }
-        }
-        Ok(Frame::data(data))
-    }
-
-    /// The last piece. One that leaves the answer too short is not passed on: whoever stores it must not think it whole.
-    fn last(&mut self, data: Bytes) -> Option<Result<Frame<Bytes>, CutError>> {
-        match self.left {
-            Some(left) if left > data.len() as u64 => {
-                Some(Err(self.cut("it is shorter than its content-length".into())))
-            }
-            _ if data.is_empty() => None,
-            _ => Some(self.take(data)),
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(stream) = self.stream.take() {
-            stream.finish();
-        }
-        self.lease = None;
-    }
-
-    fn cut(&mut self, what: String) -> CutError {
-        self.first = Bytes::new();
-        if let Some(stream) = self.stream.take() {
-            stream.cancel(ResetCode::Cancelled);
-        }
-        self.lease = None;
-        CutError { service: self.service.clone(), what }
-    }
-}
-
-impl Drop for PipeBody {
-    fn drop(&mut self) {
-        if let Some(stream) = self.stream.take() {
-            // Nobody asks for more once as many bytes are here as were announced; only the final frame is still to come.
-            if self.left == Some(0) && self.first.is_empty() {
-                stream.finish();
-            } else {
-                stream.cancel(ResetCode::Cancelled);
-            }
-        }
-    }
-}
-
-fn filtered(mut trailers: HeaderMap) -> HeaderMap {
-    crate::fields::strip_hop_by_hop(&mut trailers);
-    trailers
 }
