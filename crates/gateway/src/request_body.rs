@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                 end within MAX_HELD                                 pieces
-//!   untouched ──────────────────────────▶ held whole ─────────────────────────────────▶ given out; again after `rewind`
+//!   untouched ──────────────────────────▶ held whole ────────────────────────────────▶ given out; again after `rewind`
 //!       │ │  MAX_HELD, or HOLD_CHUNKED                    pieces                more from the client
 //!       │ └─────────────────────────────▶ begin held ─────────────▶ given out ──────────────────────▶ touched
 //!       │  larger than MAX_HELD by its length                                                            ▲
@@ -21,11 +21,11 @@ use crate::deadline::Deadline;
 use crate::fields;
 use crate::record::Received;
 
-/// Bodies up to here are read whole before the service is asked: they take no place of it meanwhile, go out in one piece,
-/// and can be sent again.
+/// Bodies up to here are read whole before the service is asked: they take no place of it meanwhile, go out in one
+/// piece, and can be sent again.
 const MAX_HELD: usize = 32 * 1024;
-/// How long the end of a chunked body is awaited before the service is asked. Its client may be waiting for an answer to
-/// what it has sent so far.
+/// How long the end of a chunked body is awaited before the service is asked. Its client may be waiting for an answer
+/// to what it has sent so far.
 const HOLD_CHUNKED: Duration = Duration::from_secs(1);
 
 /// What can go wrong with a client's body.
@@ -126,9 +126,9 @@ impl RequestBody {
         !self.touched
     }
 
-    /// Reads a small body into memory, so that it takes no place of the service meanwhile, and can be sent in one piece and
-    /// again. One of stated length has to come whole within `limits.body_timeout`, a byte more or less: one that drips is
-    /// given up. A chunked one goes on with what has come when it turns out not to be small, or not to come soon.
+    /// Reads a small body into memory, so that it takes no place of the service meanwhile, and can be sent in one piece
+    /// and again. One of stated length has to come whole within `limits.body_timeout`: one that drips is given up. A
+    /// chunked one goes on with what has come when it turns out not to be small, or not to come soon.
     ///
     /// # Cancel safety
     /// Not safe: what was read is lost with the future.
@@ -183,7 +183,7 @@ impl RequestBody {
         self.incoming.remaining()
     }
 
-    /// What is left of it, if the client's part of it has not ended and nothing has been taken from that but what is held.
+    /// The rest of it, if there is any, and nothing has been given out that is not held.
     pub(crate) fn into_untouched(self) -> Option<ClientBody> {
         (!self.touched && !matches!(self.held, Held::Whole(..))).then_some(self.incoming)
     }

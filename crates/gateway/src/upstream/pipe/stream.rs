@@ -134,8 +134,8 @@ impl Stream {
         if !own.has_received() && (unsent || unread) { Ran::No } else { Ran::Maybe }
     }
 
-    /// A small piece of the answer with what follows it in the buffer: each by itself costs a turn of everything behind,
-    /// however small it is. Nothing is waited for.
+    /// A small piece of the answer with what follows it in the buffer: each by itself costs a turn of everything
+    /// behind, however small it is. Nothing is waited for.
     pub(crate) fn gather(&mut self, first: Bytes) -> Bytes {
         if first.len() >= MIN_PIECE || self.read.len() <= HEADER_LEN {
             return first;
