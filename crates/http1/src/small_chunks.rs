@@ -1,4 +1,5 @@
-//! Whole chunks of fewer than 16 bytes, many at a time: step by step ([`crate::chunked`]) each costs far more than its data.
+//! Whole chunks of fewer than 16 bytes, many at a time. Step by step ([`crate::chunked`]) each costs far more than its
+//! data.
 //!
 //! Nothing here is refused: what is no such chunk is left for the steps.
 

@@ -121,7 +121,8 @@ impl PipeBody {
         Ok(Frame::data(data))
     }
 
-    /// The last piece. One that leaves the answer too short is not passed on: whoever stores it must not think it whole.
+    /// The last piece. One that leaves the answer too short is not passed on: whoever stores it must not think it
+    /// whole.
     fn last(&mut self, data: Bytes) -> Option<Result<Frame<Bytes>, CutError>> {
         match self.left {
             Some(left) if left > data.len() as u64 => {
