@@ -323,7 +323,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_breaks_it(text in "[a:.%0\\[\\]v/@é]{0,12}") {
-            if is_authority(&text) {
+            // `http` takes no escapes (RFC 3986 §3.2.2 does).
+            if is_authority(&text) && !text.contains('%') {
                 prop_assert!(text.is_empty() || text.parse::<http::uri::Authority>().is_ok(), "{text}");
             }
         }
