@@ -1,5 +1,6 @@
 //! `Cache-Status` (RFC 9211): what the cache did with a request, told to whoever reads the answer.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -98,8 +99,21 @@ impl CacheStatus {
         headers.append(CACHE_STATUS, self.value());
     }
 
-    /// The member as a field value.
+    /// The member as a field value. Those of one route are mostly the same, so each thread keeps its last one that has no time in it.
     pub fn value(&self) -> HeaderValue {
+        thread_local! {
+            static LAST: RefCell<Option<(CacheStatus, HeaderValue)>> = const { RefCell::new(None) };
+        }
+        if self.ttl_s.is_some() {
+            return self.made();
+        }
+        LAST.with_borrow_mut(|last| match last {
+            Some((status, value)) if status == self => value.clone(),
+            last => last.insert((*self, self.made())).1.clone(),
+        })
+    }
+
+    fn made(&self) -> HeaderValue {
         // Everything written is ASCII from this file, so the fallback is never taken.
         HeaderValue::from_str(&self.text()).unwrap_or(HeaderValue::from_static(NAME))
     }

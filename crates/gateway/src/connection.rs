@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use pilotlight_http1::SendError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::body::Outgoing;
 use crate::client::{AnswerError, Client, Next};
@@ -28,7 +29,9 @@ use crate::worker::Worker;
 
 /// How long a client may go on sending after the last answer: closing with unread bytes would reset the connection, and
 /// the client might never see that answer.
-const LINGER: Duration = Duration::from_secs(2);
+const MAX_LINGER: Duration = Duration::from_secs(10);
+/// How long nothing may come in that time.
+const MAX_LINGER_SILENCE: Duration = Duration::from_secs(2);
 
 /// Where a connection is in its present request.
 enum Stage {
@@ -182,9 +185,9 @@ async fn linger(client: &Client) {
     let closing = async {
         socket.shutdown().await?;
         let mut sink = [0; 4096];
-        while socket.read(&mut sink).await? > 0 {}
+        while timeout(MAX_LINGER_SILENCE, socket.read(&mut sink)).await?? > 0 {}
         std::io::Result::Ok(())
     };
     // Whatever goes wrong here, the connection is closed next.
-    let _ = tokio::time::timeout(LINGER, closing).await;
+    let _ = timeout(MAX_LINGER, closing).await;
 }

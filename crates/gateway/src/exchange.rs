@@ -56,16 +56,20 @@ pub(crate) enum Reply {
 
 /// Has a request answered that memory does not answer as it stands.
 pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received) -> Reply {
-    let Received { mut request, begun, known, ahead } = received;
+    let Received { mut request, begun, read, known, ahead } = received;
     let timeline = Timeline::new(begun);
     if let Some((asked, answered)) = ahead.as_ref().map(Ahead::between) {
         timeline.lap(Layer::Parse, asked);
         timeline.lap(Layer::Cache, answered);
     }
-    timeline.lap(Layer::Parse, Moment::now());
+    timeline.lap(Layer::Parse, read);
     let found = match known {
-        Some(known) => known.found(&request, worker),
+        Some(known) => {
+            timeline.lap(Layer::Cache, Moment::now());
+            Ok(known.found(&request, worker))
+        }
         None => {
+            timeline.lap(Layer::Parse, Moment::now());
             target::complete(&mut request);
             match local::answer(&mut request) {
                 Some(answer) => answer.map(Found::Own),
@@ -97,14 +101,14 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received
 
 impl Known {
     /// What was found before the request was one.
-    fn found(self, request: &Request<ClientBody>, worker: &Worker) -> Result<Found, Failure> {
-        let Self { route, lookup } = self;
+    fn found(self, request: &Request<ClientBody>, worker: &Worker) -> Found {
+        let Self { route, authority, lookup } = self;
         match lookup {
             Some(Lookup::Hit(stored)) => {
                 let answer = stored.answer(request.method(), request.headers(), worker.clock.timestamp(Moment::now()));
-                Ok(Found::Stored(route, Verdict::Hit, answer))
+                Found::Stored(route, Verdict::Hit, answer)
             }
-            lookup => Ok(Found::Route(route, authority(request)?.to_owned(), lookup)),
+            lookup => Found::Route(route, authority, lookup),
         }
     }
 }

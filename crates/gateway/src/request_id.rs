@@ -68,10 +68,26 @@ impl RequestIds {
     }
 }
 
-fn hex(high: u64, low: u64) -> [u8; 32] {
+/// Both digits of each byte.
+const PAIRS: [[u8; 2]; 256] = {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let value = (u128::from(high) << 64) | u128::from(mix(low));
-    std::array::from_fn(|i| DIGITS[((value >> (124 - 4 * i)) & 15) as usize])
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
+fn hex(high: u64, low: u64) -> [u8; 32] {
+    let mut text = [0; 32];
+    let bytes = high.to_be_bytes().into_iter().chain(mix(low).to_be_bytes());
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        let digits = PAIRS[usize::from(byte)];
+        (pair[0], pair[1]) = (digits[0], digits[1]);
+    }
+    text
 }
 
 /// splitmix64's finalizer: a bijection, so that ids differ as long as counts do and do not look alike.
@@ -84,6 +100,11 @@ fn mix(mut x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_stand_in_their_order() {
+        assert_eq!(hex(0x0123_4567_89ab_cdef, 0), *b"0123456789abcdef0000000000000000");
+    }
 
     #[test]
     fn ids_differ_and_clients_ids_are_kept_if_sane() {

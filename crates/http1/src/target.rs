@@ -94,6 +94,10 @@ impl<'b> Authority<'b> {
         };
         let text = std::str::from_utf8(bytes).ok()?;
         let (host, port) = text.split_at(host_length);
+        // An HTTP URI needs a host (RFC 9110 §4.2.1); a target without an authority has an empty Host.
+        if host.is_empty() && !port.is_empty() {
+            return None;
+        }
         let port = match port.strip_prefix(':') {
             None if port.is_empty() => None,
             None => return None,
@@ -198,6 +202,8 @@ mod tests {
             "[::1]x",
             "a:65536",
             "[fe80::1%0]",
+            ":80",
+            ":",
             "[v1]",
             "[v.a]",
             "::1",

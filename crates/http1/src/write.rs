@@ -49,10 +49,10 @@ impl<'o> MessageWriter<'o> {
         self.out.resize(begin + line, 0);
         let line = &mut self.out[begin..];
         line[..colon].copy_from_slice(name);
-        line[colon..colon + 2].copy_from_slice(b": ");
+        (line[colon], line[colon + 1]) = (b':', b' ');
         let (text, end) = line[colon + 2..].split_at_mut(value.len());
         text.copy_from_slice(value);
-        end.copy_from_slice(b"\r\n");
+        (end[0], end[1]) = (b'\r', b'\n');
         self
     }
 

@@ -132,7 +132,7 @@ impl Asked {
         *request.uri_mut() = requests::uri(&self.target).unwrap_or_default();
         *request.headers_mut() = self.headers;
         let ahead = Ahead { redis, asked: self.asked, answered: Moment::now() };
-        Received { request, begun: self.begun, known: None, ahead: Some(ahead) }
+        Received { request, begun: self.begun, read: self.asked, known: None, ahead: Some(ahead) }
     }
 }
 

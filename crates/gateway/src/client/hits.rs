@@ -52,6 +52,7 @@ pub(super) enum Found {
 /// What was found out about a request before it was one.
 pub(crate) struct Known {
     pub(crate) route: Arc<Route>,
+    pub(crate) authority: String,
     /// `None` where the route does not use the cache.
     pub(crate) lookup: Option<Lookup>,
 }
@@ -158,18 +159,22 @@ pub(super) fn find<'a>(
         }
         Some(Lookup::Hit(_)) => {
             requests::put_fields(head, headers);
-            return Found::Known(Known { route: Arc::clone(route), lookup });
+            return known(route, head, lookup);
         }
         // Its refresh needs the whole request.
         Some(Lookup::StaleWhileRevalidate(_)) => return Found::Nothing,
         Some(Lookup::Miss(_)) => None,
         Some(Lookup::Stale(ref stale, _)) => Some(stale),
-        lookup => return Found::Known(Known { route: Arc::clone(route), lookup }),
+        lookup => return known(route, head, lookup),
     };
     if ask(worker, client, tally, route, (target, head.authority), headers, stale) {
         return Found::Asked;
     }
-    Found::Known(Known { route: Arc::clone(route), lookup })
+    known(route, head, lookup)
+}
+
+fn known(route: &Arc<Route>, head: &RequestHead<'_>, lookup: Option<Lookup>) -> Found {
+    Found::Known(Known { route: Arc::clone(route), authority: head.authority.to_owned(), lookup })
 }
 
 /// Asks Redis, if there is one, for what memory has not, or no longer.

@@ -45,6 +45,8 @@ pub(crate) struct Received {
     pub(crate) request: Request<ClientBody>,
     /// When its first byte was there.
     pub(crate) begun: Moment,
+    /// When the last byte of its head was there.
+    pub(crate) read: Moment,
     /// What was found out about it.
     pub(crate) known: Option<Known>,
     /// What Redis had for it.
@@ -64,7 +66,7 @@ impl Client {
     /// The next request that is not answered at once. What was answered meanwhile is still to be written.
     pub(crate) fn poll_next(self: &Rc<Self>, cx: &mut Context<'_>, worker: &Worker) -> Poll<io::Result<Next>> {
         let mut desk = worker.desk.borrow_mut();
-        let (mut answered, mut needs_more) = (false, false);
+        let (mut answered, mut needs_more) = (false, self.begun.get().is_some());
         let table = worker.common.table.load(); // one for all that are here
         let mut tally = Tally::default();
         if let Some(begun) = self.begun.take() {
@@ -104,8 +106,9 @@ impl Client {
                     Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
                 }
             }
-            tally.begun();
-            match self.look(worker, (&table, &mut tally), &mut desk, &mut io) {
+            let begun = tally.begun();
+            let read = if needs_more { Moment::now() } else { begun };
+            match self.look(worker, (&table, &mut tally), (&mut desk, &mut io), read) {
                 Front::Hit => (answered, needs_more) = (true, false),
                 Front::Asked => {
                     io.shrink(&mut desk.bytes);
@@ -120,6 +123,7 @@ impl Client {
             }
         };
         if answered {
+            self.phase.set(Phase::Idle);
             self.answered();
         }
         match next {
@@ -127,30 +131,26 @@ impl Client {
                 tally.time();
                 Poll::Ready(Ok(next))
             }
-            None => self.wait(cx, tally.rest_begun()).map(Err),
+            None => self.wait(cx, tally.rest_begun().filter(|_| needs_more)).map(Err),
         }
     }
 
-    /// Nothing is left to do but to wait; ready when that takes too long.
+    /// Nothing is left to do but to wait; ready when that takes too long. `begun` is when the head began that is not whole.
     fn wait(&self, cx: &mut Context<'_>, begun: Option<Moment>) -> Poll<io::Error> {
-        let mut io = self.io.borrow_mut();
-        let is_partial = !io.read.is_empty() && !self.is_asking() && !io.http.is_busy();
-        if is_partial {
-            self.begun.set(begun);
-            if self.phase.get() == Phase::Idle {
-                self.phase.set(Phase::Head);
-                self.set_unless_blocked(Some(self.times.header));
-            }
+        self.begun.set(begun);
+        if begun.is_some() && self.phase.get() == Phase::Idle {
+            self.phase.set(Phase::Head);
+            self.set_unless_blocked(Some(self.times.header));
         }
-        self.timed_out(&mut io, cx).map_or(Poll::Pending, Poll::Ready)
+        self.timed_out(&mut self.io.borrow_mut(), cx).map_or(Poll::Pending, Poll::Ready)
     }
 
     fn look<'a>(
         self: &Rc<Self>,
         worker: &'a Worker,
         (table, tally): (&'a crate::routes::Table, &mut Tally<'a>),
-        desk: &mut Desk,
-        io: &mut Io,
+        (desk, io): (&mut Desk, &mut Io),
+        read_at: Moment,
     ) -> Front {
         let Io { read, http, out, .. } = io;
         let Desk { headers, fields, .. } = desk;
@@ -192,11 +192,12 @@ impl Client {
         let body = if has_body { Some(is_expected) } else { None };
         tally.time(); // of the hits before it
         let begun = tally.begun();
+        let read_at = read_at.max(begun);
         let request = request.map(|()| match body {
             Some(is_expected) => ClientBody::behind(self, http, is_expected),
             None => ClientBody::empty(),
         });
-        Front::Request(Box::new(Received { request, begun, known, ahead: None }))
+        Front::Request(Box::new(Received { request, begun, read: read_at, known, ahead: None }))
     }
 
     /// Answers what is no request. Nothing behind it is read as one.
