@@ -56,8 +56,9 @@ bench-transport: ## HTTP and the pipe, warm and cold, beside nginx, uWSGI and mo
 fuzz: ## fuzz each parser for a minute (needs cargo-fuzz and a nightly Rust); TIME=seconds
 	@scripts/fuzz.sh $(or $(TIME),60)
 
-fmt: ## format the Rust code
+fmt: ## format the Rust code, and reflow comments and prose
 	@cargo fmt --all
+	@python3 -B scripts/tidy.py --fix
 
 generate: ## write the commands of crates/redis anew from their descriptions
 	@crates/redis/codegen/generate.py

@@ -55,6 +55,7 @@ step "rustfmt" formatting
 step "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 step "cargo-deny: licences, bans, sources" cargo deny --log-level warn check licenses bans sources
 step "python: syntax, pyflakes" python_files
+step "tidy: width, sizes, circles, arrows" "$PYTHON" -B scripts/tidy.py
 step "generated sources" "$PYTHON" crates/redis/codegen/generate.py --check
 step "generated sources of redis-tool" "$PYTHON" crates/redis-tool/codegen/commands.py --check
 step "figures of documents" figures

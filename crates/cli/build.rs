@@ -1,8 +1,8 @@
 //! Lets the linker pack the binary's relocations (`DT_RELR`), where the system's libraries understand that.
 //!
-//! The loader reads and applies 17,000 of them in each start, of the gateway and of its helper, and 0.4 MB of such tables would then be
-//! part of what each of them holds. Packed they are 10 KB. glibc understands them from 2.36 on, and a program that needs them says so,
-//! as it does of every other symbol of the library that it was linked with.
+//! The loader reads and applies 17,000 of them in each start, of the gateway and of its helper, and 0.4 MB of such
+//! tables would then be part of what each of them holds. Packed they are 10 KB. glibc understands them from 2.36 on,
+//! and a program that needs them says so, as it does of every other symbol of the library that it was linked with.
 
 use std::process::Command;
 use std::{env, fs};

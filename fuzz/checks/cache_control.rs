@@ -1,5 +1,5 @@
-//! Header fields of a request, its answer and a later request, as lines `name: value` with an empty line between the three:
-//! whatever they say, nothing panics and nothing that must stay private is given to somebody else.
+//! Header fields of a request, its answer and a later request, as lines `name: value` with an empty line between the
+//! three: whatever they say, nothing panics and nothing that must stay private is given to somebody else.
 
 use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 use http::{Method, StatusCode};

@@ -1,5 +1,6 @@
-//! The target of a request on the first line, its `Cookie` and `Accept-Language` on the lines behind it: whatever they say, keys are
-//! made of them without a panic, what is made once stays as it is, and nothing is in a target that was not there.
+//! The target of a request on the first line, its `Cookie` and `Accept-Language` on the lines behind it: whatever they
+//! say, keys are made of them without a panic, what is made once stays as it is, and nothing is in a target that was
+//! not there.
 
 use http::Method;
 use http::header::{ACCEPT_LANGUAGE, COOKIE, HeaderMap, HeaderValue};

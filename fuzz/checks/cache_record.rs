@@ -1,5 +1,5 @@
-//! A record from Redis, whatever its bytes are: it is refused or read, nothing panics, and what was read is written as the same bytes again, but
-//! for the order of fields that a map does not keep.
+//! A record from Redis, whatever its bytes are: it is refused or read, nothing panics, and what was read is written as
+//! the same bytes again, but for the order of fields that a map does not keep.
 
 use pilotlight_cache::Key;
 use pilotlight_cache_redis::record::{self, Content};

@@ -1,4 +1,5 @@
-//! Text of a configuration file: whatever it is, nothing panics, and what is refused is refused with a place in the file.
+//! Text of a configuration file: whatever it is, nothing panics, and what is refused is refused with a place in the
+//! file.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Bytes of a client or of a service: whatever they are, nothing panics, chunking changes nothing, and what is taken for a request
-//! head is what httparse takes for one.
+//! Bytes of a client or of a service: whatever they are, nothing panics, chunking changes nothing, and what is taken
+//! for a request head is what httparse takes for one.
 
 use bytes::BytesMut;
 use pilotlight_http1::{
@@ -111,7 +111,8 @@ fn ask(stream: &[u8], step: usize, limits: Limits) -> Vec<String> {
     events.lines
 }
 
-/// What is taken here is taken by httparse, and has the same fields. (It takes more: lines that end with LF alone, for example.)
+/// What is taken here is taken by httparse, and has the same fields. (It takes more: lines that end with LF alone, for
+/// example.)
 fn agrees(stream: &[u8]) {
     let mut table = FieldTable::new();
     let Ok(Some(head)) = parse_request(stream, &mut table, &Limits::REQUEST) else { return };

@@ -1,5 +1,5 @@
-//! Bytes of a Redis server: whatever they are, nothing panics, chunking changes nothing, memory follows the input, and what was
-//! read is written and read again as the same.
+//! Bytes of a Redis server: whatever they are, nothing panics, chunking changes nothing, memory follows the input, and
+//! what was read is written and read again as the same.
 
 use bytes::BytesMut;
 use pilotlight_resp::{Attributes, DecodeError, Decoder, Frame, Limits, Protocol, Value, encode};

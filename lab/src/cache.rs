@@ -1,5 +1,5 @@
-//! The experiment `cache`: a cached answer, requests passed on to a service, and the first request to one that is stopped, beside
-//! other gateways and starters. `docs/lab/cache.md` says how to read it.
+//! The experiment `cache`: a cached answer, requests passed on to a service, and the first request to one that is
+//! stopped, beside other gateways and starters. `docs/lab/cache.md` says how to read it.
 
 mod answers;
 mod cold;
@@ -236,7 +236,8 @@ fn interpreters() -> Interpreters {
     Interpreters { python: python.to_owned(), node: "node".into() }
 }
 
-/// For load, where its start is none of the measurement: with uvicorn, if a checkout has it. Then it is not missing any more.
+/// For load, where its start is none of the measurement: with uvicorn, if a checkout has it. Then it is not missing any
+/// more.
 fn warm_python(setting: &Setting, skipped: &mut Vec<Skipped>) -> Option<Service> {
     let python = setting.peers.as_ref()?.join(VENV_PYTHON);
     let interpreters = Interpreters { python, ..interpreters() };

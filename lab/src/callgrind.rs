@@ -39,7 +39,8 @@ impl Callgrind {
         Ok(Self { program, version })
     }
 
-    /// The words before a command whose process is counted, without those that it starts. What was counted is written to `out` at its end.
+    /// The words before a command whose process is counted, without those that it starts. What was counted is written
+    /// to `out` at its end.
     #[must_use]
     pub fn before(&self, out: &Path) -> Vec<OsString> {
         let mut file = OsString::from("--callgrind-out-file=");

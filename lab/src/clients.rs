@@ -1,5 +1,5 @@
-//! `pilotlight lab redis`: clients of a Redis cluster beside each other and beside bare loops, all in programs of their own that do the same
-//! workloads. `lab/peers/redis/README.md` has the programs and the method.
+//! `pilotlight lab redis`: clients of a Redis cluster beside each other and beside bare loops, all in programs of their
+//! own that do the same workloads. `lab/peers/redis/README.md` has the programs and the method.
 
 mod benchmark;
 mod figures;

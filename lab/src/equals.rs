@@ -1,5 +1,5 @@
-//! `pilotlight lab equals`: what the lab can tell apart on this machine. Servers that do the same work under different names must show no
-//! difference; one that does 5 % more must show it.
+//! `pilotlight lab equals`: what the lab can tell apart on this machine. Servers that do the same work under different
+//! names must show no difference; one that does 5 % more must show it.
 
 mod server;
 

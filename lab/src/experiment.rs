@@ -1,9 +1,10 @@
-//! What every experiment of the lab is made of: groups of variants that do the same work in different ways and alternate in
-//! rounds, what was measured of each, and what may be said about their differences. `docs/adr/0022-one-model-of-experiments.md`.
+//! What every experiment of the lab is made of: groups of variants that do the same work in different ways and
+//! alternate in rounds, what was measured of each, and what may be said about their differences.
+//! `docs/adr/0022-one-model-of-experiments.md`.
 //!
-//! An experiment describes itself ([`Experiment`]), says what it can measure on this machine ([`Plan`]), and leaves the rest to
-//! what is shared: one runner alternates the variants, one judge compares them, [`model`] is the report as data, and everything
-//! that shows a report reads only that.
+//! An experiment describes itself ([`Experiment`]), says what it can measure on this machine ([`Plan`]), and leaves the
+//! rest to what is shared: one runner alternates the variants, one judge compares them, [`model`] is the report as
+//! data, and everything that shows a report reads only that.
 
 pub mod catalogue;
 pub mod judge;
@@ -35,8 +36,8 @@ pub trait Experiment {
     /// # Errors
     /// Nothing can be measured here at all.
     fn plan(&self, setting: &Setting) -> anyhow::Result<Plan>;
-    /// Adds what follows from what was measured and judged: figures that are wanted, findings in sentences. `about` has everything of the
-    /// run but experiments.
+    /// Adds what follows from what was measured and judged: figures that are wanted, findings in sentences. `about` has
+    /// everything of the run but experiments.
     fn conclude(&self, _results: &mut Results, _about: &Report) {}
     /// Files of its own beside the report: names and contents.
     ///
@@ -141,7 +142,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// How long it usually takes: programs start with the first round, and every round measures every variant once and one of them twice.
+    /// How long it usually takes: programs start with the first round, and every round measures every variant once and
+    /// one of them twice.
     #[must_use]
     pub fn usual(&self) -> Duration {
         let of = |variant: &Variant| {
@@ -190,20 +192,20 @@ pub trait Measure {
     /// A program does not start, dies, hangs or answers wrongly: the variant has failed, and none of its rounds counts.
     fn measure(&mut self, amount: Amount) -> anyhow::Result<Sample>;
 
-    /// Another one that is equal to it, with programs of its own: the control. `None`: the same one is measured twice, which does
-    /// not show what differs between two starts of one program.
+    /// Another one that is equal to it, with programs of its own: the control. `None`: the same one is measured twice,
+    /// which does not show what differs between two starts of one program.
     fn again(&self) -> Option<Box<dyn Measure>> {
         None
     }
 
-    /// What one measurement usually takes besides its warm-up and its duration: what is started for it alone, what is filled. Progress and
-    /// the time that a run is said to take are made of it.
+    /// What one measurement usually takes besides its warm-up and its duration: what is started for it alone, what is
+    /// filled. Progress and the time that a run is said to take are made of it.
     fn beside(&self, _: Amount) -> Duration {
         AROUND
     }
 
-    /// How long one measurement takes at most, starts of programs included. Whatever takes longer hangs, and its processes are
-    /// ended from outside.
+    /// How long one measurement takes at most, starts of programs included. Whatever takes longer hangs, and its
+    /// processes are ended from outside.
     fn limit(&self, amount: Amount) -> Duration {
         amount.warm_up + amount.duration + MAX_OVERTIME
     }

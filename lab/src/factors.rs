@@ -1,5 +1,6 @@
-//! The experiment `factors`: what each layer of a service is worth. The programs of lab/peers/factors do the same work and differ from
-//! `base` in one layer each; examples/users, which is made as `base` is, stands beside them. `docs/lab/factors.md` says how to read it.
+//! The experiment `factors`: what each layer of a service is worth. The programs of lab/peers/factors do the same work
+//! and differ from `base` in one layer each; examples/users, which is made as `base` is, stands beside them.
+//! `docs/lab/factors.md` says how to read it.
 
 mod environment;
 mod findings;

@@ -1,5 +1,6 @@
-//! `pilotlight lab gate`: instructions of the hot paths, counted by callgrind, held against what was committed. A path that takes more or
-//! less than 3 % of it has changed, and whoever changed it commits the new count. `docs/lab/gate.md`.
+//! `pilotlight lab gate`: instructions of the hot paths, counted by callgrind, held against what was committed. A path
+//! that takes more or less than 3 % of it has changed, and whoever changed it commits the new count.
+//! `docs/lab/gate.md`.
 //!
 //! Counts are of one toolchain: of another one nothing is compared, and that is said.
 

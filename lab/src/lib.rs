@@ -1,13 +1,14 @@
 //! The lab: experiments that measure Pilotlight on the machine of whoever asks, beside its peers, with real processes.
 //!
-//! [`command`] is what `pilotlight lab` takes. [`experiment`] is what all experiments are made of; [`layers`], [`cache`], [`transport`],
-//! [`rest`], [`clients`] (of Redis) and [`equals`] are experiments; [`gate`] counts instructions and has no rounds. What they share: [`load`]
-//! (requests over HTTP), [`callgrind`] (instructions), [`stats`] (times, ratios of rounds, intervals), [`processes`] (programs that end with
-//! the lab, their CPU time and memory), [`cores`] (who runs where), [`machine`] (what figures depend on), [`report`] (tables and numbers as
-//! text), [`progress`], [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
+//! [`command`] is what `pilotlight lab` takes. [`experiment`] is what all experiments are made of; [`layers`],
+//! [`cache`], [`transport`], [`rest`], [`clients`] (of Redis) and [`equals`] are experiments; [`gate`] counts
+//! instructions and has no rounds. What they share: [`load`] (requests over HTTP), [`callgrind`] (instructions),
+//! [`stats`] (times, ratios of rounds, intervals), [`processes`] (programs that end with the lab, their CPU time and
+//! memory), [`cores`] (who runs where), [`machine`] (what figures depend on), [`report`] (tables and numbers as text),
+//! [`progress`], [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
 //!
-//! The lab knows Pilotlight as its users do: by the binary, its configuration file and what it prints. It is not linked to
-//! the gateway. What it needs of other languages is embedded, so that it runs from an installed binary.
+//! The lab knows Pilotlight as its users do: by the binary, its configuration file and what it prints. It is not linked
+//! to the gateway. What it needs of other languages is embedded, so that it runs from an installed binary.
 //!
 //! Invariant: every program that the lab starts ends with it, however the lab ends. (`processes/hold.rs`)
 //! Invariant: every wait has a limit.

@@ -1,12 +1,13 @@
-//! Load over HTTP/1.1, on the calling thread: one epoll loop, requests made beforehand where they are all the same, and one read, one
-//! look at the clock and one write for whatever a connection has brought.
+//! Load over HTTP/1.1, on the calling thread: one epoll loop, requests made beforehand where they are all the same, and
+//! one read, one look at the clock and one write for whatever a connection has brought.
 //!
-//! **Closed loop**: a number of requests is in flight on each connection, and an answer makes room for the next. It shows what a server can
-//! do. Its times begin with the writing of the request, so a server that stands still for a second delays few of them: those
-//! who would have come in that second were never counted (coordinated omission).
+//! **Closed loop**: a number of requests is in flight on each connection, and an answer makes room for the next. It
+//! shows what a server can do. Its times begin with the writing of the request, so a server that stands still for a
+//! second delays few of them: those who would have come in that second were never counted (coordinated omission).
 //!
-//! **Open loop**: requests are due at a constant rate, whatever the server does, as from clients who do not know of each other. A time begins
-//! when its request was due, not when a connection was free for it. Every request that was due is counted, however late its answer.
+//! **Open loop**: requests are due at a constant rate, whatever the server does, as from clients who do not know of
+//! each other. A time begins when its request was due, not when a connection was free for it. Every request that was
+//! due is counted, however late its answer.
 //!
 //! Invariant: what is not understood, not expected, lost or too late ends the load with an error; it is never counted.
 
@@ -94,7 +95,8 @@ impl Outcome {
 /// Makes the load.
 ///
 /// # Errors
-/// A connection cannot be made or is lost, an answer is not understood, not the expected one or does not come, or the run was interrupted.
+/// A connection cannot be made or is lost, an answer is not understood, not the expected one or does not come, or the
+/// run was interrupted.
 pub fn run(load: &Load, requests: impl Into<Requests>) -> anyhow::Result<Outcome> {
     run_with(load, requests.into(), PATIENCE)
 }

@@ -59,8 +59,8 @@ pub fn load_average() -> f64 {
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }
 
-/// The commit that this binary was built from, as the build said it (`PILOTLIGHT_COMMIT`); else that of the checkout around it, which may
-/// have moved on since. `None` if there is neither.
+/// The commit that this binary was built from, as the build said it (`PILOTLIGHT_COMMIT`); else that of the checkout
+/// around it, which may have moved on since. `None` if there is neither.
 #[must_use]
 pub fn commit() -> Option<String> {
     if let Some(commit) = option_env!("PILOTLIGHT_COMMIT") {

@@ -35,8 +35,8 @@ const SUCCESS: &str = "exit code 0";
 /// So much of a program's output is shown when it failed.
 const SHOWN_OUTPUT_BYTES: u64 = 2000;
 
-/// A running program. Dropping it ends it: SIGTERM, after 5 s SIGKILL, at last SIGKILL for its process group. It also gets SIGTERM if
-/// the lab is killed.
+/// A running program. Dropping it ends it: SIGTERM, after 5 s SIGKILL, at last SIGKILL for its process group. It also
+/// gets SIGTERM if the lab is killed.
 #[derive(Debug)]
 pub struct Held {
     name: String,
@@ -202,8 +202,8 @@ impl Drop for Held {
     fn drop(&mut self) {
         let pid = Pid::from_child(&self.child);
         let below: Vec<_> = usage::tree(self.pid()).into_iter().skip(1).collect();
-        // First the program alone: a gateway or a web server ends its own children in order, a guardian even without its gateway.
-        // Errors: it has ended already.
+        // First the program alone: a gateway or a web server ends its own children in order, a guardian even without
+        // its gateway. Errors: it has ended already.
         let _ = kill_process(pid, Signal::TERM);
         if !self.gone_within(STOP_GRACE, &[]) {
             let _ = kill_process(pid, Signal::KILL);
@@ -214,8 +214,8 @@ impl Drop for Held {
     }
 }
 
-/// Our allocator switches huge pages off for its process. Children inherit that, even through `exec`, and no program under measurement has asked
-/// for it.
+/// Our allocator switches huge pages off for its process. Children inherit that, even through `exec`, and no program
+/// under measurement has asked for it.
 fn with_huge_pages<T>(start: impl FnOnce() -> T) -> T {
     if transparent_huge_pages_are_disabled() != Ok(true) {
         return start();

@@ -1,5 +1,5 @@
-//! `pilotlight lab rest`: the published REST scenarios (GET one, list, POST, mixed) on examples/users, alone and behind the gateway,
-//! beside services with the same API in other stacks. `docs/lab/rest.md` says how to read it.
+//! `pilotlight lab rest`: the published REST scenarios (GET one, list, POST, mixed) on examples/users, alone and behind
+//! the gateway, beside services with the same API in other stacks. `docs/lab/rest.md` says how to read it.
 
 pub(crate) mod case;
 mod figures;

@@ -80,8 +80,8 @@ pub fn run(arguments: &ShowArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes files of a stored report in a folder, named as the report: `report.html`, `report.md`, `plots/*.svg`. Gives those that
-/// are to be opened; pictures are not listed.
+/// Makes files of a stored report in a folder, named as the report: `report.html`, `report.md`, `plots/*.svg`. Gives
+/// those that are to be opened; pictures are not listed.
 ///
 /// # Errors
 /// The report cannot be read or is of another version, or a file cannot be written.

@@ -1,5 +1,6 @@
-//! `pilotlight lab transport`: the published five cases (cached; HTTP warm; HTTP cold; pipe warm; pipe cold) on real processes and
-//! real cold starts, for services in several languages, beside other gateways. `docs/lab/transport.md` says how to read it.
+//! `pilotlight lab transport`: the published five cases (cached; HTTP warm; HTTP cold; pipe warm; pipe cold) on real
+//! processes and real cold starts, for services in several languages, beside other gateways. `docs/lab/transport.md`
+//! says how to read it.
 
 pub(crate) mod cases;
 pub(crate) mod client;

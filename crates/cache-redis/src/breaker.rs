@@ -1,6 +1,7 @@
 //! Whether Redis is worth asking: after some failures in a row it is asked only now and then, until it answers.
 //!
-//! In a cluster there is one breaker for each range of slots, so that a lost primary costs what is stored there and nothing else.
+//! In a cluster there is one breaker for each range of slots, so that a lost primary costs what is stored there and
+//! nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,8 @@ use pilotlight_redis::proto::slot::{SLOTS, Slot};
 
 /// Reads in a row that fail before one stops to ask.
 pub const MAX_FAILURES: u32 = 5;
-/// Bounds of the pause between two tries; it doubles with each that fails. Its upper bound is how much later than Redis the tier is back.
+/// Bounds of the pause between two tries; it doubles with each that fails. Its upper bound is how much later than Redis
+/// the tier is back.
 pub const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(400));
 /// Breakers for a cluster. Primaries serve a few ranges of slots, so most breakers see one primary.
 const RANGES: usize = 64;
@@ -44,7 +46,8 @@ pub(crate) struct Breaker {
 }
 
 impl Breaker {
-    /// Whether to ask now. Of an open breaker that is due, one request is let through; if nothing is heard of it, another one after the next pause.
+    /// Whether to ask now. Of an open breaker that is due, one request is let through; if nothing is heard of it,
+    /// another one after the next pause.
     pub(crate) fn permits(&mut self, now: Instant) -> bool {
         match &mut self.open {
             None => true,

@@ -1,5 +1,5 @@
-//! What keeps the memory of one gateway in agreement with what the others do: the log of purges is followed, purges are appended to it, and records that others
-//! replace are noticed.
+//! What keeps the memory of one gateway in agreement with what the others do: the log of purges is followed, purges are
+//! appended to it, and records that others replace are noticed.
 //!
 //! ```text
 //!  purge ─▶ memory at once ─▶ queue ─▶ XADD ─▶ log ─▶ XREAD BLOCK of every gateway ─▶ Purges::apply_logged ─▶ its number ─▶ node:NAME
@@ -8,9 +8,10 @@
 //!  another gateway's write ─▶ CLIENT TRACKING BCAST on a connection to each primary (or a channel) ─▶ Purges::replaced
 //! ```
 //!
-//! Invariant: while one of these connections is missing, no response is used for longer than [`Options::uncovered`] without having been validated, and what
-//! was stored before it was back is validated once more ([`coverage`]).
-//! Invariant: a purge that could not be appended waits in a bounded queue; when that is full, it becomes a purge of everything.
+//! Invariant: while one of these connections is missing, no response is used for longer than [`Options::uncovered`]
+//! without having been validated, and what was stored before it was back is validated once more ([`coverage`]).
+//! Invariant: a purge that could not be appended waits in a bounded queue; when that is full, it becomes a purge of
+//! everything.
 
 mod coverage;
 mod follow;

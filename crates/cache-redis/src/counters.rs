@@ -43,7 +43,8 @@ counters! {
     waits,
     /// Responses written.
     writes,
-    /// Responses not written, as the target was invalidated or written since the fetch began, or the fetch took too long.
+    /// Responses not written, as the target was invalidated or written since the fetch began, or the fetch took too
+    /// long.
     outdated_writes,
     /// Responses not written for lack of room in the queue.
     dropped_writes,

@@ -1,10 +1,11 @@
 //! Invalidations of this gateway, on their way to Redis and for a while after.
 //!
-//! Each begins a new generation of its target. Until a read finds that generation in Redis, what it finds is from before and is not used: so an
-//! invalidation counts on this gateway at once, also while Redis is away, and also if a failover loses it. It is sent again until Redis has it,
-//! and is remembered for [`TOMBSTONE`] after that.
+//! Each begins a new generation of its target. Until a read finds that generation in Redis, what it finds is from
+//! before and is not used: so an invalidation counts on this gateway at once, also while Redis is away, and also if a
+//! failover loses it. It is sent again until Redis has it, and is remembered for [`TOMBSTONE`] after that.
 //!
-//! Bounded by [`MAX_INVALIDATIONS`]; when there are more, nothing in Redis that was received before that moment is used any more here.
+//! Bounded by [`MAX_INVALIDATIONS`]; when there are more, nothing in Redis that was received before that moment is used
+//! any more here.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

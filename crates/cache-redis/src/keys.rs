@@ -7,12 +7,12 @@
 //! pilotlight:1:{HASH}:l         who fetches it at this moment
 //! ```
 //!
-//! What a route adds to the key of a target ([`Key::extra`]) selects a variant, as a field of the request does ([`EXTRA`]): so one name stands for all of
-//! a URL, and one tombstone is enough to invalidate it.
+//! What a route adds to the key of a target ([`Key::extra`]) selects a variant, as a field of the request does
+//! ([`EXTRA`]): so one name stands for all of a URL, and one tombstone is enough to invalidate it.
 //!
-//! All of a target is in one slot, and targets are spread over all slots. The hash is SHA-256, cut to 128 bits: all gateways must agree on it without a
-//! secret to be handed around, and with a weaker one a client could make a URL whose records displace another's. It is no proof: the record has the
-//! whole key, which is compared.
+//! All of a target is in one slot, and targets are spread over all slots. The hash is SHA-256, cut to 128 bits: all
+//! gateways must agree on it without a secret to be handed around, and with a weaker one a client could make a URL
+//! whose records displace another's. It is no proof: the record has the whole key, which is compared.
 
 use http::{HeaderMap, HeaderName};
 use pilotlight_cache::{Key, LanguageOrder, Selection};
@@ -28,7 +28,8 @@ pub(crate) const VERSION: &str = ":1:{";
 /// The first half of a SHA-256.
 pub(crate) type Hash = [u8; 16];
 
-/// Stands for [`Key::extra`] among the fields that responses are selected by; what a request has under this name is not looked at.
+/// Stands for [`Key::extra`] among the fields that responses are selected by; what a request has under this name is not
+/// looked at.
 pub(crate) const EXTRA: HeaderName = HeaderName::from_static("pilotlight-key-extra");
 
 /// What a request has for these fields.
@@ -74,7 +75,8 @@ pub fn record_name(key: &Key<'_>) -> u64 {
     number(&hash_of(key))
 }
 
-/// The same of a name in Redis: of a target's record, and of a variant of it, which stands for the target. `None` for names that are not responses'.
+/// The same of a name in Redis: of a target's record, and of a variant of it, which stands for the target. `None` for
+/// names that are not responses'.
 #[must_use]
 pub fn record_name_of(prefix: &str, name: &str) -> Option<u64> {
     let rest = name.strip_prefix(prefix)?.strip_prefix(VERSION)?;

@@ -1,7 +1,8 @@
 //! The shared tier of the HTTP cache, in Redis or Valkey, standalone or as a cluster.
 //!
-//! What memory is to one gateway, this is to several: stored responses as records, the log of purges, and the connection by which a gateway learns what
-//! others have changed. Losing Redis means fewer hits, never an error, a stall or a wrong answer (docs/adr/0020).
+//! What memory is to one gateway, this is to several: stored responses as records, the log of purges, and the
+//! connection by which a gateway learns what others have changed. Losing Redis means fewer hits, never an error, a
+//! stall or a wrong answer (docs/adr/0020).
 //!
 //! ```text
 //!  leader of a flight ─▶ Tier::ask ── usable ──▶ Fill::adopt
@@ -14,10 +15,11 @@
 //!  unsafe request ──▶ Cache::invalidate ──▶ Invalid ──▶ tombstone
 //! ```
 //!
-//! Invariant: a record is written only if its target's generation in Redis is the one that was read before the fetch began, so that no answer from
-//! before an invalidation is stored after it. ([`script`], tested by interleavings)
-//! Invariant: what one gateway has invalidated it does not take from Redis again, whether Redis has heard of it or not. ([`invalid`])
-//! Invariant: a request waits for Redis once for the budget, and for others' fetches up to the lease; nothing else of it waits. ([`tier`])
+//! Invariant: a record is written only if its target's generation in Redis is the one that was read before the fetch
+//! began, so that no answer from before an invalidation is stored after it. ([`script`], tested by interleavings)
+//! Invariant: what one gateway has invalidated it does not take from Redis again, whether Redis has heard of it or not.
+//! ([`invalid`]) Invariant: a request waits for Redis once for the budget, and for others' fetches up to the lease;
+//! nothing else of it waits. ([`tier`])
 
 #![forbid(unsafe_code)]
 

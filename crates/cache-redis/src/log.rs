@@ -1,5 +1,5 @@
-//! The log of purges that all gateways share: one stream in Redis, in one slot. Here is what it consists of, and what is to be done when it has lost its
-//! end; [`crate::coherence`] speaks to the server.
+//! The log of purges that all gateways share: one stream in Redis, in one slot. Here is what it consists of, and what
+//! is to be done when it has lost its end; [`crate::coherence`] speaks to the server.
 //!
 //! ```text
 //! PREFIX:p:{purges}:log         entries: `by` NODE COUNT, then a field for each purge: `hard tag` a, `soft url` http://…
@@ -8,8 +8,9 @@
 //! PREFIX:p:{purges}:records     a channel: records that were replaced, where the server refuses client tracking
 //! ```
 //!
-//! The number of an entry is its id, in one word: milliseconds and a count within them. Ids grow by themselves, also after a failover that has lost some,
-//! as far as the servers' clocks agree; where they do not, [`History::compare`] finds out.
+//! The number of an entry is its id, in one word: milliseconds and a count within them. Ids grow by themselves, also
+//! after a failover that has lost some, as far as the servers' clocks agree; where they do not, [`History::compare`]
+//! finds out.
 //!
 //! What cannot be read is taken for a purge of everything: it may come from a newer version.
 
@@ -19,7 +20,8 @@ use bytes::Bytes;
 use pilotlight_cache::{Address, Mode, Purge, Scope};
 use pilotlight_redis::reply::StreamEntry;
 
-/// Entries of the log, about: older ones are trimmed away by the server. A gateway that was away for longer validates everything it has.
+/// Entries of the log, about: older ones are trimmed away by the server. A gateway that was away for longer validates
+/// everything it has.
 pub const MAX_LOG_ENTRIES: i64 = 16_384;
 /// Entries that a gateway remembers, in case a failover loses them.
 pub const MAX_REMEMBERED_ENTRIES: usize = 1024;
@@ -66,7 +68,8 @@ pub(crate) fn id(number: u64) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) number: u64,
-    /// Who has appended it, and which of his it is; the same for one that was appended again. Empty: a mark without meaning of its own.
+    /// Who has appended it, and which of his it is; the same for one that was appended again. Empty: a mark without
+    /// meaning of its own.
     pub(crate) by: Bytes,
     pub(crate) purges: Vec<Purge>,
 }
@@ -174,7 +177,8 @@ impl History {
         self.recent.push_back(entry);
     }
 
-    /// What is to be done about a log, all of it, that does not have the last entry that was applied here, or of which nothing was applied yet.
+    /// What is to be done about a log, all of it, that does not have the last entry that was applied here, or of which
+    /// nothing was applied yet.
     pub(crate) fn compare(&self, log: Vec<Entry>, max_entries: usize) -> Difference {
         let first = log.first().map(|entry| entry.number);
         // The server leaves as many or a few more.

@@ -11,11 +11,11 @@ pub struct Options {
     pub redis: Config,
     /// Before all keys, so that several caches can share one Redis: [`crate::is_prefix`]. `pilotlight` by default.
     pub prefix: Box<str>,
-    /// How long a request waits for Redis before it goes to the service; 5 ms by default. For a body that is apart it is longer by
-    /// a millisecond for each [`BODY_BYTES_PER_MS`].
+    /// How long a request waits for Redis before it goes to the service; 5 ms by default. For a body that is apart it
+    /// is longer by a millisecond for each [`BODY_BYTES_PER_MS`].
     pub budget: Duration,
-    /// How long a request waits for the answer that another gateway is fetching, and how long that one may keep others waiting; 3 s by
-    /// default. `None`: nobody waits for other gateways.
+    /// How long a request waits for the answer that another gateway is fetching, and how long that one may keep others
+    /// waiting; 3 s by default. `None`: nobody waits for other gateways.
     pub lease: Option<Duration>,
     /// Responses of one worker that wait to be written; 1,024 by default.
     pub max_queue: usize,
@@ -23,7 +23,8 @@ pub struct Options {
     pub max_queue_bytes: usize,
     /// How long a response that can be validated is kept when it is stale; 1 minute by default.
     pub keep_stale: Duration,
-    /// How long a read that is all that a worker waits for keeps it from sleeping; 100 µs by default. `None`: not at all.
+    /// How long a read that is all that a worker waits for keeps it from sleeping; 100 µs by default. `None`: not at
+    /// all.
     pub busy_poll: Option<Duration>,
 }
 
@@ -44,21 +45,23 @@ impl Options {
     }
 }
 
-/// A server on the same machine or near it answers in less, and a worker that sleeps meanwhile needs about as long to wake up.
+/// A server on the same machine or near it answers in less, and a worker that sleeps meanwhile needs about as long to
+/// wake up.
 pub(crate) const BUSY_POLL: Duration = Duration::from_micros(100);
-/// Bodies up to this length are in the record, longer ones apart: a request that only has to validate, or is for another variant, does not
-/// read those.
+/// Bodies up to this length are in the record, longer ones apart: a request that only has to validate, or is for
+/// another variant, does not read those.
 pub const MAX_INLINE_BODY_BYTES: usize = 64 * 1024;
 /// What a network is expected to carry at least.
 pub const BODY_BYTES_PER_MS: usize = 100_000;
 /// How long an invalidation is remembered in Redis at least.
 pub const TOMBSTONE: Duration = Duration::from_secs(60);
-/// An answer whose fetch began longer ago is not written: an invalidation since then might be forgotten. Shorter than [`TOMBSTONE`] by more than
-/// a write takes.
+/// An answer whose fetch began longer ago is not written: an invalidation since then might be forgotten. Shorter than
+/// [`TOMBSTONE`] by more than a write takes.
 pub const MAX_FLIGHT: Duration = Duration::from_secs(45);
 /// The longest time a record is kept, whatever its lifetime says.
 pub const MAX_KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Records of the same lifetime that were written together expire apart: each is kept longer by up to so many parts of 100 of its time, but at most …
+/// Records of the same lifetime that were written together expire apart: each is kept longer by up to so many parts of
+/// 100 of its time, but at most …
 pub const JITTER_PERCENT: u64 = 10;
 /// … by so much.
 pub const MAX_JITTER: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! What waits to be written, of one worker: bounded in bytes and in count; what has no room is dropped and counted, as Redis is then slower than what
-//! is stored, and the next to miss it will store it again.
+//! What waits to be written, of one worker: bounded in bytes and in count; what has no room is dropped and counted, as
+//! Redis is then slower than what is stored, and the next to miss it will store it again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

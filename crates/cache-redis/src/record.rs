@@ -1,5 +1,5 @@
-//! What is kept in Redis under one key: a stored response, or the fields that a target's responses vary on, or a tombstone.
-//! The bytes are specified in docs/spec/cache-record.md; the numbers (R-…) are those of its rules.
+//! What is kept in Redis under one key: a stored response, or the fields that a target's responses vary on, or a
+//! tombstone. The bytes are specified in docs/spec/cache-record.md; the numbers (R-…) are those of its rules.
 //!
 //! ```text
 //! "PLR" version kind generation(8) crc32(4) │ key status freshness position selection fields body
@@ -26,8 +26,8 @@ const PAYLOAD_AT: usize = 17;
 /// R-7: fields of a response; a record with more is refused.
 const MAX_FIELDS: usize = 1024;
 
-/// Names one life of what is stored for a target. An invalidation begins another one; what was made in an earlier one is neither
-/// read nor written any more.
+/// Names one life of what is stored for a target. An invalidation begins another one; what was made in an earlier one
+/// is neither read nor written any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Generation(pub [u8; 8]);
 
@@ -173,7 +173,8 @@ pub fn encode_tombstone(generation: Generation) -> Vec<u8> {
     finish(begin(Kind::Tombstone, generation, 0))
 }
 
-/// Reads a record of the target `key`. The response's values and body share one copy of `record`, which may be a part of a larger buffer.
+/// Reads a record of the target `key`. The response's values and body share one copy of `record`, which may be a part
+/// of a larger buffer.
 ///
 /// # Errors
 /// The record is of no use.

@@ -4,12 +4,13 @@ use std::sync::LazyLock;
 
 use pilotlight_redis::Script;
 
-/// Keys: the target's, that of the response (the same, if it does not vary), that of a body that is apart (or the target's), the lease.
-/// Arguments: the generation that was read, nothing for none; the record of the target; the record of the response, nothing if that is the same;
-/// the body that is apart, nothing for none; milliseconds to keep them; who holds the lease, nothing for nobody.
+/// Keys: the target's, that of the response (the same, if it does not vary), that of a body that is apart (or the
+/// target's), the lease. Arguments: the generation that was read, nothing for none; the record of the target; the
+/// record of the response, nothing if that is the same; the body that is apart, nothing for none; milliseconds to keep
+/// them; who holds the lease, nothing for nobody.
 ///
-/// The target's key is never kept shorter than it was: a tombstone's time goes over to the record that takes its place, and a list of fields
-/// outlives all that it leads to. R-2: the generation of a record is its bytes 5 to 12.
+/// The target's key is never kept shorter than it was: a tombstone's time goes over to the record that takes its place,
+/// and a list of fields outlives all that it leads to. R-2: the generation of a record is its bytes 5 to 12.
 pub(crate) static WRITE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local done = 0 \

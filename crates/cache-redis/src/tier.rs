@@ -1,7 +1,7 @@
 //! A worker's end of the tier: asks Redis within the budget, and writes behind.
 //!
-//! Each worker has connections of its own, which live on its own thread: nothing is handed from one thread to another, and commands of requests
-//! that are answered in the same turn of the event loop go out in one write.
+//! Each worker has connections of its own, which live on its own thread: nothing is handed from one thread to another,
+//! and commands of requests that are answered in the same turn of the event loop go out in one write.
 
 mod ask;
 mod budget;
@@ -44,8 +44,9 @@ pub struct Tier {
     own: Arc<Worker>,
 }
 
-/// The client's settings as the tier needs them: commands fail at once while there is no connection, nothing waits for room, the primary is asked
-/// (what a write was compared with must not be stale), and a lost connection is tried again soon.
+/// The client's settings as the tier needs them: commands fail at once while there is no connection, nothing waits for
+/// room, the primary is asked (what a write was compared with must not be stale), and a lost connection is tried again
+/// soon.
 #[must_use]
 pub fn client_config(config: &Config) -> Config {
     let mut config = config.clone();
@@ -58,7 +59,9 @@ pub fn client_config(config: &Config) -> Config {
 }
 
 impl Tier {
-    /// The end of one worker, behind `cache`, which was made by [`Cache::shared`] with [`record_name`](crate::record_name). It connects when it is first used, or [run](Self::run), on the runtime of its caller.
+    /// The end of one worker, behind `cache`, which was made by [`Cache::shared`] with
+    /// [`record_name`](crate::record_name). It connects when it is first used, or [run](Self::run), on the runtime of
+    /// its caller.
     ///
     /// # Errors
     /// The client's configuration makes no sense.
@@ -82,8 +85,8 @@ impl Tier {
         tokio::join!(self.connect_and_write(), self.budget.watch());
     }
 
-    /// Keeps the event loop of its caller awake while one read is all that it waits for ([`Options::busy_poll`](crate::Options::busy_poll)): as a
-    /// task of its own.
+    /// Keeps the event loop of its caller awake while one read is all that it waits for
+    /// ([`Options::busy_poll`](crate::Options::busy_poll)): as a task of its own.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing but that.
@@ -92,7 +95,8 @@ impl Tier {
     }
 
     async fn connect_and_write(self: &Rc<Self>) {
-        // Requests that come meanwhile ask for themselves. A cluster's map and all connections are there before the first of them, mostly.
+        // Requests that come meanwhile ask for themselves. A cluster's map and all connections are there before the
+        // first of them, mostly.
         let greeted = self.client.ping().on(Route::AllPrimaries).of::<()>().timeout(WRITE_TIMEOUT).await;
         if let Err(error) = greeted {
             self.shared.say_unreachable(&error);

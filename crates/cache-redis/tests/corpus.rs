@@ -1,4 +1,5 @@
-//! Replays the corpus of the fuzz target `cache_record` (fuzz/corpus/cache_record): what a fuzzer has found once is tested for ever.
+//! Replays the corpus of the fuzz target `cache_record` (fuzz/corpus/cache_record): what a fuzzer has found once is
+//! tested for ever.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What a purge costs with many responses stored: `cargo run --release -p pilotlight-cache --example purge [RESPONSES]`.
+//! What a purge costs with many responses stored:
+//! `cargo run --release -p pilotlight-cache --example purge [RESPONSES]`.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! The body of a stored response, in pieces.
 //!
-//! Why in pieces: blocks of many sizes, some of them large, leave an allocator with room between them that fits nothing, up to as
-//! much again as is stored. Pieces of one size take each other's place. And a piece that is full can be shared while the next one is
-//! still being recorded.
+//! Why in pieces: blocks of many sizes, some of them large, leave an allocator with room between them that fits
+//! nothing, up to as much again as is stored. Pieces of one size take each other's place. And a piece that is full can
+//! be shared while the next one is still being recorded.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -80,7 +80,8 @@ impl StoredBody {
         }
     }
 
-    /// Whether somebody has all of it besides this, so that its memory stays when this goes. One piece is not worth the question.
+    /// Whether somebody has all of it besides this, so that its memory stays when this goes. One piece is not worth the
+    /// question.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(&self.pieces, Pieces::Many(all) if Arc::strong_count(all) > 1)
     }
@@ -129,7 +130,8 @@ impl Growing {
         self.len
     }
 
-    /// Adds a copy of `data`. `len` is that of the whole body, if it is known: no piece is made larger than needed then.
+    /// Adds a copy of `data`. `len` is that of the whole body, if it is known: no piece is made larger than needed
+    /// then.
     pub(crate) fn push(&mut self, mut data: &[u8], len: Option<u64>) {
         while !data.is_empty() {
             let (now, later) = data.split_at(data.len().min(PIECE_BYTES - self.last.len()));
@@ -169,8 +171,8 @@ impl Growing {
     }
 }
 
-/// The bytes in a block of their size. Not by `shrink_to_fit`: an allocator may leave a block in place of which up to a half is
-/// not used any more, and nobody would count it.
+/// The bytes in a block of their size. Not by `shrink_to_fit`: an allocator may leave a block in place of which up to a
+/// half is not used any more, and nobody would count it.
 fn exact(data: Vec<u8>) -> Bytes {
     if data.len() == data.capacity() { Bytes::from(data) } else { Bytes::copy_from_slice(&data) }
 }

@@ -32,7 +32,8 @@ pub const MAX_WAITS: u32 = 3;
 /// search for each of these.
 const WISHES: [HeaderName; 4] = [CACHE_CONTROL, PRAGMA, CONTENT_LENGTH, TRANSFER_ENCODING];
 
-/// In front of a shared tier: so many bytes of the cache for each number of purges. Responses that share one share the fate of a replaced record.
+/// In front of a shared tier: so many bytes of the cache for each number of purges. Responses that share one share the
+/// fate of a replaced record.
 const BYTES_PER_STRIPE: u64 = 1024;
 /// 512 KiB of numbers.
 const MAX_STRIPES: u64 = 1 << 16;
@@ -42,8 +43,8 @@ const MIN_BYTES: u64 = 64 * 1024;
 /// Limits of a [`Cache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// Memory of all stored responses, keys and fields included, and of answers that are being recorded, which take up to a quarter
-    /// of it; 64 MiB by default, at least 64 KiB.
+    /// Memory of all stored responses, keys and fields included, and of answers that are being recorded, which take up
+    /// to a quarter of it; 64 MiB by default, at least 64 KiB.
     pub max_bytes: u64,
     /// The longest body that is stored, 1 MiB by default, at most half of `max_bytes`.
     pub max_object_bytes: u64,
@@ -91,8 +92,8 @@ pub enum Lookup {
     Hit(Arc<Stored>),
     /// Nothing usable: [`Cache::begin`], then ask the service.
     Miss(Forward),
-    /// Stale, and usable now if it is validated soon (RFC 5861 §3): answer from this response, then [`Cache::begin`] and ask
-    /// the service conditionally, beside the client.
+    /// Stale, and usable now if it is validated soon (RFC 5861 §3): answer from this response, then [`Cache::begin`]
+    /// and ask the service conditionally, beside the client.
     StaleWhileRevalidate(Arc<Stored>),
     /// Usable after validation: [`Cache::begin`], then ask the service conditionally ([`Stored::make_conditional`]).
     Stale(Arc<Stored>, Forward),
@@ -216,7 +217,8 @@ impl Cache {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Makes other choices than [`PolicyOptions::default`] where the RFCs leave them, for answers that come from now on.
+    /// Makes other choices than [`PolicyOptions::default`] where the RFCs leave them, for answers that come from now
+    /// on.
     pub fn set_policy(&self, policy: PolicyOptions) {
         self.inner.policy.store(Arc::new(policy));
     }
@@ -288,7 +290,8 @@ impl Cache {
         collapse::start(self, key, method, (request, selection), now, company)
     }
 
-    /// The right to revalidate what [`Lookup::StaleWhileRevalidate`] gave out; `None` if another request does, or just has.
+    /// The right to revalidate what [`Lookup::StaleWhileRevalidate`] gave out; `None` if another request does, or just
+    /// has.
     pub fn refresh(&self, key: &Key<'_>, request: &HeaderMap, now: Timestamp) -> Option<Fill> {
         let asked = (request, self.selection(key, request));
         match collapse::start(self, key, &Method::GET, asked, now, Company::Any { waits: 0 }) {
@@ -311,9 +314,9 @@ impl Cache {
 
     /// Takes note of an answer to an unsafe request (RFC 9111 §4.4, RFC 9875 §3).
     ///
-    /// If the answer is 2xx or 3xx, the request's target goes, and what `Location` and `Content-Location` name if it has
-    /// the same origin, and the groups in `Cache-Group-Invalidation`. Answers that are on their way at this moment will not
-    /// be stored. Safe methods change nothing.
+    /// If the answer is 2xx or 3xx, the request's target goes, and what `Location` and `Content-Location` name if it
+    /// has the same origin, and the groups in `Cache-Group-Invalidation`. Answers that are on their way at this moment
+    /// will not be stored. Safe methods change nothing.
     pub fn invalidate(
         &self,
         key: &Key<'_>,
@@ -325,8 +328,8 @@ impl Cache {
         self.invalidate_as(key, (method, status), response, now, Place::of)
     }
 
-    /// The same where keys are not made of what was received alone: `place` says where what answers a target is stored. The
-    /// target of `key` is the one that was received.
+    /// The same where keys are not made of what was received alone: `place` says where what answers a target is stored.
+    /// The target of `key` is the one that was received.
     pub fn invalidate_as(
         &self,
         key: &Key<'_>,
@@ -335,8 +338,8 @@ impl Cache {
         now: Timestamp,
         place: impl Fn(&str) -> Place,
     ) -> Invalidated {
-        // RFC 9111 §4.4: a non-error status code. RFC 9875 §3: the field is ignored in answers to safe methods; that it is in
-        // those that report an error is our own reading.
+        // RFC 9111 §4.4: a non-error status code. RFC 9875 §3: the field is ignored in answers to safe methods; that it
+        // is in those that report an error is our own reading.
         if is_safe(method) || !(status.is_success() || status.is_redirection()) {
             return Invalidated::default();
         }
@@ -394,8 +397,8 @@ impl Cache {
         self.inner.reasons.of(self.hash(key), now)
     }
 
-    /// Applies purges and returns how many URLs among them had something stored under their plain key. When it returns, no lookup gives an answer that
-    /// they forbid, and none that is on its way will be given later.
+    /// Applies purges and returns how many URLs among them had something stored under their plain key. When it returns,
+    /// no lookup gives an answer that they forbid, and none that is on its way will be given later.
     pub fn purge(&self, purges: &[Purge], now: Timestamp) -> usize {
         self.inner.purges.apply(purges, now);
         let urls = purges.iter().filter_map(|purge| match &purge.scope {
@@ -410,7 +413,8 @@ impl Cache {
         had.count()
     }
 
-    /// Removes from an answer of the service, on its way to a client, what is between the service and this cache ([`TagFields`]).
+    /// Removes from an answer of the service, on its way to a client, what is between the service and this cache
+    /// ([`TagFields`]).
     pub fn finish(&self, headers: &mut HeaderMap) {
         if self.inner.options.tag_fields == TagFields::Removed {
             remove_tag_fields(headers);

@@ -3,13 +3,12 @@
 //! The first request without a usable stored response *leads*; the others *follow*. A flight is known by its key and by
 //! what the request selects as far as `Vary` of the resource is known already, so variants do not wait for each other.
 //!
-//! Invariant: each flight lands exactly once, whatever becomes of its leader (its [`Landing`] lands it when dropped), and a
-//! landed flight is in no table.
-//! Invariant: a response is stored before its flight leaves the table, and a leader looks into the store after it entered
-//! the table, both under the key's lock; so no request can miss both.
+//! Invariant: each flight lands exactly once, whatever becomes of its leader (its [`Landing`] lands it when dropped),
+//! and a landed flight is in no table. Invariant: a response is stored before its flight leaves the table, and a leader
+//! looks into the store after it entered the table, both under the key's lock; so no request can miss both.
 //!
-//! Invalidation is a count (epoch) for each of some thousand groups of keys: a response that was on its way when its group
-//! was counted up is not stored, and requests that come later do not follow its flight.
+//! Invalidation is a count (epoch) for each of some thousand groups of keys: a response that was on its way when its
+//! group was counted up is not stored, and requests that come later do not follow its flight.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -29,7 +28,8 @@ use crate::stored::{Refusal, Stored};
 
 const STRIPES: usize = 64;
 const EPOCHS_PER_STRIPE: usize = 64;
-/// Keys, or variants of them, known not to be worth waiting for (32 KiB); an older one gives its place to a newer one of the same hash bits.
+/// Keys, or variants of them, known not to be worth waiting for (32 KiB); an older one gives its place to a newer one
+/// of the same hash bits.
 const SOLO_SLOTS: usize = 4096;
 /// How long such a key is remembered.
 const SOLO_MS: u64 = 10_000;
@@ -39,7 +39,8 @@ const SOLO_MS: u64 = 10_000;
 pub(crate) struct KeyHash(pub(crate) u64);
 
 impl KeyHash {
-    /// The same for one of the key's variants, which have hashes of their own (0 while it is not known what the resource varies on).
+    /// The same for one of the key's variants, which have hashes of their own (0 while it is not known what the
+    /// resource varies on).
     pub(crate) fn of_variant(self, selection: u64) -> Self {
         Self(self.0 ^ selection)
     }
@@ -262,7 +263,8 @@ impl Locked<'_> {
         if let Some(flight) = self.stripe.flights.get(&flight_key).filter(|flight| flight.may_be_followed(epoch)) {
             return Joined::Follower(Seat::take(flight));
         }
-        // A flight from before an invalidation or a purge leaves the table here; it still lands for those who follow it.
+        // A flight from before an invalidation or a purge leaves the table here; it still lands for those who follow
+        // it.
         let flight = Arc::new(Flight::new(epoch));
         self.stripe.flights.insert(flight_key.clone(), Arc::clone(&flight));
         Joined::Leader(flight_key, flight)
@@ -362,8 +364,8 @@ impl Landing {
         Watch(self.flight.as_ref().map(|(_, flight)| Arc::clone(flight)))
     }
 
-    /// Ends the flight for those to come, unless somebody waits for it; whether it did. Who would join meanwhile begins a flight of
-    /// its own instead of reading an answer that is about to break off.
+    /// Ends the flight for those to come, unless somebody waits for it; whether it did. Who would join meanwhile begins
+    /// a flight of its own instead of reading an answer that is about to break off.
     pub(crate) fn close_unless_awaited(&self) -> bool {
         let Some((flight_key, flight)) = &self.flight else { return true };
         // Seats are taken under this lock.
@@ -416,8 +418,8 @@ impl Drop for Landing {
 
 /// A place behind another request that is on its way upstream.
 ///
-/// It has no time limit of its own: the leader lands at the latest when its own exchange ends. The caller bounds the wait
-/// by its request's deadline.
+/// It has no time limit of its own: the leader lands at the latest when its own exchange ends. The caller bounds the
+/// wait by its request's deadline.
 #[derive(Debug)]
 pub struct Wait {
     cache: Cache,
@@ -466,7 +468,8 @@ impl Landed {
         let company = match self.outcome {
             Outcome::Stored(stored) => match self.cache.landed_refusal(key, &stored, request, now) {
                 None => return Turn::Hit(stored),
-                // The flight began before a purge, this request may have come after it. One of those that waited asks again.
+                // The flight began before a purge, this request may have come after it. One of those that waited asks
+                // again.
                 Some(Refusal::Gone) => next,
                 // Its variant has a flight of its own, now that it is known what the resource varies on.
                 Some(Refusal::OtherVariant) => next,

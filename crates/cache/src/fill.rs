@@ -40,8 +40,8 @@ pub enum Decision {
 /// What a 304 to a conditional request means.
 #[derive(Debug)]
 pub enum Validated {
-    /// Answer from this response. `Set-Cookie` lines of the 304 are not in it: they belong to this client alone, and the
-    /// caller adds them to its answer.
+    /// Answer from this response. `Set-Cookie` lines of the 304 are not in it: they belong to this client alone, and
+    /// the caller adds them to its answer.
     Answer {
         /// The stored response with the fields of the 304.
         stored: Arc<Stored>,
@@ -57,7 +57,8 @@ impl Fill {
         Self { landing, method, stale: None }
     }
 
-    /// The answer is to validate this response: it goes if the answer shows that it is outdated and is not stored itself.
+    /// The answer is to validate this response: it goes if the answer shows that it is outdated and is not stored
+    /// itself.
     #[must_use]
     pub fn validating(self, stored: &Arc<Stored>) -> Self {
         Self { stale: Some(Arc::clone(stored)), ..self }
@@ -68,7 +69,8 @@ impl Fill {
         self.landing.watch()
     }
 
-    /// Decides about an answer other than 304 to our own condition. Those who wait for one that is not stored go on at once.
+    /// Decides about an answer other than 304 to our own condition. Those who wait for one that is not stored go on at
+    /// once.
     ///
     /// `request` is what the client sent, `headers` what the service sent, both without the gateway's own fields: a
     /// `Vary` by a request id would otherwise never match.
@@ -103,8 +105,8 @@ impl Fill {
         }
     }
 
-    /// Decides about the answer to a POST, after [`Cache::invalidate`] was told of it: it is stored as what a GET gets if the
-    /// service says that it is that, and for how long (RFC 9110 §9.3.3).
+    /// Decides about the answer to a POST, after [`Cache::invalidate`] was told of it: it is stored as what a GET gets
+    /// if the service says that it is that, and for how long (RFC 9110 §9.3.3).
     ///
     /// [`Cache::invalidate`]: crate::Cache::invalidate
     pub fn posted(
@@ -166,8 +168,8 @@ impl Fill {
         self.pass_on(why, status, now)
     }
 
-    /// The service failed, and `stale` is used in place of its error. Those who wait may do the same if their requests allow it; the
-    /// others go on, each alone.
+    /// The service failed, and `stale` is used in place of its error. Those who wait may do the same if their requests
+    /// allow it; the others go on, each alone.
     pub fn failed(self, stale: Arc<Stored>) {
         self.landing.failed(stale);
     }
@@ -189,8 +191,8 @@ impl Fill {
             return;
         }
         if stored.validators().described_by(headers, stored.headers()) {
-            // Stricter than the RFC: other than 304, HEAD has all fields of GET (RFC 9110 §9.3.2), so what it does not say
-            // about caching is not taken over from the stored response.
+            // Stricter than the RFC: other than 304, HEAD has all fields of GET (RFC 9110 §9.3.2), so what it does not
+            // say about caching is not taken over from the stored response.
             let policy = self.landing.cache().policy();
             let mut merged = stored.merged_headers(headers, timing);
             for name in [&CACHE_CONTROL, &EXPIRES].into_iter().chain(&policy.targets) {
@@ -242,8 +244,8 @@ impl Fill {
         if is_lasting(why) && !status.is_server_error() {
             self.landing.cache().flights().remember_solo(self.landing.solo(), now);
             if let Some(stale) = &self.stale {
-                // RFC 9111 §4.3.3: another answer came in its place, and that is not to be kept. Another tier may still call the
-                // old one fresh: the request may have wanted validation.
+                // RFC 9111 §4.3.3: another answer came in its place, and that is not to be kept. Another tier may still
+                // call the old one fresh: the request may have wanted validation.
                 self.landing.write(|cache| {
                     cache.memory().remove_variant(self.landing.key(), stale);
                     cache.tell_invalidated(&self.landing.key().as_key());

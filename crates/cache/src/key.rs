@@ -1,5 +1,5 @@
-//! The primary cache key (RFC 9111 §2): the target URI, and what a route adds to it. GET and HEAD share it; no other method is
-//! stored.
+//! The primary cache key (RFC 9111 §2): the target URI, and what a route adds to it. GET and HEAD share it; no other
+//! method is stored.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,8 +1,8 @@
 //! HTTP response cache by RFC 9111, for a *shared* cache: what one user was answered is never another user's answer.
 //!
-//! The crate keeps whole responses in memory, bounded in bytes, decides by the RFC's rules when one may be stored, reused,
-//! validated or must go, and lets concurrent misses wait for one upstream request. It opens no socket and reads no clock:
-//! every call that depends on time is told the time ([`Timestamp`], [`Timing`]).
+//! The crate keeps whole responses in memory, bounded in bytes, decides by the RFC's rules when one may be stored,
+//! reused, validated or must go, and lets concurrent misses wait for one upstream request. It opens no socket and reads
+//! no clock: every call that depends on time is told the time ([`Timestamp`], [`Timing`]).
 //!
 //! ```text
 //!  lookup ──▶ Hit ───────────────────────────────▶ Stored::answer
@@ -14,11 +14,11 @@
 //!                                        └── not_modified (304)          └▶ Pass(why)
 //! ```
 //!
-//! Where this cache is stricter than the RFC allows (each is cited at its line):
-//! a response with `Set-Cookie` is never stored, one with `Vary: Cookie` only under a key that has all cookies;
-//! `private` and `no-cache` with a list of fields count for the whole response; a lifetime that the response does not give
-//! itself (a route's default, or inferred from `Last-Modified` where the operator asks for that) never applies between
-//! requests with `Cookie` or `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
+//! Where this cache is stricter than the RFC allows (each is cited at its line): a response with `Set-Cookie` is never
+//! stored, one with `Vary: Cookie` only under a key that has all cookies; `private` and `no-cache` with a list of
+//! fields count for the whole response; a lifetime that the response does not give itself (a route's default, or
+//! inferred from `Last-Modified` where the operator asks for that) never applies between requests with `Cookie` or
+//! `Authorization`; a `Cache-Control` that cannot be parsed is read as `no-store`.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
 //! An answer that is still being recorded, read by those who wait for it.
 //!
-//! Only answers whose length is known and for which there is room: others may turn out too large to be kept, and who has read a
-//! part of one would have to be cut off for a reason of ours.
+//! Only answers whose length is known and for which there is room: others may turn out too large to be kept, and who
+//! has read a part of one would have to be cut off for a reason of ours.
 //!
-//! Invariant: whoever reads a recording gets all of its bytes, or an error after some of them; never an end before the end.
+//! Invariant: whoever reads a recording gets all of its bytes, or an error after some of them; never an end before the
+//! end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -119,7 +120,8 @@ fn wake(mut state: MutexGuard<'_, State>) {
     readers.into_iter().for_each(Waker::wake);
 }
 
-/// What was recorded, for the client that it was recorded on the way to: it need not have what it has not taken yet twice.
+/// What was recorded, for the client that it was recorded on the way to: it need not have what it has not taken yet
+/// twice.
 #[derive(Debug)]
 pub struct Tail {
     recording: Arc<Recording>,
@@ -131,7 +133,8 @@ impl Tail {
         Self { recording }
     }
 
-    /// What was recorded from `at` on, or a part of it; nothing where nothing is. It stays when the recording is given up.
+    /// What was recorded from `at` on, or a part of it; nothing where nothing is. It stays when the recording is given
+    /// up.
     #[must_use]
     pub fn read(&self, at: usize) -> Bytes {
         match &self.recording.lock().so_far {

@@ -94,8 +94,9 @@ impl Selection {
 }
 
 impl Cache {
-    /// Puts a response together that was taken apart. `position` is that of [`Cache::purges`] from before it was asked for: what was purged since
-    /// then counts for it. `record_name` is the key's, as the cache's [`RecordName`](crate::RecordName) has it.
+    /// Puts a response together that was taken apart. `position` is that of [`Cache::purges`] from before it was asked
+    /// for: what was purged since then counts for it. `record_name` is the key's, as the cache's
+    /// [`RecordName`](crate::RecordName) has it.
     pub fn restored(&self, key: &Key<'_>, record_name: u64, parts: Parts, position: Position) -> Arc<Stored> {
         let Parts { status, headers, body, selection, freshness } = parts;
         let freshness = freshness::Freshness::from_parts(freshness);

@@ -3,10 +3,11 @@
 //! Our reading of RFC 9111, in the order in which a request meets it:
 //!
 //! 1. `vary`: which of the stored responses of a resource belongs to this request (§4.1).
-//! 2. `control`: the directives that count (RFC 9213); `freshness`: how old it is and how long it stays fresh (§4.2); `reuse`: whether it may be used without asking (§4, §5.2.1).
+//! 2. `control`: the directives that count (RFC 9213); `freshness`: how old it is and how long it stays fresh (§4.2);
+//!    `reuse`: whether it may be used without asking (§4, §5.2.1).
 //! 3. `validate`: how to ask (§4.3.1), what 304 means to a client (§4.3.2) and to the stored response (§4.3.4).
-//! 4. `storing`: whether a new response may be kept (§3); `fields`: which of its fields are kept (§3.1) or updated (§3.2).
-//!    `lifetimes`: what a route adds to how long.
+//! 4. `storing`: whether a new response may be kept (§3); `fields`: which of its fields are kept (§3.1) or updated
+//!    (§3.2). `lifetimes`: what a route adds to how long.
 //! 5. `range`: the part of a stored response that a request asks for (RFC 9110 §14).
 //! 6. `reference`: which stored responses an unsafe request makes invalid (§4.4).
 

@@ -7,14 +7,16 @@
 //!  lookup: a number of the response ≥ the number of its stripe?  yes: nothing has happened
 //! ```
 //!
-//! A response carries the number that was current when its fetch *began*, so one that was made before a purge and is stored after it is found out,
-//! too. A lookup compares one number; only after a purge the table is asked, and the response remembers that.
+//! A response carries the number that was current when its fetch *began*, so one that was made before a purge and is
+//! stored after it is found out, too. A lookup compares one number; only after a purge the table is asked, and the
+//! response remembers that.
 //!
-//! There are two numberings: that of this cache, and that of a log which several caches share. Both only grow. A position holds the last number of
-//! each that had been applied; what is read from the shared tier is judged by the log's.
+//! There are two numberings: that of this cache, and that of a log which several caches share. Both only grow. A
+//! position holds the last number of each that had been applied; what is read from the shared tier is judged by the
+//! log's.
 //!
-//! The numbers of stripes exist for what concerns few responses: a record of the shared tier that another node has replaced raises the number of one
-//! stripe, a purge that of all.
+//! The numbers of stripes exist for what concerns few responses: a record of the shared tier that another node has
+//! replaced raises the number of one stripe, a purge that of all.
 //!
 //! Invariant: when [`Purges::apply`] has returned, no lookup that begins gives an answer that it forbids.
 //! Invariant: what the table has forgotten, it takes for purged: what may have been forbidden must be validated.
@@ -192,7 +194,8 @@ pub struct Purges {
     tag_fields: TagFields,
 }
 
-/// How a shared tier names the record of a key: what it tells of records, it tells by this number. See [`Purges::replaced`].
+/// How a shared tier names the record of a key: what it tells of records, it tells by this number. See
+/// [`Purges::replaced`].
 pub type RecordName = fn(&Key<'_>) -> u64;
 
 impl Purges {
@@ -217,7 +220,8 @@ impl Purges {
         Position { local: self.sequence.load(Ordering::Acquire), logged: self.logged.load(Ordering::Acquire) }
     }
 
-    /// Applies purges of this cache's own. In front of a shared tier each waits for its [`number`](Self::number): until then it forbids every record.
+    /// Applies purges of this cache's own. In front of a shared tier each waits for its [`number`](Self::number): until
+    /// then it forbids every record.
     pub fn apply(&self, purges: &[Purge], now: Timestamp) {
         self.write(purges.iter().map(|purge| (purge, 0)), now);
     }
@@ -227,13 +231,15 @@ impl Purges {
         self.write(purges.iter().map(|(purge, number)| (purge, *number)), now);
     }
 
-    /// The shared log has this number for a purge that [`apply`](Self::apply) was given: records are judged by it from now on.
+    /// The shared log has this number for a purge that [`apply`](Self::apply) was given: records are judged by it from
+    /// now on.
     pub fn number(&self, purge: &Purge, logged: u64) {
         self.locked().number(&self.hashed(purge), logged);
         self.logged.fetch_max(logged, Ordering::AcqRel);
     }
 
-    /// Purges that wait for their numbers will never get one: a purge of everything is to stand for them, and waits in their place.
+    /// Purges that wait for their numbers will never get one: a purge of everything is to stand for them, and waits in
+    /// their place.
     pub fn fold(&self, purges: &[Purge]) {
         let mut table = self.locked();
         table.wait(&table::Hashed { what: table::What::Everything, mode: Mode::Hard });
@@ -248,7 +254,8 @@ impl Purges {
         self.logged.fetch_max(number, Ordering::AcqRel);
     }
 
-    /// Whatever is stored now may have been purged or replaced without this cache's having been told. Each response is validated before its next use.
+    /// Whatever is stored now may have been purged or replaced without this cache's having been told. Each response is
+    /// validated before its next use.
     pub fn uncover(&self) {
         let mut table = self.locked();
         let next = self.next();
@@ -256,8 +263,8 @@ impl Purges {
         self.publish(next);
     }
 
-    /// A record of the shared tier, known by its [name](RecordName), was replaced or removed by another node: what is stored here of the same key must be
-    /// validated. So must what shares its stripe.
+    /// A record of the shared tier, known by its [name](RecordName), was replaced or removed by another node: what is
+    /// stored here of the same key must be validated. So must what shares its stripe.
     pub fn replaced(&self, record_names: &[u64]) {
         let mut table = self.locked();
         let next = self.next();
@@ -269,7 +276,8 @@ impl Purges {
         self.sequence.store(next, Ordering::Release);
     }
 
-    /// What purges say about a record of the shared tier that was fetched at this number of the log and has these fields.
+    /// What purges say about a record of the shared tier that was fetched at this number of the log and has these
+    /// fields.
     pub fn admits(&self, key: &Key<'_>, headers: &HeaderMap, logged: u64) -> Standing {
         let tags = Tags::of(headers, key, |tag| self.hash(tag));
         let subject = Subject { key, url: self.hash_url(key), tags: &tags };
@@ -340,7 +348,8 @@ impl Purges {
         self.sequence.load(Ordering::Relaxed) + 1
     }
 
-    /// The number of the last event that may concern a response. Both numbers only grow, and are published after what they stand for.
+    /// The number of the last event that may concern a response. Both numbers only grow, and are published after what
+    /// they stand for.
     #[inline]
     fn current(&self, mark: &Mark) -> u64 {
         self.stripes[mark.stripe as usize].load(Ordering::Acquire).max(self.epoch.load(Ordering::Acquire))

@@ -1,5 +1,5 @@
-//! Why the last answer for a key was not stored, for people who ask. Bounded, and forgetful: a newer key takes the place of an
-//! older one.
+//! Why the last answer for a key was not stored, for people who ask. Bounded, and forgetful: a newer key takes the
+//! place of an older one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

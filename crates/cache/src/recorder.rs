@@ -16,8 +16,8 @@ use crate::weight;
 /// What a recording whose length is not known takes from the budget at first.
 const FIRST_RESERVE_BYTES: u64 = 4096;
 
-/// Takes the body of an answer on its way to the client. Dropping it unfinished stores nothing, and the next request that
-/// waits leads.
+/// Takes the body of an answer on its way to the client. Dropping it unfinished stores nothing, and the next request
+/// that waits leads.
 #[derive(Debug)]
 pub struct Recorder {
     /// `None` once the recording was given up.
@@ -65,8 +65,8 @@ impl Recorder {
     /// keeping it would keep.
     ///
     /// # Errors
-    /// Why the recording is over: the body is too large or longer than announced, or too many are recorded at once. Further
-    /// calls say the same; the answer itself goes on to the client.
+    /// Why the recording is over: the body is too large or longer than announced, or too many are recorded at once.
+    /// Further calls say the same; the answer itself goes on to the client.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), Unstored> {
         let Some(landing) = &self.landing else {
             return Err(self.failure);
@@ -145,7 +145,8 @@ impl Recorder {
         Tail::new(Arc::clone(&self.recording))
     }
 
-    /// Makes sure that nobody waits for what is recorded, nor will; `false` if somebody does. After `true` it is to be dropped.
+    /// Makes sure that nobody waits for what is recorded, nor will; `false` if somebody does. After `true` it is to be
+    /// dropped.
     pub fn close_unless_awaited(&self) -> bool {
         self.landing.as_ref().is_none_or(Landing::close_unless_awaited)
     }

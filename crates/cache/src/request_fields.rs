@@ -1,4 +1,5 @@
-//! The fields of a request as the cache looks at them, wherever they are: in a map, or still in the bytes that were read.
+//! The fields of a request as the cache looks at them, wherever they are: in a map, or still in the bytes that were
+//! read.
 
 use http::{HeaderMap, HeaderName};
 

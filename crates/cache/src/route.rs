@@ -1,9 +1,10 @@
-//! What a route says about caching, beyond what requests and answers say themselves: what belongs to the key, what goes past
-//! the cache, what may be stored.
+//! What a route says about caching, beyond what requests and answers say themselves: what belongs to the key, what goes
+//! past the cache, what may be stored.
 //!
-//! All of it is text that a client chose, read by us and by a service that may read it differently: names in other letters
-//! or percent-encoded, `;` instead of `&`, two parameters of one name. Where a rule would take something *out* of the key, a
-//! difference in reading would store one request's answer under another's key ("parameter cloaking"). Hence:
+//! All of it is text that a client chose, read by us and by a service that may read it differently: names in other
+//! letters or percent-encoded, `;` instead of `&`, two parameters of one name. Where a rule would take something *out*
+//! of the key, a difference in reading would store one request's answer under another's key ("parameter cloaking").
+//! Hence:
 //!
 //! Invariant: what is dropped from a key is dropped only if no service reads anything else into it than its plain name;
 //! what is chosen for a key is chosen only from a form that can be read in one way, otherwise the whole of it counts.
@@ -67,8 +68,8 @@ impl KeyRules {
         extra::extra(&self.cookies, &self.headers, request)
     }
 
-    /// Whether the key holds every cookie of the request: a response that varies on `Cookie` varies on nothing then that the
-    /// key does not have.
+    /// Whether the key holds every cookie of the request: a response that varies on `Cookie` varies on nothing then
+    /// that the key does not have.
     pub fn covers_cookies(&self, request: &HeaderMap) -> bool {
         !self.cookies.is_empty() && cookies::are_all_chosen(request, &self.cookies)
     }

@@ -1,4 +1,5 @@
-//! What a second tier of the cache is told. Memory knows no other tier: whoever joins the two (the gateway) gives it these.
+//! What a second tier of the cache is told. Memory knows no other tier: whoever joins the two (the gateway) gives it
+//! these.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub trait WriteBehind: Debug + Send {
 
 /// Is told what must not be answered any more.
 pub trait Invalidations: Debug + Send + Sync {
-    /// What is stored for a target, here or elsewhere, was made invalid. Called under the key's lock, so before anybody can find
-    /// out that memory has nothing any more; it must not block, and not call the cache.
+    /// What is stored for a target, here or elsewhere, was made invalid. Called under the key's lock, so before anybody
+    /// can find out that memory has nothing any more; it must not block, and not call the cache.
     fn invalidated(&self, key: &Key<'_>);
 }

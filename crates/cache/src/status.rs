@@ -12,8 +12,8 @@ pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-statu
 /// The name of this cache in `Cache-Status`.
 const NAME: &str = "pilotlight";
 
-/// One member of `Cache-Status`. An answer from the store has its member already ([`crate::Stored::answer`]); every other
-/// answer gets one built here.
+/// One member of `Cache-Status`. An answer from the store has its member already ([`crate::Stored::answer`]); every
+/// other answer gets one built here.
 ///
 /// ```
 /// use pilotlight_cache::{CacheStatus, Forward};
@@ -99,7 +99,8 @@ impl CacheStatus {
         headers.append(CACHE_STATUS, self.value());
     }
 
-    /// The member as a field value. Those of one route are mostly the same, so each thread keeps its last one that has no time in it.
+    /// The member as a field value. Those of one route are mostly the same, so each thread keeps its last one that has
+    /// no time in it.
     pub fn value(&self) -> HeaderValue {
         thread_local! {
             static LAST: RefCell<Option<(CacheStatus, HeaderValue)>> = const { RefCell::new(None) };

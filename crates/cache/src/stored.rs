@@ -34,8 +34,8 @@ pub struct Stored {
     /// What purges have to know of it.
     mark: Mark,
     weight: usize,
-    /// The answer's head as it is sent, for one second of age: nearly every hit is then one copy of it. Empty before the first, as dropping an
-    /// `ArcSwap` is not cheap and what comes from Redis may go without a hit.
+    /// The answer's head as it is sent, for one second of age: nearly every hit is then one copy of it. Empty before
+    /// the first, as dropping an `ArcSwap` is not cheap and what comes from Redis may go without a hit.
     prepared: OnceLock<ArcSwap<Prepared>>,
 }
 
@@ -128,14 +128,15 @@ impl Stored {
 
     /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
     ///
-    /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), 206 or 416 where the client asks for a range
-    /// (RFC 9110 §14.2), and has no body for HEAD.
+    /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), 206 or 416 where the client asks for a
+    /// range (RFC 9110 §14.2), and has no body for HEAD.
     pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<StoredBody> {
         let age_s = self.freshness.age_s(now);
         self.finish(self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s))), method, request)
     }
 
-    /// Writes [`Stored::answer`] to a GET without conditions as HTTP/1.1 sends it, head and body, behind what is in `out`.
+    /// Writes [`Stored::answer`] to a GET without conditions as HTTP/1.1 sends it, head and body, behind what is in
+    /// `out`.
     pub fn write_answer(&self, now: Timestamp, out: &mut BytesMut) {
         self.with_prepared(now, |prepared| {
             out.reserve(prepared.head.len() + self.body.len());

@@ -1,8 +1,8 @@
 //! What a stored response weighs: the memory that the process holds because of it, not the bytes that it says.
 //!
-//! The sizes are those of this crate's structures, of `http::HeaderMap` and of an allocator with four size classes for each
-//! doubling (mimalloc, as the binary uses it). They were fitted to the growth of the process: the test `flood` and the lab's
-//! section of that name hold them to it.
+//! The sizes are those of this crate's structures, of `http::HeaderMap` and of an allocator with four size classes for
+//! each doubling (mimalloc, as the binary uses it). They were fitted to the growth of the process: the test `flood` and
+//! the lab's section of that name hold them to it.
 
 use std::mem::size_of;
 

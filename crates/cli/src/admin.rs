@@ -293,8 +293,8 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
 /// `pilotlight reload`.
 ///
 /// # Errors
-/// No gateway, the file is wrong, or has no route or no service where there were some and `emptying` does not allow it, an address cannot
-/// be had, or the output cannot be written. Nothing has changed then.
+/// No gateway, the file is wrong, or has no route or no service where there were some and `emptying` does not allow it,
+/// an address cannot be had, or the output cannot be written. Nothing has changed then.
 pub fn reload(client: &Client, emptying: Emptying, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let body = (emptying == Emptying::Forced).then(|| json!({ "force": true }));
     let told = client.order("/reload", body.as_ref(), RELOAD_PATIENCE)?;

@@ -1,7 +1,8 @@
 //! The configuration file, `pilotlight.toml`.
 //!
-//! Owns the file's keys, their defaults and limits, and the report of everything that is wrong with a file: each mistake
-//! with its place, the reason and what to write instead, all of them in one go. Refuses to know how the values are used.
+//! Owns the file's keys, their defaults and limits, and the report of everything that is wrong with a file: each
+//! mistake with its place, the reason and what to write instead, all of them in one go. Refuses to know how the values
+//! are used.
 //!
 //! ```text
 //! text ──toml──▶ tree with spans ──section, value──▶ Config ──relations──▶ Config
@@ -9,8 +10,8 @@
 //!   └─ syntax         └─ unknown keys, types          └─ values, ranges      └─ duplicates, unknown or unused services
 //! ```
 //!
-//! [`parse`] is pure: it looks at the text only. [`load`] reads the file and then looks at the machine too (executables,
-//! folders, ports; see [`environment`]).
+//! [`parse`] is pure: it looks at the text only. [`load`] reads the file and then looks at the machine too
+//! (executables, folders, ports; see [`environment`]).
 //!
 //! Invariant: a [`Config`] given out by `parse` or `load` has no error in its report; every number in it is within the
 //! limits of [`schema`], every path in it is joined to the folder of the file.

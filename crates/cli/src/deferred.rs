@@ -1,5 +1,5 @@
-//! Commands of a command that are described only when it is the one that was given: a gateway that starts does not make, and then keep
-//! the pages of, descriptions of commands that it is not.
+//! Commands of a command that are described only when it is the one that was given: a gateway that starts does not
+//! make, and then keep the pages of, descriptions of commands that it is not.
 
 use clap::builder::Resettable;
 use clap::error::Error;
@@ -9,7 +9,8 @@ use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 pub struct Deferred<T>(pub T);
 
 impl<T: Subcommand> Deferred<T> {
-    /// Describes them now, for who wants to know all of a command that has them deferred: `help` among its commands lists what is there.
+    /// Describes them now, for who wants to know all of a command that has them deferred: `help` among its commands
+    /// lists what is there.
     #[must_use]
     pub fn whole(command: Command) -> Command {
         described::<T>(command).defer(|command| command)

@@ -1,4 +1,5 @@
-//! What is made of the definitions of the arguments, so that it never tells of others: completions of shells, manual pages.
+//! What is made of the definitions of the arguments, so that it never tells of others: completions of shells, manual
+//! pages.
 
 use std::io::{self, Write};
 use std::path::Path;

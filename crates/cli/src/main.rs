@@ -307,7 +307,8 @@ fn watch(on: bool) -> admin::Watch {
 }
 
 fn main() -> ExitCode {
-    // Before anything else: the guardian must be small, and its own process may not have a thread yet. No option of it is anybody else's business.
+    // Before anything else: the guardian must be small, and its own process may not have a thread yet. No option of it
+    // is anybody else's business.
     if std::env::args_os().nth(1).is_some_and(|first| first == run::GUARDIAN) {
         return guardian(std::env::args_os().nth(2).map(PathBuf::from));
     }

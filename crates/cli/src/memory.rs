@@ -1,8 +1,9 @@
 //! Memory that is needed for a moment, in a process that goes on for long.
 //!
-//! The tree of a configuration file takes about seventy times the file's size, for some milliseconds. The allocator gives pages that are
-//! free again back to the system [`PURGED_AFTER`] later, but only when it is called then, and a gateway that has nothing to do does
-//! not call it. So what takes much is made [`apart`], in pages that hold nothing else, and [`give_back_later`] calls the allocator.
+//! The tree of a configuration file takes about seventy times the file's size, for some milliseconds. The allocator
+//! gives pages that are free again back to the system [`PURGED_AFTER`] later, but only when it is called then, and a
+//! gateway that has nothing to do does not call it. So what takes much is made [`apart`], in pages that hold nothing
+//! else, and [`give_back_later`] calls the allocator.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -11,8 +12,8 @@ use std::time::Duration;
 /// A little longer than the allocator keeps free pages: 1 s (`purge_delay` of mimalloc).
 const PURGED_AFTER: Duration = Duration::from_millis(1100);
 
-/// What `read` makes, in the caller's memory, of what `make` makes in memory of its own. That, and whatever else making it took, is free
-/// when this returns: copied, or made here, it would leave holes that only this thread fills.
+/// What `read` makes, in the caller's memory, of what `make` makes in memory of its own. That, and whatever else making
+/// it took, is free when this returns: copied, or made here, it would leave holes that only this thread fills.
 pub(crate) fn apart<T: Send + Sync, R>(make: impl Fn() -> T + Send + Sync, read: impl FnOnce(&T) -> R) -> R {
     thread::scope(|scope| {
         let make = &make;
@@ -38,10 +39,11 @@ pub(crate) fn apart<T: Send + Sync, R>(make: impl Fn() -> T + Send + Sync, read:
     })
 }
 
-/// Gives free pages back to the system, when they are old enough. To be called after much was done that is not done often.
+/// Gives free pages back to the system, when they are old enough. To be called after much was done that is not done
+/// often.
 pub(crate) fn give_back_later() {
-    // The allocator looks for pages to give back when a thread ends that has allocated something, such as its name. Without
-    // the thread they are kept, which is no more than a pity.
+    // The allocator looks for pages to give back when a thread ends that has allocated something, such as its name.
+    // Without the thread they are kept, which is no more than a pity.
     let _ = thread::Builder::new().name("memory".into()).spawn(|| thread::sleep(PURGED_AFTER));
 }
 

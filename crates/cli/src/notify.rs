@@ -1,4 +1,5 @@
-//! What a service manager is told (`sd_notify`, systemd): datagrams to the socket in `NOTIFY_SOCKET`. Without one nothing happens.
+//! What a service manager is told (`sd_notify`, systemd): datagrams to the socket in `NOTIFY_SOCKET`. Without one
+//! nothing happens.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;

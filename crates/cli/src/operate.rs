@@ -78,8 +78,8 @@ pub(crate) fn socket_path(socket: &AdminSocket, runtime_dir: &Path) -> PathBuf {
     }
 }
 
-/// Opens the access log anew on SIGUSR1, as log rotation asks for. Without a log the signal has no effect; left alone, it would
-/// end the process.
+/// Opens the access log anew on SIGUSR1, as log rotation asks for. Without a log the signal has no effect; left alone,
+/// it would end the process.
 fn reopen_on_signal(gateway: &Gateway) -> std::io::Result<()> {
     let reopen = gateway.log_reopener();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -98,7 +98,8 @@ fn reopen_on_signal(gateway: &Gateway) -> std::io::Result<()> {
     std::thread::Builder::new().name("reopen".into()).spawn(wait).map(drop)
 }
 
-/// What the configuration says that is followed, as people are shown it: the file's text, understood when somebody asks.
+/// What the configuration says that is followed, as people are shown it: the file's text, understood when somebody
+/// asks.
 #[derive(Clone)]
 pub(crate) struct Shown {
     file: Arc<Path>,
@@ -127,7 +128,8 @@ impl Shown {
     }
 }
 
-/// What the text says, without the values of environment variables and the credentials in URLs: those are where secrets are.
+/// What the text says, without the values of environment variables and the credentials in URLs: those are where secrets
+/// are.
 fn settings(file: &Path, text: &str) -> Value {
     let table: toml::Table = text.parse().unwrap_or_default(); // it has been read before
     json!({ "file": file.to_string_lossy(), "settings": plain(&toml::Value::Table(table)) })

@@ -1,9 +1,11 @@
 //! Which gateways of this user run, and with which configuration file: each leaves a record in its runtime folder.
 //!
-//! Commands find their gateway by it. They ask nobody on the way: a gateway of another project may be stuck, and none is to be taken for
-//! the one that is meant. The gateway holds a lock on its record for as long as it takes orders; a record that nobody holds was left behind.
+//! Commands find their gateway by it. They ask nobody on the way: a gateway of another project may be stuck, and none
+//! is to be taken for the one that is meant. The gateway holds a lock on its record for as long as it takes orders; a
+//! record that nobody holds was left behind.
 //!
-//! Invariant: a record is believed only if it and its folder belong to this user or root, and nobody else may write to them.
+//! Invariant: a record is believed only if it and its folder belong to this user or root, and nobody else may write to
+//! them.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -78,7 +80,8 @@ impl Record {
         Ok(Self { config, canonical, pid: std::process::id(), begun: SystemTime::now(), socket, replaces })
     }
 
-    /// Whether it is the gateway of this file: by its name, under which another file may stand by now, or by the file that the name means.
+    /// Whether it is the gateway of this file: by its name, under which another file may stand by now, or by the file
+    /// that the name means.
     fn is_of(&self, file: &Path) -> bool {
         self.config == file || file.canonicalize().is_ok_and(|canonical| canonical == self.canonical)
     }
@@ -108,7 +111,8 @@ impl Record {
     }
 }
 
-/// The gateways of this user that run: those in the service manager's folder, where it has made one for this process and one runs in it.
+/// The gateways of this user that run: those in the service manager's folder, where it has made one for this process
+/// and one runs in it.
 pub(crate) fn running() -> Vec<Record> {
     let given = found_in(runtime_folder::given().as_slice());
     let mut all = if given.is_empty() { found_in(&runtime_folder::parents()) } else { given };

@@ -1,7 +1,8 @@
 //! Another configuration for a running gateway.
 //!
-//! Everything that can be refused comes first: reading, checking, binding. Then services, then routes, then listeners, and last
-//! what is no longer wanted goes. A request that is on its way meanwhile has the old route and the old service, or the new ones.
+//! Everything that can be refused comes first: reading, checking, binding. Then services, then routes, then listeners,
+//! and last what is no longer wanted goes. A request that is on its way meanwhile has the old route and the old
+//! service, or the new ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use crate::operate::Shown;
 use crate::plan::{self, Plan};
 use crate::settings;
 
-/// What is kept of the configuration that is followed. The rest is in its text, which is a tenth of what it says and is read again for the
-/// next reload: an idle gateway with a thousand services is not to hold two descriptions of each.
+/// What is kept of the configuration that is followed. The rest is in its text, which is a tenth of what it says and is
+/// read again for the next reload: an idle gateway with a thousand services is not to hold two descriptions of each.
 #[derive(Clone)]
 pub(crate) struct Followed {
     shown: Shown,

@@ -90,7 +90,8 @@ fn load_and_run(
     Ok(Ended::Stopped)
 }
 
-/// Whether this file's gateway runs and has what another one would need; says so. One that shares nothing with it may start.
+/// Whether this file's gateway runs and has what another one would need; says so. One that shares nothing with it may
+/// start.
 fn runs_already(file: &Path, loaded: &Result<Loaded, Report>, stderr: &StandardError) -> bool {
     let Ok(file) = std::path::absolute(file) else { return false };
     let (own, _) = presence::with_file(&file);

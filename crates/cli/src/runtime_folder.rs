@@ -46,7 +46,8 @@ pub(crate) fn make(whom: For) -> anyhow::Result<PathBuf> {
     Err(anyhow!("no folder for sockets can be made; tried\n  {}", tried.join("\n  ")))
 }
 
-/// In which folders runtime folders are made, the best first: that of the service manager, root's, the user's, that for temporary files.
+/// In which folders runtime folders are made, the best first: that of the service manager, root's, the user's, that for
+/// temporary files.
 pub(crate) fn parents() -> Vec<PathBuf> {
     let of_root = Some(PathBuf::from(OF_ROOT)).filter(|_| rustix::process::geteuid().is_root());
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());

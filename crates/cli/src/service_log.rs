@@ -14,7 +14,8 @@ use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-/// Environment variable with the levels of events, as `RUST_LOG` elsewhere: `info`, `debug`, `pilotlight_gateway=trace`.
+/// Environment variable with the levels of events, as `RUST_LOG` elsewhere: `info`, `debug`,
+/// `pilotlight_gateway=trace`.
 const LEVELS: &str = "PILOTLIGHT_LOG";
 /// The client of Redis tells of every attempt to connect; what comes of them for the cache, the cache says once.
 const DEFAULT_LEVELS: &str = "info,pilotlight_redis=error";
@@ -34,7 +35,8 @@ pub(crate) fn start_tracing(stderr: &StandardError) {
     }
 }
 
-/// The message, then `name=value`. Whatever others wrote stands in one of them, so all of it is made printable here, in one line.
+/// The message, then `name=value`. Whatever others wrote stands in one of them, so all of it is made printable here, in
+/// one line.
 fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
     let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| match field.name() {
         "message" => writer.write_str(&printable(&format!("{value:?}"))),
@@ -46,8 +48,8 @@ fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
     debug_fn(field).delimited(" ")
 }
 
-/// Prints services' lines, and keeps them for those who ask, on a thread of its own, so that neither services nor the supervisor wait for it:
-/// what it cannot take in time is dropped and counted.
+/// Prints services' lines, and keeps them for those who ask, on a thread of its own, so that neither services nor the
+/// supervisor wait for it: what it cannot take in time is dropped and counted.
 pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>, logs: LogBook, stderr: StandardError) -> io::Result<()> {
     let print = move || {
         let colour = io::stderr().is_terminal();

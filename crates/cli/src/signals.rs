@@ -85,7 +85,8 @@ impl Signals {
     }
 }
 
-/// Whether this process has a terminal that would send it SIGHUP, as one that closes does. Everybody else means a reload by it.
+/// Whether this process has a terminal that would send it SIGHUP, as one that closes does. Everybody else means a
+/// reload by it.
 fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }

@@ -1,9 +1,11 @@
-//! The standard error of a gateway that runs: a thread of its own writes it, so nobody else ever waits for whoever reads it, or does not.
+//! The standard error of a gateway that runs: a thread of its own writes it, so nobody else ever waits for whoever
+//! reads it, or does not.
 //!
 //! ```text
 //!  workers, supervisor, signals ─ lines ─▶ at most MAX_UNWRITTEN bytes ─▶ thread `stderr` ─▶ descriptor 2
 //! ```
-//! What finds no room is dropped and counted, and a line says so where it would have stood. A standard error that is closed stays so.
+//! What finds no room is dropped and counted, and a line says so where it would have stood. A standard error that is
+//! closed stays so.
 
 use std::io::{self, Write};
 use std::mem;

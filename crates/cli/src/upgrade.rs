@@ -5,8 +5,9 @@
 //!       goes on accepting meanwhile                                starts the services that run in the old one
 //!  old: accepts no more, ends with its last request       ◀── new: "ready" — or it ends, and the old one goes on
 //! ```
-//! The sockets are the same, so nobody who waits in one is lost, whoever accepts. The pair of sockets between the two is the new one's
-//! standard input, and closes with whoever dies. A message is `length u32` (native order: it is one machine), JSON, and descriptors.
+//! The sockets are the same, so nobody who waits in one is lost, whoever accepts. The pair of sockets between the two
+//! is the new one's standard input, and closes with whoever dies. A message is `length u32` (native order: it is one
+//! machine), JSON, and descriptors.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -224,7 +225,8 @@ impl Predecessor {
     }
 }
 
-/// Starts services that ran in the predecessor, so that nobody waits for them. Those that do not start in time, start later.
+/// Starts services that ran in the predecessor, so that nobody waits for them. Those that do not start in time, start
+/// later.
 pub(crate) fn warm(services: &[ServiceTarget], control: &Control, names: &[String]) {
     let wanted = services.iter().filter_map(|target| match target {
         ServiceTarget::Managed(service, _) => {

@@ -1,4 +1,5 @@
-//! What `pilotlight completions` and `pilotlight man` give: whole, and accepted by the shells and the formatter that are installed.
+//! What `pilotlight completions` and `pilotlight man` give: whole, and accepted by the shells and the formatter that
+//! are installed.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

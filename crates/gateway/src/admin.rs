@@ -1,11 +1,11 @@
-//! The gateway's own HTTP interface, for the one who operates it: what runs, where the time goes, what would become of a request.
-//! `docs/admin-api.md` describes it.
+//! The gateway's own HTTP interface, for the one who operates it: what runs, where the time goes, what would become of
+//! a request. `docs/admin-api.md` describes it.
 //!
-//! It has a thread of its own, so that it answers when the workers are busy, and it costs them nothing while nobody asks. It listens on
-//! a Unix socket that only its owner may open, and, if asked for, gives out metrics over TCP.
+//! It has a thread of its own, so that it answers when the workers are busy, and it costs them nothing while nobody
+//! asks. It listens on a Unix socket that only its owner may open, and, if asked for, gives out metrics over TCP.
 //!
-//! Invariant: whoever is served on the Unix socket has the user id of this process, or is root, and descends from no service of this
-//! gateway: a service of the gateway's own user gives no orders, in a sandbox or not.
+//! Invariant: whoever is served on the Unix socket has the user id of this process, or is root, and descends from no
+//! service of this gateway: a service of the gateway's own user gives no orders, in a sandbox or not.
 
 use std::future::Future;
 use std::io;
@@ -76,7 +76,8 @@ pub struct AdminOptions {
     pub config: Arc<dyn Fn() -> Value + Send + Sync>,
     /// The admin socket and the one for metrics, if somebody else has bound them.
     pub inherited: (Option<OwnedFd>, Option<OwnedFd>),
-    /// Blocks until this interface is the one to answer: two processes that answer on one socket would tell different things.
+    /// Blocks until this interface is the one to answer: two processes that answer on one socket would tell different
+    /// things.
     pub turn: Option<Box<dyn FnOnce() + Send>>,
     /// Takes what only the process as a whole can do.
     pub orders: UnboundedSender<Order>,
@@ -266,7 +267,8 @@ impl Admin {
         Ok((unix, tcp))
     }
 
-    /// Answers what has been asked, and nothing more. With [`SocketFile::Left`] another process has the socket, whose file stays.
+    /// Answers what has been asked, and nothing more. With [`SocketFile::Left`] another process has the socket, whose
+    /// file stays.
     pub fn leave(mut self, socket: SocketFile) {
         let _ = self.stop.send(Stop::Leave); // nobody there: it has ended already
         if let Some(thread) = self.thread.take() {

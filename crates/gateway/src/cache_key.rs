@@ -66,8 +66,8 @@ pub(crate) fn refuses(route: &RouteSpec, status: StatusCode, response: &HeaderMa
     control(route).filter(|_| status != StatusCode::NOT_MODIFIED)?.store.refuses(status, response)
 }
 
-/// Takes note of an answer to an unsafe request (RFC 9111 §4.4). What it names is looked for where the route of that target
-/// has it stored.
+/// Takes note of an answer to an unsafe request (RFC 9111 §4.4). What it names is looked for where the route of that
+/// target has it stored.
 pub(crate) fn invalidate(
     cache: &Cache,
     table: &Table,

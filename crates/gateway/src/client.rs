@@ -1,4 +1,5 @@
-//! A client's connection: its socket, what has been read and what waits to be written, and the times that a slow client may take.
+//! A client's connection: its socket, what has been read and what waits to be written, and the times that a slow client
+//! may take.
 //!
 //! ```text
 //!            bytes of a head        head whole            answer given
@@ -8,10 +9,11 @@
 //!   closed                   408, closed         closed
 //! ```
 //!
-//! What is read and written, and in which order, is the business of [`crate::connection`]. The parts of it are here: requests
-//! ([`requests`]), their bodies ([`body`]), answers ([`answer`]).
+//! What is read and written, and in which order, is the business of [`crate::connection`]. The parts of it are here:
+//! requests ([`requests`]), their bodies ([`body`]), answers ([`answer`]).
 //!
-//! Answers are gathered and written at the end of a turn ([`Client::poll_flush_out`]), so those to pipelined requests go out in one write.
+//! Answers are gathered and written at the end of a turn ([`Client::poll_flush_out`]), so those to pipelined requests
+//! go out in one write.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -238,7 +240,8 @@ impl Client {
             _ if self.write_blocked.get() => "body_timeout",
             Phase::Head => {
                 let mut text = problem::header_timeout(self.times.header);
-                // Nothing else is being written while a head is awaited; a client that cannot take even this is not told.
+                // Nothing else is being written while a head is awaited; a client that cannot take even this is not
+                // told.
                 let _ = io.socket.poll_write_all(cx, &mut text);
                 self.rejected.set(Some(408));
                 "header_timeout"
@@ -286,7 +289,8 @@ impl Client {
         self.has_answered.get() && self.phase.get() == Phase::Idle && self.io.borrow().read.is_empty()
     }
 
-    /// Gives up what was kept for further answers when the client has been quiet for a while; whether there was anything.
+    /// Gives up what was kept for further answers when the client has been quiet for a while; whether there was
+    /// anything.
     pub(crate) fn rest(&self) -> bool {
         if !self.rests.get() || self.write_blocked.get() || !self.is_between_requests() {
             return false;

@@ -148,7 +148,8 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
                 Box::pin(tunnel(&client, upgraded)).await;
             }
         }
-        // Behind a last answer more may come (RFC 9112 §9.6): closed with bytes unread, the connection is reset, and the answer lost.
+        // Behind a last answer more may come (RFC 9112 §9.6): closed with bytes unread, the connection is reset, and
+        // the answer lost.
         Poll::Ready(Ok(End::Closed)) if !worker.is_stopping() => Box::pin(linger(&client)).await,
         Poll::Ready(Err(e)) => tracing::debug!(peer = %client.peer, "a client's connection ended: {e}"),
         Poll::Ready(Ok(End::Closed)) | Poll::Pending => {}

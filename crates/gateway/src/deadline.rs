@@ -1,8 +1,8 @@
 //! Coarse deadlines for connections and exchanges: one sweep for all of them instead of one timer each.
 //!
 //! A timer of the runtime costs a lock and a place in a wheel every time it is moved, and a gateway moves several per
-//! request. Here moving a deadline is one store; a task looks at all of them every [`TICK`] while there are any, and does
-//! nothing while there are none. A deadline is never early and at most two ticks late.
+//! request. Here moving a deadline is one store; a task looks at all of them every [`TICK`] while there are any, and
+//! does nothing while there are none. A deadline is never early and at most two ticks late.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

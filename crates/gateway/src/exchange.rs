@@ -1,7 +1,7 @@
 //! A request from its head to its answer: route, cache, service.
 //!
-//! What is in memory is answered without a future: [`begin`] returns the response itself. (Most hits never come here: [`crate::client`]
-//! answers them from the head alone.) Everything else goes through [`forward`].
+//! What is in memory is answered without a future: [`begin`] returns the response itself. (Most hits never come here:
+//! [`crate::client`] answers them from the head alone.) Everything else goes through [`forward`].
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -395,8 +395,8 @@ impl<'a> Inbound<'a> {
         let ahead = ahead.filter(|ahead| matches!(lookup, Some(Lookup::Miss(_) | Lookup::Stale(..))) && is_for(ahead));
         let cache = self.worker.common.cache.clone();
         let (why, stale) = match lookup {
-            // RFC 9111 §4.4: an unsafe request makes invalid what is stored, by whatever route and with whatever wish for another
-            // protocol it comes.
+            // RFC 9111 §4.4: an unsafe request makes invalid what is stored, by whatever route and with whatever wish
+            // for another protocol it comes.
             None => return self.pass(cache.as_ref(), Forward::Disabled).await,
             Some(Lookup::OnlyIfCached) => return Box::pin(self.only_if_cached()).await,
             Some(Lookup::Bypass(why)) => {

@@ -40,8 +40,9 @@ pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// `Connection: content-length` and the like are an attack, not an option: without it the body would be read as a request. The
-/// same holds for fields by which a proxy before this one says who asks: a client must not be able to take them off.
+/// `Connection: content-length` and the like are an attack, not an option: without it the body would be read as a
+/// request. The same holds for fields by which a proxy before this one says who asks: a client must not be able to take
+/// them off.
 fn is_needed(name: &str) -> bool {
     matches!(
         name,
@@ -60,8 +61,8 @@ fn is_needed(name: &str) -> bool {
     ) || name.starts_with("x-forwarded-")
 }
 
-/// Leaves of a client's trailers what may be told behind a body. A recipient may merge them into the fields of the request, whose framing,
-/// route, identity and conditions have been decided by then (RFC 9110 §6.5.1).
+/// Leaves of a client's trailers what may be told behind a body. A recipient may merge them into the fields of the
+/// request, whose framing, route, identity and conditions have been decided by then (RFC 9110 §6.5.1).
 pub(crate) fn keep_trailers(trailers: &mut HeaderMap) {
     let leaving: Vec<HeaderName> =
         trailers.keys().filter(|name| is_hop_by_hop(name) || !is_for_trailers(name.as_str())).cloned().collect();

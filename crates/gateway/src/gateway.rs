@@ -184,8 +184,8 @@ impl Gateway {
         NewListeners::of(bound?, wanted)
     }
 
-    /// Answers requests by something else from now on. Connections of clients, exchanges, what is cached, and the ways to services that stay
-    /// the same objects are left as they are; limits count for connections that begin now.
+    /// Answers requests by something else from now on. Connections of clients, exchanges, what is cached, and the ways
+    /// to services that stay the same objects are left as they are; limits count for connections that begin now.
     pub fn reload(&mut self, listeners: NewListeners, serving: Serving) {
         self.common.table.store(Arc::new(table(serving, &self.common.metrics)));
         self.order(|| Order::Follow);
@@ -236,8 +236,9 @@ impl Gateway {
         self.listeners.iter().map(Bound::hand_over).collect()
     }
 
-    /// Another process accepts connections from now on. Nothing that waits in a listening socket is lost: it is the same socket. Open
-    /// connections end with their next answer, or after half of `limits.shutdown_timeout`. Waits until they have.
+    /// Another process accepts connections from now on. Nothing that waits in a listening socket is lost: it is the
+    /// same socket. Open connections end with their next answer, or after half of `limits.shutdown_timeout`. Waits
+    /// until they have.
     pub fn leave(&mut self) {
         self.listeners.iter_mut().for_each(Bound::leave);
         self.listeners.clear();

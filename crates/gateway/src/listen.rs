@@ -51,7 +51,8 @@ pub(crate) struct Bound {
     pub(crate) configured: ListenAddr,
     /// With its real port.
     pub(crate) address: ListenAddr,
-    /// One for each worker. Workers have clones; this one keeps the socket, and who waits in it, when it is handed over.
+    /// One for each worker. Workers have clones; this one keeps the socket, and who waits in it, when it is handed
+    /// over.
     sockets: Vec<Listener>,
     /// The file of a Unix socket, which goes with it.
     file: Option<SocketFile>,
@@ -159,7 +160,8 @@ pub struct ListenError {
     pub hint: &'static str,
 }
 
-/// Binds `addr` once for each of `workers`, or takes what was inherited for it. There may be more listeners than workers.
+/// Binds `addr` once for each of `workers`, or takes what was inherited for it. There may be more listeners than
+/// workers.
 pub(crate) fn bind(addr: &ListenAddr, workers: usize, legacy: &mut Legacy) -> Result<Bound, ListenError> {
     let bound = match (legacy.take(addr), addr) {
         (Some((address, sockets)), _) => spread(sockets, workers).map(|sockets| (address, sockets)),

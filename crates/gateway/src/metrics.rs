@@ -1,8 +1,8 @@
 //! Counters and histograms: written by the workers without sharing, merged by whoever reads.
 //!
-//! Each worker has a [`Book`] for each series, in memory of its own. A number in it is an atomic only so that others may read it: it
-//! has one writer, which loads, adds and stores (three plain instructions, no locked one). A series is a configured route and its
-//! service, so no client can make one.
+//! Each worker has a [`Book`] for each series, in memory of its own. A number in it is an atomic only so that others
+//! may read it: it has one writer, which loads, adds and stores (three plain instructions, no locked one). A series is
+//! a configured route and its service, so no client can make one.
 //!
 //! Invariant: a number of a book is only written by the worker that the book belongs to, and never becomes smaller.
 

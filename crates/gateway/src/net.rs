@@ -72,7 +72,8 @@ impl Socket {
         }
     }
 
-    /// What has happened to the connection since the last look: a reset that no read shows behind the end of the stream.
+    /// What has happened to the connection since the last look: a reset that no read shows behind the end of the
+    /// stream.
     pub(crate) fn take_error(&self) -> Option<io::Error> {
         let error = match self {
             Self::Tcp(s) => s.take_error(),

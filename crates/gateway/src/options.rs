@@ -32,11 +32,13 @@ pub struct GatewayOptions {
     pub cache_policy: PolicyOptions,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
-    /// Called by a worker, not often, when connections have become quiet or have ended: an allocator may keep what they had. It must not block.
+    /// Called by a worker, not often, when connections have become quiet or have ended: an allocator may keep what they
+    /// had. It must not block.
     pub freed: Option<fn()>,
 }
 
-/// What becomes of a request to a service whose answer may be stored, once its client has gone and nobody else waits for the answer.
+/// What becomes of a request to a service whose answer may be stored, once its client has gone and nobody else waits
+/// for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abandoned {
     /// It goes on, for the cache.
@@ -47,7 +49,8 @@ pub enum Abandoned {
 
 /// What requests are answered by.
 pub struct Serving {
-    /// Services by index; [`RouteSpec::service`] points into it. Those that are the same objects as before keep their connections.
+    /// Services by index; [`RouteSpec::service`] points into it. Those that are the same objects as before keep their
+    /// connections.
     pub services: Vec<ServiceTarget>,
     /// Routes in any order; precedence does not depend on it.
     pub routes: Vec<RouteSpec>,
@@ -106,13 +109,15 @@ pub struct Limits {
     pub body_size: Option<u64>,
     /// `limits.header_timeout`: from the first byte of a request to the end of its header fields.
     pub header_timeout: Duration,
-    /// `limits.body_timeout`: the longest wait for more of a request's body, and for a client to take more of an answer.
+    /// `limits.body_timeout`: the longest wait for more of a request's body, and for a client to take more of an
+    /// answer.
     pub body_timeout: Duration,
     /// `limits.keepalive_timeout`: how long a client's connection may stay without a request.
     pub keepalive_timeout: Duration,
     /// `limits.response_timeout`: from the request to the first byte of the service's answer, `None` for no limit.
     pub response_timeout: Option<Duration>,
-    /// `limits.response_body_timeout`: the longest wait for more of a service's answer, `None` for no limit. Event streams have none.
+    /// `limits.response_body_timeout`: the longest wait for more of a service's answer, `None` for no limit. Event
+    /// streams have none.
     pub response_body_timeout: Option<Duration>,
     /// `limits.connections`: open client connections of all workers; more wait to be accepted.
     pub connections: usize,
@@ -250,7 +255,8 @@ pub enum RouteCache {
     On {
         /// How long, and how much.
         rules: RouteRules,
-        /// What belongs to the key, what goes past the cache, what may be stored; `None` where the route says nothing of it.
+        /// What belongs to the key, what goes past the cache, what may be stored; `None` where the route says nothing
+        /// of it.
         control: Option<Arc<RouteControl>>,
     },
 }

@@ -115,8 +115,8 @@ impl Outbound {
         Some(values.fold(Cow::Borrowed(first), |all, next| Cow::Owned([&*all, b", ", next].concat())))
     }
 
-    /// RFC 7239 and its older spellings. What a client says of itself counts only when it is trusted; then scheme and host are
-    /// the same in all of them as in the cache's key.
+    /// RFC 7239 and its older spellings. What a client says of itself counts only when it is trusted; then scheme and
+    /// host are the same in all of them as in the cache's key.
     fn forwarded(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
         let Origin { scheme, authority } = self.origin();
         let ip = self.peer.rsplit_once(':').map_or(&*self.peer, |(ip, _)| ip);
@@ -158,8 +158,8 @@ impl Outbound {
     }
 }
 
-/// Fields that the gateway writes itself. Programs that get fields as variables (CGI, WSGI) cannot tell `X_Forwarded_For` from
-/// `X-Forwarded-For`, so a client cannot have that either.
+/// Fields that the gateway writes itself. Programs that get fields as variables (CGI, WSGI) cannot tell
+/// `X_Forwarded_For` from `X-Forwarded-For`, so a client cannot have that either.
 fn is_replaced(name: &str) -> bool {
     matches!(
         name,

@@ -1,7 +1,7 @@
 //! One request from its head to its last byte, for metrics and the access log.
 //!
-//! Invariant: every request of a client that has a record is counted once, when the last holder of its record lets go of it, whatever became of
-//! the request.
+//! Invariant: every request of a client that has a record is counted once, when the last holder of its record lets go
+//! of it, whatever became of the request.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;

@@ -1,9 +1,9 @@
 //! Reads an answer that is being stored ahead of the client that asked for it.
 //!
-//! Others may wait for the same answer: they must not depend on how fast this client reads, or on whether it stays. While
-//! the answer is recorded it is read as fast as the service sends it. A client that keeps pace gets what came; one that is behind
-//! gets the rest from what is recorded, so that nothing is held for it beside that. When the recording is given up, reading keeps
-//! the client's pace again.
+//! Others may wait for the same answer: they must not depend on how fast this client reads, or on whether it stays.
+//! While the answer is recorded it is read as fast as the service sends it. A client that keeps pace gets what came;
+//! one that is behind gets the rest from what is recorded, so that nothing is held for it beside that. When the
+//! recording is given up, reading keeps the client's pace again.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -55,7 +55,8 @@ struct Held {
 }
 
 impl Relay {
-    /// Begins to read. `patience` is how long the rest of the answer may take when the client has gone; before that, the source knows how long it waits.
+    /// Begins to read. `patience` is how long the rest of the answer may take when the client has gone; before that,
+    /// the source knows how long it waits.
     pub(crate) fn start(
         spawner: &Spawner,
         source: ResponseBody,
@@ -293,7 +294,8 @@ mod tests {
         taken.flat_map(|frame| frame.unwrap().into_data().unwrap()).collect()
     }
 
-    /// A client that takes a frame after each `every` of the service's, and the rest at the end; the recording ends after `recorded`.
+    /// A client that takes a frame after each `every` of the service's, and the rest at the end; the recording ends
+    /// after `recorded`.
     #[track_caller]
     fn check(every: usize, recorded: usize) {
         const FRAMES: usize = 60;

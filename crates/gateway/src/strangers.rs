@@ -1,5 +1,5 @@
-//! Clients that speak another protocol than HTTP/1.1 to a port that takes nothing else: named in the log, once for each peer and
-//! minute, so that a wrong `https://` is found at once and a scanner fills no log.
+//! Clients that speak another protocol than HTTP/1.1 to a port that takes nothing else: named in the log, once for each
+//! peer and minute, so that a wrong `https://` is found at once and a scanner fills no log.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

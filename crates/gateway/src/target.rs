@@ -86,7 +86,8 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// A parameter of the first element of `Forwarded` (RFC 7239 §4). Neither schemes nor hosts have anything to be escaped.
+/// A parameter of the first element of `Forwarded` (RFC 7239 §4). Neither schemes nor hosts have anything to be
+/// escaped.
 fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
     let mut is_quoted = false;
     let ends = |c: char| {
@@ -223,8 +224,8 @@ pub(crate) fn key_authority(origin: Origin<'_>) -> Cow<'_, str> {
     }
 }
 
-/// What a registered name may consist of, but for escapes (RFC 3986 §3.2.2). A comma is left out: it is where two `Host` have been
-/// joined.
+/// What a registered name may consist of, but for escapes (RFC 3986 §3.2.2). A comma is left out: it is where two
+/// `Host` have been joined.
 const HOST_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = b'!';

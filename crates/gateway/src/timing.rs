@@ -1,4 +1,5 @@
-//! Where the time of a request goes: one clock reading at the end of each layer, each interval counted to exactly one layer.
+//! Where the time of a request goes: one clock reading at the end of each layer, each interval counted to exactly one
+//! layer.
 //!
 //! ```text
 //!  first byte   head   route   cache    instance    head of the answer    last byte taken    written
@@ -16,15 +17,16 @@ use nix::time::{ClockId, clock_gettime};
 use pilotlight_cache::Timestamp;
 use pilotlight_supervisor::StartPhases;
 
-/// A moment of the monotonic clock, in nanoseconds. `Instant` is the same and costs twice as much to read and to subtract, for
-/// clocks that go back and times that do not fit; that is seen in the price of a hit.
+/// A moment of the monotonic clock, in nanoseconds. `Instant` is the same and costs twice as much to read and to
+/// subtract, for clocks that go back and times that do not fit; that is seen in the price of a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
     pub(crate) fn now() -> Self {
-        // Through the system's library, as Instant: rustix has its own way to the kernel's clock, which valgrind does not survive.
-        // Every system has this clock. Since the boot of the machine: neither part is negative, and 584 years fit.
+        // Through the system's library, as Instant: rustix has its own way to the kernel's clock, which valgrind does
+        // not survive. Every system has this clock. Since the boot of the machine: neither part is negative, and 584
+        // years fit.
         clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Self(0), |time| {
             Self((time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64))
         })
@@ -155,8 +157,8 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 /// How long a worker's idea of the time of day is used before it asks again.
 const ANCHOR_NS: u64 = 500_000_000;
 
-/// The time of day of moments that were read from the monotonic clock, so that one reading serves both. A step of the system's
-/// clock is followed within half a second.
+/// The time of day of moments that were read from the monotonic clock, so that one reading serves both. A step of the
+/// system's clock is followed within half a second.
 #[derive(Debug)]
 pub(crate) struct Clock {
     anchor: Cell<(Moment, Timestamp)>,

@@ -41,7 +41,8 @@ pub(crate) struct Upgraded {
     pub(crate) lease: Option<Lease>,
 }
 
-/// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new instance.
+/// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new
+/// instance.
 const MAX_TRIES: u32 = 3;
 
 /// How often a request was sent, wherever that was decided.
@@ -63,7 +64,8 @@ impl Tries {
 /// Why a service gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamError {
-    /// Clients are not told the place: the path of an instance's socket has the runtime folder and the process id in it.
+    /// Clients are not told the place: the path of an instance's socket has the runtime folder and the process id in
+    /// it.
     #[error("service {service} cannot be reached: {cause}")]
     Connect { service: String, place: String, cause: String },
     /// The connection or the instance ended.

@@ -109,8 +109,8 @@ pub(crate) struct Worker {
     pub(crate) common: Arc<Common>,
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) ids: RequestIds,
-    /// Ways to services, made with the first request, by [`ServiceTarget::key`]. What is in here holds its service, so that no key is
-    /// used twice.
+    /// Ways to services, made with the first request, by [`ServiceTarget::key`]. What is in here holds its service, so
+    /// that no key is used twice.
     upstreams: RefCell<FxHashMap<usize, Rc<Upstream>>>,
     pub(crate) spawner: Spawner,
     pub(crate) desk: RefCell<Desk>,
@@ -215,7 +215,8 @@ async fn main(
         }
     }
     drop(drained);
-    // The supervisor drains the services over this worker's connections and closes the queue when it is done, in bounded time.
+    // The supervisor drains the services over this worker's connections and closes the queue when it is done, in
+    // bounded time.
     if let Err(e) = supervised.await {
         tracing::error!(worker = index, "the task for the supervisor's events failed: {e}");
     }
@@ -324,7 +325,8 @@ impl Worker {
         }
     }
 
-    /// Whether one more request may go on for the cache alone when its client has gone: `limits.connections` bounds them, too.
+    /// Whether one more request may go on for the cache alone when its client has gone: `limits.connections` bounds
+    /// them, too.
     pub(crate) fn has_room_for_abandoned(&self) -> bool {
         self.abandoned.get() < self.max_clients.get()
     }
@@ -443,7 +445,8 @@ impl Worker {
     }
 }
 
-/// A worker's end of the tier in Redis. What its configuration cannot be was found out when it was read, or here: the gateway runs without it, then.
+/// A worker's end of the tier in Redis. What its configuration cannot be was found out when it was read, or here: the
+/// gateway runs without it, then.
 fn second_tier(index: usize, common: &Common) -> Option<Rc<Tier>> {
     let (shared, cache) = (common.second.as_ref()?, common.cache.as_ref()?);
     Tier::new(shared, cache).inspect_err(|e| tracing::error!(worker = index, "cache.redis cannot be used: {e}")).ok()

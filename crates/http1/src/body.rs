@@ -106,8 +106,9 @@ impl BodyDecoder {
         }
     }
 
-    /// Appends what follows in `input` to `out`, chunk after chunk, until `out` has `max` bytes or more, no data are left, or the framing is
-    /// broken (which [`BodyDecoder::decode`] then says); how many bytes of `input` are done with. Only chunks are gathered.
+    /// Appends what follows in `input` to `out`, chunk after chunk, until `out` has `max` bytes or more, no data are
+    /// left, or the framing is broken (which [`BodyDecoder::decode`] then says); how many bytes of `input` are done
+    /// with. Only chunks are gathered.
     pub fn gather(&mut self, input: &[u8], limits: &Limits, out: &mut BytesMut, max: usize) -> usize {
         let State::Chunked(chunked) = &mut self.state else { return 0 };
         let mut at = 0;

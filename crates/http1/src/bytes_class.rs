@@ -71,8 +71,8 @@ pub(crate) fn host_length(bytes: &[u8]) -> usize {
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
-/// How many bytes at the front a field's value may have (RFC 9110 §5.5): visible bytes, space, tab, and anything above 0x7F. Eight
-/// bytes a step; a step with another byte, or with a tab, is looked at byte by byte.
+/// How many bytes at the front a field's value may have (RFC 9110 §5.5): visible bytes, space, tab, and anything above
+/// 0x7F. Eight bytes a step; a step with another byte, or with a tab, is looked at byte by byte.
 #[inline]
 pub(crate) fn value_length(bytes: &[u8]) -> usize {
     let mut length = 0;
@@ -102,7 +102,8 @@ fn is_value_byte(byte: u8) -> bool {
     (byte >= b' ' && byte != 0x7f) || byte == b'\t'
 }
 
-/// No byte below 0x20, and none that is 0x7F. May be wrong in one direction only: it says no where a borrow crosses bytes.
+/// No byte below 0x20, and none that is 0x7F. May be wrong in one direction only: it says no where a borrow crosses
+/// bytes.
 #[inline]
 fn is_plain_word(word: u64) -> bool {
     let below_space = word.wrapping_sub(LOW_BITS * 0x20) & !word & HIGH_BITS;

@@ -1,4 +1,5 @@
-//! Chunked bodies (RFC 9112 §7.1), strictly: every line ends with CRLF, every size has a digit, every chunk ends where it says.
+//! Chunked bodies (RFC 9112 §7.1), strictly: every line ends with CRLF, every size has a digit, every chunk ends where
+//! it says.
 //!
 //! ```text
 //!           size > 0          all data         CRLF

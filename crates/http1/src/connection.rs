@@ -66,8 +66,8 @@ fn receive_body<'b, H>(
     }
 }
 
-/// Whether an incomplete head of which `searched` bytes were looked at has a further line, or is looked at for the first time.
-/// Keeps a head that comes byte by byte from being parsed anew for each of them.
+/// Whether an incomplete head of which `searched` bytes were looked at has a further line, or is looked at for the
+/// first time. Keeps a head that comes byte by byte from being parsed anew for each of them.
 fn has_new_line(bytes: &[u8], searched: usize) -> bool {
     searched == 0 || bytes.get(searched..).is_some_and(|new| memchr::memchr(b'\n', new).is_some())
 }

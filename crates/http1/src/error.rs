@@ -164,8 +164,8 @@ impl Malformed {
         Self::UnaskedSwitch,
     ];
 
-    /// The status that answers a *request* that breaks this rule, and where the rule stands. A *response* that breaks one is a
-    /// bad gateway (502), whichever it is.
+    /// The status that answers a *request* that breaks this rule, and where the rule stands. A *response* that breaks
+    /// one is a bad gateway (502), whichever it is.
     pub fn refusal(self) -> Refusal {
         let (status, section) = match self {
             Self::RequestLine | Self::TargetByte => (400, "RFC 9112 §3"),

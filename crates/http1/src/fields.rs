@@ -59,8 +59,8 @@ impl Known {
     }
 }
 
-/// Fields that `Connection` may name without effect: a message without them would be read differently, or as somebody else's. What proxies
-/// before this one say of the client is among them: a client must not be able to take it off.
+/// Fields that `Connection` may name without effect: a message without them would be read differently, or as somebody
+/// else's. What proxies before this one say of the client is among them: a client must not be able to take it off.
 const NEVER_NOMINATED: [&[u8]; 13] = [
     b"authorization",
     b"cache-control",
@@ -107,7 +107,8 @@ impl Place {
     }
 }
 
-/// Where the fields of one message are. Keep one for each thread or connection and use it again: it allocates while it grows only.
+/// Where the fields of one message are. Keep one for each thread or connection and use it again: it allocates while it
+/// grows only.
 #[derive(Debug, Default)]
 pub struct FieldTable {
     places: Vec<Place>,
@@ -119,8 +120,8 @@ impl FieldTable {
         Self { places: Vec::new() }
     }
 
-    /// The fields of the message that was read into this table last, when its bytes have moved to `head` since (a head that was frozen,
-    /// for example). Names and values are those of `head`; where it is too short, they are empty.
+    /// The fields of the message that was read into this table last, when its bytes have moved to `head` since (a head
+    /// that was frozen, for example). Names and values are those of `head`; where it is too short, they are empty.
     pub fn fields<'b>(&'b self, head: &'b [u8]) -> Fields<'b> {
         Fields::new(head, self)
     }

@@ -53,8 +53,8 @@ pub struct ResponseHead<'b> {
     pub fields: Fields<'b>,
     /// How its body ends.
     pub body: BodyLength,
-    /// The one number that `Content-Length` says, however often; of HEAD and 304, that of the body that is not sent. `None` where it
-    /// means nothing: with a status below 200, 204, or a transfer coding.
+    /// The one number that `Content-Length` says, however often; of HEAD and 304, that of the body that is not sent.
+    /// `None` where it means nothing: with a status below 200, 204, or a transfer coding.
     pub content_length: Option<u64>,
     /// Whether the connection may be used again.
     pub persistence: Persistence,

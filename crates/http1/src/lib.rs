@@ -1,7 +1,7 @@
 //! HTTP/1.1 messages (RFC 9112): bytes to events and events to bytes, for both sides of a connection.
 //!
-//! The crate owns the grammar, the framing and the states of a connection. It knows no socket, no clock and no policy: the
-//! caller reads bytes, shows them, and writes what it is given.
+//! The crate owns the grammar, the framing and the states of a connection. It knows no socket, no clock and no policy:
+//! the caller reads bytes, shows them, and writes what it is given.
 //!
 //! ```text
 //!              bytes that were read                      bytes to write
@@ -13,12 +13,13 @@
 //!   ClientConnection: the same, the other way round: it sends requests and receives responses
 //! ```
 //!
-//! A head is a *view*: [`RequestHead`] and [`ResponseHead`] borrow the bytes that were read and a [`FieldTable`] that is used
-//! again for the next message, so nothing is allocated for it.
+//! A head is a *view*: [`RequestHead`] and [`ResponseHead`] borrow the bytes that were read and a [`FieldTable`] that
+//! is used again for the next message, so nothing is allocated for it.
 //!
-//! **Strict where two readers could disagree** about where a message ends or what it says (RFC 9112 §11.2). [`Malformed`]
-//! lists every rule, with the section that it comes from and the status of the answer. Lenient where no reader can be misled:
-//! one empty line before a request (§2.2), a fragment behind a target (which is dropped), UTF-8 in targets, bytes above 0x7F in values, HTTP/1.2 and later minor versions (as 1.1).
+//! **Strict where two readers could disagree** about where a message ends or what it says (RFC 9112 §11.2).
+//! [`Malformed`] lists every rule, with the section that it comes from and the status of the answer. Lenient where no
+//! reader can be misled: one empty line before a request (§2.2), a fragment behind a target (which is dropped), UTF-8
+//! in targets, bytes above 0x7F in values, HTTP/1.2 and later minor versions (as 1.1).
 //!
 //! Invariants:
 //! - No memory is sized by a length that a peer names.

@@ -50,8 +50,8 @@ impl<'b> Target<'b> {
         Ok(Self::Absolute { scheme, authority: authority.text, rest })
     }
 
-    /// Appends the target as an origin server gets it (RFC 9112 §3.2.1, §3.2.4): an absolute URI without a path becomes `/`, or `*`
-    /// for OPTIONS.
+    /// Appends the target as an origin server gets it (RFC 9112 §3.2.1, §3.2.4): an absolute URI without a path becomes
+    /// `/`, or `*` for OPTIONS.
     pub fn write_origin(&self, method: &str, out: &mut impl Extend<u8>) {
         match self {
             Self::Origin(target) => out.extend(target.bytes()),
@@ -115,7 +115,8 @@ pub fn is_authority(bytes: &[u8]) -> bool {
     Authority::parse(bytes).is_some()
 }
 
-/// What stands between brackets (RFC 3986 §3.2.2): an IPv6 address without a zone, or `v`, a version in hexadecimal digits, a dot and an address.
+/// What stands between brackets (RFC 3986 §3.2.2): an IPv6 address without a zone, or `v`, a version in hexadecimal
+/// digits, a dot and an address.
 fn is_ip_literal(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let future = text.strip_prefix(['v', 'V']).and_then(|rest| rest.split_once('.'));

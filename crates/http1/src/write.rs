@@ -4,8 +4,8 @@ use bytes::BytesMut;
 
 use crate::framing::BodyLength;
 
-/// Writes heads and trailers to the end of a buffer. Names and values are the caller's, and are not checked again: they come
-/// from a parsed message or from types that hold valid ones.
+/// Writes heads and trailers to the end of a buffer. Names and values are the caller's, and are not checked again: they
+/// come from a parsed message or from types that hold valid ones.
 #[derive(Debug)]
 pub struct MessageWriter<'o> {
     out: &'o mut BytesMut,

@@ -129,8 +129,8 @@ impl Log {
         out.put_slice(text.as_bytes());
     }
 
-    /// Reads a payload. A level that is not in the specification counts as [`LogLevel::Info`], text that is not UTF-8 is
-    /// read with replacement characters and cut to the limit: a log line never ends a connection.
+    /// Reads a payload. A level that is not in the specification counts as [`LogLevel::Info`], text that is not UTF-8
+    /// is read with replacement characters and cut to the limit: a log line never ends a connection.
     ///
     /// # Errors
     /// The payload is empty.

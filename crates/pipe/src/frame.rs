@@ -171,8 +171,8 @@ pub fn whole_frame(buf: &[u8], max_frame: usize) -> Result<Option<(FrameHeader, 
     Ok(payload.map(|payload| (header, payload)))
 }
 
-/// How many bytes are missing until `buf` begins with a whole frame; 0 when it does. An incomplete header wants only the
-/// rest of the header.
+/// How many bytes are missing until `buf` begins with a whole frame; 0 when it does. An incomplete header wants only
+/// the rest of the header.
 ///
 /// # Errors
 /// As [`split_frame`].

@@ -1,7 +1,7 @@
 //! Request and response heads and trailers: strings ended by zero bytes (spec §3).
 //!
-//! Owns the bytes of REQUEST, RESPONSE, INFO and TRAILERS, and which fields cross the pipe (P-8, P-9). Decoded values are
-//! slices of the frame; nothing is copied but the names of fields that the `http` crate does not know.
+//! Owns the bytes of REQUEST, RESPONSE, INFO and TRAILERS, and which fields cross the pipe (P-8, P-9). Decoded values
+//! are slices of the frame; nothing is copied but the names of fields that the `http` crate does not know.
 //!
 //! ```text
 //! REQUEST   head_length u32 │ deadline_ms u32 │ method 0 scheme 0 authority 0 target 0 protocol 0 peer 0 request_id 0 │ fields │ body

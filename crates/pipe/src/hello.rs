@@ -1,6 +1,7 @@
 //! HELLO and WELCOME: who dials, for what, under which limits (spec §4).
 //!
-//! Both are a line `PIPE/1` and lines `key=value`. Unknown keys are ignored (P-12); values above a limit are lowered (§10).
+//! Both are a line `PIPE/1` and lines `key=value`. Unknown keys are ignored (P-12); values above a limit are lowered
+//! (§10).
 
 use crate::frame::{FrameHeader, FrameType, HEADER_LEN, MAX_FRAME, flags};
 use bytes::{BufMut, BytesMut};

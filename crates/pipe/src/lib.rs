@@ -1,4 +1,5 @@
-//! Pipe/1: frames, sessions and the Rust service SDK. The protocol is `docs/spec/pipe.md`; `P-n` in this crate cites it.
+//! Pipe/1: frames, sessions and the Rust service SDK. The protocol is `docs/spec/pipe.md`; `P-n` in this crate cites
+//! it.
 //!
 //! - [`frame`], [`hello`], [`head`], [`reset`], [`control`]: bytes to values and back; no I/O.
 //! - [`session`]: what may be sent when, for each kind of connection and for both sides; no I/O, no clock.

@@ -1,7 +1,7 @@
 //! The Rust service SDK: [`serve`] runs a handler as a service of the gateway that started this process.
 //!
-//! Everything runs on the thread that awaits [`serve`], each connection in a task of its own. A handler is polled where its
-//! request was read; only one that is not ready at once becomes a task.
+//! Everything runs on the thread that awaits [`serve`], each connection in a task of its own. A handler is polled where
+//! its request was read; only one that is not ready at once becomes a task.
 //!
 //! Invariants: every request gets exactly one final frame (P-16); all that is held is bounded: one frame of each body,
 //! `exchanges` answers on a shared connection, [`MAX_LOG_LINES`] log lines of a connection.
@@ -43,12 +43,13 @@ use std::{env, io};
 /// }
 /// ```
 ///
-/// A handler is an async function from `Request<Incoming>` to a `Response<B>` (`B`: text, bytes or a [`Body`]) or a `Result`
-/// of one and a [`Failure`]. It need not be `Send`. Its request carries an [`Exchange`] extension: deadline, request id,
-/// peer, log, cancellation. When the client has gone the handler's future, or the answer's body, is dropped.
+/// A handler is an async function from `Request<Incoming>` to a `Response<B>` (`B`: text, bytes or a [`Body`]) or a
+/// `Result` of one and a [`Failure`]. It need not be `Send`. Its request carries an [`Exchange`] extension: deadline,
+/// request id, peer, log, cancellation. When the client has gone the handler's future, or the answer's body, is
+/// dropped.
 ///
-/// Handlers run on the thread that awaits this future, so one that computes or blocks for long belongs on a thread of its
-/// own. DRAIN and SIGTERM end it when the open exchanges are done (P-31).
+/// Handlers run on the thread that awaits this future, so one that computes or blocks for long belongs on a thread of
+/// its own. DRAIN and SIGTERM end it when the open exchanges are done (P-31).
 ///
 /// # Errors
 /// This process was not started by a gateway, the gateway cannot be reached or refuses, or breaks the protocol.
@@ -97,15 +98,16 @@ impl Service {
         Ok(Self { socket: socket.into(), token, exchanges: 64, max_own: 64 })
     }
 
-    /// How many small exchanges to take at once on each shared connection: 0 to 4,096 (what is above is lowered), 64 unless
-    /// set. With 0 every exchange has a connection of its own.
+    /// How many small exchanges to take at once on each shared connection: 0 to 4,096 (what is above is lowered), 64
+    /// unless set. With 0 every exchange has a connection of its own.
     #[must_use]
     pub fn exchanges(mut self, exchanges: u16) -> Self {
         self.exchanges = exchanges.min(MAX_EXCHANGES);
         self
     }
 
-    /// How many connections for one (streaming) exchange each to hold: 0 to 4,096 (what is above is lowered), 64 unless set.
+    /// How many connections for one (streaming) exchange each to hold: 0 to 4,096 (what is above is lowered), 64 unless
+    /// set.
     #[must_use]
     pub fn max_own(mut self, max_own: u16) -> Self {
         self.max_own = max_own.min(MAX_OWN);

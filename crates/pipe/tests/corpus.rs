@@ -1,4 +1,5 @@
-//! Replays the corpus of the fuzz target `frames` (fuzz/corpus/frames): what a fuzzer has found once is tested for ever.
+//! Replays the corpus of the fuzz target `frames` (fuzz/corpus/frames): what a fuzzer has found once is tested for
+//! ever.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Distributions of times: percentile to the right, each step ten times rarer than the one before; time upwards, logarithmic.
+//! Distributions of times: percentile to the right, each step ten times rarer than the one before; time upwards,
+//! logarithmic.
 
 use std::fmt::Write;
 

@@ -1,9 +1,9 @@
-//! What was measured as pictures: [`Bars`] with intervals, [`Distribution`]s of times, [`Intervals`] of ratios, [`Waterfall`]s of
-//! phases. `pilotlight lab` and `pilotlight redis bench` draw with it.
+//! What was measured as pictures: [`Bars`] with intervals, [`Distribution`]s of times, [`Intervals`] of ratios,
+//! [`Waterfall`]s of phases. `pilotlight lab` and `pilotlight redis bench` draw with it.
 //!
-//! Each is data that becomes a [`Picture`] of a wanted width; a picture is markup for a page, or a file of its own. Colours are
-//! the variables of [`THEME`], so that a picture follows its page, and a file the reader's system, from light to dark.
-//! No I/O, and no words but those it is given and the names of units.
+//! Each is data that becomes a [`Picture`] of a wanted width; a picture is markup for a page, or a file of its own.
+//! Colours are the variables of [`THEME`], so that a picture follows its page, and a file the reader's system, from
+//! light to dark. No I/O, and no words but those it is given and the names of units.
 //!
 //! Invariant: no text is part of markup before it was escaped. ([`markup`])
 

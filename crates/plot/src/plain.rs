@@ -1,5 +1,5 @@
-//! Colours and lines as attributes of shapes: what renderers that know no custom properties of CSS (librsvg, many viewers of mail and files) draw.
-//! Renderers that know them follow the style sheet, which is stronger.
+//! Colours and lines as attributes of shapes: what renderers that know no custom properties of CSS (librsvg, many
+//! viewers of mail and files) draw. Renderers that know them follow the style sheet, which is stronger.
 
 use std::fmt::Write;
 

@@ -22,7 +22,8 @@ pub(crate) fn fitted(text: &str, wanted: f64) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// The text in lines of at most this width, broken at spaces; the last of `max_lines` ends with `…` where there is more.
+/// The text in lines of at most this width, broken at spaces; the last of `max_lines` ends with `…` where there is
+/// more.
 pub(crate) fn wrapped(text: &str, wanted: f64, max_lines: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

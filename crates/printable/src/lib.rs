@@ -1,20 +1,20 @@
 //! Texts that others wrote (services, clients, other gateways, file names), made safe to print.
 //!
-//! A text with a line feed forges a line of a log, one with an escape sequence rewrites the terminal, one with U+202E shows its end before
-//! its beginning. [`printable`] gives each such character a visible escape; everything that is printed or logged goes through it. A text
-//! that is safe already comes back as it is, without an allocation.
+//! A text with a line feed forges a line of a log, one with an escape sequence rewrites the terminal, one with U+202E
+//! shows its end before its beginning. [`printable`] gives each such character a visible escape; everything that is
+//! printed or logged goes through it. A text that is safe already comes back as it is, without an allocation.
 //!
-//! Escapes are `\n`, `\r`, `\xHH` for the other ASCII control characters and for bytes that are not UTF-8, `\u{…}` for the rest. A backslash stays
-//! as it is: paths, patterns and lines of JSON stay readable, and an escape that the text itself spells out does no harm. So does a tab, of
-//! which stack traces are full.
+//! Escapes are `\n`, `\r`, `\xHH` for the other ASCII control characters and for bytes that are not UTF-8, `\u{…}` for
+//! the rest. A backslash stays as it is: paths, patterns and lines of JSON stay readable, and an escape that the text
+//! itself spells out does no harm. So does a tab, of which stack traces are full.
 //!
 //! Invariant: no result has a hidden character but a tab (and a line feed, with [`printable_lines`]).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Format characters (general category Cf of Unicode 17), line and paragraph separators (Zl, Zp), and code points between them that are
-/// reserved for the like. Sorted.
+/// Format characters (general category Cf of Unicode 17), line and paragraph separators (Zl, Zp), and code points
+/// between them that are reserved for the like. Sorted.
 const FORMAT: [(u32, u32); 22] = [
     (0x00ad, 0x00ad), // soft hyphen
     (0x0600, 0x0605),
@@ -40,8 +40,8 @@ const FORMAT: [(u32, u32); 22] = [
     (0x10_fffe, 0x10_ffff),
 ];
 
-/// Whether a character drives what shows it, instead of being shown: control characters of ASCII and C1, format characters, line and
-/// paragraph separators. Among them the tab.
+/// Whether a character drives what shows it, instead of being shown: control characters of ASCII and C1, format
+/// characters, line and paragraph separators. Among them the tab.
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
     if character.is_ascii() {
@@ -58,7 +58,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |character| character != '\t' && is_hidden(character))
 }
 
-/// A text of ours that has several lines, and in it what others wrote: line feeds stay. Parts that others wrote are to be [`printable`] already.
+/// A text of ours that has several lines, and in it what others wrote: line feeds stay. Parts that others wrote are to
+/// be [`printable`] already.
 #[must_use]
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| !matches!(character, '\t' | '\n') && is_hidden(character))
@@ -80,8 +81,8 @@ pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A JSON text that means the same, in which hidden characters are escapes: serializers escape those of ASCII only, without DEL.
-/// Line feeds and tabs between its values stay; within strings JSON has none.
+/// A JSON text that means the same, in which hidden characters are escapes: serializers escape those of ASCII only,
+/// without DEL. Line feeds and tabs between its values stay; within strings JSON has none.
 #[must_use]
 pub fn json(text: String) -> String {
     let is_bare = |character| !matches!(character, '\t' | '\n' | '\r') && is_hidden(character);

@@ -1,7 +1,8 @@
 //! `pilotlight redis bench`: how many commands a second, and how long each takes.
 //!
-//! Closed loop: workers send a batch, await it, send the next. Open loop (`--rate`): commands have intended starts, whatever became of those before, and their
-//! latency counts from there, so a server that stops for a second is seen by all commands of that second.
+//! Closed loop: workers send a batch, await it, send the next. Open loop (`--rate`): commands have intended starts,
+//! whatever became of those before, and their latency counts from there, so a server that stops for a second is seen by
+//! all commands of that second.
 
 mod batch;
 mod measure;

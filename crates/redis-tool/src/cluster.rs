@@ -1,7 +1,8 @@
 //! `pilotlight redis cluster`: starts a real cluster on this machine, and looks after any.
 //!
-//! What reads and changes clusters speaks to each node by itself ([`nodes`]): a cluster in trouble is one whose nodes do not agree, so no client that
-//! follows the map could tell. What is decided is decided by value ([`check`], [`plan`]).
+//! What reads and changes clusters speaks to each node by itself ([`nodes`]): a cluster in trouble is one whose nodes
+//! do not agree, so no client that follows the map could tell. What is decided is decided by value ([`check`],
+//! [`plan`]).
 
 mod call;
 mod change;
@@ -101,7 +102,8 @@ struct StartArgs {
     /// Stay until Ctrl-C, and stop the cluster then
     #[arg(long)]
     foreground: bool,
-    /// The password that clients and replicas have to know; others see it in the list of processes: REDISCLI_AUTH is safer
+    /// The password that clients and replicas have to know; others see it in the list of processes: REDISCLI_AUTH is
+    /// safer
     #[arg(short = 'a', long, visible_alias = "pass", env = "REDISCLI_AUTH", hide_env_values = true)]
     password: Option<String>,
     /// Another line of the servers' configuration; may be repeated

@@ -39,7 +39,8 @@ pub struct ConnectionArgs {
     /// A Unix socket instead
     #[arg(long, value_name = "PATH", conflicts_with_all = ["url", "cluster", "sentinel"])]
     pub socket: Option<PathBuf>,
-    /// Everything in one (what redis-cli calls -u): redis://user:password@host:port/db, rediss://, redis+cluster://a,b, redis+sentinel://a,b/name, unix:///path
+    /// Everything in one (what redis-cli calls -u): redis://user:password@host:port/db, rediss://, redis+cluster://a,b,
+    /// redis+sentinel://a,b/name, unix:///path
     #[arg(long)]
     pub url: Option<String>,
     /// The server is a node of a cluster

@@ -1,7 +1,8 @@
 //! `pilotlight redis fill`: much data, quickly, and the certainty that it is there.
 //!
-//! Item `n` of a seed has the same key and the same value in each run, so a run can be checked and gone on with without a record of it: what is missing is what
-//! the server does not have. Every reply is read; an item counts as written when all of its commands succeeded.
+//! Item `n` of a seed has the same key and the same value in each run, so a run can be checked and gone on with without
+//! a record of it: what is missing is what the server does not have. Every reply is read; an item counts as written
+//! when all of its commands succeeded.
 
 mod check;
 mod item;

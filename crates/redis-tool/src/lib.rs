@@ -1,5 +1,5 @@
-//! `pilotlight redis`: what people who run Redis or Valkey do at a terminal. Each mode is a module with its arguments and its work; [`connection`] has the
-//! options that all share.
+//! `pilotlight redis`: what people who run Redis or Valkey do at a terminal. Each mode is a module with its arguments
+//! and its work; [`connection`] has the options that all share.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking"))]

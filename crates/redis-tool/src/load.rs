@@ -1,4 +1,5 @@
-//! What `bench` and `fill` share: numbered keys, values by seed, threads that each have a runtime and a client of their own, faults by kind, progress.
+//! What `bench` and `fill` share: numbered keys, values by seed, threads that each have a runtime and a client of their
+//! own, faults by kind, progress.
 
 pub(crate) mod distribution;
 pub(crate) mod fault;

@@ -27,7 +27,8 @@ impl Refusal {
     pub(crate) fn of(error: &ConnectErrorKind) -> Self {
         match error {
             ConnectErrorKind::Auth(AuthError::Missing) => Self::PasswordMissing,
-            // `ERR AUTH <password> called without any password configured for the default user`, before Redis 6 in other words.
+            // `ERR AUTH <password> called without any password configured for the default user`, before Redis 6 in
+            // other words.
             ConnectErrorKind::Auth(AuthError::Rejected { error, .. }) if error.code() == "ERR" => {
                 Self::NoPasswordWanted(error.clone())
             }
@@ -62,7 +63,8 @@ impl Refusal {
     }
 }
 
-/// Why the client of `config` was refused, if `error` says that it was. Sentinels are not asked: the error names the server.
+/// Why the client of `config` was refused, if `error` says that it was. Sentinels are not asked: the error names the
+/// server.
 pub(crate) async fn find(config: &Config, error: &Error) -> Refusal {
     if !matches!(error.kind(), ErrorKind::Rejected(_)) || matches!(config.topology, Topology::Sentinel(_)) {
         return Refusal::Other;

@@ -1,9 +1,10 @@
 //! `pilotlight redis tunnel`: a local plain port for programs without TLS, tokens or knowledge of clusters.
 //!
-//! [`smart`] makes a cluster look like one server; [`pinned`] has a port for each node. Nothing of what passes is logged; what is counted is told at the end.
+//! [`smart`] makes a cluster look like one server; [`pinned`] has a port for each node. Nothing of what passes is
+//! logged; what is counted is told at the end.
 //!
-//! One thread accepts; each client then belongs to one of a few worker threads, each with a current-thread runtime and connections of its own, so that a
-//! command and its reply meet no other thread.
+//! One thread accepts; each client then belongs to one of a few worker threads, each with a current-thread runtime and
+//! connections of its own, so that a command and its reply meet no other thread.
 
 mod clients;
 mod pinned;
@@ -57,7 +58,8 @@ pub struct TunnelArgs {
     /// The local port, 0 for any that is free; with --mode pinned the first of a row
     #[arg(long, value_name = "PORT", default_value_t = 6379, help_heading = "Tunnel")]
     pub listen: u16,
-    /// Clients must authenticate with this password, which is the tunnel's own; without it any AUTH is accepted and thrown away
+    /// Clients must authenticate with this password, which is the tunnel's own; without it any AUTH is accepted and
+    /// thrown away
     #[arg(
         long,
         value_name = "PASSWORD",
@@ -81,7 +83,8 @@ pub struct TunnelArgs {
     /// What commands above 64 KiB of all clients take together, in MiB; a client beyond it waits, at most 30 s
     #[arg(long = "max-buffered-mib", value_name = "MIB", default_value_t = 1024, help_heading = "Limits")]
     pub max_buffered_mib: usize,
-    /// What replies above 16 KiB of all clients take together until they are passed on, in MiB; a reply beyond it becomes an error
+    /// What replies above 16 KiB of all clients take together until they are passed on, in MiB; a reply beyond it
+    /// becomes an error
     #[arg(long = "max-held-mib", value_name = "MIB", default_value_t = 2048, help_heading = "Limits")]
     pub max_held_mib: usize,
     /// What is read from a client that takes no replies, in MiB

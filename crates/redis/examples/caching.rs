@@ -1,4 +1,5 @@
-//! Replies that are kept until the server says that they changed: `cargo run -p pilotlight-redis --example caching [URL]`.
+//! Replies that are kept until the server says that they changed:
+//! `cargo run -p pilotlight-redis --example caching [URL]`.
 
 use std::time::{Duration, Instant};
 

@@ -31,7 +31,8 @@ pub(crate) async fn run(url: &str) -> Result<(), Error> {
     // A hash tag keeps keys together, so that one command or transaction can have them all.
     client.mset([("{user:1}:name", "Ada"), ("{user:1}:born", "1815")]).await?;
 
-    // Reads and writes that certainly did not run are repeated by the client, within the deadline. What may have run is the caller's decision.
+    // Reads and writes that certainly did not run are repeated by the client, within the deadline. What may have run is
+    // the caller's decision.
     match client.incr("{user:1}:visits").await {
         Ok(visits) => println!("visits: {visits}"),
         Err(error) if error.ran() == Ran::NotSent && error.advice() != Advice::Never => println!("later: {error}"),

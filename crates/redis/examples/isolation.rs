@@ -4,12 +4,14 @@
 //! cargo run --release -p pilotlight-redis --example isolation [rounds] [seconds per condition]
 //! ```
 //!
-//! A cluster of three, the first node behind a proxy. Tasks read from the second node one command at a time, while the first is
+//! A cluster of three, the first node behind a proxy. Tasks read from the second node one command at a time, while the
+//! first is
 //!
 //! - well;
 //! - silent: its connections neither answer nor end, and new ones are accepted and left alone;
 //! - dead: connections are refused, and the map is asked for again and again;
-//! - dead while every new connection, to whichever node, is left alone: each refresh of the map hangs until the connect time-out of 5 s.
+//! - dead while every new connection, to whichever node, is left alone: each refresh of the map hangs until the connect
+//!   time-out of 5 s.
 //!
 //! 64 other tasks want something of the first all the time. Conditions alternate within each round.
 

@@ -1,6 +1,7 @@
 //! Metrics as text for Prometheus: `cargo run -p pilotlight-redis --example metrics [URL]`.
 //!
-//! An exporter of OpenTelemetry takes the same two: histograms from an observer, all else from `client.stats().metrics()`.
+//! An exporter of OpenTelemetry takes the same two: histograms from an observer, all else from
+//! `client.stats().metrics()`.
 
 use std::fmt::Write;
 use std::sync::Arc;

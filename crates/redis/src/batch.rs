@@ -1,6 +1,7 @@
 //! Several commands at once: each lane's share is written and awaited as one carriage.
 //!
-//! It goes in rounds: what came to an error that time may mend is sent again with all others of its kind, after one pause for all of them.
+//! It goes in rounds: what came to an error that time may mend is sent again with all others of its kind, after one
+//! pause for all of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,8 +21,8 @@ use crate::proto::retry::Refresh;
 use crate::reply::Value;
 use crate::route::Way;
 
-/// Sends all errands and awaits all replies, in the order of the errands. Those of one lane stay together and in order; what is redirected is followed one
-/// by one, in order.
+/// Sends all errands and awaits all replies, in the order of the errands. Those of one lane stay together and in order;
+/// what is redirected is followed one by one, in order.
 pub(crate) async fn run(core: &Core, errands: &[Errand<'_, '_>], options: CallOptions) -> Vec<Result<Value, Error>> {
     let mut batch = Batch {
         core,
@@ -266,7 +267,8 @@ impl Batch<'_, '_, '_> {
                 let pause = self.remaining().map_or(pause, |remaining| pause.min(remaining));
                 self.core.pause_or_new_map(pause, refresh, self.map_version).await;
             }
-            // On a loaded machine a pause may outlast the deadline: what is sent then could run although its caller is told that it is too late.
+            // On a loaded machine a pause may outlast the deadline: what is sent then could run although its caller is
+            // told that it is too late.
             if self.remaining() == Some(Duration::ZERO) {
                 for ((index, _), error) in errands.drain(..).zip(errors) {
                     self.replies[index] = Some(Err(error));

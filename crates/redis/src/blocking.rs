@@ -15,8 +15,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The connections live on one thread of the client's own, which threads that call share. A caller that is alone writes its command by itself, and is woken
-//! by that thread when the reply is there.
+//! The connections live on one thread of the client's own, which threads that call share. A caller that is alone writes
+//! its command by itself, and is woken by that thread when the reply is there.
 
 use std::future::Future;
 use std::pin::pin;
@@ -63,7 +63,8 @@ impl Client {
         Ok(Self { client: crate::Client::new(config)?, worker })
     }
 
-    /// A client of the server that a URL names (see [`Config::from_url`]), connected: a first command has been answered.
+    /// A client of the server that a URL names (see [`Config::from_url`]), connected: a first command has been
+    /// answered.
     ///
     /// # Errors
     /// The URL is malformed, no server answers within the command timeout, or the system gives no thread.

@@ -24,7 +24,8 @@ use crate::special;
 /// The future of a command's reply. Nothing is sent before it is first polled.
 ///
 /// # Cancel safety
-/// Dropping it before the command was written means that it is never sent; later, that its reply is discarded. No other command is affected.
+/// Dropping it before the command was written means that it is never sent; later, that its reply is discarded. No other
+/// command is affected.
 #[must_use = "a command is sent when it is awaited"]
 pub struct Call<'a, T> {
     client: &'a Client,
@@ -76,8 +77,8 @@ impl<'a, T: FromReply> Call<'a, T> {
         Call { client, command, options, route, stage, observed, reply: PhantomData }
     }
 
-    /// The same command with another deadline, counted from its first poll; the default is [`command_timeout`](crate::Config::command_timeout), of a
-    /// blocking command that and its own time-out together.
+    /// The same command with another deadline, counted from its first poll; the default is
+    /// [`command_timeout`](crate::Config::command_timeout), of a blocking command that and its own time-out together.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self.options.is_chosen = true;
@@ -90,8 +91,8 @@ impl<'a, T: FromReply> Call<'a, T> {
         self
     }
 
-    /// Allows the command to be sent again although it may have been executed already: for commands that may run twice without harm.
-    /// Commands that only read always are.
+    /// Allows the command to be sent again although it may have been executed already: for commands that may run twice
+    /// without harm. Commands that only read always are.
     pub fn retryable(mut self) -> Self {
         self.options.is_retryable = true;
         self

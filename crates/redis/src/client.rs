@@ -17,9 +17,10 @@ use crate::tracking::{CacheConfig, Cached};
 
 /// A client of one server, or of a cluster. Cloning it is cheap; clones share all connections.
 ///
-/// Connections are made when they are first needed, on the tokio runtime of the task that needs them, and live there until the client is closed or its
-/// last clone is dropped. That runtime has to be running while any clone is used, on whatever thread. When it is shut down, commands in flight fail, and the
-/// next one connects anew, on the runtime of its own task.
+/// Connections are made when they are first needed, on the tokio runtime of the task that needs them, and live there
+/// until the client is closed or its last clone is dropped. That runtime has to be running while any clone is used, on
+/// whatever thread. When it is shut down, commands in flight fail, and the next one connects anew, on the runtime of
+/// its own task.
 #[derive(Debug, Clone)]
 pub struct Client {
     core: Arc<Core>,
@@ -58,7 +59,8 @@ impl Client {
         Pipeline::new(self)
     }
 
-    /// A cache of what is read, kept coherent by the servers. It has connections of its own, which are made when they are first needed.
+    /// A cache of what is read, kept coherent by the servers. It has connections of its own, which are made when they
+    /// are first needed.
     ///
     /// # Errors
     /// The configuration makes no sense, or this client speaks RESP2 only.
@@ -73,7 +75,8 @@ impl Client {
         &self.core
     }
 
-    /// What the client has done and is doing: connections by node, redirects and retries, the cluster's map, caches. Print it for a table.
+    /// What the client has done and is doing: connections by node, redirects and retries, the cluster's map, caches.
+    /// Print it for a table.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.core.stats()

@@ -1,7 +1,7 @@
 //! A cluster as a client sees it: the map of slots, the nodes' lanes, and the task that keeps the map.
 //!
-//! Routing happens on the caller's thread: slot → node → lane, without a lock. A refresh runs in a task of its own and never delays a command
-//! whose node is known.
+//! Routing happens on the caller's thread: slot → node → lane, without a lock. A refresh runs in a task of its own and
+//! never delays a command whose node is known.
 
 mod refresh;
 
@@ -271,7 +271,8 @@ impl Cluster {
         Outcome::Renewed
     }
 
-    /// The replicas of a primary, if they are to answer reads. Their lanes are opened now: only what is connected is chosen.
+    /// The replicas of a primary, if they are to answer reads. Their lanes are opened now: only what is connected is
+    /// chosen.
     fn replicas(&self, topology: &Topology, nodes: &[Arc<Node>], index: NodeIndex) -> Vec<Arc<Node>> {
         let shard = topology.shard_of(index).filter(|shard| shard.primary == Some(index));
         let Some(shard) = shard.filter(|_| self.config.read_from != ReadFrom::Primary) else { return Vec::new() };
@@ -309,15 +310,16 @@ impl Cluster {
         *self.changed.borrow()
     }
 
-    /// Waits for another map than that of `version`, at most for `pause`. Meanwhile the map is asked for at the urgent pace.
+    /// Waits for another map than that of `version`, at most for `pause`. Meanwhile the map is asked for at the urgent
+    /// pace.
     pub(crate) async fn pause_or_new_map(&self, pause: Duration, version: u64) {
         let _waiter = Waiter::new(&self.waiting);
         let mut changed = self.changed.subscribe();
         let _ = tokio::time::timeout(pause, changed.wait_for(|&now| now != version)).await;
     }
 
-    /// Whether commands wait for a map that is better than the last one: paused, or at a node that does not answer. Those that a new map has
-    /// woken will ask by themselves.
+    /// Whether commands wait for a map that is better than the last one: paused, or at a node that does not answer.
+    /// Those that a new map has woken will ask by themselves.
     fn is_awaited(&self, last: Outcome) -> bool {
         let is_paused = last != Outcome::Renewed && self.waiting.load(Ordering::Relaxed) > 0;
         is_paused || self.nodes.lock().values().any(|node| node.is_stalled())

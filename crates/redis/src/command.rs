@@ -1,4 +1,5 @@
-//! A command: what it is ([`CommandSpec`]) and its arguments. It is encoded once for each sending, straight into a lane's buffer.
+//! A command: what it is ([`CommandSpec`]) and its arguments. It is encoded once for each sending, straight into a
+//! lane's buffer.
 
 mod arg;
 mod keys;
@@ -30,9 +31,11 @@ impl<'a> Command<'a> {
         Self { spec, args: SmallVec::new() }
     }
 
-    /// A command by name, for what has no typed method. `name` is one word (`"GET"`, `"FT.SEARCH"`) or two (`"CLIENT INFO"`).
+    /// A command by name, for what has no typed method. `name` is one word (`"GET"`, `"FT.SEARCH"`) or two
+    /// (`"CLIENT INFO"`).
     ///
-    /// A known name brings its description with it (keys, policies); of an unknown one the first argument is taken for the key.
+    /// A known name brings its description with it (keys, policies); of an unknown one the first argument is taken for
+    /// the key.
     #[must_use]
     pub fn raw(name: &str) -> Self {
         if let Some(spec) = crate::commands::lookup(name) {
@@ -45,8 +48,9 @@ impl<'a> Command<'a> {
         command
     }
 
-    /// The same command with its description, which one that was put together word by word does not have: `raw("CLIENT").arg("REPLY")`. Without it,
-    /// nobody would know that it must not run on a shared connection, or where its keys are.
+    /// The same command with its description, which one that was put together word by word does not have:
+    /// `raw("CLIENT").arg("REPLY")`. Without it, nobody would know that it must not run on a shared connection, or
+    /// where its keys are.
     #[inline]
     pub(crate) fn resolved(self) -> Self {
         if self.spec.words == 0 { self.looked_up() } else { self }
@@ -219,7 +223,8 @@ impl<'a> Command<'a> {
     }
 }
 
-/// A command without a word. Servers pass over an empty array without a reply, and the next command's would be taken for it: they answer an empty name.
+/// A command without a word. Servers pass over an empty array without a reply, and the next command's would be taken
+/// for it: they answer an empty name.
 #[cold]
 fn encode_nothing(out: &mut Out) {
     encode::command(out.page(), &[b""]);

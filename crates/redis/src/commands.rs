@@ -1,7 +1,7 @@
 //! The commands: their descriptions and typed methods, generated from the servers' own command files.
 //!
-//! [`Commands`] has a method for each command, [`options`] and [`words`] hold what their parameters are made of, [`spec`] what is
-//! known about each command before it is sent. `COMMANDS.md` lists them all.
+//! [`Commands`] has a method for each command, [`options`] and [`words`] hold what their parameters are made of,
+//! [`spec`] what is known about each command before it is sent. `COMMANDS.md` lists them all.
 
 mod choices;
 pub mod options;

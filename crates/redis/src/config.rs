@@ -28,7 +28,8 @@ pub use crate::proto::backoff::Backoff;
 /// A boxed future, as the traits of the configuration return it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Everything a client is told. All fields have a default: start from a URL or [`Config::default`] and change what matters.
+/// Everything a client is told. All fields have a default: start from a URL or [`Config::default`] and change what
+/// matters.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The servers to begin with. Default: `localhost:6379`.
@@ -55,12 +56,13 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Time for one command, from its start to its reply. Default: 5 s; `None`: no deadline.
     pub command_timeout: Option<Duration>,
-    /// Pauses between connection attempts. Default: 20 ms, doubled up to 5 s, with full jitter. To a primary that Sentinels name, none is longer than 1 s.
+    /// Pauses between connection attempts. Default: 20 ms, doubled up to 5 s, with full jitter. To a primary that
+    /// Sentinels name, none is longer than 1 s.
     pub reconnect: Backoff,
     /// TCP keep-alive. Default: after 15 s, every 5 s, 3 times; `None`: off.
     pub keepalive: Option<Keepalive>,
-    /// The kernel drops a connection whose written bytes stay unacknowledged for so long (`TCP_USER_TIMEOUT`, on Linux).
-    /// Default: 30 s; `None`: the kernel's own patience, about 15 minutes.
+    /// The kernel drops a connection whose written bytes stay unacknowledged for so long (`TCP_USER_TIMEOUT`, on
+    /// Linux). Default: 30 s; `None`: the kernel's own patience, about 15 minutes.
     pub tcp_user_timeout: Option<Duration>,
     /// Sends small segments at once (`TCP_NODELAY`). Default: true.
     pub no_delay: bool,
@@ -68,32 +70,37 @@ pub struct Config {
     pub probe: Probe,
     /// Bytes of commands of one lane from their enqueueing to their replies. Default: 64 MiB.
     pub max_queued_bytes: usize,
-    /// Calls that wait for room in `max_queued_bytes`, of one lane: each takes about 3 kB of memory while it waits. A call beyond them fails at once
-    /// ([`ErrorKind::Crowded`](crate::ErrorKind::Crowded)). Default: 100,000.
+    /// Calls that wait for room in `max_queued_bytes`, of one lane: each takes about 3 kB of memory while it waits. A
+    /// call beyond them fails at once ([`ErrorKind::Crowded`](crate::ErrorKind::Crowded)). Default: 100,000.
     pub max_waiting_commands: usize,
-    /// Commands of so many bytes and more, and reads whose last reply had so many, go to each node on a connection of their own, which all of them share: they
-    /// delay no smaller ones. Of the commands of one key then only those keep their order that are awaited one after the other; pipelines are kept together,
-    /// and go by the bytes that they send to a node. Default: none, all share the same connections.
+    /// Commands of so many bytes and more, and reads whose last reply had so many, go to each node on a connection of
+    /// their own, which all of them share: they delay no smaller ones. Of the commands of one key then only those keep
+    /// their order that are awaited one after the other; pipelines are kept together, and go by the bytes that they
+    /// send to a node. Default: none, all share the same connections.
     pub large_bytes: Option<usize>,
-    /// While replies are awaited, or several commands wait to be written, the next write is put off for so long that more may join it: fewer and larger
-    /// writes, for so much latency, at most 10 ms. A lone command is not put off. Times below a millisecond are spent in turns of the scheduler, not asleep. Default: none,
-    /// one turn of the scheduler while callers come in crowds.
+    /// While replies are awaited, or several commands wait to be written, the next write is put off for so long that
+    /// more may join it: fewer and larger writes, for so much latency, at most 10 ms. A lone command is not put off.
+    /// Times below a millisecond are spent in turns of the scheduler, not asleep. Default: none, one turn of the
+    /// scheduler while callers come in crowds.
     pub flush_delay: Option<Duration>,
-    /// Connections per node that are not shared: of blocking commands, and those that the caller has for itself. Default: 64.
+    /// Connections per node that are not shared: of blocking commands, and those that the caller has for itself.
+    /// Default: 64.
     pub max_blocking_connections: usize,
     /// What a command does when `max_queued_bytes` is reached. Default: it waits.
     pub overload: Overload,
     /// What a command does while its node cannot be reached. Default: it is queued.
     pub when_down: WhenDown,
-    /// Sends a random token (`ECHO`) behind each command, or all commands of a pipeline that go to one node, and gives out no reply before the token came
-    /// back in its place: a server or proxy that drops or doubles a reply cannot shift those of other callers. It costs a second small command each time. What
-    /// runs on a connection of its own, and caches, do without. Default: false.
+    /// Sends a random token (`ECHO`) behind each command, or all commands of a pipeline that go to one node, and gives
+    /// out no reply before the token came back in its place: a server or proxy that drops or doubles a reply cannot
+    /// shift those of other callers. It costs a second small command each time. What runs on a connection of its own,
+    /// and caches, do without. Default: false.
     pub verify_replies: bool,
     /// Limits of replies.
     pub reply_limits: Limits,
     /// How much may wait for a slow subscriber.
     pub subscription_limits: SubscriptionLimits,
-    /// Who answers commands that only read; scans, whose cursors are a server's own, always go to the primary. Default: the primary.
+    /// Who answers commands that only read; scans, whose cursors are a server's own, always go to the primary. Default:
+    /// the primary.
     pub read_from: ReadFrom,
     /// Availability zones of servers that do not tell theirs, for [`ReadFrom::AzAffinity`]. Default: none.
     pub zones: Arc<HashMap<NodeAddress, Arc<str>>>,
@@ -131,19 +138,22 @@ pub struct Keepalive {
 pub struct Probe {
     /// A connection idle for so long is sent a `PING`. Default: 5 s; `None`: never.
     pub idle_ping: Option<Duration>,
-    /// A connection from which a reply is due and nothing was read for so long is suspected: the map of a cluster is looked at, and reads avoid the node if
-    /// [`read_from`](Config::read_from) lets them. It is given up when the deadline of its oldest command has passed as well and the node answers elsewhere, when
-    /// nobody waits on it, or when the map says that the node is gone; never because a command is slow. Default: 2 s; `None`: never.
+    /// A connection from which a reply is due and nothing was read for so long is suspected: the map of a cluster is
+    /// looked at, and reads avoid the node if [`read_from`](Config::read_from) lets them. It is given up when the
+    /// deadline of its oldest command has passed as well and the node answers elsewhere, when nobody waits on it, or
+    /// when the map says that the node is gone; never because a command is slow. Default: 2 s; `None`: never.
     pub stall: Option<Duration>,
 }
 
-/// What may wait in one [`Subscription`](crate::Subscription). When a limit is reached, the oldest messages are dropped, and the subscriber is told
-/// how many ([`Event::Dropped`](crate::Event::Dropped)); other subscriptions are not affected.
+/// What may wait in one [`Subscription`](crate::Subscription). When a limit is reached, the oldest messages are
+/// dropped, and the subscriber is told how many ([`Event::Dropped`](crate::Event::Dropped)); other subscriptions are
+/// not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscriptionLimits {
     /// Messages. Default: 10,000.
     pub max_messages: usize,
-    /// Bytes of messages with their channels, and about 100 for each message. One message is kept, however large. Default: 16 MiB.
+    /// Bytes of messages with their channels, and about 100 for each message. One message is kept, however large.
+    /// Default: 16 MiB.
     pub max_bytes: usize,
 }
 
@@ -155,8 +165,9 @@ pub enum Overload {
     Wait,
     /// It fails at once.
     Reject,
-    /// It is taken, and the commands that have waited longest without being sent fail in its stead, so many that a sixteenth of the limit is free; if none
-    /// waits to be sent, it fails at once. For callers to whom a late answer is worth nothing.
+    /// It is taken, and the commands that have waited longest without being sent fail in its stead, so many that a
+    /// sixteenth of the limit is free; if none waits to be sent, it fails at once. For callers to whom a late answer is
+    /// worth nothing.
     Shed,
 }
 

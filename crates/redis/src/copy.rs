@@ -21,8 +21,9 @@ pub(crate) struct Sink<'s> {
 }
 
 impl Client {
-    /// Writes the reply of `command`, a string, to `writer` as it comes, and tells its size; `None`: there is none. It travels on a connection that nobody
-    /// shares meanwhile, so it holds up nobody. [`max_bulk_bytes`](pilotlight_resp::Limits::max_bulk_bytes) does not bound it.
+    /// Writes the reply of `command`, a string, to `writer` as it comes, and tells its size; `None`: there is none. It
+    /// travels on a connection that nobody shares meanwhile, so it holds up nobody.
+    /// [`max_bulk_bytes`](pilotlight_resp::Limits::max_bulk_bytes) does not bound it.
     ///
     /// The command timeout bounds the time until the reply begins, and then each pause in it.
     ///
@@ -35,8 +36,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As any command; the writer fails ([`ErrorKind::Writer`](crate::ErrorKind::Writer)), or the reply is no string. Once it has begun, nothing is tried again:
-    /// the writer may have a part of it.
+    /// As any command; the writer fails ([`ErrorKind::Writer`](crate::ErrorKind::Writer)), or the reply is no string.
+    /// Once it has begun, nothing is tried again: the writer may have a part of it.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection. The writer may have a part of the reply.

@@ -24,9 +24,10 @@ use crate::transaction::Transaction;
 
 /// A connection to one node that nobody else uses meanwhile.
 ///
-/// It runs one command after the other, on its own node: redirects are not followed but are the error. Dropping it gives the connection back to the
-/// client's pool; it is closed instead if a command was given up in its middle, or if anything was switched on that the next user would notice
-/// (`SELECT`, `CLIENT …`, keys that are still watched, a `MULTI` without its end, a command that this client does not know).
+/// It runs one command after the other, on its own node: redirects are not followed but are the error. Dropping it
+/// gives the connection back to the client's pool; it is closed instead if a command was given up in its middle, or if
+/// anything was switched on that the next user would notice (`SELECT`, `CLIENT …`, keys that are still watched, a
+/// `MULTI` without its end, a command that this client does not know).
 ///
 /// Subscriptions are not for it ([`ErrorKind::Misuse`]), as their messages come unasked.
 ///
@@ -71,8 +72,8 @@ impl Client {
     /// A connection of one's own to any primary.
     ///
     /// # Errors
-    /// No connection can be made within the command timeout, or as many as [`max_blocking_connections`](crate::Config::max_blocking_connections) are in
-    /// use for so long.
+    /// No connection can be made within the command timeout, or as many as
+    /// [`max_blocking_connections`](crate::Config::max_blocking_connections) are in use for so long.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.

@@ -44,7 +44,8 @@ pub enum ErrorKind {
     /// No connection could be made.
     #[error("cannot connect: {0}")]
     Connect(Arc<str>),
-    /// No connection can be made, and trying again will not help: a wrong password, a bad certificate, an unknown name of a primary.
+    /// No connection can be made, and trying again will not help: a wrong password, a bad certificate, an unknown name
+    /// of a primary.
     #[error("cannot connect: {0}")]
     Rejected(Arc<str>),
     /// The connection was lost before the reply.
@@ -76,8 +77,8 @@ pub enum ErrorKind {
         /// The limit.
         max: usize,
     },
-    /// The nodes of the cluster do not agree who serves the slot: it was redirected up to [`max_redirects`](crate::config::ClusterConfig::max_redirects), or up to
-    /// its deadline.
+    /// The nodes of the cluster do not agree who serves the slot: it was redirected up to
+    /// [`max_redirects`](crate::config::ClusterConfig::max_redirects), or up to its deadline.
     #[error("redirected {redirects} times, the last one: {last}")]
     Redirects {
         /// Redirects that were followed.
@@ -416,7 +417,8 @@ impl ServerError {
         &self.text
     }
 
-    /// What to do about it, if it is the server's own and not a script's: [`Error::advice`] knows which command it answers.
+    /// What to do about it, if it is the server's own and not a script's: [`Error::advice`] knows which command it
+    /// answers.
     #[must_use]
     pub fn advice(&self) -> Advice {
         codes::row("", self).remedy.advice()

@@ -1,4 +1,5 @@
-//! Finds the primary outside of a cluster: the only server, the one of several that says it is the primary, or the one that Sentinels name.
+//! Finds the primary outside of a cluster: the only server, the one of several that says it is the primary, or the one
+//! that Sentinels name.
 //!
 //! ```text
 //!  only server ───────────────────────────────────┐

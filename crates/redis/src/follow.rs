@@ -1,4 +1,5 @@
-//! What is not a plain command with a plain reply: full or broken lanes, errors of the server, redirects. One loop from the trouble to the next attempt.
+//! What is not a plain command with a plain reply: full or broken lanes, errors of the server, redirects. One loop from
+//! the trouble to the next attempt.
 //!
 //! What to do is decided by [`crate::proto::retry`]; this file does it.
 
@@ -237,7 +238,8 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         }
     }
 
-    /// The last attempt's error, as that of all attempts: that the last one was not sent says nothing about those before.
+    /// The last attempt's error, as that of all attempts: that the last one was not sent says nothing about those
+    /// before.
     fn of_all_attempts(&self, error: Error) -> Error {
         match error.ran() {
             Ran::NotSent if self.may_have_run => error.with_ran(Ran::MaybeExecuted),
@@ -443,7 +445,8 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         }
     }
 
-    /// Waits before another attempt: until a new map comes, if one is awaited, at most for `pause`; not at all if there is a better way already.
+    /// Waits before another attempt: until a new map comes, if one is awaited, at most for `pause`; not at all if there
+    /// is a better way already.
     async fn pause(&mut self, pause: Duration, refresh: Refresh, lane: Option<&Arc<Lane>>, error: &Error) {
         let is_first = self.retries == 0;
         self.retries += 1;
@@ -563,7 +566,8 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         self.errand.parcel.encode(out);
     }
 
-    /// On a loaded machine a pause may outlast the deadline: what is sent then could run although its caller is told that it is too late.
+    /// On a loaded machine a pause may outlast the deadline: what is sent then could run although its caller is told
+    /// that it is too late.
     fn is_late(&self) -> bool {
         self.remaining() == Some(Duration::ZERO)
     }

@@ -1,7 +1,7 @@
 //! Which replies will be large: those to reads whose last reply was.
 //!
-//! What a command sends is known before; of replies only their past is. The table is small and forgets: a wrong guess costs a large reply among small ones, or
-//! a small one among large ones.
+//! What a command sends is known before; of replies only their past is. The table is small and forgets: a wrong guess
+//! costs a large reply among small ones, or a small one among large ones.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Client of Redis and Valkey: one server, several with a primary among them, Sentinel, or a cluster. Many tasks share few connections.
+//! Client of Redis and Valkey: one server, several with a primary among them, Sentinel, or a cluster. Many tasks share
+//! few connections.
 //!
 //! ```no_run
 //! use pilotlight_redis::{Client, Commands};
@@ -16,16 +17,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A [`Client`] is cheap to clone, and meant to be shared: there is no pool to be sized. Each command is a method of [`Commands`]; what has no method is
-//! a [`Command::raw`]. A call is a future that sends its command when it is first polled, and may be dropped at any time: no other reply is shifted by it.
+//! A [`Client`] is cheap to clone, and meant to be shared: there is no pool to be sized. Each command is a method of
+//! [`Commands`]; what has no method is a [`Command::raw`]. A call is a future that sends its command when it is first
+//! polled, and may be dropped at any time: no other reply is shifted by it.
 //!
-//! An [`Error`] says who is to blame ([`Error::kind`]), where ([`Error::node`]), whether the command was run ([`Error::ran`]) and what helps
-//! ([`Error::advice`]). The client repeats by itself what certainly did not run, and what only reads, up to the command's deadline.
+//! An [`Error`] says who is to blame ([`Error::kind`]), where ([`Error::node`]), whether the command was run
+//! ([`Error::ran`]) and what helps ([`Error::advice`]). The client repeats by itself what certainly did not run, and
+//! what only reads, up to the command's deadline.
 //!
-//! Everything is bounded by a named setting of [`Config`], each of which is an option of a URL, too. The guide, `docs/guide/redis-client.md`, has them in
-//! a table, and tells of clusters, Sentinel, TLS, errors and overload; `examples/` has programs.
+//! Everything is bounded by a named setting of [`Config`], each of which is an option of a URL, too. The guide,
+//! `docs/guide/redis-client.md`, has them in a table, and tells of clusters, Sentinel, TLS, errors and overload;
+//! `examples/` has programs.
 //!
-//! The client needs a tokio runtime with I/O and time enabled; [`blocking::Client`] brings its own, for programs without. It forbids unsafe code.
+//! The client needs a tokio runtime with I/O and time enabled; [`blocking::Client`] brings its own, for programs
+//! without. It forbids unsafe code.
 
 mod batch;
 pub mod blocking;

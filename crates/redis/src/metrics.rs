@@ -1,12 +1,15 @@
-//! Metrics by the names of OpenTelemetry's conventions for clients of databases, for whatever exports them: this crate knows no exporter.
+//! Metrics by the names of OpenTelemetry's conventions for clients of databases, for whatever exports them: this crate
+//! knows no exporter.
 //!
-//! - [`Observer`] is told of each operation when it ends ([`Config::observer`](crate::Config::observer)): `db.client.operation.duration`. Operations are
-//!   commands, pipelines and transactions; not what a cache answers itself, and not messages.
-//!   [`Durations`] is one that keeps histograms.
-//! - [`Stats::metrics`](crate::Stats::metrics) has the rest, to be asked for at each export: connections, and what is this client's own.
+//! - [`Observer`] is told of each operation when it ends ([`Config::observer`](crate::Config::observer)):
+//!   `db.client.operation.duration`. Operations are commands, pipelines and transactions; not what a cache answers
+//!   itself, and not messages. [`Durations`] is one that keeps histograms.
+//! - [`Stats::metrics`](crate::Stats::metrics) has the rest, to be asked for at each export: connections, and what is
+//!   this client's own.
 //!
-//! `examples/metrics.rs` writes both as text for Prometheus; with the `opentelemetry` crate an observer calls `Histogram::record` with
-//! [`Operation::attributes`], and an observable instrument's callback goes through `Stats::metrics`.
+//! `examples/metrics.rs` writes both as text for Prometheus; with the `opentelemetry` crate an observer calls
+//! `Histogram::record` with [`Operation::attributes`], and an observable instrument's callback goes through
+//! `Stats::metrics`.
 
 mod durations;
 mod snapshot;
@@ -26,7 +29,8 @@ use crate::observe::error_type;
 /// Name of the histogram of what an [`Observer`] is told, in seconds.
 pub const OPERATION_DURATION: &str = "db.client.operation.duration";
 
-/// Is told of operations when they end: on the tasks of their callers, so it should be quick. What is dropped before its end is not told.
+/// Is told of operations when they end: on the tasks of their callers, so it should be quick. What is dropped before
+/// its end is not told.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// An operation has ended.
     fn ended(&self, operation: &Operation<'_>);
@@ -50,7 +54,8 @@ pub struct Operation<'o> {
 }
 
 impl Operation<'_> {
-    /// Its attributes by OpenTelemetry's names (the conventions for Redis), without the size of a batch, which is too many values for a metric.
+    /// Its attributes by OpenTelemetry's names (the conventions for Redis), without the size of a batch, which is too
+    /// many values for a metric.
     pub fn attributes(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
         let (host, port) = self.node.map_or((None, None), |node| match node.rsplit_once(':') {
             Some((host, port)) => (Some(host.trim_start_matches('[').trim_end_matches(']')), Some(port)),

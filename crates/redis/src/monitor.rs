@@ -16,8 +16,8 @@ use crate::special;
 
 /// What one server runs, from [`Client::monitor`]. It has a connection of its own, which is closed when it is dropped.
 ///
-/// It costs the server much, and shows the arguments of all its clients: it is for looking into a problem. Nothing is dropped here: who reads too slowly is
-/// thrown out by the server, as its `client-output-buffer-limit` says.
+/// It costs the server much, and shows the arguments of all its clients: it is for looking into a problem. Nothing is
+/// dropped here: who reads too slowly is thrown out by the server, as its `client-output-buffer-limit` says.
 ///
 /// ```no_run
 /// # use pilotlight_redis::{Client, Error, Route};
@@ -71,8 +71,8 @@ impl Monitor {
         self.lease.node()
     }
 
-    /// The next command; `None` after an error, or once the client is closed. The server does not say what it ran while there was no connection, so a lost
-    /// one is not made again: that is the error.
+    /// The next command; `None` after an error, or once the client is closed. The server does not say what it ran while
+    /// there was no connection, so a lost one is not made again: that is the error.
     ///
     /// # Cancel safety
     /// No command is lost.

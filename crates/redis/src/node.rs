@@ -40,7 +40,8 @@ pub(crate) struct Outfit {
 pub(crate) enum Replies {
     /// They are read.
     Read,
-    /// They are passed through: each is a bulk string with its bytes ([`pilotlight_resp::Decoder::pass_through`]). Large ones may have a budget.
+    /// They are passed through: each is a bulk string with its bytes ([`pilotlight_resp::Decoder::pass_through`]).
+    /// Large ones may have a budget.
     PassThrough(Option<Arc<ReplyBudget>>),
 }
 
@@ -55,7 +56,8 @@ impl Replies {
     }
 }
 
-/// Keeps the credentials fresh: runs their provider's [`maintain`](crate::config::CredentialProvider::maintain), from the first dial to the client's end.
+/// Keeps the credentials fresh: runs their provider's [`maintain`](crate::config::CredentialProvider::maintain), from
+/// the first dial to the client's end.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     task: Mutex<Option<AbortHandle>>,
@@ -145,7 +147,8 @@ impl Node {
         };
         let mut settings = settings(config, when_down, Role::Primary);
         if finder.sentinels().is_some() {
-            // Sentinels are asked for a new primary at each attempt: it should not be known to them for long and not to us.
+            // Sentinels are asked for a new primary at each attempt: it should not be known to them for long and not to
+            // us.
             settings.backoff.max = settings.backoff.max.min(MAX_SENTINEL_PAUSE);
         }
         let first = config.servers.first().cloned().unwrap_or_else(|| NodeAddress::tcp("localhost", DEFAULT_PORT));
@@ -387,7 +390,8 @@ impl Dial for PrimaryDialler {
     }
 }
 
-/// What a node says on a new connection. The handshake ends with a `PING`: a node that is stopped accepts the connection and does not answer.
+/// What a node says on a new connection. The handshake ends with a `PING`: a node that is stopped accepts the
+/// connection and does not answer.
 async fn probe(config: &Config, address: &NodeAddress) -> Sign {
     let patience = config.connect_timeout.min(Duration::from_secs(2));
     match tokio::time::timeout(patience, connect(config, address, Purpose::Probe)).await {

@@ -1,4 +1,5 @@
-//! Spans and events for whoever listens, with the names of OpenTelemetry's conventions for databases. Without a listener they cost one comparison each.
+//! Spans and events for whoever listens, with the names of OpenTelemetry's conventions for databases. Without a
+//! listener they cost one comparison each.
 
 use tracing::{Level, Span, field};
 

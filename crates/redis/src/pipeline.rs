@@ -20,9 +20,10 @@ use crate::reply::{FromReply, Value};
 
 /// Commands that are sent together. Their replies come back in the order they were queued; each may fail alone.
 ///
-/// Commands of one lane are written and answered in order, with nothing of this pipeline between them; other callers' commands may be between them, as a
-/// pipeline is no transaction. In a cluster the pipeline is split by node: the commands of one key keep their order, also those with keys in several slots. A
-/// command for several nodes, or one that blocks, runs after all that were queued before it, and before all that were queued after it.
+/// Commands of one lane are written and answered in order, with nothing of this pipeline between them; other callers'
+/// commands may be between them, as a pipeline is no transaction. In a cluster the pipeline is split by node: the
+/// commands of one key keep their order, also those with keys in several slots. A command for several nodes, or one
+/// that blocks, runs after all that were queued before it, and before all that were queued after it.
 ///
 /// ```no_run
 /// # use pilotlight_redis::{Client, Commands, Error};
@@ -76,7 +77,8 @@ impl<'a> Pipeline<'a> {
         Self { client, id: PipelineId::next(), encoded: Out::contiguous_only(), items: Vec::new(), options }
     }
 
-    /// Another deadline for the whole. The default is [`command_timeout`](crate::Config::command_timeout), and beside it the time-outs of commands that block.
+    /// Another deadline for the whole. The default is [`command_timeout`](crate::Config::command_timeout), and beside
+    /// it the time-outs of commands that block.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self.options.is_chosen = true;
@@ -123,7 +125,8 @@ impl<'a> Pipeline<'a> {
     /// The pipeline cannot be run at all: it is larger than a lane's byte budget.
     ///
     /// # Cancel safety
-    /// Dropping the future before the commands were written means that they are never sent; later, that their replies are discarded.
+    /// Dropping the future before the commands were written means that they are never sent; later, that their replies
+    /// are discarded.
     pub async fn run(self) -> Result<Replies, Error> {
         let max_bytes = self.client.core().config().max_queued_bytes;
         if self.encoded.len() > max_bytes {
@@ -187,7 +190,8 @@ impl Replies {
     /// The reply of one command.
     ///
     /// # Errors
-    /// The command failed, or its reply has another type. The handle is of another pipeline or transaction: a mistake of the caller, and nothing is taken.
+    /// The command failed, or its reply has another type. The handle is of another pipeline or transaction: a mistake
+    /// of the caller, and nothing is taken.
     #[expect(clippy::needless_pass_by_value, reason = "a handle is good for one reply")]
     pub fn take<T: FromReply>(&mut self, queued: Queued<T>) -> Result<T, Error> {
         let name = self.names.get(queued.index).copied().unwrap_or("unknown");

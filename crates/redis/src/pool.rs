@@ -1,7 +1,7 @@
 //! Connections that are not shared: lent to one user at a time, kept for the next one while they are as good as new.
 //!
-//! Invariant: a connection is put back only between two commands and with nothing switched on that another user would notice. An exchange takes the
-//! connection out of its lease, so that a future that is dropped in the middle closes it.
+//! Invariant: a connection is put back only between two commands and with nothing switched on that another user would
+//! notice. An exchange takes the connection out of its lease, so that a future that is dropped in the middle closes it.
 
 mod lease;
 mod link;
@@ -162,7 +162,8 @@ impl Pool {
         }
     }
 
-    /// Borrows a connection for one carriage. Finding one takes no longer than any command may take, however long the carriage may.
+    /// Borrows a connection for one carriage. Finding one takes no longer than any command may take, however long the
+    /// carriage may.
     pub(crate) async fn carry(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
@@ -216,7 +217,8 @@ impl Pool {
         Outcome::Failed(Box::new(Failure { kind, ran, replies: Vec::new(), sent_bytes }))
     }
 
-    /// As [`carry`](Self::carry), of one command whose reply goes to `sink` if it is a string. The reply is given, otherwise its size.
+    /// As [`carry`](Self::carry), of one command whose reply goes to `sink` if it is a string. The reply is given,
+    /// otherwise its size.
     pub(crate) async fn carry_into(
         self: &Arc<Self>,
         lane: &Arc<Lane>,

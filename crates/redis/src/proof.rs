@@ -1,7 +1,9 @@
-//! Proof that replies are those of the commands that were sent: a token behind them that the server has to repeat in its place.
+//! Proof that replies are those of the commands that were sent: a token behind them that the server has to repeat in
+//! its place.
 //!
-//! The protocol numbers nothing: the n-th reply is taken for that of the n-th command. If a server or a proxy ever drops or doubles one, all that follow
-//! belong to others. With [`verify_replies`](crate::Config::verify_replies) that is noticed before anybody gets one of them.
+//! The protocol numbers nothing: the n-th reply is taken for that of the n-th command. If a server or a proxy ever
+//! drops or doubles one, all that follow belong to others. With [`verify_replies`](crate::Config::verify_replies) that
+//! is noticed before anybody gets one of them.
 
 use crate::config::Config;
 use crate::error::{ErrorKind, Ran, ServerError};
@@ -39,7 +41,8 @@ impl Proof {
         page.extend_from_slice(b"\r\n");
     }
 
-    /// The outcome without the proof, gathered as `kind` says. Without a valid proof no reply is given out, and the connection is given up.
+    /// The outcome without the proof, gathered as `kind` says. Without a valid proof no reply is given out, and the
+    /// connection is given up.
     pub(crate) fn check(&self, outcome: Outcome, kind: Kind, lane: &Lane) -> Outcome {
         let checked = self.proven(outcome, kind);
         if let Outcome::Failed(failure) = &checked

@@ -1,7 +1,7 @@
 //! Pub/sub: channels, patterns and shard channels as streams of events.
 //!
-//! Subscriptions have connections of their own, one for each node that is needed; all subscriptions of a client share them. What each connection is
-//! to be subscribed to is decided by [`crate::proto::subscriptions`].
+//! Subscriptions have connections of their own, one for each node that is needed; all subscriptions of a client share
+//! them. What each connection is to be subscribed to is decided by [`crate::proto::subscriptions`].
 
 mod hub;
 mod inbox;
@@ -24,11 +24,12 @@ use crate::proto::subscriptions::{Kind, SubscriberId, Topic};
 pub(crate) use hub::Hub;
 use inbox::Inbox;
 
-/// Messages of some channels, patterns or shard channels, in the order of each channel. It is a stream of [`Event`]s that ends when the client is
-/// closed.
+/// Messages of some channels, patterns or shard channels, in the order of each channel. It is a stream of [`Event`]s
+/// that ends when the client is closed.
 ///
-/// It lives through lost connections, failovers and migrations of slots: channels are subscribed again, and an [`Event::Gap`] says where messages
-/// may be missing. Dropping it unsubscribes from what no other subscription of this client wants.
+/// It lives through lost connections, failovers and migrations of slots: channels are subscribed again, and an
+/// [`Event::Gap`] says where messages may be missing. Dropping it unsubscribes from what no other subscription of this
+/// client wants.
 #[derive(Debug)]
 #[must_use = "dropping it unsubscribes"]
 pub struct Subscription {
@@ -44,11 +45,11 @@ pub struct Subscription {
 pub enum Event {
     /// A message.
     Message(Message),
-    /// Messages may be missing here: the connection was lost, or the channel moved to another node. Everything lost is subscribed again by now, so
-    /// what is read from the server after this event and what comes after it are the whole.
+    /// Messages may be missing here: the connection was lost, or the channel moved to another node. Everything lost is
+    /// subscribed again by now, so what is read from the server after this event and what comes after it are the whole.
     ///
-    /// It comes once for each incident, before the first message after it. A subscription to shard channels of several slots that come back one by
-    /// one may get one for each, if messages come in between.
+    /// It comes once for each incident, before the first message after it. A subscription to shard channels of several
+    /// slots that come back one by one may get one for each, if messages come in between.
     Gap {
         /// Why.
         reason: GapReason,
@@ -80,11 +81,12 @@ pub struct Message {
 }
 
 impl Client {
-    /// Subscribes to channels (`SUBSCRIBE`): messages of [`publish`](crate::Commands::publish). Without any channel, it waits for
-    /// [`Subscription::add`].
+    /// Subscribes to channels (`SUBSCRIBE`): messages of [`publish`](crate::Commands::publish). Without any channel, it
+    /// waits for [`Subscription::add`].
     ///
     /// # Errors
-    /// The server refuses a channel, or has not confirmed all of them within the command timeout. Nothing is subscribed then.
+    /// The server refuses a channel, or has not confirmed all of them within the command timeout. Nothing is subscribed
+    /// then.
     ///
     /// # Cancel safety
     /// Dropping the future unsubscribes.
@@ -92,7 +94,8 @@ impl Client {
         Subscription::begin(self, Kind::Channel, channels).await
     }
 
-    /// Subscribes to all channels that match any of some patterns (`PSUBSCRIBE`). A message whose channel matches two patterns comes twice.
+    /// Subscribes to all channels that match any of some patterns (`PSUBSCRIBE`). A message whose channel matches two
+    /// patterns comes twice.
     ///
     /// # Errors
     /// As [`Client::subscribe`].
@@ -103,8 +106,8 @@ impl Client {
         Subscription::begin(self, Kind::Pattern, patterns).await
     }
 
-    /// Subscribes to shard channels (`SSUBSCRIBE`): messages of [`spublish`](crate::Commands::spublish). In a cluster each channel is subscribed at
-    /// the primary of its slot, wherever that moves.
+    /// Subscribes to shard channels (`SSUBSCRIBE`): messages of [`spublish`](crate::Commands::spublish). In a cluster
+    /// each channel is subscribed at the primary of its slot, wherever that moves.
     ///
     /// # Errors
     /// As [`Client::subscribe`].

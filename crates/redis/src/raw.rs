@@ -1,7 +1,8 @@
-//! For programs that pass commands and replies on, such as a proxy: commands that are encoded already, and replies that nobody reads.
+//! For programs that pass commands and replies on, such as a proxy: commands that are encoded already, and replies that
+//! nobody reads.
 //!
-//! A [`RawClient`] has the lanes, the map, the retries and the deadlines of a [`Client`]; it only leaves the replies as they came. A [`NodeStream`] is
-//! one connection after its handshake, and nothing more.
+//! A [`RawClient`] has the lanes, the map, the retries and the deadlines of a [`Client`]; it only leaves the replies as
+//! they came. A [`NodeStream`] is one connection after its handshake, and nothing more.
 
 mod budget;
 
@@ -29,9 +30,11 @@ use crate::route::Route;
 pub use crate::stream::{NodeKind, NodeStream};
 pub use budget::ReplyBudget;
 
-/// A client whose replies are the bytes of their frames, in the protocol that it was configured for: [`ProtocolChoice`](crate::config::ProtocolChoice).
+/// A client whose replies are the bytes of their frames, in the protocol that it was configured for:
+/// [`ProtocolChoice`](crate::config::ProtocolChoice).
 ///
-/// What makes one reply of several (keys in several slots, commands for all nodes) needs a [`Client`], as do subscriptions.
+/// What makes one reply of several (keys in several slots, commands for all nodes) needs a [`Client`], as do
+/// subscriptions.
 #[derive(Debug, Clone)]
 pub struct RawClient {
     client: Client,
@@ -84,8 +87,8 @@ impl RawClient {
         Ok(Self { client: Client::of(Core::new(config, &outfit)) })
     }
 
-    /// Takes `bytes` as the encoded form of `command`, if that is a command for [`batch`](Self::batch): it does not block, is not about its connection,
-    /// and all its keys are in one slot.
+    /// Takes `bytes` as the encoded form of `command`, if that is a command for [`batch`](Self::batch): it does not
+    /// block, is not about its connection, and all its keys are in one slot.
     #[must_use]
     #[inline]
     pub fn encoded<'p>(&self, command: &Command<'_>, bytes: &'p [u8]) -> Option<Encoded<'p>> {
@@ -98,10 +101,12 @@ impl RawClient {
         Some(Encoded { spec: command.spec(), slot, bytes })
     }
 
-    /// Sends all commands and awaits all replies, in the order of the commands; each fails alone. As a [`Pipeline`](crate::Pipeline), it is no transaction.
+    /// Sends all commands and awaits all replies, in the order of the commands; each fails alone. As a
+    /// [`Pipeline`](crate::Pipeline), it is no transaction.
     ///
     /// # Cancel safety
-    /// Dropping the future before the commands were written means that they are never sent; later, that their replies are discarded.
+    /// Dropping the future before the commands were written means that they are never sent; later, that their replies
+    /// are discarded.
     pub async fn batch(&self, commands: &[Encoded<'_>]) -> Vec<Result<Bytes, Error>> {
         let errands: Vec<Errand<'_, '_>> = commands.iter().map(Encoded::errand).collect();
         let replies = batch::run(self.client.core(), &errands, CallOptions::of(&self.client)).await;

@@ -20,8 +20,9 @@ pub(crate) fn may_ask_replica(command: &CommandSpec) -> bool {
     command.flags.has(Flags::READONLY) && !cursors.into_iter().any(|it| std::ptr::eq(it, command))
 }
 
-/// The lane for a read. Only replicas that are connected are chosen, at random, so that there is no counter to share; a dead one costs those reads
-/// that are on their way to it when it dies, and no others. `None`: there is nobody who may be asked now.
+/// The lane for a read. Only replicas that are connected are chosen, at random, so that there is no counter to share; a
+/// dead one costs those reads that are on their way to it when it dies, and no others. `None`: there is nobody who may
+/// be asked now.
 pub(crate) fn reader<'n>(
     read_from: &ReadFrom,
     primary: &'n Node,

@@ -1,7 +1,7 @@
 //! From replies to Rust values.
 //!
-//! A type reads both protocols' forms of the same reply: RESP2 has no doubles, booleans, maps and sets and sends strings, integers
-//! and flat arrays instead.
+//! A type reads both protocols' forms of the same reply: RESP2 has no doubles, booleans, maps and sets and sends
+//! strings, integers and flat arrays instead.
 
 mod collections;
 mod geo;
@@ -26,7 +26,8 @@ pub type Facts = HashMap<Bytes, Value>;
 /// Members popped with their scores, and the key that had them.
 pub type ScoredPop = (Bytes, Vec<(Bytes, f64)>);
 
-/// A type that a reply can be read as. An error reply is never a value, except for [`Value`] and `Result<T, ServerError>`.
+/// A type that a reply can be read as. An error reply is never a value, except for [`Value`] and
+/// `Result<T, ServerError>`.
 pub trait FromReply: Sized {
     /// Reads the reply.
     ///

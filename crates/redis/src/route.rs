@@ -14,7 +14,8 @@ use crate::special;
 
 /// Where a command is sent, instead of where its description says ([`Call::on`](crate::Call::on)).
 ///
-/// It is sent as it is: a command with many keys is not split. A standalone server is every node, and the primary of every slot.
+/// It is sent as it is: a command with many keys is not split. A standalone server is every node, and the primary of
+/// every slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Route {
@@ -22,7 +23,8 @@ pub enum Route {
     Any,
     /// The primary of a slot. Redirects are followed.
     Primary(Slot),
-    /// A replica of a slot's primary. Redirects are followed, so a server that does not take the connection for one to a replica leads to the primary.
+    /// A replica of a slot's primary. Redirects are followed, so a server that does not take the connection for one to
+    /// a replica leads to the primary.
     Replica(Slot),
     /// The node at this address, as the cluster announces it. Redirects are not followed: they are the reply.
     Node(NodeAddress),
@@ -66,7 +68,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// No node is known until the deadline, or the command cannot be sent on shared connections. What goes wrong at one node is in its own place.
+    /// No node is known until the deadline, or the command cannot be sent on shared connections. What goes wrong at one
+    /// node is in its own place.
     ///
     /// # Cancel safety
     /// As [`Call`](crate::Call), at each node.

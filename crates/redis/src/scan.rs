@@ -26,8 +26,9 @@ use pages::{Page, Pager, Pages};
 
 /// All keys of a server or cluster, page by page.
 ///
-/// Every key that exists from the beginning to the end of the scan comes at least once, in a cluster also while its slots move; some may come twice. The
-/// stream ends after an error that trying again does not mend, and goes on after a [resumption](Self::resume) of its [token](Self::token).
+/// Every key that exists from the beginning to the end of the scan comes at least once, in a cluster also while its
+/// slots move; some may come twice. The stream ends after an error that trying again does not mend, and goes on after a
+/// [resumption](Self::resume) of its [token](Self::token).
 ///
 /// ```no_run
 /// # use pilotlight_redis::{Client, Error};
@@ -104,12 +105,14 @@ impl Scan {
         self.with(|pager| pager.filter.kind = Some(kind.into()))
     }
 
-    /// How long to wait for a node that does not answer, or for slots that are on their way or that nobody serves. Default: 30 s.
+    /// How long to wait for a node that does not answer, or for slots that are on their way or that nobody serves.
+    /// Default: 30 s.
     pub fn patience(self, patience: Duration) -> Self {
         self.with(|pager| pager.patience = patience)
     }
 
-    /// Goes on where another scan was. A token of a standalone server is no use in a cluster, nor the other way round: such a scan begins anew.
+    /// Goes on where another scan was. A token of a standalone server is no use in a cluster, nor the other way round:
+    /// such a scan begins anew.
     pub fn resume(mut self, token: ScanToken) -> Self {
         let same_kind = matches!(
             (&token.0, &self.token.0),

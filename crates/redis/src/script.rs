@@ -65,8 +65,8 @@ impl Script {
         Self::with_access(source.into(), Access::Write)
     }
 
-    /// A script that only reads; the server holds it to that. Needs Redis 7. It may run on a replica, as [`read_from`](crate::Config::read_from) says,
-    /// and is repeated where a reply was lost.
+    /// A script that only reads; the server holds it to that. Needs Redis 7. It may run on a replica, as
+    /// [`read_from`](crate::Config::read_from) says, and is repeated where a reply was lost.
     #[must_use]
     pub fn read_only(source: impl Into<Bytes>) -> Self {
         Self::with_access(source.into(), Access::Read)
@@ -88,7 +88,8 @@ impl Script {
         Invocation { client, call: self.command(), timeout: None, reply: PhantomData }
     }
 
-    /// The script as a command to [queue](crate::Pipeline::queue) in a pipeline or [transaction](crate::Transaction::queue); see [`ScriptCommand::build`].
+    /// The script as a command to [queue](crate::Pipeline::queue) in a pipeline or
+    /// [transaction](crate::Transaction::queue); see [`ScriptCommand::build`].
     pub fn command(&self) -> ScriptCommand<'_> {
         ScriptCommand { script: self, keys: Vec::new(), args: Vec::new() }
     }
@@ -138,8 +139,8 @@ impl<'a> ScriptCommand<'a> {
         self
     }
 
-    /// The command: with the script's source, or by its name once it was [loaded](Script::load). A server that has forgotten it since (restarted,
-    /// `SCRIPT FLUSH`) answers `NOSCRIPT`.
+    /// The command: with the script's source, or by its name once it was [loaded](Script::load). A server that has
+    /// forgotten it since (restarted, `SCRIPT FLUSH`) answers `NOSCRIPT`.
     #[must_use]
     pub fn build(self) -> Command<'a> {
         if self.script.is_loaded.load(Ordering::Relaxed) { self.by_name() } else { self.with_source() }

@@ -18,8 +18,8 @@ use crate::single::Single;
 
 /// The event of a failover.
 const SWITCH: &str = "+switch-master";
-/// Events after which everything is asked for anew. The Sentinel that leads a failover names the new primary when asked as soon as that is promoted,
-/// yet says `+switch-master` only when the other replicas follow it, which may be never.
+/// Events after which everything is asked for anew. The Sentinel that leads a failover names the new primary when asked
+/// as soon as that is promoted, yet says `+switch-master` only when the other replicas follow it, which may be never.
 const OTHERS: [&str; 5] = ["+promoted-slave", "+slave", "+sdown", "-sdown", "+convert-to-slave"];
 /// A silent Sentinel is pinged this often, and given up when it stays silent for another such time.
 const PING_EVERY: Duration = Duration::from_secs(2);
@@ -55,7 +55,8 @@ fn next(single: &Weak<Single>) -> Option<(Arc<Config>, NodeAddress)> {
     Some((Arc::clone(single.finder().config()), sentinel))
 }
 
-/// Listens to one Sentinel until it is lost. What happened before is asked for, after the subscription, so that nothing falls between.
+/// Listens to one Sentinel until it is lost. What happened before is asked for, after the subscription, so that nothing
+/// falls between.
 async fn listen(single: &Weak<Single>, config: &Config, sentinel: &NodeAddress, failures: &mut u32) -> Ended {
     let lost = |error: io::Error| Ended::Lost(error.to_string());
     let mut connection = match connect(config, sentinel, Purpose::Sentinel).await {

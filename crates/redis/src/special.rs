@@ -1,4 +1,5 @@
-//! Commands that do not simply go to the lane of their key: for all nodes, split by slot, blocking, or not for a shared connection at all.
+//! Commands that do not simply go to the lane of their key: for all nodes, split by slot, blocking, or not for a shared
+//! connection at all.
 //!
 //! What a command's description leaves open is decided here:
 //!
@@ -133,7 +134,8 @@ pub(crate) fn bounded(core: &Core, command: &Command<'_>, options: CallOptions) 
     }
 }
 
-/// The deadline of a whole of which this command is a part: what blocks prolongs it by its own time-out, unless the caller chose it.
+/// The deadline of a whole of which this command is a part: what blocks prolongs it by its own time-out, unless the
+/// caller chose it.
 pub(crate) fn extended(command: &Command<'_>, options: CallOptions) -> CallOptions {
     match blocking::wait_of(command) {
         Some(wait) => wait.bound(options, options.timeout),
@@ -323,8 +325,8 @@ async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     waiting.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// Who is to be asked; waits for the map if it is not known yet. A primary is asked for by one of its slots, so that a replica that is promoted
-/// meanwhile takes its place.
+/// Who is to be asked; waits for the map if it is not known yet. A primary is asked for by one of its slots, so that a
+/// replica that is promoted meanwhile takes its place.
 async fn targets(
     core: &Core,
     command: &Command<'_>,

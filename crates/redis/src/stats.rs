@@ -11,7 +11,8 @@ use crate::tracking::CacheStats;
 
 /// A client at one moment. Counters are since it was made. Its `Display` is a table, a line for each connection.
 ///
-/// Taking it costs commands nothing: lanes count behind locks that they hold anyway, the rest is counted where something went wrong.
+/// Taking it costs commands nothing: lanes count behind locks that they hold anyway, the rest is counted where
+/// something went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
     /// The connections, by node.
@@ -50,7 +51,8 @@ pub struct PoolStats {
     pub nodes: Vec<PoolNodeStats>,
     /// How often one was lent.
     pub leases: u64,
-    /// How often somebody had to wait since as many as [`max_blocking_connections`](crate::Config::max_blocking_connections) were in use.
+    /// How often somebody had to wait since as many as
+    /// [`max_blocking_connections`](crate::Config::max_blocking_connections) were in use.
     pub waits: u64,
     /// Connections made.
     pub connects: u64,

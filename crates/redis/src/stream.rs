@@ -22,8 +22,9 @@ use crate::special;
 
 const NAME: &str = "connect";
 
-/// One connection to one node after its handshake, as a stream of bytes: encrypted if the configuration says so, logged in, with its database. The next
-/// reply is the one to the next command. It is the caller's alone: no client counts it, or knows what is sent on it.
+/// One connection to one node after its handshake, as a stream of bytes: encrypted if the configuration says so, logged
+/// in, with its database. The next reply is the one to the next command. It is the caller's alone: no client counts it,
+/// or knows what is sent on it.
 ///
 /// [`NodeStream::open`] needs no client; [`Client::stream`] finds the node by a client's map.
 #[derive(Debug)]
@@ -84,7 +85,8 @@ impl NodeStream {
 }
 
 impl Client {
-    /// A connection to the node of `route`, in the protocol of the configuration, by one attempt to connect; where there is a cluster, its map is waited for within the command timeout.
+    /// A connection to the node of `route`, in the protocol of the configuration, by one attempt to connect; where
+    /// there is a cluster, its map is waited for within the command timeout.
     ///
     /// # Errors
     /// No connection can be made, no map is known, or `route` is more than one node.

@@ -1,4 +1,5 @@
-//! Client-side caching: replies are kept here, and the server tells when their keys change (Redis, "Client-side caching", RESP3).
+//! Client-side caching: replies are kept here, and the server tells when their keys change (Redis, "Client-side
+//! caching", RESP3).
 //!
 //! ```text
 //!  call ─► look up ── hit ────────────────────────────────────────────► reply
@@ -8,11 +9,12 @@
 //!        invalidation ┴─── push on the connection that read the key ◄──────────────┘
 //! ```
 //!
-//! A cache has connections of its own, on which tracking is switched on before anything else: the pushes of a connection tell of exactly what was read
-//! on it. A hit touches no lane's lock.
+//! A cache has connections of its own, on which tracking is switched on before anything else: the pushes of a
+//! connection tell of exactly what was read on it. A hit touches no lane's lock.
 //!
-//! Invariant (fail closed): a reply is used only while the connection that read it is still there and is that to the owner of its slot, nothing was told
-//! of its key since *before* it was asked for (see [`coverage`]), and it is younger than `max_age`.
+//! Invariant (fail closed): a reply is used only while the connection that read it is still there and is that to the
+//! owner of its slot, nothing was told of its key since *before* it was asked for (see [`coverage`]), and it is younger
+//! than `max_age`.
 
 mod cacheable;
 mod call;
@@ -51,18 +53,22 @@ use tally::Tally;
 /// `CLIENT CACHING YES`: what the next command reads is tracked (`OPTIN`).
 const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
-/// A client that keeps what it reads and is told by the server when that changes. Cloning it is cheap; clones share what is kept.
+/// A client that keeps what it reads and is told by the server when that changes. Cloning it is cheap; clones share
+/// what is kept.
 ///
-/// It runs commands that only read. Those of a single key are kept; those of several keys, or whose reply may change though the key does not (`TTL`,
-/// `SRANDMEMBER`, …), are passed on to the server. Writes belong to the [`Client`]: whoever has to read his own write here calls
-/// [`forget`](Self::forget) after it, and others read it as soon as the server's message is here.
+/// It runs commands that only read. Those of a single key are kept; those of several keys, or whose reply may change
+/// though the key does not (`TTL`, `SRANDMEMBER`, …), are passed on to the server. Writes belong to the [`Client`]:
+/// whoever has to read his own write here calls [`forget`](Self::forget) after it, and others read it as soon as the
+/// server's message is here.
 ///
 /// - Calls that miss the same reply at the same time share one request.
-/// - When a connection is lost, nothing that was read on it is used any more; while there is none, every call goes to the server and fails or waits as
-///   the client's would. A connection that is dead without a sign is found out by the [`probe`](crate::config::Probe): until then, up to `idle_ping` and
-///   `stall` and a probe of 2 s together (9 s by default), or as long as a command waits on it, what was read on it is still used.
+/// - When a connection is lost, nothing that was read on it is used any more; while there is none, every call goes to
+///   the server and fails or waits as the client's would. A connection that is dead without a sign is found out by the
+///   [`probe`](crate::config::Probe): until then, up to `idle_ping` and `stall` and a probe of 2 s together (9 s by
+///   default), or as long as a command waits on it, what was read on it is still used.
 /// - A key's expiry is told when the server carries it out, which may be some time after it is due.
-/// - It needs RESP3 and the permission to run `CLIENT TRACKING` and `CLIENT CACHING`: without them its commands fail, none runs unnoticed without the cache.
+/// - It needs RESP3 and the permission to run `CLIENT TRACKING` and `CLIENT CACHING`: without them its commands fail,
+///   none runs unnoticed without the cache.
 ///
 /// ```no_run
 /// # use pilotlight_redis::{CacheConfig, Client, Commands, Error};
@@ -229,7 +235,8 @@ impl Cache {
             },
             Err(error) => Trouble::NoRoute(error),
         };
-        // Redirects, a lost connection, a full lane: the reply is had in the ordinary way, and the next call may keep it.
+        // Redirects, a lost connection, a full lane: the reply is had in the ordinary way, and the next call may keep
+        // it.
         follow::follow(core, &Parcel::Command(command).usual(), options, trouble, since).await
     }
 
@@ -268,7 +275,8 @@ impl Cache {
 
     /// Keeps a reply, if nothing has happened since it was asked for.
     fn keep(&self, name: &Name, value: &Value, start: Start, lane: Arc<Lane>, slot: Slot) {
-        // First the connection, then whether any was lost since before the request: if none was, it is the one that read the key.
+        // First the connection, then whether any was lost since before the request: if none was, it is the one that
+        // read the key.
         let Some(connection) = lane.connection() else { return };
         if !self.coverage.is_unbroken(&start) {
             return;

@@ -24,7 +24,8 @@ use crate::reply::{FromReply, Value};
 
 /// Commands that run together: all of them or none, with no other command between them.
 ///
-/// In a cluster all keys must be in one slot. A command that fails while it runs (`WRONGTYPE`) does not undo the others: it says so in its own place.
+/// In a cluster all keys must be in one slot. A command that fails while it runs (`WRONGTYPE`) does not undo the
+/// others: it says so in its own place.
 ///
 /// ```no_run
 /// # use pilotlight_redis::{Client, Commands, Error};
@@ -80,7 +81,8 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Allows the whole to be sent again although it may have been executed already. Without effect on a connection of one's own.
+    /// Allows the whole to be sent again although it may have been executed already. Without effect on a connection of
+    /// one's own.
     pub fn retryable(mut self) -> Self {
         self.options.is_retryable = true;
         self
@@ -141,12 +143,15 @@ impl<'a> Transaction<'a> {
     /// Sends the whole and awaits its replies. Without commands nothing is sent.
     ///
     /// # Errors
-    /// Nothing was run: a command cannot be part of a transaction or has a key in another slot ([`ErrorKind::Misuse`](crate::ErrorKind::Misuse)), the
-    /// server refused one ([`Aborted::Refused`](crate::Aborted::Refused)), or a key that the connection watches was changed
-    /// ([`Aborted::Changed`](crate::Aborted::Changed)). Or the connection was lost: [`Error::ran`] says whether it may have been run.
+    /// Nothing was run: a command cannot be part of a transaction or has a key in another slot
+    /// ([`ErrorKind::Misuse`](crate::ErrorKind::Misuse)), the server refused one
+    /// ([`Aborted::Refused`](crate::Aborted::Refused)), or a key that the connection watches was changed
+    /// ([`Aborted::Changed`](crate::Aborted::Changed)). Or the connection was lost: [`Error::ran`] says whether it may
+    /// have been run.
     ///
     /// # Cancel safety
-    /// Dropping the future before the whole was written means that it is never run; later, that its replies are discarded.
+    /// Dropping the future before the whole was written means that it is never run; later, that its replies are
+    /// discarded.
     pub async fn run(self) -> Result<Replies, Error> {
         if let Some(problem) = self.problem {
             return Err(problem);

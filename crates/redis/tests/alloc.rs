@@ -1,5 +1,5 @@
-//! In the steady state a small command takes nothing from the heap: not on its caller's path, not on the driver's. The server is a process of its own, so
-//! what is counted is the client's and the runtime's.
+//! In the steady state a small command takes nothing from the heap: not on its caller's path, not on the driver's. The
+//! server is a process of its own, so what is counted is the client's and the runtime's.
 //!
 //! A test binary of its own, with one test at a time: the counting allocator counts everything.
 
@@ -30,7 +30,8 @@ fn client(server: &Server) -> Client {
     Client::new(Config { probe, ..Config::standalone(NodeAddress::tcp("127.0.0.1", server.port())) }).unwrap()
 }
 
-/// In the first rounds buffers find their sizes. On a busy machine a thread may rest with a reply in its hands, so that one more is needed than before.
+/// In the first rounds buffers find their sizes. On a busy machine a thread may rest with a reply in its hands, so that
+/// one more is needed than before.
 const MAX_ROUNDS: usize = 6;
 
 /// Allocations in each round of so many tasks that do GETs and SETs, up to the first round without any.

@@ -1,6 +1,7 @@
 //! Nanoseconds per decoded frame: `cargo run --release -p pilotlight-resp --example decode_rate [frames [kind]]`.
 //!
-//! Frames come in reads of 64 KiB at most, as from a socket; each is dropped at once, as by a caller that is done with it.
+//! Frames come in reads of 64 KiB at most, as from a socket; each is dropped at once, as by a caller that is done with
+//! it.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -52,8 +52,9 @@ impl Decoder {
         self
     }
 
-    /// From the next frame on, replies are not read: each is a [`Value::Bulk`] with the bytes of the whole frame, header and line ends included, as they came.
-    /// Errors ([`Value::Error`]) and pushes are read as ever. To be called between frames.
+    /// From the next frame on, replies are not read: each is a [`Value::Bulk`] with the bytes of the whole frame,
+    /// header and line ends included, as they came. Errors ([`Value::Error`]) and pushes are read as ever. To be called
+    /// between frames.
     ///
     /// Streamed types are not understood then; attributes stay before the value that they describe.
     pub fn pass_through(&mut self) {
@@ -67,8 +68,8 @@ impl Decoder {
     /// is returned as soon as it is complete, before the reply.
     ///
     /// # Errors
-    /// The bytes are malformed or exceed a limit. The decoder returns the same error from then on. Only a reply that is nested too deeply is no error, but a
-    /// [`Value::TooDeep`], if its end can be found.
+    /// The bytes are malformed or exceed a limit. The decoder returns the same error from then on. Only a reply that is
+    /// nested too deeply is no error, but a [`Value::TooDeep`], if its end can be found.
     #[inline]
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
         if let Some(raw) = &mut self.raw {
@@ -149,8 +150,9 @@ impl Decoder {
         self.stack.len() >= self.lexer.limits().max_depth || matches!(self.stack.last(), Some(Level::Skipped { .. }))
     }
 
-    /// An aggregate of `count` elements is one level too deep. Its reply is skipped to the end: a count of the values that are still owed finds it, and
-    /// nothing of it is kept. Pushes are not skipped, nor is what has no count: there the stream ends.
+    /// An aggregate of `count` elements is one level too deep. Its reply is skipped to the end: a count of the values
+    /// that are still owed finds it, and nothing of it is kept. Pushes are not skipped, nor is what has no count: there
+    /// the stream ends.
     #[cold]
     fn skip(&mut self, kind: Kind, count: Option<usize>) -> Result<Option<Frame>, DecodeError> {
         let owed = count.filter(|_| kind != Kind::Push).and_then(|count| level::owed(&self.stack, kind, count));

@@ -74,9 +74,10 @@ pub fn preamble(count: usize, words: &[&str]) -> Vec<u8> {
 
 /// Appends a value, as a server writes it.
 ///
-/// RESP3 is written without loss, except that CR and LF in a simple string become spaces. RESP2 lacks types, and servers
-/// write the nearest one: null is `$-1`, booleans are `:1` and `:0`, doubles, big numbers and verbatim strings are bulks, sets
-/// and pushes are arrays, maps are flat arrays, attributes are left out, CR and LF in an error become spaces.
+/// RESP3 is written without loss, except that CR and LF in a simple string become spaces. RESP2 lacks types, and
+/// servers write the nearest one: null is `$-1`, booleans are `:1` and `:0`, doubles, big numbers and verbatim strings
+/// are bulks, sets and pushes are arrays, maps are flat arrays, attributes are left out, CR and LF in an error become
+/// spaces.
 pub fn value(out: &mut Vec<u8>, value: &Value, protocol: Protocol) {
     match protocol {
         Protocol::Resp2 => value_resp2(out, value),

@@ -1,8 +1,8 @@
 //! RESP2 and RESP3, the protocol that Redis and Valkey speak: bytes to values and back. No I/O, no clock, no runtime,
 //! and no `std`: an allocator is all it needs.
 //!
-//! - [`Decoder`] takes frames off a read buffer. It resumes at any byte, copies no bulk data, and checks every announced
-//!   number against its [`Limits`] before anything is sized by it.
+//! - [`Decoder`] takes frames off a read buffer. It resumes at any byte, copies no bulk data, and checks every
+//!   announced number against its [`Limits`] before anything is sized by it.
 //! - [`Scanner`] finds where frames end, for what passes them on unread.
 //! - [`encode`] writes commands, and whole values for the server's side.
 //!

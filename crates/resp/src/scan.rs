@@ -1,7 +1,8 @@
 //! The ends of frames in a stream, found without keeping any of it.
 //!
-//! What passes frames on unread needs no values, only where one frame ends and the next begins. The scanner is fed pieces as they come, and holds a few
-//! bytes: the number in a header that was cut in its middle, and how many elements the open aggregates are still owed.
+//! What passes frames on unread needs no values, only where one frame ends and the next begins. The scanner is fed
+//! pieces as they come, and holds a few bytes: the number in a header that was cut in its middle, and how many elements
+//! the open aggregates are still owed.
 
 use alloc::vec::Vec;
 
@@ -81,7 +82,8 @@ impl Scanner {
     /// Goes through `input` up to the end of the current frame, or of the input.
     ///
     /// # Errors
-    /// The bytes are no RESP, use its streamed types, which no server sends, or exceed a limit. The scanner is of no use afterwards.
+    /// The bytes are no RESP, use its streamed types, which no server sends, or exceed a limit. The scanner is of no
+    /// use afterwards.
     pub fn scan(&mut self, input: &[u8]) -> Result<Step, DecodeError> {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {

@@ -7,9 +7,9 @@ use bytes::Bytes;
 
 /// One complete reply, owned. Its bulk data are slices of the read buffer, which lives as long as they do.
 ///
-/// The tag is 4 bytes wide for the sake of its moves: behind a tag of one byte the compiler copies the rest of the first word
-/// in overlapping pieces, whose loads wait for the stores. By `examples/decode_rate.rs` a null then takes 15.6 ns instead
-/// of 6.6, an array of 100 bulks 2.7 µs instead of 2.3.
+/// The tag is 4 bytes wide for the sake of its moves: behind a tag of one byte the compiler copies the rest of the
+/// first word in overlapping pieces, whose loads wait for the stores. By `examples/decode_rate.rs` a null then takes
+/// 15.6 ns instead of 6.6, an array of 100 bulks 2.7 µs instead of 2.3.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(u32)]
 pub enum Value {
@@ -46,8 +46,8 @@ pub enum Value {
     Push(Vec<Value>),
     /// `|…` and the value that it describes. Decoded only with [`Attributes::Keep`](crate::Attributes::Keep).
     Attributed(Box<Attributed>),
-    /// A reply that is nested deeper than [`Limits::max_depth`](crate::Limits::max_depth). The decoder has skipped it; what it said is not known. It is
-    /// always the whole reply, never an element.
+    /// A reply that is nested deeper than [`Limits::max_depth`](crate::Limits::max_depth). The decoder has skipped it;
+    /// what it said is not known. It is always the whole reply, never an element.
     TooDeep,
 }
 

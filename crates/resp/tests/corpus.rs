@@ -1,4 +1,5 @@
-//! Replays the corpus of the fuzz target `resp_decode` (fuzz/corpus/resp_decode): what a fuzzer has found once is tested for ever.
+//! Replays the corpus of the fuzz target `resp_decode` (fuzz/corpus/resp_decode): what a fuzzer has found once is
+//! tested for ever.
 
 use std::path::Path;
 

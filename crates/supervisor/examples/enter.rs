@@ -4,7 +4,8 @@
 //! cargo build --release -p pilotlight-supervisor --example enter
 //! for n in 0 100000; do valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/enter $n [limited]; done
 //! ```
-//! The difference of `Collected`, divided by 100,000, is the number of instructions; with `limited` the service has a `concurrency`.
+//! The difference of `Collected`, divided by 100,000, is the number of instructions; with `limited` the service has a
+//! `concurrency`.
 
 use pilotlight_supervisor::{HttpSocket, ServiceSpec, SupervisorOptions, Transport, guardian, start};
 use std::ffi::OsString;

@@ -1,7 +1,8 @@
 //! What the tests need of a gateway: a program that is its own guardian, and that can be killed with `kill -9`.
 //!
-//! `stub guardian`: the guardian. `stub run DIR SCRIPT`: runs `sh -c SCRIPT` as an HTTP service with its sockets in DIR,
-//! prints `up` and waits to be killed. `stub fd3`: whether a listening socket that already is descriptor 3 is inherited.
+//! `stub guardian`: the guardian. `stub run DIR SCRIPT`: runs `sh -c SCRIPT` as an HTTP service with its sockets in
+//! DIR, prints `up` and waits to be killed. `stub fd3`: whether a listening socket that already is descriptor 3 is
+//! inherited.
 
 use command_fds::{CommandFdExt, FdMapping};
 use pilotlight_supervisor::{HttpSocket, ServiceSpec, SupervisorOptions, Transport, guardian, start};

@@ -70,7 +70,8 @@ pub enum Phase {
     Backoff,
     /// The program could not be executed.
     Spawn,
-    /// It was executed, but never connected (pipe), never accepted a connection (inherited socket), or never listened (`PORT`).
+    /// It was executed, but never connected (pipe), never accepted a connection (inherited socket), or never listened
+    /// (`PORT`).
     Connect,
     /// It ended before the first byte of its first answer (HTTP).
     Answer,

@@ -38,8 +38,8 @@ pub enum WorkerEvent {
         /// The worker to name.
         for_worker: u32,
     },
-    /// Send DRAIN on this worker's shared connection to this instance (P-31), if there is one; start no exchange with it, and wait for no
-    /// connection to it.
+    /// Send DRAIN on this worker's shared connection to this instance (P-31), if there is one; start no exchange with
+    /// it, and wait for no connection to it.
     Drain {
         /// The instance.
         instance: Arc<Instance>,
@@ -53,7 +53,8 @@ pub enum WorkerEvent {
     },
 }
 
-/// Says that a shared connection is open. When the last one of an instance is dropped, the instance counts as dead (P-33).
+/// Says that a shared connection is open. When the last one of an instance is dropped, the instance counts as dead
+/// (P-33).
 #[derive(Debug)]
 pub struct SharedLink {
     pub(crate) instance: Arc<Instance>,

@@ -2,9 +2,9 @@
 //!
 //! It is this program's own binary, executed again, with one end of a socket pair as its standard input. It is the
 //! *subreaper* of everything below it: a process that detaches itself (`setsid`, double fork) becomes its child instead
-//! of init's. It leads a session of its own and ignores SIGINT, SIGTERM and SIGHUP, so that neither Ctrl-C nor a service
-//! manager ends it before its gateway. The end of the stream on the socket, which the kernel delivers however the gateway
-//! died, makes it SIGKILL every descendant and exit.
+//! of init's. It leads a session of its own and ignores SIGINT, SIGTERM and SIGHUP, so that neither Ctrl-C nor a
+//! service manager ends it before its gateway. The end of the stream on the socket, which the kernel delivers however
+//! the gateway died, makes it SIGKILL every descendant and exit.
 //!
 //! Spawning from a small process is also the cheap way: nothing big is forked.
 //!
@@ -186,8 +186,8 @@ impl Guardian {
             };
             let run = leader.run;
             self.pids.remove(&run);
-            // What the leader left behind in its group has nobody to answer to any more. The group's number is not given
-            // to another process while it has members.
+            // What the leader left behind in its group has nobody to answer to any more. The group's number is not
+            // given to another process while it has members.
             signal_group(pid, Signal::KILL);
             let limit = self.bounds.ended(run);
             self.families.ended(&leader);
@@ -214,7 +214,8 @@ fn signal_group(pid: Pid, signal: Signal) {
     }
 }
 
-/// On the gateway's standard error, if there is room: whoever does not read that must not keep the guardian from its work.
+/// On the gateway's standard error, if there is room: whoever does not read that must not keep the guardian from its
+/// work.
 fn complain(what: &str) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let stderr = rustix::stdio::stderr();

@@ -60,8 +60,8 @@ pub struct Ended {
     pub start_error: Option<StartError>,
 }
 
-/// What the supervisor's thread is told without waiting. The queue is unbounded in type and bounded in fact: each kind is
-/// in it at most once for an instance (and worker), except those that people send (from `Stop` on).
+/// What the supervisor's thread is told without waiting. The queue is unbounded in type and bounded in fact: each kind
+/// is in it at most once for an instance (and worker), except those that people send (from `Stop` on).
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// The worker has no shared connection to the run.
@@ -194,8 +194,8 @@ impl Instance {
         self.ended.get().cloned()
     }
 
-    /// Waits for its end. For an instance that is killed because its start failed this returns at the failure, not at the
-    /// exit of the process.
+    /// Waits for its end. For an instance that is killed because its start failed this returns at the failure, not at
+    /// the exit of the process.
     ///
     /// # Cancel safety
     /// Nothing is lost.
@@ -231,8 +231,9 @@ impl Instance {
         }
     }
 
-    /// A request got no answer in [`Service::max_request_time`](crate::Service::max_request_time): the instance gets no new ones, and is
-    /// ended when those that are open are done, or their time is over. When this returns, none is given to it any more.
+    /// A request got no answer in [`Service::max_request_time`](crate::Service::max_request_time): the instance gets no
+    /// new ones, and is ended when those that are open are done, or their time is over. When this returns, none is
+    /// given to it any more.
     pub fn report_stuck(&self) {
         if !self.stuck.swap(true, SeqCst) {
             // An error is another state than ready: it gets none as it is.
@@ -254,8 +255,8 @@ impl Instance {
         }
     }
 
-    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of whoever announced it leads to
-    /// another instance.
+    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of whoever announced it
+    /// leads to another instance.
     #[must_use]
     pub fn drain_announced(&self) -> bool {
         self.drain_announced.load(SeqCst)

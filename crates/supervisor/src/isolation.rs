@@ -1,7 +1,8 @@
 //! What an instance may use of the machine: its user, its variables and secrets, its limits, its sandbox.
 //!
-//! Owns the steps between `fork` and `exec` that put an instance into its bounds. The guardian, which has one thread, forks for an instance
-//! that asks for any of this (ADR 0016); all others are spawned as ever. The order of the steps matters and is that of [`enter`].
+//! Owns the steps between `fork` and `exec` that put an instance into its bounds. The guardian, which has one thread,
+//! forks for an instance that asks for any of this (ADR 0016); all others are spawned as ever. The order of the steps
+//! matters and is that of [`enter`].
 //!
 //! ```text
 //!  guardian                         forked child
@@ -12,9 +13,9 @@
 //!        ◀── notices, or why not ──┘
 //! ```
 //!
-//! Invariant: what is asked for and cannot be had either fails the start or, where the kernel lacks it, is said in a notice. Nothing is
-//! left out silently.
-//! Invariant: contents of secrets and env files are in no message, no log line and no status; only the child reads them.
+//! Invariant: what is asked for and cannot be had either fails the start or, where the kernel lacks it, is said in a
+//! notice. Nothing is left out silently. Invariant: contents of secrets and env files are in no message, no log line
+//! and no status; only the child reads them.
 
 #[cfg(target_os = "linux")]
 mod account;
@@ -53,10 +54,11 @@ pub struct Isolation {
     pub user: Option<String>,
     /// A name or number; the user's own if none.
     pub group: Option<String>,
-    /// Files with variables, read at each start; later files win, and the variables of [`ServiceSpec::env`](crate::ServiceSpec::env)
-    /// win over all.
+    /// Files with variables, read at each start; later files win, and the variables of
+    /// [`ServiceSpec::env`](crate::ServiceSpec::env) win over all.
     pub env_files: Vec<PathBuf>,
-    /// For each name a file, read at each start; the instance finds the path of a copy in memory in the variable `NAME_FILE`.
+    /// For each name a file, read at each start; the instance finds the path of a copy in memory in the variable
+    /// `NAME_FILE`.
     pub secrets: Vec<(String, PathBuf)>,
     /// Limits of each process.
     pub limits: ResourceLimits,
@@ -113,7 +115,8 @@ pub struct SandboxBounds {
     pub abstract_sockets: Option<String>,
     /// Processes outside cannot be signalled.
     pub signals: Option<String>,
-    /// Processes outside are not in `/proc`. What they were given (environment, descriptors, memory) is not to be read there if files are bound.
+    /// Processes outside are not in `/proc`. What they were given (environment, descriptors, memory) is not to be read
+    /// there if files are bound.
     pub processes: Option<String>,
     /// Calls that change the machine are refused.
     pub calls: Option<String>,
@@ -148,8 +151,9 @@ pub enum Sandbox {
     /// It may do what its user may.
     #[default]
     None,
-    /// Files: the system's programs and libraries to read, its own folder to write, and what is listed; no network but the sockets it
-    /// was given; none of the calls that change the machine or look into other processes; no new privileges.
+    /// Files: the system's programs and libraries to read, its own folder to write, and what is listed; no network but
+    /// the sockets it was given; none of the calls that change the machine or look into other processes; no new
+    /// privileges.
     Strict {
         /// Further files and folders to read and execute.
         read: Vec<PathBuf>,

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 /// How long a connection may take to send HELLO (spec §10); beyond it RESET(PROTOCOL) and close.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
-/// Connections of one instance that have not sent HELLO (spec §10); beyond it its oldest is closed. More than one turn of the event loop
-/// accepts before it looks at what came on them.
+/// Connections of one instance that have not sent HELLO (spec §10); beyond it its oldest is closed. More than one turn
+/// of the event loop accepts before it looks at what came on them.
 pub const MAX_UNGREETED_INSTANCE: usize = 64;
-/// Connections of all instances that have not sent HELLO (spec §10); beyond it the oldest of the instance with the most is closed.
+/// Connections of all instances that have not sent HELLO (spec §10); beyond it the oldest of the instance with the most
+/// is closed.
 pub const MAX_UNGREETED: usize = 512;
-/// Requests waiting for an instance of one service, whatever its settings say; beyond it [`Phase::Queue`](crate::Phase::Queue).
+/// Requests waiting for an instance of one service, whatever its settings say; beyond it
+/// [`Phase::Queue`](crate::Phase::Queue).
 pub const MAX_QUEUE: usize = 1_000_000;
 /// Instances of one service, whatever its settings say.
 pub const MAX_INSTANCES: u32 = 256;
@@ -33,8 +35,8 @@ pub const PUMP_BUDGET: usize = 64 * 1024;
 pub const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 /// How long an instance whose last shared connection ended may take to exit before it gets SIGTERM.
 pub const LINK_GRACE: Duration = Duration::from_secs(1);
-/// How long DRAIN waits for requests that were given to an instance and may not be written yet: one written after DRAIN may find
-/// the service gone.
+/// How long DRAIN waits for requests that were given to an instance and may not be written yet: one written after DRAIN
+/// may find the service gone.
 pub const DRAIN_SETTLE: Duration = Duration::from_secs(1);
 /// How long a pipe service without open exchanges may take to exit after DRAIN before it gets SIGTERM.
 pub const EXIT_GRACE: Duration = Duration::from_secs(2);
@@ -44,7 +46,8 @@ pub const KILL_PATIENCE: Duration = Duration::from_secs(5);
 pub const GUARDIAN_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of one message to or from the guardian; a larger one is an error of the start it belongs to.
 pub const MAX_MESSAGE: usize = 1024 * 1024;
-/// Processes that ended without being a run, remembered by the guardian for a zygote's word about them; the oldest is forgotten.
+/// Processes that ended without being a run, remembered by the guardian for a zygote's word about them; the oldest is
+/// forgotten.
 pub const MAX_STRAYS: usize = 256;
 /// How long a zygote may take to end when it was told to, before it is killed.
 pub const ZYGOTE_GRACE: Duration = Duration::from_secs(2);
@@ -58,9 +61,11 @@ pub const BACKLOG: i32 = 4096;
 pub const MAX_SOCKET_PATH: usize = 107;
 /// Pause after `accept` failed (no descriptors left, for example).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long the first request may take to connect to a new instance before the supervisor connects itself, to see whether it accepts.
+/// How long the first request may take to connect to a new instance before the supervisor connects itself, to see
+/// whether it accepts.
 pub const REQUEST_PATIENCE: Duration = Duration::from_secs(1);
-/// First and longest pause between two looks at whether a service listens on its `PORT`, or accepts on the socket that it inherited.
+/// First and longest pause between two looks at whether a service listens on its `PORT`, or accepts on the socket that
+/// it inherited.
 pub const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Bytes of one secret or one file of variables; a larger one is an error of the start.
 pub const MAX_SECRET: u64 = 1024 * 1024;
@@ -68,7 +73,8 @@ pub const MAX_SECRET: u64 = 1024 * 1024;
 pub const FIRST_SECRET_FD: i32 = 10;
 /// Bytes that a forked child may say about its start; more is an error of the start.
 pub const MAX_REPORT: u64 = 64 * 1024;
-/// Processes below instances that are told to end, remembered by the guardian; of more only those are found that have kept their environment.
+/// Processes below instances that are told to end, remembered by the guardian; of more only those are found that have
+/// kept their environment.
 pub const MAX_FAMILY: usize = 4096;
 /// Bytes of a process's environment that are searched for what it belongs to.
 pub const MAX_ENVIRONMENT: u64 = 4 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! Which processes descend from a guardian: those that services are made of.
 //!
-//! A service of the gateway's own user passes every check of user ids. What it cannot change is where it comes from: the guardian is a
-//! subreaper, so whoever loses its parent below it becomes its child.
+//! A service of the gateway's own user passes every check of user ids. What it cannot change is where it comes from:
+//! the guardian is a subreaper, so whoever loses its parent below it becomes its child.
 //!
 //! Invariant: a process whose descent cannot be established is never said to be outside.
 
@@ -117,8 +117,8 @@ mod system {
         };
         let mut before = line(pid);
         for _ in 0..MAX_TRIES {
-            // A parent may end while the line is read, and its number be given away. Whoever had the same parent before and after had it
-            // all the time, so what was read of that parent in between was its own.
+            // A parent may end while the line is read, and its number be given away. Whoever had the same parent before
+            // and after had it all the time, so what was read of that parent in between was its own.
             let now = line(pid);
             if now != before {
                 before = now;
@@ -147,8 +147,8 @@ mod system {
         let (mut all, mut pid) = (Vec::new(), pid);
         while pid != 0 {
             let Some(found) = stat(pid) else {
-                // Services of a user without privileges have no ancestors of another user below the guardian, but for programs that
-                // run as their owner, which a service that may become somebody else needs no socket for.
+                // Services of a user without privileges have no ancestors of another user below the guardian, but for
+                // programs that run as their owner, which a service that may become somebody else needs no socket for.
                 let is_hidden = !all.is_empty()
                     && Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::PERM));
                 return if is_hidden { Line::UpToAnotherUser(all) } else { Line::Broken };

@@ -1,9 +1,9 @@
 //! Sockets that exist before the service does.
 //!
-//! Each HTTP instance gets a listening socket of its own, bound before it is spawned: requests wait in the kernel while it
-//! starts. It is not kept for the next instance: a request left in the backlog of a dead instance must not be executed by
-//! the next one after its client was told that it failed, and an instance that drains must not accept what is meant for
-//! its successor.
+//! Each HTTP instance gets a listening socket of its own, bound before it is spawned: requests wait in the kernel while
+//! it starts. It is not kept for the next instance: a request left in the backlog of a dead instance must not be
+//! executed by the next one after its client was told that it failed, and an instance that drains must not accept what
+//! is meant for its successor.
 
 use crate::instance::Address;
 use crate::limits::{BACKLOG, PORT_PAUSE, REQUEST_PATIENCE};
@@ -61,7 +61,8 @@ impl Listener {
 pub(crate) enum Asks {
     /// Requests that wait for it.
     Requests,
-    /// Nobody, so whoever wants to know when it accepts: it finds a connection without a request, as it does with any health check.
+    /// Nobody, so whoever wants to know when it accepts: it finds a connection without a request, as it does with any
+    /// health check.
     Itself,
 }
 

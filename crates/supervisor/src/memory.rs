@@ -1,8 +1,8 @@
 //! The memory of an instance: its process and all below it.
 //!
-//! What left the tree (a daemon) is not counted. Shared pages are counted once: the resident sizes are added first, which
-//! is cheap and never too little; only if they reach the limit are the proportional sizes asked for, which costs the kernel a
-//! walk over the page tables.
+//! What left the tree (a daemon) is not counted. Shared pages are counted once: the resident sizes are added first,
+//! which is cheap and never too little; only if they reach the limit are the proportional sizes asked for, which costs
+//! the kernel a walk over the page tables.
 
 use crate::limits::MAX_PROCESSES;
 use std::fs;

@@ -1,4 +1,5 @@
-//! The decisions, as values: how many instances, when to start again, when an instance is idle or worn, what a zygote is used for, where a line of output ends.
+//! The decisions, as values: how many instances, when to start again, when an instance is idle or worn, what a zygote
+//! is used for, where a line of output ends.
 //!
 //! Nothing here knows a clock, a socket or a process. Time and randomness are arguments.
 

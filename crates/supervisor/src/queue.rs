@@ -5,8 +5,8 @@
 //!                                       │ waiters │
 //!  worker: the reply ◀───────────────── └─────────┘ ◀── any worker: an exchange ended, its place is free
 //! ```
-//! The lock is held for a few instructions, and only by who has to wait or serves those who do. Replies are sent after it is
-//! released: one that nobody takes gives its lease back, and that may serve the next.
+//! The lock is held for a few instructions, and only by who has to wait or serves those who do. Replies are sent after
+//! it is released: one that nobody takes gives its lease back, and that may serve the next.
 //!
 //! Invariant: whoever waits was looked at after the last place became free, or will be (see `gate`).
 
@@ -28,8 +28,8 @@ type Reply = oneshot::Sender<Result<Lease, StartError>>;
 /// The queue of one service.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// How many wait: read by every request of a service with limited `concurrency`, written by those who wait, as is the rest. So it
-    /// needs no cache line of its own.
+    /// How many wait: read by every request of a service with limited `concurrency`, written by those who wait, as is
+    /// the rest. So it needs no cache line of its own.
     waiting: AtomicUsize,
     /// The supervisor has been told that somebody waits.
     wanted: AtomicBool,
@@ -210,8 +210,8 @@ impl Queue {
         self.lock().alert = alert;
     }
 
-    /// Puts an instance in, in the place of another if there is one to go, and lets those who wait enter. `publish` is called with
-    /// the new list before that.
+    /// Puts an instance in, in the place of another if there is one to go, and lets those who wait enter. `publish` is
+    /// called with the new list before that.
     pub(crate) fn change(
         &self,
         add: Option<Arc<[Arc<Seat>]>>,
@@ -346,8 +346,9 @@ mod tests {
         (queue, seats, noticed)
     }
 
-    /// One leaves just as another begins to wait: whoever is second serves. With the count taken after the look at the place, or the
-    /// place given back after the look at the count, somebody is forgotten within a few thousand rounds on two processors.
+    /// One leaves just as another begins to wait: whoever is second serves. With the count taken after the look at the
+    /// place, or the place given back after the look at the count, somebody is forgotten within a few thousand rounds
+    /// on two processors.
     #[test]
     fn nobody_is_forgotten() {
         const ROUNDS: u32 = 20_000;

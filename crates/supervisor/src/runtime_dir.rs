@@ -1,7 +1,8 @@
 //! The runtime folder: where the sockets of one process are.
 //!
-//! Invariant: everything about a folder is decided on a descriptor of it, opened without following a link, never on its path: in a folder
-//! where everybody may make files (`/tmp`) somebody else may have put another one there, or do so between two looks.
+//! Invariant: everything about a folder is decided on a descriptor of it, opened without following a link, never on its
+//! path: in a folder where everybody may make files (`/tmp`) somebody else may have put another one there, or do so
+//! between two looks.
 
 use crate::error::SupervisorError;
 use crate::limits::MAX_SOCKET_PATH;
@@ -221,7 +222,8 @@ fn lock(folder: &OwnedFd) -> io::Result<Option<File>> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let lock = File::from(openat(folder, LOCK, flags, Mode::RUSR | Mode::WUSR)?);
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        // Its last holder may have removed the file between `open` and `flock`; a lock on a removed file locks nobody out.
+        // Its last holder may have removed the file between `open` and `flock`; a lock on a removed file locks nobody
+        // out.
         Ok(()) => match statat(folder, LOCK, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(now) if now.st_ino == lock.metadata()?.ino() => Ok(Some(lock)),
             _ => Ok(None),

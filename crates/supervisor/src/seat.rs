@@ -7,9 +7,9 @@
 //!    yes: lease                               yes: stop
 //!    no:  open -= 1, ask the supervisor       no:  state = ready, look again later
 //! ```
-//! In the one order that all of these agree on, either the worker's count comes before the sum (which sees it and does not
-//! stop), or the sum, and so the state, comes before the count (and the worker sees `draining`): Dekker's argument. An end
-//! of the last exchange of a draining instance is seen by the same argument, mirrored.
+//! In the one order that all of these agree on, either the worker's count comes before the sum (which sees it and does
+//! not stop), or the sum, and so the state, comes before the count (and the worker sees `draining`): Dekker's argument.
+//! An end of the last exchange of a draining instance is seen by the same argument, mirrored.
 
 use crate::gate::Gate;
 use crate::instance::{Instance, InstanceState, Notice};
@@ -75,7 +75,8 @@ impl Seat {
         let begun = (self.counts.fetch_add(BEGUN + 1, Ordering::SeqCst) >> OPEN_BITS) + 1;
         if !self.instance.is(InstanceState::Ready) {
             self.uncount();
-            // It takes nobody any more, so nobody waits for the place: no `leave`, which could want a lock that is held here.
+            // It takes nobody any more, so nobody waits for the place: no `leave`, which could want a lock that is held
+            // here.
             self.gate.as_ref().inspect(|gate| gate.undo());
             return None;
         }
@@ -138,7 +139,8 @@ impl Seat {
     }
 }
 
-/// Enters the instance with the fewest exchanges; the first of several, so that those behind are used only when need be.
+/// Enters the instance with the fewest exchanges; the first of several, so that those behind are used only when need
+/// be.
 pub(crate) fn pick<'a>(seats: &(impl Iterator<Item = &'a Arc<Seat>> + Clone)) -> Option<Lease> {
     /// Tries, each lost to another worker.
     const MAX_TRIES: usize = 8;
@@ -152,7 +154,8 @@ pub(crate) fn pick<'a>(seats: &(impl Iterator<Item = &'a Arc<Seat>> + Clone)) ->
     None
 }
 
-/// Takes a ready instance out of use, into another state, if no exchange is open, in the order that the picture above needs.
+/// Takes a ready instance out of use, into another state, if no exchange is open, in the order that the picture above
+/// needs.
 pub(crate) fn close_if_unused(instance: &Instance, seats: &[Arc<Seat>], state: InstanceState) -> bool {
     instance.set_state(state);
     let unused = seats.iter().all(|seat| seat.open() == 0);
@@ -220,8 +223,8 @@ mod tests {
         drop(stuck);
     }
 
-    /// Two workers enter and leave while the instance is closed and opened: nobody is inside while it is closed. With the two
-    /// steps of `close_if_unused` exchanged this fails within milliseconds on two processors.
+    /// Two workers enter and leave while the instance is closed and opened: nobody is inside while it is closed. With
+    /// the two steps of `close_if_unused` exchanged this fails within milliseconds on two processors.
     #[test]
     fn nobody_is_inside_a_closed_instance() {
         let (notices, mut noticed) = mpsc::unbounded_channel();

@@ -27,7 +27,8 @@ pub struct Service {
     pub(crate) queue: Arc<Queue>,
     /// Milliseconds; 0: for ever.
     max_request_time_ms: AtomicU64,
-    /// Whether the requests of an instance are limited: only then can there be several. Written when the settings change.
+    /// Whether the requests of an instance are limited: only then can there be several. Written when the settings
+    /// change.
     is_limited: AtomicBool,
     status: Mutex<Status>,
     dropped_lines: AtomicU64,
@@ -35,8 +36,8 @@ pub struct Service {
     backlogged: AtomicUsize,
 }
 
-/// One worker's seats at the ready instances. The first has a place of its own, because for most services it is the only one, and two
-/// pointers are more than one.
+/// One worker's seats at the ready instances. The first has a place of its own, because for most services it is the
+/// only one, and two pointers are more than one.
 #[derive(Debug, Default)]
 struct Slot {
     first: ArcSwapOption<Seat>,
@@ -263,8 +264,8 @@ impl Service {
         (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
     }
 
-    /// Requests that have an instance, and wait for a place in the backlog of its socket; whoever makes one wait counts it. `queue.max` bounds
-    /// them.
+    /// Requests that have an instance, and wait for a place in the backlog of its socket; whoever makes one wait counts
+    /// it. `queue.max` bounds them.
     #[must_use]
     pub fn backlogged(&self) -> &AtomicUsize {
         &self.backlogged
@@ -282,9 +283,9 @@ impl Service {
         self.queue.refused.counts()
     }
 
-    /// Counts an exchange with a ready instance that has room, if there is one and nobody waits. The hot path: no lock, and
-    /// no atomic that another worker writes to, but where `concurrency` is limited: there it is one counter for each instance.
-    /// `None` for a worker that does not exist.
+    /// Counts an exchange with a ready instance that has room, if there is one and nobody waits. The hot path: no lock,
+    /// and no atomic that another worker writes to, but where `concurrency` is limited: there it is one counter for
+    /// each instance. `None` for a worker that does not exist.
     #[must_use]
     pub fn enter(&self, worker: usize) -> Option<Lease> {
         let slot = &self.slots.get(worker)?.0;
@@ -307,11 +308,12 @@ impl Service {
         Some(lease)
     }
 
-    /// Counts an exchange with a ready instance that has room, started now if need be. Concurrent callers share starts. Waits
-    /// among at most `queue.max` others and for at most `queue.timeout`.
+    /// Counts an exchange with a ready instance that has room, started now if need be. Concurrent callers share starts.
+    /// Waits among at most `queue.max` others and for at most `queue.timeout`.
     ///
     /// # Errors
-    /// No instance was free in time, the start failed, is not tried because of earlier failures, or the supervisor is stopping.
+    /// No instance was free in time, the start failed, is not tried because of earlier failures, or the supervisor is
+    /// stopping.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its time enabled.
@@ -362,8 +364,8 @@ impl Service {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the seats of a ready instance in place, instead of those of another if there is one to go; leases already given stay
-    /// counted. Those who wait enter.
+    /// Puts the seats of a ready instance in place, instead of those of another if there is one to go; leases already
+    /// given stay counted. Those who wait enter.
     pub(crate) fn change(&self, add: Option<&[Arc<Seat>]>, remove: Option<u64>) {
         self.queue.change(add.map(Arc::from), remove, |ready| {
             for (worker, Padded(slot)) in self.slots.iter().enumerate() {

@@ -35,11 +35,13 @@ pub struct ServiceSpec {
     pub dir: Option<PathBuf>,
     /// Environment on top of what is inherited.
     pub env: Vec<(String, String)>,
-    /// What of the gateway's environment it inherits. Default `None`: everything, and little in a sandbox or under another user.
+    /// What of the gateway's environment it inherits. Default `None`: everything, and little in a sandbox or under
+    /// another user.
     pub inherit_env: Option<InheritEnv>,
     /// How the service is spoken to.
     pub transport: Transport,
-    /// A Python program's instances are forked from a parent that has imported this, unless `isolation` asks for anything. Default `None`.
+    /// A Python program's instances are forked from a parent that has imported this, unless `isolation` asks for
+    /// anything. Default `None`.
     pub preload: Option<Preload>,
     /// Whether it runs without being asked for.
     pub min_instances: MinInstances,
@@ -47,7 +49,8 @@ pub struct ServiceSpec {
     pub start_timeout: Duration,
     /// Stop after this time without an exchange; `None` never. Default 15 min.
     pub idle_timeout: Option<Duration>,
-    /// Freeze an instance (SIGSTOP) after this time without an exchange, until it gets the next; `None` never. Default `None`.
+    /// Freeze an instance (SIGSTOP) after this time without an exchange, until it gets the next; `None` never. Default
+    /// `None`.
     pub freeze_after: Option<Duration>,
     /// How long open exchanges may go on when the instance is stopped. Default 10 s.
     pub drain_timeout: Duration,
@@ -67,7 +70,8 @@ pub struct ServiceSpec {
     pub scale_down_after: Duration,
     /// When an instance is replaced by a fresh one. Default never.
     pub recycle: Recycle,
-    /// How long a request may be without an answer before its instance counts as stuck and is ended. Default `None`: for ever.
+    /// How long a request may be without an answer before its instance counts as stuck and is ended. Default `None`:
+    /// for ever.
     pub max_request_time: Option<Duration>,
     /// Starts that may fail in a row before requests are refused at once. Default 3.
     pub max_failures: u32,
@@ -75,8 +79,8 @@ pub struct ServiceSpec {
     pub isolation: Isolation,
 }
 
-/// What of the gateway's environment a service inherits. Never: what tells another process about itself (`PILOTLIGHT_SOCKET`, `LISTEN_FDS`,
-/// `NOTIFY_SOCKET` and their like).
+/// What of the gateway's environment a service inherits. Never: what tells another process about itself
+/// (`PILOTLIGHT_SOCKET`, `LISTEN_FDS`, `NOTIFY_SOCKET` and their like).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InheritEnv {
     /// Everything.
@@ -170,13 +174,14 @@ impl ServiceSpec {
         self.inherit_env.clone().unwrap_or_else(default)
     }
 
-    /// What its zygote imports. One that is kept within bounds has none: bounds are set between fork and exec, for each instance.
+    /// What its zygote imports. One that is kept within bounds has none: bounds are set between fork and exec, for each
+    /// instance.
     pub(crate) fn zygote(&self) -> Option<&Preload> {
         self.preload.as_ref().filter(|_| self.isolation.is_none())
     }
 
-    /// Whether instances that were started with `old` must be replaced to follow these settings. What is not named here reaches
-    /// a process only at its start.
+    /// Whether instances that were started with `old` must be replaced to follow these settings. What is not named here
+    /// reaches a process only at its start.
     #[must_use]
     pub fn needs_new_instances(&self, old: &Self) -> bool {
         let followed = Self {

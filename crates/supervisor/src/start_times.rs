@@ -34,8 +34,8 @@ impl StartTimes {
     #[must_use]
     pub fn phases(&self, from: Instant, until: Instant) -> StartPhases {
         let until = until.max(from);
-        // An instance's connection may be seen before the guardian's word that it was spawned, so the later steps are bounds
-        // for the earlier ones.
+        // An instance's connection may be seen before the guardian's word that it was spawned, so the later steps are
+        // bounds for the earlier ones.
         let ready = self.ready.clamp(from, until);
         let connected = self.connected.clamp(from, ready);
         let spawned = self.spawned.clamp(from, connected);

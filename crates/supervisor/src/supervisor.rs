@@ -15,7 +15,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// The supervisor's thread, and every service with it. Dropped without [`shutdown`](Self::shutdown) it kills them at once.
+/// The supervisor's thread, and every service with it. Dropped without [`shutdown`](Self::shutdown) it kills them at
+/// once.
 #[derive(Debug)]
 pub struct Supervisor {
     services: Vec<Arc<Service>>,
@@ -24,7 +25,8 @@ pub struct Supervisor {
     thread: Option<JoinHandle<bool>>,
 }
 
-/// What people may ask of services while the supervisor runs. Everything is a message: nothing here waits for a service.
+/// What people may ask of services while the supervisor runs. Everything is a message: nothing here waits for a
+/// service.
 #[derive(Clone, Debug)]
 pub struct Control {
     notices: mpsc::UnboundedSender<Notice>,
@@ -32,8 +34,9 @@ pub struct Control {
 }
 
 impl Control {
-    /// Stops the service's instances: drain, SIGTERM, SIGKILL. It stays stopped until a request or [`start`](Self::start),
-    /// [`MinInstances`](crate::MinInstances) and [`Spare`](crate::Spare) notwithstanding; what failed before is forgotten.
+    /// Stops the service's instances: drain, SIGTERM, SIGKILL. It stays stopped until a request or
+    /// [`start`](Self::start), [`MinInstances`](crate::MinInstances) and [`Spare`](crate::Spare) notwithstanding; what
+    /// failed before is forgotten.
     pub fn stop(&self, service: ServiceId) {
         self.notice(Notice::Stop { service: service.0 });
     }
@@ -43,17 +46,18 @@ impl Control {
         self.notice(Notice::Start { service: service.0 });
     }
 
-    /// Replaces the service's instances: each is drained when a new one is ready, and goes on if none becomes ready. Whatever failed
-    /// before is forgotten. Does nothing else for a service that does not run.
+    /// Replaces the service's instances: each is drained when a new one is ready, and goes on if none becomes ready.
+    /// Whatever failed before is forgotten. Does nothing else for a service that does not run.
     pub fn restart(&self, service: ServiceId) {
         self.notice(Notice::Restart { service: service.0 });
     }
 
-    /// Gives services other settings, or makes new ones, while everything runs. `specs` are all that are to be there, those that there are
-    /// already with their id; services that are left out go on until [`retire`](Self::retire). Returns the services in the same order.
+    /// Gives services other settings, or makes new ones, while everything runs. `specs` are all that are to be there,
+    /// those that there are already with their id; services that are left out go on until [`retire`](Self::retire).
+    /// Returns the services in the same order.
     ///
-    /// Settings that reach a process only at its start ([`ServiceSpec::needs_new_instances`]) have instances replaced: one after the
-    /// other, each drained when its successor is ready, and going on if none becomes ready.
+    /// Settings that reach a process only at its start ([`ServiceSpec::needs_new_instances`]) have instances replaced:
+    /// one after the other, each drained when its successor is ready, and going on if none becomes ready.
     ///
     /// Blocks for as long as the supervisor's thread takes for it, some microseconds for each service.
     ///
@@ -71,7 +75,8 @@ impl Control {
         answer.recv().map_err(|_| SupervisorError::Stopped)
     }
 
-    /// Drains services that are no longer wanted. Requests that are on their way to one are still answered; a name may be used anew at once.
+    /// Drains services that are no longer wanted. Requests that are on their way to one are still answered; a name may
+    /// be used anew at once.
     pub fn retire(&self, services: Vec<ServiceId>) {
         self.notice(Notice::Retire { services });
     }
@@ -88,8 +93,8 @@ impl Control {
     }
 }
 
-/// Starts the guardian and the supervisor's thread. Services with [`MinInstances::One`](crate::MinInstances::One) are started at
-/// once, the others when asked for. Each worker gets the receiver with its number.
+/// Starts the guardian and the supervisor's thread. Services with [`MinInstances::One`](crate::MinInstances::One) are
+/// started at once, the others when asked for. Each worker gets the receiver with its number.
 ///
 /// # Errors
 /// The runtime folder, the guardian or the thread cannot be had, or a service's settings make no sense.
@@ -160,9 +165,9 @@ impl Supervisor {
         self.notice(Notice::Stop { service: service.0 });
     }
 
-    /// Stops everything and joins the thread: open exchanges may end and services may exit by themselves until `patience` is over,
-    /// then all that is left is killed. Blocks, so it is not for a worker's thread: workers have events to handle meanwhile.
-    /// Returns whether everything ended before it had to be killed for lack of time.
+    /// Stops everything and joins the thread: open exchanges may end and services may exit by themselves until
+    /// `patience` is over, then all that is left is killed. Blocks, so it is not for a worker's thread: workers have
+    /// events to handle meanwhile. Returns whether everything ended before it had to be killed for lack of time.
     #[must_use]
     pub fn shutdown(mut self, patience: Duration) -> bool {
         self.end(patience)

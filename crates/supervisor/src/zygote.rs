@@ -1,4 +1,5 @@
-//! The socket to a zygote: the process of the Python SDK that has imported what a service needs, and forks its instances.
+//! The socket to a zygote: the process of the Python SDK that has imported what a service needs, and forks its
+//! instances.
 //!
 //! The messages are those of `sdk/python/pilotlight/zygote.py`, framed like those of the guardian.
 
@@ -38,8 +39,8 @@ pub(crate) struct ZygoteLink {
 }
 
 impl ZygoteLink {
-    /// The link, and what the zygote inherits as its standard input. To be called within the supervisor's event loop. What it says
-    /// comes with its number; its end is reported by the guardian.
+    /// The link, and what the zygote inherits as its standard input. To be called within the supervisor's event loop.
+    /// What it says comes with its number; its end is reported by the guardian.
     pub(crate) fn pair(number: u64, events: mpsc::Sender<(u64, FromZygote)>) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = StdUnixStream::pair()?; // close-on-exec, both
         ours.set_nonblocking(true)?;

@@ -1,4 +1,5 @@
-//! A blocking connection over the server's Unix socket, apart from anything under test: it works with TLS, behind faults and at `maxclients`.
+//! A blocking connection over the server's Unix socket, apart from anything under test: it works with TLS, behind
+//! faults and at `maxclients`.
 
 use crate::Error;
 use std::borrow::Cow;

@@ -94,7 +94,8 @@ impl Cluster {
         ClusterBuilder::default()
     }
 
-    /// All nodes: first the original masters, in the order of their slots, then the original replicas: those of the first master, and so on.
+    /// All nodes: first the original masters, in the order of their slots, then the original replicas: those of the
+    /// first master, and so on.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -178,8 +179,9 @@ impl Cluster {
         Ok(self.wait_for_promotion(&[promoted])?.at)
     }
 
-    /// Has a node announce another port to clients, such as that of a [`FaultProxy`](crate::FaultProxy) before it, and waits until all nodes tell
-    /// that one. The node's replicas follow it through that port, too; the cluster bus does not change. Port 0 takes it back.
+    /// Has a node announce another port to clients, such as that of a [`FaultProxy`](crate::FaultProxy) before it, and
+    /// waits until all nodes tell that one. The node's replicas follow it through that port, too; the cluster bus does
+    /// not change. Port 0 takes it back.
     ///
     /// # Errors
     /// If the node refuses, or the others do not hear of it in time.
@@ -212,7 +214,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until all nodes that run (killed or stopped ones do not) agree: every slot has one master, every node that runs is connected to every other one, replicas follow their masters.
+    /// Waits until all nodes that run (killed or stopped ones do not) agree: every slot has one master, every node that
+    /// runs is connected to every other one, replicas follow their masters.
     ///
     /// # Errors
     /// If they do not within 20 seconds; the error says who differs.

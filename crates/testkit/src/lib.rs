@@ -1,14 +1,16 @@
 //! Real parts for tests of Redis and Valkey clients, each on free ports and in a temporary folder of its own.
 //!
-//! - [`Server`], [`Cluster`], [`Sentinels`]: processes of the installed `redis-server`, to be killed, paused, failed over and resharded. Their calls
-//!   block; they take `&self`, so a test shares them through `Arc` and moves long calls to `tokio::task::spawn_blocking`.
+//! - [`Server`], [`Cluster`], [`Sentinels`]: processes of the installed `redis-server`, to be killed, paused, failed
+//!   over and resharded. Their calls block; they take `&self`, so a test shares them through `Arc` and moves long calls
+//!   to `tokio::task::spawn_blocking`.
 //! - [`ScriptedServer`]: a peer that plays a [`Script`] byte by byte, or answers by a closure.
 //! - [`FaultProxy`]: between a client and a real server; delays, drips, cuts, swallows, resets.
 //!
-//! It refuses to know the client under test: it shares no code with it, not even the codec, so a bug there cannot hide itself here.
+//! It refuses to know the client under test: it shares no code with it, not even the codec, so a bug there cannot hide
+//! itself here.
 //!
-//! Invariants: nothing listens outside the loopback interface; only processes started here are signalled, by their id; no process outlives the test
-//! process, even when that is killed; every wait is bounded.
+//! Invariants: nothing listens outside the loopback interface; only processes started here are signalled, by their id;
+//! no process outlives the test process, even when that is killed; every wait is bounded.
 
 mod admin;
 mod cluster;

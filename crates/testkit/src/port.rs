@@ -8,8 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-// Ports, and the ports of the cluster bus above them, lie apart from each other and below the range from which Linux takes ports of outgoing
-// connections (32768 and more).
+// Ports, and the ports of the cluster bus above them, lie apart from each other and below the range from which Linux
+// takes ports of outgoing connections (32768 and more).
 const FIRST: u32 = 11_000;
 const COUNT: u32 = 10_000;
 /// Redis: "the bus port is the data port plus 10000".
@@ -65,8 +65,8 @@ fn next_candidate() -> u16 {
     u16::try_from(FIRST + index).unwrap_or(u16::MAX)
 }
 
-/// The socket never listens: a process that another test forks at this moment holds a copy of it until it runs its program, and a copy that listened
-/// would keep the port from its server.
+/// The socket never listens: a process that another test forks at this moment holds a copy of it until it runs its
+/// program, and a copy that listened would keep the port from its server.
 fn is_free(port: u16) -> bool {
     let bind = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;

@@ -39,9 +39,11 @@ pub struct DirectionFaults {
     pub delay: Duration,
     /// Bytes pass one by one with this pause between them (of at least a millisecond).
     pub drip: Option<Duration>,
-    /// No byte passes; up to 256 KiB are kept, then the sender's kernel has to. Both ways paused is a connection that is half open.
+    /// No byte passes; up to 256 KiB are kept, then the sender's kernel has to. Both ways paused is a connection that
+    /// is half open.
     pub is_paused: bool,
-    /// After so many further bytes, counted down as they pass, the whole connection ends: in the middle of a frame, if they say so.
+    /// After so many further bytes, counted down as they pass, the whole connection ends: in the middle of a frame, if
+    /// they say so.
     pub cut_after: Option<(u64, Ending)>,
 }
 
@@ -140,7 +142,8 @@ impl FaultProxy {
         self.port.port()
     }
 
-    /// Changes the faults of all connections, open and to come: `proxy.set(|faults| faults.to_client.is_paused = true)`. To heal everything:
+    /// Changes the faults of all connections, open and to come:
+    /// `proxy.set(|faults| faults.to_client.is_paused = true)`. To heal everything:
     /// `proxy.set(|faults| *faults = Faults::default())`.
     pub fn set(&self, change: impl Fn(&mut Faults)) {
         // Both locks, or a connection accepted meanwhile would miss it.

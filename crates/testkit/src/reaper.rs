@@ -1,8 +1,9 @@
 //! Ends servers whose test process was itself killed, and removes their folders.
 //!
-//! `Drop` does not run under SIGKILL (a test runner's timeout), so a shell reads from a pipe which ids are ours. The kernel closes the pipe when
-//! this process ends, in whatever way, and the shell then kills the ids that are still listed. An id is taken off the list before it is waited for, and
-//! an id that was not waited for is not given to another process. Only folders with our prefix are removed.
+//! `Drop` does not run under SIGKILL (a test runner's timeout), so a shell reads from a pipe which ids are ours. The
+//! kernel closes the pipe when this process ends, in whatever way, and the shell then kills the ids that are still
+//! listed. An id is taken off the list before it is waited for, and an id that was not waited for is not given to
+//! another process. Only folders with our prefix are removed.
 
 use parking_lot::Mutex;
 use std::io::Write;

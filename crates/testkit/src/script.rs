@@ -94,7 +94,8 @@ pub enum ScriptError {
     },
 }
 
-/// A scripted Redis server on the loopback interface, on a Unix socket, or in memory. Dropping it closes its connections.
+/// A scripted Redis server on the loopback interface, on a Unix socket, or in memory. Dropping it closes its
+/// connections.
 #[derive(Debug)]
 pub struct ScriptedServer {
     place: Place,

@@ -14,10 +14,11 @@ const FAILOVER_TIMEOUT_MS: u32 = 3_000;
 const LIMIT: Duration = Duration::from_secs(20);
 /// After this time a failover is requested once more.
 const RETRY: Duration = Duration::from_secs(8);
-/// Sentinels look around every 1, 2 and 10 seconds by default; Redis 7 lets tests hurry them while they find each other.
+/// Sentinels look around every 1, 2 and 10 seconds by default; Redis 7 lets tests hurry them while they find each
+/// other.
 const HURRY: [&str; 4] = ["publish-period", "100", "info-period", "100"];
-/// Afterwards slower: a Sentinel that did not lead a failover demotes the new primary after 4 publish periods, and the leader itself learns of the
-/// promotion only after a second.
+/// Afterwards slower: a Sentinel that did not lead a failover demotes the new primary after 4 publish periods, and the
+/// leader itself learns of the promotion only after a second.
 const SETTLE: [&str; 4] = ["publish-period", "1000", "info-period", "1000"];
 
 /// One primary, one or more replicas and three Sentinels, which take a node for down after 500 ms.
@@ -99,7 +100,8 @@ impl Sentinels {
     pub fn failover(&self) -> Result<&Server, Error> {
         let before = self.primary()?.addr();
         let request = || {
-            // Refused as long as the last failover is not over (INPROG) or the replicas were not heard of lately (NOGOODSLAVE).
+            // Refused as long as the last failover is not over (INPROG) or the replicas were not heard of lately
+            // (NOGOODSLAVE).
             until("the start of a failover", LIMIT, EVERY, || {
                 self.sentinels[0].command_ok(&["SENTINEL", "FAILOVER", NAME]).map(Look::Here)
             })

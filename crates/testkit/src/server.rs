@@ -27,8 +27,8 @@ const READY_EVERY: Duration = Duration::from_millis(2);
 pub(crate) const ADMIN_USER: &str = "testkit";
 pub(crate) const ADMIN_PASSWORD: &str = "testkit-admin";
 
-/// A running `redis-server` (or `valkey-server`) on the loopback interface, without persistence. Dropping it kills exactly this process and
-/// removes its folder.
+/// A running `redis-server` (or `valkey-server`) on the loopback interface, without persistence. Dropping it kills
+/// exactly this process and removes its folder.
 ///
 /// It also has a user `testkit`, by which [`command`](Self::command) and replication log in, and a Unix socket.
 #[derive(Debug)]
@@ -123,8 +123,8 @@ impl Server {
         Ok(())
     }
 
-    /// Kills it if it runs, starts it on the same port and in the same folder, and waits until it answers. Its data are gone; a cluster node
-    /// keeps its id and its view of the cluster.
+    /// Kills it if it runs, starts it on the same port and in the same folder, and waits until it answers. Its data are
+    /// gone; a cluster node keeps its id and its view of the cluster.
     ///
     /// # Errors
     /// If it does not answer in time.
@@ -180,7 +180,8 @@ impl Server {
             .ok_or_else(|| Error::UnexpectedReply { command: "INFO".to_owned(), reply: format!("no {name}") })
     }
 
-    /// Kills the connections of all clients, also of subscribers, except the admin connection. Says how many there were.
+    /// Kills the connections of all clients, also of subscribers, except the admin connection. Says how many there
+    /// were.
     ///
     /// # Errors
     /// As [`command`](Self::command).

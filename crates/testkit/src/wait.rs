@@ -14,7 +14,8 @@ pub(crate) enum Look<T> {
     NotYet(String),
 }
 
-/// Looks until it is here. An error of a look counts as "not yet": a node that is starting, stopped or dying refuses connections.
+/// Looks until it is here. An error of a look counts as "not yet": a node that is starting, stopped or dying refuses
+/// connections.
 pub(crate) fn until<T>(
     what: &str,
     within: Duration,

@@ -1,4 +1,5 @@
-//! Cache-aside: a value is taken from Redis, or made and put there. However many ask for a value that is missing, it is made once:
+//! Cache-aside: a value is taken from Redis, or made and put there. However many ask for a value that is missing, it is
+//! made once:
 //!
 //! - within a process, all who ask for a key share one future;
 //! - among processes, a lock in Redis lets one of them make it while the others wait for it to appear.
@@ -35,8 +36,8 @@ pub struct Cache {
 /// A value that is being looked up or made.
 type Flight = Arc<OnceCell<Bytes>>;
 
-/// A caller's part in a flight. A request may be dropped at any moment: the last one who leaves takes the flight off the map, or the first one once
-/// there is a value, which is in Redis then.
+/// A caller's part in a flight. A request may be dropped at any moment: the last one who leaves takes the flight off
+/// the map, or the first one once there is a value, which is in Redis then.
 struct Seat {
     flights: Arc<Mutex<HashMap<String, Flight>>>,
     key: String,

@@ -1,5 +1,5 @@
-//! Requests over HTTP/1.1, without a gateway: threads that share nothing but the port, each with a listener, a reader of the
-//! database and connections to Redis of its own.
+//! Requests over HTTP/1.1, without a gateway: threads that share nothing but the port, each with a listener, a reader
+//! of the database and connections to Redis of its own.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,7 +29,8 @@ use crate::problem::Problem;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 1024;
-/// How long a client may take for the head of a request, counted from the answer before: so a connection may be idle for as long.
+/// How long a client may take for the head of a request, counted from the answer before: so a connection may be idle
+/// for as long.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a connection's requests that may lie in memory unread; pipelined requests beyond wait in the kernel.
 const MAX_READ_BYTES: usize = 64 * 1024;

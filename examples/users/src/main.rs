@@ -1,8 +1,9 @@
-//! Example: a REST service with its users in SQLite and cache-aside in Redis, over the pipe behind a gateway or alone over HTTP.
+//! Example: a REST service with its users in SQLite and cache-aside in Redis, over the pipe behind a gateway or alone
+//! over HTTP.
 //!
-//! `main` reads arguments and wires the parts together: [`http`] and [`pipe`] take requests, [`api`] answers them, [`store`] is
-//! SQLite, [`cache`] is Redis or memory, [`user`] knows what a valid user is, [`json`] writes it, [`problem`] words every refusal.
-//! `docs/guide/users-service.md` goes through it.
+//! `main` reads arguments and wires the parts together: [`http`] and [`pipe`] take requests, [`api`] answers them,
+//! [`store`] is SQLite, [`cache`] is Redis or memory, [`user`] knows what a valid user is, [`json`] writes it,
+//! [`problem`] words every refusal. `docs/guide/users-service.md` goes through it.
 
 mod api;
 mod cache;
@@ -35,7 +36,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Exit code of a service that cannot do its work.
 const FAILED: u8 = 1;
 
-/// Users in SQLite, with cache-aside in Redis. Behind pilotlight (see `command` in pilotlight.toml), or alone with --listen.
+/// Users in SQLite, with cache-aside in Redis. Behind pilotlight (see `command` in pilotlight.toml), or alone with
+/// --listen.
 #[derive(Parser, Debug)]
 #[command(name = "users", version)]
 struct Arguments {

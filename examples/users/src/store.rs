@@ -1,7 +1,7 @@
 //! Users in SQLite: [`Reader`]s, one for each thread that answers requests, and one writer on a thread of its own.
 //!
-//! Reads run where they are asked for: from the page cache they take microseconds, less than handing them to another thread.
-//! Writes wait for the disk, so they are handed over; the writer commits as many as wait at once.
+//! Reads run where they are asked for: from the page cache they take microseconds, less than handing them to another
+//! thread. Writes wait for the disk, so they are handed over; the writer commits as many as wait at once.
 //!
 //! Invariant: a write is answered with success only after its commit is on the disk. (`store/writer.rs`)
 //! Invariant: a write that fails changes nothing, and fails no other. (`store/writer.rs`)

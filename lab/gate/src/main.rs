@@ -1,5 +1,5 @@
-//! Hot paths of the libraries in loops: `pilotlight-gate PATH TIMES`. `pilotlight lab gate` runs it under callgrind with few turns and with
-//! many; the difference is what one turn takes.
+//! Hot paths of the libraries in loops: `pilotlight-gate PATH TIMES`. `pilotlight lab gate` runs it under callgrind
+//! with few turns and with many; the difference is what one turn takes.
 
 use std::hint::black_box;
 

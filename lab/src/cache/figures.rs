@@ -73,8 +73,8 @@ fn of_group(group: &GroupResults) -> Vec<Figure> {
     }
 }
 
-/// No gateway makes a start shorter. Where a start takes less with one for certain, the start beside it was slow, and what it says of the
-/// gateway is worth nothing.
+/// No gateway makes a start shorter. Where a start takes less with one for certain, the start beside it was slow, and
+/// what it says of the gateway is worth nothing.
 fn is_below_nothing(added: Summary) -> bool {
     added.high < 0.0
 }

@@ -266,7 +266,8 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// The program itself reads its configuration and says whether it is one; where it is not installed, there is nothing to ask.
+    /// The program itself reads its configuration and says whether it is one; where it is not installed, there is
+    /// nothing to ask.
     #[track_caller]
     fn accepted(kind: Kind, arguments: impl Fn(&Told) -> Vec<OsString>) {
         for (work, behind) in [

@@ -1,5 +1,5 @@
-//! A program of `lab/peers/redis`: started as `NAME WORKLOAD ports=… secs=… warm=…`, it prints `START` when it begins to measure and
-//! `END {json}` when it has. The servers are sampled at these two lines.
+//! A program of `lab/peers/redis`: started as `NAME WORKLOAD ports=… secs=… warm=…`, it prints `START` when it begins
+//! to measure and `END {json}` when it has. The servers are sampled at these two lines.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -15,7 +15,8 @@ use tokio::net::TcpListener;
 
 /// Pieces of work for a request.
 pub(super) const PIECES: u32 = 200;
-/// 5.5 % of the work, which is 5 % of a request: its way through the system and hyper takes a tenth of what the work takes.
+/// 5.5 % of the work, which is 5 % of a request: its way through the system and hyper takes a tenth of what the work
+/// takes.
 pub(super) const PLANTED: u32 = 11;
 /// Steps of a piece.
 const STEPS: u32 = 400;

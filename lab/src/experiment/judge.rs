@@ -1,4 +1,5 @@
-//! What may be said about what was measured: ratios inside rounds, their intervals, and a verdict where two equals were told to be equal.
+//! What may be said about what was measured: ratios inside rounds, their intervals, and a verdict where two equals were
+//! told to be equal.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ use crate::stats::{Interval, Level, Times, median, median_interval, signed_rank}
 /// What is kept of a distribution, in percent.
 const PERCENTILES: [f64; 12] = [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.9, 99.99, 100.0];
 
-/// A verdict may come from chance alone once in so many comparisons of equals (signed-rank test). The 95 % interval would let one of
-/// twenty through, and a report has dozens of comparisons.
+/// A verdict may come from chance alone once in so many comparisons of equals (signed-rank test). The 95 % interval
+/// would let one of twenty through, and a report has dozens of comparisons.
 pub const MAX_CHANCE: f64 = 0.01;
 /// Fewer rounds cannot reach [`MAX_CHANCE`], even if all of them say the same: 2 / 2⁸ is below it, 2 / 2⁷ is not.
 pub const MIN_ROUNDS: usize = 8;
@@ -188,8 +189,9 @@ pub enum Unit {
     Difference,
 }
 
-/// The rule of all verdicts: a difference is one if the 95 % interval of the median excludes equality, if chance alone would hardly
-/// have made the rounds so one-sided, and if it is larger than `noise`, which is what two equals differ by. Why not, if not.
+/// The rule of all verdicts: a difference is one if the 95 % interval of the median excludes equality, if chance alone
+/// would hardly have made the rounds so one-sided, and if it is larger than `noise`, which is what two equals differ
+/// by. Why not, if not.
 #[must_use]
 pub fn verdict(rounds: &[f64], interval: Interval, unit: Unit, noise: f64) -> (Verdict, Option<String>) {
     if rounds.len() < MIN_ROUNDS {
@@ -227,8 +229,8 @@ fn both_times(measured: &Measured, lane: &Lane, metric: Metric, unit: Unit) -> V
     means(&first, &values(again, metric), unit)
 }
 
-/// The means of two measurements of equals in each round: half of their noise is gone from every comparison with them. Of ratios they are
-/// geometric, so that it does not matter which side they stand on.
+/// The means of two measurements of equals in each round: half of their noise is gone from every comparison with them.
+/// Of ratios they are geometric, so that it does not matter which side they stand on.
 #[must_use]
 pub fn means(first: &[Option<f64>], second: &[Option<f64>], unit: Unit) -> Vec<Option<f64>> {
     let mean = |first: f64, second: f64| match unit {

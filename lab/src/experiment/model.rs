@@ -1,4 +1,5 @@
-//! The report as data: what `report.json` has. Its shape is `docs/lab/report.schema.json`; whoever changes it raises [`SCHEMA`].
+//! The report as data: what `report.json` has. Its shape is `docs/lab/report.schema.json`; whoever changes it raises
+//! [`SCHEMA`].
 
 mod table;
 
@@ -237,7 +238,8 @@ pub struct Comparison {
     pub one: String,
     /// Another's.
     pub other: String,
-    /// `one / other`, or `one − other` if [`Comparison::difference`]; absent for fewer than two rounds, or if either failed.
+    /// `one / other`, or `one − other` if [`Comparison::difference`]; absent for fewer than two rounds, or if either
+    /// failed.
     pub value: Option<Summary>,
     /// A difference instead of a ratio.
     pub difference: bool,
@@ -317,7 +319,8 @@ pub struct Figure {
     /// Of each round that it was computed of, where it is one of a table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<f64>,
-    /// By its median. `None`: it was not measured, or what was measured cannot be right, which a finding or the metric's control says.
+    /// By its median. `None`: it was not measured, or what was measured cannot be right, which a finding or the
+    /// metric's control says.
     pub met: Option<bool>,
 }
 

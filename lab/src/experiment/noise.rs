@@ -1,5 +1,5 @@
-//! How much the machine disturbs what is measured on it: the times of a fixed piece of work, what other programs use meanwhile, and
-//! what other virtual machines take.
+//! How much the machine disturbs what is measured on it: the times of a fixed piece of work, what other programs use
+//! meanwhile, and what other virtual machines take.
 
 use std::fs;
 use std::hint::black_box;
@@ -11,7 +11,8 @@ use super::model::Noise;
 use crate::interrupt::{self, Interrupted};
 use crate::machine;
 
-/// Times of a fixed piece of work may spread so much: (p90 − p10) / median. ADR 0022 has what was seen below it and above it.
+/// Times of a fixed piece of work may spread so much: (p90 − p10) / median. ADR 0022 has what was seen below it and
+/// above it.
 pub const MAX_SPREAD: f64 = 0.25;
 /// Other programs may use so much of all processors.
 pub const MAX_BUSY: f64 = 0.10;

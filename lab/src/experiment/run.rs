@@ -1,5 +1,6 @@
-//! The running of a group: every round measures every variant once. The order turns by one place every second round and runs backwards
-//! in between, so that whoever comes first, and what grows or fades meanwhile, falls on all of them alike.
+//! The running of a group: every round measures every variant once. The order turns by one place every second round and
+//! runs backwards in between, so that whoever comes first, and what grows or fades meanwhile, falls on all of them
+//! alike.
 //!
 //! Invariant: a variant that has failed once counts in no round. A round that was not finished counts for nobody.
 

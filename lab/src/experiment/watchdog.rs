@@ -1,7 +1,8 @@
-//! What ends a measurement that does not end: every wait of a variant has a limit of its own, and this is for the one that was forgotten.
+//! What ends a measurement that does not end: every wait of a variant has a limit of its own, and this is for the one
+//! that was forgotten.
 //!
-//! A thread sleeps until a measurement is late. Then it kills the processes of that variant, whose sockets and pipes wake
-//! whoever waits for them; the measurement fails, and the run goes on with the others.
+//! A thread sleeps until a measurement is late. Then it kills the processes of that variant, whose sockets and pipes
+//! wake whoever waits for them; the measurement fails, and the run goes on with the others.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::processes::usage;
 
-/// After its processes were killed, a measurement that still does not end is a bug of the lab: so long it may take to see that they are gone.
+/// After its processes were killed, a measurement that still does not end is a bug of the lab: so long it may take to
+/// see that they are gone.
 const LAST_GRACE: Duration = Duration::from_secs(30);
 /// The exit code of a bug of ours.
 const BUG: i32 = 70;
@@ -57,8 +59,8 @@ impl Watchdog {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Runs `work`, which is to end within `limit`; if it does not, all descendants of this process but `others` are killed.
-    /// `true`: that was so.
+    /// Runs `work`, which is to end within `limit`; if it does not, all descendants of this process but `others` are
+    /// killed. `true`: that was so.
     pub(super) fn guard<T>(
         &self,
         what: &str,

@@ -1,4 +1,5 @@
-//! What follows for each layer: how much another choice costs on a hit and on a miss, and whether the service should have it.
+//! What follows for each layer: how much another choice costs on a hit and on a miss, and whether the service should
+//! have it.
 
 use super::layers::{Change, Layer};
 use super::{HIT, MISS};

@@ -1,4 +1,5 @@
-//! One measurement: a fresh process, every user in Redis, a warm-up, the load; on the path of a miss Redis is emptied again and again.
+//! One measurement: a fresh process, every user in Redis, a warm-up, the load; on the path of a miss Redis is emptied
+//! again and again.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

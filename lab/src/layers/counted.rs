@@ -1,4 +1,5 @@
-//! A layer under callgrind: the same stack twice, with few requests and with many. Starts and ends are in both, so the difference is requests.
+//! A layer under callgrind: the same stack twice, with few requests and with many. Starts and ends are in both, so the
+//! difference is requests.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

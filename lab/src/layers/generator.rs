@@ -1,4 +1,5 @@
-//! The load itself beside wrk, on the bare loop: what asks must be cheaper than what answers, or it is the asking that is measured.
+//! The load itself beside wrk, on the bare loop: what asks must be cheaper than what answers, or it is the asking that
+//! is measured.
 
 use std::fs;
 use std::net::SocketAddr;

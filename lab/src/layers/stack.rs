@@ -46,7 +46,8 @@ pub(crate) struct Stack {
     front: Held,
     redis: Option<Redis>,
     counted: Vec<PathBuf>,
-    /// How many requests to different targets were made: each load goes on where the last one ended, so that memory has none of its targets.
+    /// How many requests to different targets were made: each load goes on where the last one ended, so that memory has
+    /// none of its targets.
     asked: Rc<Cell<u32>>,
 }
 

@@ -13,7 +13,8 @@ use crate::experiment::model::Metric;
 use crate::experiment::{Amount, MAX_OVERTIME, Measure, Sample};
 use crate::processes::{own_program, usage};
 
-/// A service that is asked takes some microseconds for each request; more than this for each means that not all were hits.
+/// A service that is asked takes some microseconds for each request; more than this for each means that not all were
+/// hits.
 const MAX_IDLE_US: f64 = 0.5;
 /// So many requests have to be answered by Redis, of those that are to be.
 const LEAST_HITS: f64 = 0.9;

@@ -73,8 +73,8 @@ impl Answer {
     }
 }
 
-/// How an answer looked, to know the next one by it without parsing. Where the head ends, its status and its `content-length` have to be
-/// the same, at the same place; dates and other values may differ.
+/// How an answer looked, to know the next one by it without parsing. Where the head ends, its status and its
+/// `content-length` have to be the same, at the same place; dates and other values may differ.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     answer: Answer,

@@ -74,7 +74,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once; `answered` gets each status with the time since which its request is in flight. Returns how many there were, and when.
+    /// Reads once; `answered` gets each status with the time since which its request is in flight. Returns how many
+    /// there were, and when.
     pub(super) fn receive(
         &mut self,
         room: &mut [u8],

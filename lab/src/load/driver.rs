@@ -88,7 +88,8 @@ impl Driver {
         Ok(Outcome { answers, elapsed, times: counts.times, statuses, cpu })
     }
 
-    /// Each connection goes on until the time is over or there are no more requests, and ends when it has all its answers.
+    /// Each connection goes on until the time is over or there are no more requests, and ends when it has all its
+    /// answers.
     fn closed(&mut self, depth: usize, begin: Instant, counts: &mut Counts) -> anyhow::Result<()> {
         let end = begin + self.duration;
         let mut busy = 0;

@@ -11,7 +11,8 @@ pub enum Requests {
     Same {
         /// Its bytes.
         request: Vec<u8>,
-        /// What the first answer on each connection has to say with status 200, and any later one that has another length or status.
+        /// What the first answer on each connection has to say with status 200, and any later one that has another
+        /// length or status.
         body: Option<Vec<u8>>,
     },
     /// What this says.

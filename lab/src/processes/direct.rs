@@ -1,8 +1,9 @@
-//! Programs whose start is what is measured: executed by the lab itself, neither through [`super::HOLD`] nor by a copy of the lab.
+//! Programs whose start is what is measured: executed by the lab itself, neither through [`super::HOLD`] nor by a copy
+//! of the lab.
 //!
-//! A `fork` copies the page tables of the lab, which grow with its samples, and the child takes them down again: milliseconds that no
-//! gateway has to do with. `posix_spawn` lends the child this memory until it executes its program. So does the standard library,
-//! but for a child that needs a descriptor of a certain number.
+//! A `fork` copies the page tables of the lab, which grow with its samples, and the child takes them down again:
+//! milliseconds that no gateway has to do with. `posix_spawn` lends the child this memory until it executes its
+//! program. So does the standard library, but for a child that needs a descriptor of a certain number.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -37,7 +38,8 @@ pub struct Started {
 }
 
 impl Direct {
-    /// The program and its arguments in the lab's folder, with these variables beside the lab's own; what it prints goes to `output`.
+    /// The program and its arguments in the lab's folder, with these variables beside the lab's own; what it prints
+    /// goes to `output`.
     ///
     /// # Errors
     /// A word has a zero byte in it, or the system refuses a descriptor.
@@ -90,8 +92,8 @@ impl Direct {
         Ok(Started { pid: Pid::from_raw(pid.as_raw()).context("the new process has no pid")? })
     }
 
-    /// Descriptors are given in ascending order, so that none takes the place of another that is still to be given. (One that has its
-    /// number already is passed on as well: POSIX.1-2024, `posix_spawn_file_actions_adddup2`.)
+    /// Descriptors are given in ascending order, so that none takes the place of another that is still to be given.
+    /// (One that has its number already is passed on as well: POSIX.1-2024, `posix_spawn_file_actions_adddup2`.)
     fn give(&mut self, descriptor: OwnedFd, number: i32) -> anyhow::Result<()> {
         self.actions.add_dup2(descriptor.as_raw_fd(), number)?;
         self.descriptors.push(descriptor);

@@ -1,5 +1,6 @@
-//! A program that cannot outlive the lab: `pilotlight lab-hold PARENT PROGRAM ARGUMENT…` asks the kernel for a signal at the
-//! lab's death and becomes the program. The wish survives `exec`, and it takes no unsafe code between `fork` and `exec`.
+//! A program that cannot outlive the lab: `pilotlight lab-hold PARENT PROGRAM ARGUMENT…` asks the kernel for a signal
+//! at the lab's death and becomes the program. The wish survives `exec`, and it takes no unsafe code between `fork` and
+//! `exec`.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;

@@ -1,8 +1,8 @@
-//! Programs that must not be started through [`super::HOLD`], because their start is what is measured. They carry a mark in their
-//! environment; a process of our own, the reaper, kills what carries it when the lab is gone.
+//! Programs that must not be started through [`super::HOLD`], because their start is what is measured. They carry a
+//! mark in their environment; a process of our own, the reaper, kills what carries it when the lab is gone.
 //!
-//! The reaper waits for the end of a pipe whose other end the lab holds. A child of the lab that does not execute its program
-//! yet holds it as well, so at that end every program is there to be seen with its environment.
+//! The reaper waits for the end of a pipe whose other end the lab holds. A child of the lab that does not execute its
+//! program yet holds it as well, so at that end every program is there to be seen with its environment.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};

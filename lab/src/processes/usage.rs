@@ -81,7 +81,8 @@ pub fn cpu_time(pids: &[u32]) -> Duration {
 /// The system does not say.
 pub fn ended_children_cpu_time() -> anyhow::Result<Duration> {
     let stat = fs::read_to_string("/proc/self/stat").context("/proc/self/stat cannot be read")?;
-    // The name in parentheses may have spaces in it; behind it are state, parent …, and 13th and 14th the times of children.
+    // The name in parentheses may have spaces in it; behind it are state, parent …, and 13th and 14th the times of
+    // children.
     let fields: Vec<&str> =
         stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());

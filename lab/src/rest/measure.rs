@@ -1,5 +1,5 @@
-//! One measurement: a fresh process on a fresh copy of the database, an empty cache, a look whether it answers rightly, a warm-up, the
-//! load.
+//! One measurement: a fresh process on a fresh copy of the database, an empty cache, a look whether it answers rightly,
+//! a warm-up, the load.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! The published figures that this benchmark repeats. Another machine's: they stand beside ours to show the proportions.
+//! The published figures that this benchmark repeats. Another machine's: they stand beside ours to show the
+//! proportions.
 
 use super::case::Case;
 use crate::experiment::model::{Metric, Published};

@@ -1,5 +1,5 @@
-//! Whether a service answers rightly: a user is read, listed, created, changed and deleted, before anything of it is measured. The load itself
-//! looks at statuses only.
+//! Whether a service answers rightly: a user is read, listed, created, changed and deleted, before anything of it is
+//! measured. The load itself looks at statuses only.
 
 use std::net::SocketAddr;
 

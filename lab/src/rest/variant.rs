@@ -1,5 +1,5 @@
-//! What is measured: examples/users alone and behind the gateway, and the peers. Each starts as a process of its own on a copy of
-//! the seeded database.
+//! What is measured: examples/users alone and behind the gateway, and the peers. Each starts as a process of its own on
+//! a copy of the seeded database.
 
 use std::ffi::OsString;
 use std::fs;
@@ -80,7 +80,8 @@ impl Variant {
         !matches!(self, Self::Users | Self::Gateway | Self::GatewayCache)
     }
 
-    /// How long it is asked before anything counts, at least: until a compiler that works meanwhile has done most of its work.
+    /// How long it is asked before anything counts, at least: until a compiler that works meanwhile has done most of
+    /// its work.
     pub(super) fn min_warm_up(self) -> Duration {
         Duration::from_secs(match self {
             Self::JavaLettuce => 5,
@@ -253,7 +254,8 @@ impl Running {
     }
 }
 
-/// A database with its 10,000 users: `users` fills it when it starts, and closes it when it ends. It has the table alone, as peers know it.
+/// A database with its 10,000 users: `users` fills it when it starts, and closes it when it ends. It has the table
+/// alone, as peers know it.
 pub(crate) fn seed(programs: &Programs, dir: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let db = dir.join("seed.db");

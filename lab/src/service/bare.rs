@@ -1,5 +1,5 @@
-//! The floor of all servers: one thread, one epoll loop, requests counted by their ends, answers made beforehand. It parses nothing, so it
-//! can be held against servers that do.
+//! The floor of all servers: one thread, one epoll loop, requests counted by their ends, answers made beforehand. It
+//! parses nothing, so it can be held against servers that do.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! The report as one page that needs nothing else: no network, no fonts, no files beside it. It is whole without its script,
-//! which adds a switch from light to dark and sorts tables.
+//! The report as one page that needs nothing else: no network, no fonts, no files beside it. It is whole without its
+//! script, which adds a switch from light to dark and sorts tables.
 
 mod experiment;
 mod tables;

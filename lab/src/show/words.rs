@@ -118,7 +118,8 @@ pub(crate) const fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Whether a comparison speaks for Pilotlight or against it. One of two variants of Pilotlight, or of two peers, does neither.
+/// Whether a comparison speaks for Pilotlight or against it. One of two variants of Pilotlight, or of two peers, does
+/// neither.
 pub(crate) fn tone(group: &GroupResults, comparison: &Comparison) -> Tone {
     let role = |id: &str| group.variants.iter().find(|variant| variant.id == id).map(|variant| variant.role);
     let is_subject = |id: &str| matches!(role(id), Some(Role::Subject | Role::Control));

@@ -1,8 +1,9 @@
 //! Ratios of rounds, and between which values their median lies.
 //!
-//! Variants are measured one after another inside a round, so what disturbs a machine for longer than a round disturbs both
-//! sides of a ratio. The median of the rounds' ratios stands for the comparison; its 95 % interval is a percentile bootstrap over
-//! rounds (Efron and Tibshirani 1993, §13.3), with a seed that is stored, so that a report can be computed again.
+//! Variants are measured one after another inside a round, so what disturbs a machine for longer than a round disturbs
+//! both sides of a ratio. The median of the rounds' ratios stands for the comparison; its 95 % interval is a percentile
+//! bootstrap over rounds (Efron and Tibshirani 1993, §13.3), with a seed that is stored, so that a report can be
+//! computed again.
 
 use fastrand::Rng;
 
@@ -132,8 +133,9 @@ mod tests {
         assert!(surer.low < sure.low && sure.high < surer.high, "{sure:?} {surer:?}");
     }
 
-    /// Of many simulated experiments, nearly as many as the level says must have the true median in their interval: skewed samples, as
-    /// times are. Fewer than ten rounds cover less, which is why no verdict rests on the interval alone.
+    /// Of many simulated experiments, nearly as many as the level says must have the true median in their interval:
+    /// skewed samples, as times are. Fewer than ten rounds cover less, which is why no verdict rests on the interval
+    /// alone.
     #[test]
     fn intervals_cover_the_truth_as_often_as_they_say() {
         const EXPERIMENTS: usize = 400;

@@ -1,10 +1,12 @@
 //! Wilcoxon's signed-rank test (1945): how often chance alone would give differences as one-sided as these.
 //!
-//! If two variants are equal, each round is as likely to favour the one as the other, by as much: the logarithms of their ratios are
-//! symmetric about zero, however times are distributed. That is all that the test assumes besides independent rounds, so its level
-//! is exact for few rounds as well, where a bootstrap of medians promises more than it keeps.
+//! If two variants are equal, each round is as likely to favour the one as the other, by as much: the logarithms of
+//! their ratios are symmetric about zero, however times are distributed. That is all that the test assumes besides
+//! independent rounds, so its level is exact for few rounds as well, where a bootstrap of medians promises more than it
+//! keeps.
 
-/// Up to so many values the distribution is counted out; beyond, the normal approximation is right to a hundredth of the value.
+/// Up to so many values the distribution is counted out; beyond, the normal approximation is right to a hundredth of
+/// the value.
 const COUNTED_OUT: usize = 60;
 
 /// The two-sided p-value of `values` being symmetric about 0; 1 if there are none. Zeros say nothing and are left out.
@@ -71,7 +73,8 @@ mod tests {
 
     #[test]
     fn known_samples() {
-        // Hollander and Wolfe 1973, pp. 29 and 69, as in the documentation of R's wilcox.test: V = 40, one-sided 0.01953
+        // Hollander and Wolfe 1973, pp. 29 and 69, as in the documentation of R's wilcox.test: V = 40, one-sided
+        // 0.01953
         let before = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30];
         // The 3.14 is 2 + 1.14 so that it is not taken for π.
         let after = [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 2.0 + 1.14, 1.29];

@@ -122,7 +122,8 @@ impl Client {
         }
     }
 
-    /// The value of a field of the last answer, if it is text; the last one, as a gateway's own comes after the service's.
+    /// The value of a field of the last answer, if it is text; the last one, as a gateway's own comes after the
+    /// service's.
     pub(crate) fn field(&self, wanted: &str) -> Option<&str> {
         let values = fields(&self.buffer[..self.head]).filter(|(name, _)| name.eq_ignore_ascii_case(wanted.as_bytes()));
         std::str::from_utf8(values.last()?.1).ok()

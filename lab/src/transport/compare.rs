@@ -1,6 +1,6 @@
-//! What is compared with what, and what follows: ratios of rounds with their intervals, what this machine cannot tell apart, the
-//! gateway's own part of cold starts, and which transport to use for which language. By the rules of [`judge`], so that
-//! `transport.json` says of the same rounds what `report.json` says.
+//! What is compared with what, and what follows: ratios of rounds with their intervals, what this machine cannot tell
+//! apart, the gateway's own part of cold starts, and which transport to use for which language. By the rules of
+//! [`judge`], so that `transport.json` says of the same rounds what `report.json` says.
 
 use fastrand::Rng;
 use serde::Serialize;
@@ -301,7 +301,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Pilotlight beside each peer in the same case; an on-demand peer beside the pipe as well, which is what would replace it.
+    /// Pilotlight beside each peer in the same case; an on-demand peer beside the pipe as well, which is what would
+    /// replace it.
     fn peers(&mut self) {
         for peer in self.measurements {
             let v = &peer.variant;
@@ -372,8 +373,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// The rule: the pipe where it saves a tenth of a cold start or of CPU time; HTTP, which everything speaks, where it saves less than that
-/// of both; undecided where the intervals leave it open.
+/// The rule: the pipe where it saves a tenth of a cold start or of CPU time; HTTP, which everything speaks, where it
+/// saves less than that of both; undecided where the intervals leave it open.
 fn recommendation(
     service: Language,
     compared_with: String,

@@ -1,5 +1,5 @@
-//! The services of other languages and the SDKs that they need, as files of a folder of the run. They are part of the binary, and
-//! lie there as in the repository, so that a service finds its SDK.
+//! The services of other languages and the SDKs that they need, as files of a folder of the run. They are part of the
+//! binary, and lie there as in the repository, so that a service finds its SDK.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The five cases as an experiment: for each language a group of warm requests and one of cold starts, because a start beside it would
-//! be seen in a warm request.
+//! The five cases as an experiment: for each language a group of warm requests and one of cold starts, because a start
+//! beside it would be seen in a warm request.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -47,7 +47,8 @@ enum Kind {
 }
 
 impl Peers {
-    /// Looks for them. `python` runs the applications of those that start some; `files` is where the embedded files are.
+    /// Looks for them. `python` runs the applications of those that start some; `files` is where the embedded files
+    /// are.
     #[must_use]
     pub(crate) fn find(python: Option<&Path>, files: &Path) -> (Self, Vec<Skipped>) {
         let (mut found, mut skipped) = (Self::default(), Vec::new());
@@ -151,7 +152,8 @@ fn apache(python: &Path, files: &Path) -> Option<(OnDemandPeer, String)> {
     Some((OnDemandPeer { name: "Apache", application_in_server: false, kind }, version))
 }
 
-/// Whether a program can be executed, or a folder entered, by whoever Apache's workers are: as root, Apache makes them another user.
+/// Whether a program can be executed, or a folder entered, by whoever Apache's workers are: as root, Apache makes them
+/// another user.
 fn reachable_by_all(path: &Path) -> bool {
     let passable = |path: &Path| path.metadata().is_ok_and(|data| data.permissions().mode() & 0o001 != 0);
     let target = path.canonicalize().unwrap_or_default(); // of a virtual environment's link

@@ -1,5 +1,5 @@
-//! The published figures of the work that Pilotlight descends from. Another machine's, for one service in one language; they stand
-//! beside ours to show the proportions, and can be compared with nothing else.
+//! The published figures of the work that Pilotlight descends from. Another machine's, for one service in one language;
+//! they stand beside ours to show the proportions, and can be compared with nothing else.
 
 use serde::Serialize;
 

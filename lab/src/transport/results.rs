@@ -1,5 +1,5 @@
-//! The report as data: what `transport.json` has. Its shape is `docs/lab/transport.schema.json`; whoever changes it raises
-//! [`SCHEMA`].
+//! The report as data: what `transport.json` has. Its shape is `docs/lab/transport.schema.json`; whoever changes it
+//! raises [`SCHEMA`].
 
 use std::collections::BTreeMap;
 

@@ -115,8 +115,8 @@ impl Setup {
     }
 }
 
-/// A TCP address that is free now, for programs that cannot be told to take any. Another program may take it in between; then the
-/// start fails, and says so.
+/// A TCP address that is free now, for programs that cannot be told to take any. Another program may take it in
+/// between; then the start fails, and says so.
 pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
     Ok(listener.local_addr()?)

@@ -1,5 +1,5 @@
-//! A report with everything that one may have: what was found and what was not, programs that failed, groups without anything, and
-//! texts that are markup elsewhere.
+//! A report with everything that one may have: what was found and what was not, programs that failed, groups without
+//! anything, and texts that are markup elsewhere.
 
 use std::collections::BTreeMap;
 

@@ -106,7 +106,8 @@ fn the_page_has_what_the_report_has() {
     ] {
         assert!(page.contains(text), "{text}");
     }
-    // A picture for each way of looking at a group, wide and narrow: cached 3, layers 1, cold 4, odd 3; a group of nothing has times.
+    // A picture for each way of looking at a group, wide and narrow: cached 3, layers 1, cold 4, odd 3; a group of
+    // nothing has times.
     assert_eq!(page.matches("<svg xmlns").count(), 2 * 12);
     let (shown, _) = page.split_once("<script>").unwrap();
     assert!(!shown.contains("NaN") && !shown.contains(">inf"), "no number is missing");

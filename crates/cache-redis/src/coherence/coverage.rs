@@ -1,7 +1,8 @@
 //! Whether it is known what the others do.
 //!
-//! Invariant: whoever has lost a connection holds a [`Gap`] until it is back. When a gap begins and when it ends, all that is stored is made to be validated
-//! before its next use; in between again and again, so that what was validated meanwhile is not trusted for long either.
+//! Invariant: whoever has lost a connection holds a [`Gap`] until it is back. When a gap begins and when it ends, all
+//! that is stored is made to be validated before its next use; in between again and again, so that what was validated
+//! meanwhile is not trusted for long either.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Records that other gateways replace: every primary tells of them on a connection of its own (`CLIENT TRACKING … BCAST`, RESP3), or the gateways tell each
-//! other by a channel where that is refused.
+//! Records that other gateways replace: every primary tells of them on a connection of its own
+//! (`CLIENT TRACKING … BCAST`, RESP3), or the gateways tell each other by a channel where that is refused.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! The time that reads may take: one queue for all of a worker's, instead of a timer for each.
 //!
-//! All have the same time, so the one that begins first is late first: the queue is in order as it is. What is over is taken from its front by whoever
-//! comes next, and one task wakes up for what is not.
+//! All have the same time, so the one that begins first is late first: the queue is in order as it is. What is over is
+//! taken from its front by whoever comes next, and one task wakes up for what is not.
 //!
-//! A timer of the runtime costs a place in its wheel for each read, and aligns every future that has one within to two lines of the processor's cache.
+//! A timer of the runtime costs a place in its wheel for each read, and aligns every future that has one within to two
+//! lines of the processor's cache.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -41,8 +42,8 @@ impl Budget {
         Self { time, waits: RefCell::default(), first: Notify::new(), is_watched: Cell::new(false) }
     }
 
-    /// Waits for a future for the budget, from `began` on. What has become ready in the same turn of the event loop as the time was over counts as in
-    /// time.
+    /// Waits for a future for the budget, from `began` on. What has become ready in the same turn of the event loop as
+    /// the time was over counts as in time.
     ///
     /// # Cancel safety
     /// That of the future.

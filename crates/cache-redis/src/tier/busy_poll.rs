@@ -1,8 +1,9 @@
 //! A worker that has nothing to do but to wait for Redis does not go to sleep at once.
 //!
-//! A server nearby answers in less time than it takes to wake a sleeping processor, on virtual machines above all. So while one read is all that a
-//! worker waits for, its event loop looks for the answer again and again, for [`BUSY_POLL`](crate::options::BUSY_POLL). Whatever else there is to do
-//! is done meanwhile. Where answers take longer it is soon given up: after [`MAX_IN_VAIN`] reads in a row for [`REST`].
+//! A server nearby answers in less time than it takes to wake a sleeping processor, on virtual machines above all. So
+//! while one read is all that a worker waits for, its event loop looks for the answer again and again, for
+//! [`BUSY_POLL`](crate::options::BUSY_POLL). Whatever else there is to do is done meanwhile. Where answers take longer
+//! it is soon given up: after [`MAX_IN_VAIN`] reads in a row for [`REST`].
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -43,7 +44,8 @@ impl BusyPoll {
         Reading(self)
     }
 
-    /// Keeps the event loop from sleeping, for as long as it is polled: as a task of its own, as it is polled in each turn then.
+    /// Keeps the event loop from sleeping, for as long as it is polled: as a task of its own, as it is polled in each
+    /// turn then.
     ///
     /// # Cancel safety
     /// Dropped, nothing is lost but that.

@@ -34,7 +34,8 @@ impl Tier {
         let mut pause = LEASE_POLL.0;
         loop {
             let token = fastrand::u64(1..);
-            // Before it is known: an answer that comes too late, or to nobody, has taken it all the same, and it is given back.
+            // Before it is known: an answer that comes too late, or to nobody, has taken it all the same, and it is
+            // given back.
             ticket.lease = Some(token);
             // Both in one write, and in this order: who gets the lease sees what its last holder has stored.
             let (taken, stored) = tokio::join!(
@@ -63,8 +64,9 @@ impl Tier {
         }
     }
 
-    /// A lease that does not end by itself, or not within the time of one, was made by no gateway (or its end was lost): it is replaced by one
-    /// that ends, so that only those who wait now pay for it. Whatever happens here, the service is asked next.
+    /// A lease that does not end by itself, or not within the time of one, was made by no gateway (or its end was
+    /// lost): it is replaced by one that ends, so that only those who wait now pay for it. Whatever happens here, the
+    /// service is asked next.
     async fn replace_endless(&self, ticket: &mut Ticket, patience: Duration) {
         let time = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
         let budget = self.shared.options().budget;

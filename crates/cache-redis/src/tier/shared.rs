@@ -83,8 +83,8 @@ impl SharedTier {
         Arc::clone(&self.inner.invalid) as _
     }
 
-    /// Tells other gateways by this, from now on, which records are written, and asks it whether their purges are known. The first call
-    /// counts.
+    /// Tells other gateways by this, from now on, which records are written, and asks it whether their purges are
+    /// known. The first call counts.
     pub fn tell_writes(&self, coherence: Coherence) {
         let _ = self.inner.coherence.set(coherence);
     }

@@ -10,8 +10,8 @@ use crate::keys::Name;
 use crate::queue::{Full, Job, Write};
 use crate::record::Generation;
 
-/// What was found of a target before its fetch begins. Given to the flight ([`pilotlight_cache::Fill::write_behind`]), it writes what that
-/// stores; dropped, it gives the lease back.
+/// What was found of a target before its fetch begins. Given to the flight ([`pilotlight_cache::Fill::write_behind`]),
+/// it writes what that stores; dropped, it gives the lease back.
 #[derive(Debug)]
 pub struct Ticket {
     pub(super) name: Name,

@@ -1,4 +1,5 @@
-//! Purges and replaced records across gateways: with one server, a cluster, and when these are away or have lost something.
+//! Purges and replaced records across gateways: with one server, a cluster, and when these are away or have lost
+//! something.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -370,8 +371,8 @@ async fn a_failover_that_has_lost_purges_is_repaired() {
     assert_eq!(c.cache.purges().admits(&key("/2"), &headers, number - 1), Standing::Gone);
 }
 
-/// Two gateways of whom one changes what its service says and purges, the other reads, while the server is killed, stopped and cut off: as soon as a purge has
-/// been confirmed by both, the other gives nothing that is older.
+/// Two gateways of whom one changes what its service says and purges, the other reads, while the server is killed,
+/// stopped and cut off: as soon as a purge has been confirmed by both, the other gives nothing that is older.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_older_than_a_confirmed_purge_is_given_whatever_the_server_does() {
     let cluster = Arc::new(blocking(|| Cluster::start(3, 1).unwrap()).await);

@@ -1,4 +1,5 @@
-//! What was invalidated does not come back: neither by an answer from before that is written late, nor from a Redis that has not heard of it.
+//! What was invalidated does not come back: neither by an answer from before that is written late, nor from a Redis
+//! that has not heard of it.
 
 use http::{HeaderMap, Method};
 use pilotlight_cache::{Lookup, RouteRules, Timing};

@@ -19,7 +19,8 @@ impl Fill {
         self.landing.is_shared()
     }
 
-    /// Whether another tier may have an answer, or have use for this one's: not if the target's last answer could not be shared.
+    /// Whether another tier may have an answer, or have use for this one's: not if the target's last answer could not
+    /// be shared.
     pub fn is_worth_sharing(&self, now: Timestamp) -> bool {
         self.landing.is_shared() || !self.landing.cache().flights().is_solo(self.landing.solo(), now)
     }
@@ -39,8 +40,8 @@ impl Fill {
         Adopted::Landed(stored)
     }
 
-    /// Puts a response into memory that another tier had and that is to be validated: [`Fill::not_modified`] replaces it there.
-    /// `false`: the target was invalidated since the flight began, so the response is of no use.
+    /// Puts a response into memory that another tier had and that is to be validated: [`Fill::not_modified`] replaces
+    /// it there. `false`: the target was invalidated since the flight began, so the response is of no use.
     pub fn keep(&self, stored: &Arc<Stored>) -> bool {
         let put = |cache: &crate::Cache| cache.memory().put(self.landing.key().clone(), stored);
         // One that is too large for memory is still good for those who wait for it.

@@ -34,7 +34,8 @@ impl Control {
     }
 }
 
-/// The directives in a targeted field; `None` if it is absent, empty or no dictionary: then it counts as absent (RFC 9213 §2.1).
+/// The directives in a targeted field; `None` if it is absent, empty or no dictionary: then it counts as absent (RFC
+/// 9213 §2.1).
 fn targeted(response: &HeaderMap, name: &HeaderName) -> Option<ResponseDirectives> {
     let mut lines = response.get_all(name).iter();
     let first = lines.next()?;

@@ -1,7 +1,7 @@
 //! HTTP dates as a cache reads them (RFC 9110 §5.6.7), more leniently than others must.
 //!
-//! RFC 9111 §4.2: a cache matches names of days, months and the zone case-insensitively. Beyond that, the day of the week is
-//! not compared with the date: both say the same, or one was miscounted, and the date is what is meant.
+//! RFC 9111 §4.2: a cache matches names of days, months and the zone case-insensitively. Beyond that, the day of the
+//! week is not compared with the date: both say the same, or one was miscounted, and the date is what is meant.
 
 const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];

@@ -1,7 +1,7 @@
 //! `Cache-Control` of requests and responses (RFC 9111 §5.2) and `Pragma` (§5.4).
 //!
-//! Parsing is one pass over the bytes, allocates nothing, accepts anything, and errs on the strict side: a directive that
-//! restricts counts by its name alone, one that permits must be well-formed.
+//! Parsing is one pass over the bytes, allocates nothing, accepts anything, and errs on the strict side: a directive
+//! that restricts counts by its name alone, one that permits must be well-formed.
 
 use std::fmt;
 

@@ -157,12 +157,14 @@ impl Freshness {
         matches!(self.source, Source::Route | Source::Heuristic)
     }
 
-    /// Whether it may be used while it is being revalidated (RFC 5861 §3). `stale_since` is when it was declared stale, if it was.
+    /// Whether it may be used while it is being revalidated (RFC 5861 §3). `stale_since` is when it was declared stale,
+    /// if it was.
     pub(crate) fn serves_while_revalidated(&self, now: Timestamp, stale_since: Option<Timestamp>) -> bool {
         self.allows_stale() && self.staleness_ms(now, stale_since) < self.while_revalidate_ms
     }
 
-    /// Whether it may be used in place of an error (RFC 5861 §4): for as long as it allows itself, or `asked_s` seconds.
+    /// Whether it may be used in place of an error (RFC 5861 §4): for as long as it allows itself, or `asked_s`
+    /// seconds.
     pub(crate) fn serves_if_error(&self, asked_s: Option<u64>, now: Timestamp, stale_since: Option<Timestamp>) -> bool {
         let window_ms = self.if_error_ms.max(asked_s.map_or(0, |seconds| seconds.saturating_mul(1000)));
         self.allows_stale() && self.staleness_ms(now, stale_since) < window_ms

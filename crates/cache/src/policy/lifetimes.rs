@@ -8,10 +8,10 @@ use super::storing::RouteRules;
 
 /// Statuses of errors that a route may give a lifetime (negative caching).
 ///
-/// They are about the target or the service as a whole. Others depend on what the request said besides its key: on who asked
-/// (401, 403, 407), how often (429), when (425), with which fields (400, 405, 406, 412, 415, 417, 431): storing one of them
-/// would let one client answer all others with the error that it provoked. A service that wants them stored can say so in
-/// `Cache-Control`.
+/// They are about the target or the service as a whole. Others depend on what the request said besides its key: on who
+/// asked (401, 403, 407), how often (429), when (425), with which fields (400, 405, 406, 412, 415, 417, 431): storing
+/// one of them would let one client answer all others with the error that it provoked. A service that wants them stored
+/// can say so in `Cache-Control`.
 pub const ERROR_STATUSES: [u16; 8] = [404, 410, 451, 500, 501, 502, 503, 504];
 
 /// The freshness lifetimes of errors that have none themselves, by status. The default gives none.

@@ -13,8 +13,8 @@ pub struct PolicyOptions {
     /// The fields in which services tell this cache more than `Cache-Control` says to all, the most specific first
     /// (RFC 9213 §2.2, the target list); `CDN-Cache-Control` by default.
     pub targets: Vec<HeaderName>,
-    /// The longest lifetime that is inferred from `Last-Modified` where a response gives none (RFC 9111 §4.2.2); none is
-    /// inferred by default.
+    /// The longest lifetime that is inferred from `Last-Modified` where a response gives none (RFC 9111 §4.2.2); none
+    /// is inferred by default.
     pub max_heuristic: Option<Duration>,
     /// How long after its lifetime a response that does not say so itself is used when the service fails (RFC 9111
     /// §4.2.4, RFC 5861 §4); not at all by default.
@@ -36,7 +36,8 @@ impl Default for PolicyOptions {
 
 /// What the order of `Accept-Language` means to services.
 ///
-/// RFC 9110 §12.5.4 has preferences in weights, and says that some recipients take the order of equal weights for one too.
+/// RFC 9110 §12.5.4 has preferences in weights, and says that some recipients take the order of equal weights for one
+/// too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LanguageOrder {
     /// `en, de` and `de, en` may be answered differently.

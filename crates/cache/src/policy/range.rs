@@ -36,8 +36,8 @@ impl Selection {
         Self::parse(only, length)
     }
 
-    /// RFC 9110 §14.1.1, §14.2: an unknown unit, a malformed set, or more than one range are ignored. Several ranges would make
-    /// the answer larger and harder to read than all of it, which is in memory.
+    /// RFC 9110 §14.1.1, §14.2: an unknown unit, a malformed set, or more than one range are ignored. Several ranges
+    /// would make the answer larger and harder to read than all of it, which is in memory.
     fn parse(value: &HeaderValue, length: u64) -> Self {
         let bytes = value.as_bytes();
         let set = match bytes.split_at_checked(b"bytes=".len()) {

@@ -1,4 +1,5 @@
-//! URI references in `Location` and `Content-Location`, as far as invalidation needs them (RFC 9111 §4.4, RFC 3986 §5.2).
+//! URI references in `Location` and `Content-Location`, as far as invalidation needs them (RFC 9111 §4.4, RFC 3986
+//! §5.2).
 
 use crate::key::Key;
 
@@ -18,7 +19,8 @@ pub(crate) fn resolve_same_origin(base: &Key<'_>, reference: &[u8]) -> Option<St
         None => reference,
     };
     let Some(authority_and_path) = relative.strip_prefix("//") else {
-        // "http:path" without an authority is not a form that servers write; it has no certain meaning (RFC 3986 §5.2.2).
+        // "http:path" without an authority is not a form that servers write; it has no certain meaning (RFC 3986
+        // §5.2.2).
         return (relative.len() == reference.len()).then(|| target(base.target, relative));
     };
     let end = authority_and_path.find(['/', '?']).unwrap_or(authority_and_path.len());

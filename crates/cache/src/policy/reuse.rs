@@ -91,8 +91,8 @@ pub(crate) fn refusal(freshness: &Freshness, request: &RequestDirectives, now: T
     }
 }
 
-/// Whether a response that [`refusal`] calls stale, or that was declared stale at a time, may be used while it is revalidated
-/// (RFC 5861 §3).
+/// Whether a response that [`refusal`] calls stale, or that was declared stale at a time, may be used while it is
+/// revalidated (RFC 5861 §3).
 pub(crate) fn serves_while_revalidated(
     freshness: &Freshness,
     request: &RequestDirectives,

@@ -22,12 +22,12 @@ use crate::request_fields::RequestFields;
 pub struct RouteRules {
     /// The freshness lifetime of responses that do not give one, none by default.
     ///
-    /// It applies to statuses that are heuristically cacheable and not server errors (200, 203, 204, 300, 301, 308, 404,
-    /// 410), and never between requests with `Cookie` or `Authorization`: a service that says nothing about caching has
-    /// not said either that its answer is for everybody.
+    /// It applies to statuses that are heuristically cacheable and not server errors (200, 203, 204, 300, 301, 308,
+    /// 404, 410), and never between requests with `Cookie` or `Authorization`: a service that says nothing about
+    /// caching has not said either that its answer is for everybody.
     pub default_ttl: Option<Duration>,
-    /// The longest freshness lifetime, whoever gives it; no bound by default. There is no shortest one: to use a response
-    /// for longer than the service calls it fresh is to answer with what is wrong (RFC 9111 §4.2).
+    /// The longest freshness lifetime, whoever gives it; no bound by default. There is no shortest one: to use a
+    /// response for longer than the service calls it fresh is to answer with what is wrong (RFC 9111 §4.2).
     pub max_ttl: Option<Duration>,
     /// Freshness lifetimes of errors that give none, under the same conditions as `default_ttl`.
     pub errors: ErrorLifetimes,
@@ -172,7 +172,8 @@ impl Candidate<'_> {
         let control = Control::of(self.response, self.policy);
         let directives = &control.directives;
         self.response_allows(&control)?;
-        // The key is the service's `Vary: Cookie`, but who promised it is the route: the service has to say `public` as well.
+        // The key is the service's `Vary: Cookie`, but who promised it is the route: the service has to say `public` as
+        // well.
         let is_keyed = self.rules.cookies_in_key && directives.public;
         let refused = (!is_keyed).then_some(&COOKIE);
         let vary = Vary::capture(self.response, self.request, refused, self.policy.language_order)?;
@@ -207,8 +208,8 @@ impl Candidate<'_> {
         if self.status.is_informational() || matches!(self.status.as_u16(), 206 | 304) {
             return Err(Unstored::Status);
         }
-        // Stricter than the RFC: they answer the conditions (RFC 9110 §15.5.13) or the range (§15.5.17) of one request, which are in
-        // no key, so that one client could answer all others with them.
+        // Stricter than the RFC: they answer the conditions (RFC 9110 §15.5.13) or the range (§15.5.17) of one request,
+        // which are in no key, so that one client could answer all others with them.
         if matches!(self.status.as_u16(), 412 | 416) {
             return Err(Unstored::Status);
         }
@@ -238,8 +239,8 @@ impl Candidate<'_> {
         if self.request.contains_key(AUTHORIZATION) && !shareable {
             return Err(Unstored::Authorization);
         }
-        // RFC 9111 §3: at least one of public, Expires, max-age, s-maxage or a heuristically cacheable status; no-cache is not
-        // among them. Or the route says so.
+        // RFC 9111 §3: at least one of public, Expires, max-age, s-maxage or a heuristically cacheable status; no-cache
+        // is not among them. Or the route says so.
         let is_marked = directives.public
             || directives.max_age != Seconds::Absent
             || directives.s_maxage != Seconds::Absent

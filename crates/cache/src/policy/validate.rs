@@ -55,7 +55,8 @@ impl Validators {
         self.etag.is_none() && self.last_modified.is_none()
     }
 
-    /// RFC 9111 §4.3.1: replaces the client's conditions by the stored validators, so that 304 means the stored response.
+    /// RFC 9111 §4.3.1: replaces the client's conditions by the stored validators, so that 304 means the stored
+    /// response.
     pub(crate) fn apply(&self, request: &mut HeaderMap) {
         replace(request, IF_NONE_MATCH, self.etag.as_ref());
         replace(request, IF_MODIFIED_SINCE, self.last_modified.as_ref());

@@ -52,8 +52,8 @@ impl Selecting {
 }
 
 impl Vary {
-    /// Reads `Vary` of `response` and what it selects in `request`. `Cookie` is refused unless the key has all cookies of the
-    /// request and the service calls the response public.
+    /// Reads `Vary` of `response` and what it selects in `request`. `Cookie` is refused unless the key has all cookies
+    /// of the request and the service calls the response public.
     pub(crate) fn capture(
         response: &HeaderMap,
         request: &HeaderMap,
@@ -123,8 +123,8 @@ impl Vary {
         self.fields.iter().all(|field| field.matches(request))
     }
 
-    /// Selects what both select. The body of an updated response (§4.3.4) stays tied to the requests it was made for, even if
-    /// the update names fewer fields.
+    /// Selects what both select. The body of an updated response (§4.3.4) stays tied to the requests it was made for,
+    /// even if the update names fewer fields.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let mut fields = self.fields.to_vec();
         fields.extend(other.fields.iter().filter(|new| self.fields.iter().all(|old| old.name != new.name)).cloned());

@@ -7,13 +7,14 @@ use super::{Address, Mode, PurgeCounts, Standing};
 use crate::key::Key;
 use crate::policy::Timestamp;
 
-/// Tags and groups whose last purge is remembered. When there are more, the older half is forgotten, and responses with tags that are older than that
-/// must be validated.
+/// Tags and groups whose last purge is remembered. When there are more, the older half is forgotten, and responses with
+/// tags that are older than that must be validated.
 pub const MAX_PURGED_TAGS: usize = 65_536;
-/// URLs whose last purge is remembered. When there are more, the older half is forgotten, and responses that are older than that must be validated.
+/// URLs whose last purge is remembered. When there are more, the older half is forgotten, and responses that are older
+/// than that must be validated.
 pub const MAX_PURGED_URLS: usize = 65_536;
-/// Prefixes whose last purge is remembered. Each response is compared with those that came after it, once; when there are more, the oldest is
-/// forgotten, and responses that are older than its purge must be validated.
+/// Prefixes whose last purge is remembered. Each response is compared with those that came after it, once; when there
+/// are more, the oldest is forgotten, and responses that are older than its purge must be validated.
 pub const MAX_PURGED_PREFIXES: usize = 256;
 
 /// A purge whose names are hashed.

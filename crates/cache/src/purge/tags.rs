@@ -1,8 +1,9 @@
 //! What a response can be purged by besides its URL: tags and groups.
 //!
-//! A tag is a name for the whole cache, whoever gave it: `Cache-Tag` (separated by commas) and `Surrogate-Key` (by spaces) are two spellings of the same. A group
-//! (RFC 9875) belongs to the origin of its response. Both are held as keyed hashes of 64 bits: responses of different names share one with a
-//! probability that does not matter, and then one purge too many.
+//! A tag is a name for the whole cache, whoever gave it: `Cache-Tag` (separated by commas) and `Surrogate-Key` (by
+//! spaces) are two spellings of the same. A group (RFC 9875) belongs to the origin of its response. Both are held as
+//! keyed hashes of 64 bits: responses of different names share one with a probability that does not matter, and then
+//! one purge too many.
 
 use std::convert::Infallible;
 
@@ -13,9 +14,11 @@ use sfv::visitor::{EntryVisitor, Ignored, InnerListVisitor, ItemVisitor, ListVis
 use super::{Mode, Purge, Scope};
 use crate::key::Key;
 
-/// Tags and groups of one response that are kept apart; RFC 9875 §2 asks for 32 at least. A response with more counts as having every tag.
+/// Tags and groups of one response that are kept apart; RFC 9875 §2 asks for 32 at least. A response with more counts
+/// as having every tag.
 pub const MAX_TAGS: usize = 256;
-/// The length of a tag or a group; RFC 9875 §2 asks for 32 characters at least. A response with a longer one counts as having every tag.
+/// The length of a tag or a group; RFC 9875 §2 asks for 32 characters at least. A response with a longer one counts as
+/// having every tag.
 pub const MAX_TAG_BYTES: usize = 1024;
 
 const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
@@ -23,7 +26,8 @@ const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
 const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
 
-/// What becomes of `Cache-Tag` and `Surrogate-Key` on the way to clients. The fields of RFC 9875 are for every cache on the way, and always stay.
+/// What becomes of `Cache-Tag` and `Surrogate-Key` on the way to clients. The fields of RFC 9875 are for every cache on
+/// the way, and always stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TagFields {
     /// They are removed: they are between the service and this cache.
@@ -99,7 +103,8 @@ pub(crate) fn remove_tag_fields(headers: &mut HeaderMap) {
     headers.remove(SURROGATE_KEY);
 }
 
-/// The groups that an answer to an unsafe request invalidates (RFC 9875 §3). Those of the answer's own origin are meant: groups have no other (§2.1).
+/// The groups that an answer to an unsafe request invalidates (RFC 9875 §3). Those of the answer's own origin are
+/// meant: groups have no other (§2.1).
 pub(crate) fn invalidated_groups(key: &Key<'_>, response: &HeaderMap) -> Vec<Purge> {
     let group = |name| Scope::Group { scheme: key.scheme.to_owned(), authority: key.authority.to_owned(), name };
     let names = strings(response, &CACHE_GROUP_INVALIDATION);
@@ -107,8 +112,8 @@ pub(crate) fn invalidated_groups(key: &Key<'_>, response: &HeaderMap) -> Vec<Pur
     names.into_iter().map(|name| Purge { scope: group(name), mode: Mode::Hard }).collect()
 }
 
-/// A List of Strings (RFC 9875 §2, §3). Members of other types have no meaning and are passed over; a field that is no List is ignored as a whole
-/// (RFC 9651 §4.2).
+/// A List of Strings (RFC 9875 §2, §3). Members of other types have no meaning and are passed over; a field that is no
+/// List is ignored as a whole (RFC 9651 §4.2).
 fn strings(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
     let mut lines = headers.get_all(name).iter();
     let Some(first) = lines.next() else { return Vec::new() };

@@ -56,7 +56,8 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte))
 }
 
-/// RFC 6265 §4.1.1: `*cookie-octet`. A value in quotes is not among them: some services take the quotes off, some do not.
+/// RFC 6265 §4.1.1: `*cookie-octet`. A value in quotes is not among them: some services take the quotes off, some do
+/// not.
 fn is_value(value: &str) -> bool {
     value.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e))
 }

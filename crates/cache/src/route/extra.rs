@@ -1,8 +1,8 @@
 //! The part of a key that holds values of cookies and fields, as text.
 //!
-//! `cookie:theme=dark header:accept-language=de,en`. A name without `=` was not there, and `cookies=…` is all of `Cookie`,
-//! where no single value could be chosen. Several lines of a field stand with `&` between them. Blanks, `&`, `%` and
-//! everything beyond visible ASCII are percent-encoded in values, so different values make different texts.
+//! `cookie:theme=dark header:accept-language=de,en`. A name without `=` was not there, and `cookies=…` is all of
+//! `Cookie`, where no single value could be chosen. Several lines of a field stand with `&` between them. Blanks, `&`,
+//! `%` and everything beyond visible ASCII are percent-encoded in values, so different values make different texts.
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -118,7 +118,8 @@ mod tests {
     }
 
     proptest! {
-        /// Two requests have the same text if, and only if, every chosen value is the same, or the whole of `Cookie` is.
+        /// Two requests have the same text if, and only if, every chosen value is the same, or the whole of `Cookie`
+        /// is.
         #[test]
         fn different_values_make_different_texts(one in fields(), other in fields()) {
             let names = ["theme".to_owned(), "lang".to_owned()];

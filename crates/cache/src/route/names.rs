@@ -87,8 +87,8 @@ pub(super) fn is_plain(name: &str) -> bool {
 }
 
 /// A form in which two names are equal if some service may take them for the same: percent-encoding decoded, blanks in
-/// front left out, cut at the bracket of an array or at a NUL, in small letters, everything but letters and digits as `_`
-/// (PHP decodes names, reads `a.b` as `a_b` and `a[x]` as part of `a`; ASP.NET does not tell letters apart).
+/// front left out, cut at the bracket of an array or at a NUL, in small letters, everything but letters and digits as
+/// `_` (PHP decodes names, reads `a.b` as `a_b` and `a[x]` as part of `a`; ASP.NET does not tell letters apart).
 pub(super) fn fold(name: &[u8]) -> String {
     let decoded: Cow<'_, [u8]> = if memchr::memchr(b'%', name).is_some() { decode(name).into() } else { name.into() };
     let start = decoded.iter().position(|byte| !matches!(byte, b' ' | b'+' | b'\t')).unwrap_or(decoded.len());

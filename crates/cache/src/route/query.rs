@@ -28,7 +28,8 @@ pub enum Parameters {
 impl QueryRules {
     /// The target as it stands in the key. What stays is not changed by a byte.
     ///
-    /// A query with a `;` stays as it is: some services separate parameters by it, so that one parameter to us is two to them.
+    /// A query with a `;` stays as it is: some services separate parameters by it, so that one parameter to us is two
+    /// to them.
     pub(super) fn canonical<'a>(&self, target: &'a str) -> Cow<'a, str> {
         let has_rules = self.sort || self.parameters != Parameters::All;
         let Some((path, query)) = target.split_once('?').filter(|_| has_rules) else {
@@ -44,7 +45,8 @@ impl QueryRules {
             return Cow::Borrowed(target);
         }
         if !is_sorted {
-            // Stable, and by the form in which names are equal to some service: it gets those in the order that was meant.
+            // Stable, and by the form in which names are equal to some service: it gets those in the order that was
+            // meant.
             kept.sort_by_cached_key(|parameter| place(parameter));
         }
         match kept.is_empty() {

@@ -1,15 +1,16 @@
-//! The memory of answers that are being recorded. It belongs to the same budget as what is stored: the store lends it, and keeps so
-//! much less meanwhile.
+//! The memory of answers that are being recorded. It belongs to the same budget as what is stored: the store lends it,
+//! and keeps so much less meanwhile.
 //!
 //! ```text
 //!  │◀──────────────── budget ────────────────▶│
 //!  │ the store may take this    │    lent     │
 //!  │                            │ used │ free │
 //! ```
-//! The store is told in steps, because to change what it may take locks each of its shards. One step is always lent, so small answers
-//! are recorded without telling it.
+//! The store is told in steps, because to change what it may take locks each of its shards. One step is always lent, so
+//! small answers are recorded without telling it.
 //!
-//! Invariant: when [`Lending::take`] has returned, no more is used than is lent; what the store may take and what is lent are the budget.
+//! Invariant: when [`Lending::take`] has returned, no more is used than is lent; what the store may take and what is
+//! lent are the budget.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -68,7 +69,8 @@ impl Lending {
         self.settle(tell);
     }
 
-    /// Either whoever lends less sees what was just taken, or whoever took it sees that less is lent (Dekker's argument).
+    /// Either whoever lends less sees what was just taken, or whoever took it sees that less is lent (Dekker's
+    /// argument).
     fn settle(&self, tell: impl Fn(u64)) {
         while self.wanted().is_some() {
             let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +86,8 @@ impl Lending {
         }
     }
 
-    /// What should be lent, if it is not. One step too much is left as it is: most recordings are soon followed by another.
+    /// What should be lent, if it is not. One step too much is left as it is: most recordings are soon followed by
+    /// another.
     fn wanted(&self) -> Option<u64> {
         let (used, lent) = (self.used.load(SeqCst), self.lent.load(SeqCst));
         let wanted = used.max(1).next_multiple_of(self.step);

@@ -1,8 +1,9 @@
-//! The memory tier: stored responses by primary key, weighed in bytes, evicted by the store's CLOCK-Pro (docs/adr/0021).
+//! The memory tier: stored responses by primary key, weighed in bytes, evicted by the store's CLOCK-Pro
+//! (docs/adr/0021).
 //!
-//! Invariant: the weights of all resources and of all recordings together never exceed the budget. A resource's weight counts its
-//! key, and body, fields and `Vary` of each of its variants, with a fixed overhead for each.
-//! Invariant: writers of one key hold a lock of their own (see `collapse`), so that read, change, write is one step.
+//! Invariant: the weights of all resources and of all recordings together never exceed the budget. A resource's weight
+//! counts its key, and body, fields and `Vary` of each of its variants, with a fixed overhead for each. Invariant:
+//! writers of one key hold a lock of their own (see `collapse`), so that read, change, write is one step.
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -24,14 +25,15 @@ use crate::weight::of_recording;
 /// How many variants (RFC 9111 §4.1) of one resource are kept; the oldest goes first.
 pub const MAX_VARIANTS: usize = 32;
 
-/// Memory of a resource besides its key and variants: the store's slot and its place in the index, each up to half empty.
+/// Memory of a resource besides its key and variants: the store's slot and its place in the index, each up to half
+/// empty.
 const RESOURCE_OVERHEAD_BYTES: usize = 192;
 /// How many objects of the largest size fit into one shard at least, if the budget allows more than one shard.
 const MIN_OBJECTS_PER_SHARD: u64 = 8;
 /// More shards than this gain nothing: a read holds a shard for some nanoseconds.
 const MAX_SHARDS: u64 = 64;
-/// A guess, for the store's table of recently evicted keys, which has half as many entries as the guess makes resources. Four times too
-/// large costs up to 4 points of hit ratio (docs/adr/0021).
+/// A guess, for the store's table of recently evicted keys, which has half as many entries as the guess makes
+/// resources. Four times too large costs up to 4 points of hit ratio (docs/adr/0021).
 const AVERAGE_RESOURCE_BYTES: u64 = 2048;
 /// All recordings together take at most this part of the cache, or one object of the largest size.
 const MAX_RECORDING_PART: u64 = 4;
@@ -72,7 +74,8 @@ impl Weighter<StoredKey, Resource> for Weigh {
     }
 }
 
-/// What is being sent stays in the store, if it is large: its memory would stay as well, and count nowhere. Others go instead.
+/// What is being sent stays in the store, if it is large: its memory would stay as well, and count nowhere. Others go
+/// instead.
 #[derive(Debug, Clone)]
 struct Sent;
 
@@ -141,12 +144,14 @@ impl Memory {
         Ok(Self { store, shards: shards as u64, lending })
     }
 
-    /// Takes so many bytes of the budget for a recording, if there are as many for recordings, and what is stored can go for it.
+    /// Takes so many bytes of the budget for a recording, if there are as many for recordings, and what is stored can
+    /// go for it.
     pub(crate) fn lend(&self, bytes: u64) -> bool {
         if !self.lending.take(bytes, |left| self.keep(left)) {
             return false;
         }
-        // What was being sent has not gone for it, but may now. A piece is not worth the question, which locks each shard.
+        // What was being sent has not gone for it, but may now. A piece is not worth the question, which locks each
+        // shard.
         let fits = || bytes < PIECE_BYTES as u64 || self.lending.fits_beside(self.store.weight());
         let has_room = fits() || {
             self.lending.tell_again(|left| self.keep(left));

@@ -1,7 +1,9 @@
-//! Requests for one target that go away at every point at which they can: whoever stays is answered, rightly, and nothing is left.
+//! Requests for one target that go away at every point at which they can: whoever stays is answered, rightly, and
+//! nothing is left.
 //!
-//! A request is a future that is polled by hand, and only when it was woken: a wake that is missing ends a run with requests that
-//! nobody will ever poll, which fails it. Every pair of requests is dropped after every number of polls, in several orders of polling.
+//! A request is a future that is polled by hand, and only when it was woken: a wake that is missing ends a run with
+//! requests that nobody will ever poll, which fails it. Every pair of requests is dropped after every number of polls,
+//! in several orders of polling.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;

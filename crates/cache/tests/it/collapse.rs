@@ -342,7 +342,8 @@ fn workers_collapse_together() {
                 runtime.block_on(async {
                     let mut requests = tokio::task::JoinSet::new();
                     for n in 0..KEYS * 5 {
-                        // Some are cancelled at once, leading or not; at most one for each key, or waiting would end (MAX_WAITS).
+                        // Some are cancelled at once, leading or not; at most one for each key, or waiting would end
+                        // (MAX_WAITS).
                         let limit = if n < KEYS && n % 10 == worker { Duration::ZERO } else { LIMIT };
                         let (cache, asked) = (cache.clone(), Arc::clone(&asked));
                         requests.spawn(tokio::time::timeout(limit, get(cache, asked, n % KEYS)));

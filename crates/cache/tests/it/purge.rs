@@ -1,4 +1,5 @@
-//! What purges forbid is not given: not from memory, not to those who wait, not after the table has forgotten, not by any thread.
+//! What purges forbid is not given: not from memory, not to those who wait, not after the table has forgotten, not by
+//! any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -285,8 +286,8 @@ fn a_replaced_record_concerns_its_own_stripe() {
     check(&cache, "/a", "miss UriMiss");
 }
 
-/// A service whose content has versions, four threads that fetch and read, and one that changes the content and purges. Whoever asks after a purge has
-/// returned must not be given what is older.
+/// A service whose content has versions, four threads that fetch and read, and one that changes the content and purges.
+/// Whoever asks after a purge has returned must not be given what is older.
 #[test]
 fn no_thread_is_given_what_was_purged_before_it_asked() {
     const ROUNDS: u64 = 20_000;

@@ -1,7 +1,7 @@
 //! The policy against a model of RFC 9111 (`model`), for random requests, responses and clocks.
 //!
-//! Two promises: what the cache answers from memory, the model allows; and what a perfect cache would answer from memory, the
-//! cache does, but for the deviations that are listed by name ([`model::Stricter`]).
+//! Two promises: what the cache answers from memory, the model allows; and what a perfect cache would answer from
+//! memory, the cache does, but for the deviations that are listed by name ([`model::Stricter`]).
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pilotlight_cache::{Cache, Decision, Fill, Lookup, RouteRules, Stored, Timestamp, Timing, Turn, Validated};

@@ -1,8 +1,9 @@
 //! The same promise as in `two_users`, on routes with rules: keys with less of the query and more of the fields.
 //!
 //! The service reads cookies and parameters as services do: by one of several readers that disagree about odd forms, of
-//! which the cache knows nothing. Every answer says what was read. Whoever is served an answer would have been read the same,
-//! by that reader, as far as the route's rules leave it in the key; and what a route sends past the cache is never served.
+//! which the cache knows nothing. Every answer says what was read. Whoever is served an answer would have been read the
+//! same, by that reader, as far as the route's rules leave it in the key; and what a route sends past the cache is
+//! never served.
 
 use std::collections::BTreeMap;
 
@@ -156,7 +157,8 @@ impl Rules {
         }
     }
 
-    /// Both requests look the same to the service, as far as the operator has not said that the difference does not matter.
+    /// Both requests look the same to the service, as far as the operator has not said that the difference does not
+    /// matter.
     fn same(&self, reader: Reader, one: &Asked, other: &Asked) -> Result<(), String> {
         let (a, b) = (reader.query(&one.target), reader.query(&other.target));
         let counts = |name: &str| match self.query {

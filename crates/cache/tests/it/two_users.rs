@@ -1,8 +1,8 @@
 //! What one user was answered is never another user's answer, unless the service said that it may be shared.
 //!
-//! Every answer names, in its body and in a field, the entry of a list that says who it was made for and what the service
-//! said about it. Whoever is served an answer is compared with both entries, by a model that knows nothing of the cache's
-//! code: only the words of the answers.
+//! Every answer names, in its body and in a field, the entry of a list that says who it was made for and what the
+//! service said about it. Whoever is served an answer is compared with both entries, by a model that knows nothing of
+//! the cache's code: only the words of the answers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Which gateway is meant: that of the named socket, or that of the configuration file. Another one only if there is no file and nothing is
-//! changed, or if that was said aloud.
+//! Which gateway is meant: that of the named socket, or that of the configuration file. Another one only if there is no
+//! file and nothing is changed, or if that was said aloud.
 
 use std::io;
 use std::path::Path;
@@ -105,7 +105,8 @@ fn of_record(record: &Record) -> Result<Client, Failure> {
     }
 }
 
-/// The gateway that answers where the file says, though it has left no record here: its folders for temporary files may be others.
+/// The gateway that answers where the file says, though it has left no record here: its folders for temporary files may
+/// be others.
 fn at_configured_socket(file: &Path) -> Result<Option<Client>, Failure> {
     let configured = std::fs::read_to_string(file).ok().and_then(|text| config::parse(&text, file).ok());
     match configured.map(|loaded| loaded.config.operate.admin) {

@@ -1,4 +1,5 @@
-//! The keys of a service that make its starts short: what its zygote imports, and when an idle instance is frozen instead of stopped.
+//! The keys of a service that make its starts short: what its zygote imports, and when an idle instance is frozen
+//! instead of stopped.
 
 use std::collections::HashSet;
 use std::path::Path;

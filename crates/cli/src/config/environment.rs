@@ -1,4 +1,5 @@
-//! What only this machine can say about a configuration: whether its programs, scripts and folders are there and may be used.
+//! What only this machine can say about a configuration: whether its programs, scripts and folders are there and may be
+//! used.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -146,7 +147,8 @@ fn missing_file_help(file: &Path) -> String {
     }
 }
 
-/// The kernel answers "no such file" about a script whose `#!` line names a program that is not there, which misleads everybody.
+/// The kernel answers "no such file" about a script whose `#!` line names a program that is not there, which misleads
+/// everybody.
 fn missing_interpreter(program: &Path, managed: &Managed) -> Option<Diagnostic> {
     const MAX_LINE: u64 = 256;
     let mut head = Vec::new();

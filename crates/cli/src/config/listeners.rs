@@ -22,8 +22,8 @@ pub enum Ports {
     Warn,
     /// Report errors: this process is about to use them.
     ///
-    /// The gateway's own listeners share their ports (`SO_REUSEPORT`), so that without this look a second gateway of the same
-    /// user would silently take half of the first one's connections.
+    /// The gateway's own listeners share their ports (`SO_REUSEPORT`), so that without this look a second gateway of
+    /// the same user would silently take half of the first one's connections.
     Require,
 }
 
@@ -83,8 +83,8 @@ fn tcp(address: SocketAddr) -> Option<Problem> {
     })
 }
 
-/// Binds as a listener would, and does not listen: who connects meanwhile is refused, and tries again. In the queue of a socket that
-/// closes at once he would be accepted and then reset, in the middle of his request.
+/// Binds as a listener would, and does not listen: who connects meanwhile is refused, and tries again. In the queue of
+/// a socket that closes at once he would be accepted and then reset, in the middle of his request.
 fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = net::socket_with(
         if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 },

@@ -41,8 +41,8 @@ impl Loaded {
     }
 }
 
-/// Reads a configuration from a text. Looks at nothing but its arguments; paths in the text are joined to the folder part of
-/// `file`, which is otherwise only the name in reports.
+/// Reads a configuration from a text. Looks at nothing but its arguments; paths in the text are joined to the folder
+/// part of `file`, which is otherwise only the name in reports.
 ///
 /// # Errors
 /// The report of everything that is wrong, if anything is an error.
@@ -51,8 +51,8 @@ pub fn parse(text: &str, file: &Path) -> Result<Loaded, Report> {
     finish(Ok(read(text, file, folder, |_| Vec::new())))
 }
 
-/// Reads a configuration file and checks that this machine can run it: programs, scripts and folders exist, addresses are free.
-/// Paths in the file are made absolute.
+/// Reads a configuration file and checks that this machine can run it: programs, scripts and folders exist, addresses
+/// are free. Paths in the file are made absolute.
 ///
 /// # Errors
 /// The report of everything that is wrong, the file itself included, if anything is an error.

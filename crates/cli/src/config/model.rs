@@ -109,7 +109,8 @@ pub struct Limits {
     pub body_size: Option<u64>,
     /// Longest time from a request's first byte (or the connection) to the end of its header.
     pub header_timeout: Duration,
-    /// Longest time in which a client neither sends a byte of its body nor takes a byte of the answer that waits for it.
+    /// Longest time in which a client neither sends a byte of its body nor takes a byte of the answer that waits for
+    /// it.
     pub body_timeout: Duration,
     /// Longest time that a connection stays open between two requests.
     pub keepalive_timeout: Duration,
@@ -295,8 +296,8 @@ pub enum Upstream {
     Unix(PathBuf),
 }
 
-/// A route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path, then
-/// the longest prefix. The order of the file has no meaning, and no two routes are equal in all of these.
+/// A route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path,
+/// then the longest prefix. The order of the file has no meaning, and no two routes are equal in all of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The hosts that it is for; none: all.

@@ -52,7 +52,8 @@ pub(super) fn host(text: &str) -> Result<HostPattern, Rejected> {
     host_name(text).map(HostPattern::Exact)
 }
 
-/// Checks a host name or IPv4 address and puts it into lower case. Underscores are allowed, as container networks use them.
+/// Checks a host name or IPv4 address and puts it into lower case. Underscores are allowed, as container networks use
+/// them.
 pub(super) fn host_name(text: &str) -> Result<String, Rejected> {
     const MAX_HOST: usize = 253;
     const MAX_LABEL: usize = 63;
@@ -98,7 +99,8 @@ pub(super) struct RoutePath {
     pub(super) remark: Option<Rejected>,
 }
 
-/// Reads a route's path. It is compared with the request's path as it arrives, so it must be written as a client sends it.
+/// Reads a route's path. It is compared with the request's path as it arrives, so it must be written as a client sends
+/// it.
 pub(super) fn path(text: &str, path_match: PathMatch) -> Result<RoutePath, Rejected> {
     if !text.starts_with('/') {
         let help = match text.split_once("://").and_then(|(_, rest)| rest.split_once('/')) {

@@ -1,5 +1,5 @@
-//! What the parts of a file have to do with each other: addresses that clash, routes that can never match, services that nobody
-//! can reach.
+//! What the parts of a file have to do with each other: addresses that clash, routes that can never match, services
+//! that nobody can reach.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};

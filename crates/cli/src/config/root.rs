@@ -17,7 +17,8 @@ use super::service;
 use super::value::HumanSize;
 use super::{cache_policy, cache_redis};
 
-/// Reads the whole tree. What is wrong is noted and left out or replaced by its default, so that the rest can still be checked.
+/// Reads the whole tree. What is wrong is noted and left out or replaced by its default, so that the rest can still be
+/// checked.
 pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Diagnostic>) -> Config {
     let root = Section::read(Part::Top, "at the top of the file", 0..0, table, found);
     let limits = limits(&root, found);

@@ -1,5 +1,5 @@
-//! Every key of the file with what it takes, and the default and range of every number. `docs/configuration.md` is the same for
-//! people; a test holds the two together.
+//! Every key of the file with what it takes, and the default and range of every number. `docs/configuration.md` is the
+//! same for people; a test holds the two together.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! TOML mistakes, and how far the rest of a file with such mistakes can be trusted.
 //!
-//! The parser goes on after a mistake. An unquoted text or a bad number harms its own line only; a broken heading or an unclosed
-//! list may move everything after it into the wrong section, so later findings would be noise.
+//! The parser goes on after a mistake. An unquoted text or a bad number harms its own line only; a broken heading or an
+//! unclosed list may move everything after it into the wrong section, so later findings would be noise.
 
 use std::collections::BTreeSet;
 

@@ -79,7 +79,8 @@ pub(super) fn time(text: &str) -> Result<Duration, Rejected> {
     Ok(Duration::from_millis(total))
 }
 
-/// Reads a size: one whole number with `B`, `KiB`, `MiB`, `GiB`, `TiB` (1024) or `kB`, `MB`, `GB`, `TB` (1000), in any case.
+/// Reads a size: one whole number with `B`, `KiB`, `MiB`, `GiB`, `TiB` (1024) or `kB`, `MB`, `GB`, `TB` (1000), in any
+/// case.
 pub(super) fn size(text: &str) -> Result<u64, Rejected> {
     let wrong = |why: &str| Rejected::help(format!("{} is not a size: {why}", shown(text)), suggested_size(text));
     let (number, after) = leading_digits(text).ok_or_else(|| wrong("it needs a whole number with its unit"))?;

@@ -1,5 +1,5 @@
-//! A command written as one string, split into words as a POSIX shell would split it. No shell ever sees it, so what only a
-//! shell could do is refused by name instead of being passed on as text.
+//! A command written as one string, split into words as a POSIX shell would split it. No shell ever sees it, so what
+//! only a shell could do is refused by name instead of being passed on as text.
 
 use super::render::shown;
 use super::value::Rejected;

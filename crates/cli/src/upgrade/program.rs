@@ -1,7 +1,7 @@
 //! The program of an upgrade, named in a file of the runtime folder that only the gateway's user writes.
 //!
-//! Not by the admin interface: who has reached its socket may still not write into this folder, a service in its sandbox for one. Each
-//! file has a name of its own that nobody can guess, and is read once.
+//! Not by the admin interface: who has reached its socket may still not write into this folder, a service in its
+//! sandbox for one. Each file has a name of its own that nobody can guess, and is read once.
 
 use std::ffi::OsString;
 use std::fs::File;

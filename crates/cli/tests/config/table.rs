@@ -7,8 +7,8 @@
 //! the report, or `valid`
 //! ```
 //!
-//! After a deliberate change of a message, `UPDATE_EXPECTED=1 cargo test -p pilotlight --test config` writes the reports anew;
-//! read the difference before you commit it.
+//! After a deliberate change of a message, `UPDATE_EXPECTED=1 cargo test -p pilotlight --test config` writes the
+//! reports anew; read the difference before you commit it.
 
 use std::fmt::Write as _;
 use std::fs;

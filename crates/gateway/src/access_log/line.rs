@@ -1,5 +1,5 @@
-//! One line of the access log. What comes from a client is escaped: no value ends a line, a field or a string early, and none
-//! drives a terminal.
+//! One line of the access log. What comes from a client is escaped: no value ends a line, a field or a string early,
+//! and none drives a terminal.
 
 use std::io::Write;
 

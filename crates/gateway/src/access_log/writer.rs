@@ -11,7 +11,8 @@ use std::time::Duration;
 use super::{MAX_CHUNKS, Message, Sink};
 use crate::options::{AccessLogOptions, AccessLogTarget};
 
-/// How long the end of the gateway waits for the last lines to be written: a standard output that nobody reads must not keep it.
+/// How long the end of the gateway waits for the last lines to be written: a standard output that nobody reads must not
+/// keep it.
 const LAST_LINES_TIME: Duration = Duration::from_secs(1);
 
 /// The writer, seen from outside.

@@ -164,8 +164,8 @@ async fn upgrade(shared: &Shared, request: Request<Incoming>) -> Answer {
     ordered(shared, Asked::Upgrade { program_file }).await
 }
 
-/// The file that names the next program. Its name is all that comes from here: who may not write into the runtime folder (a service in its
-/// sandbox, for one) chooses no program.
+/// The file that names the next program. Its name is all that comes from here: who may not write into the runtime
+/// folder (a service in its sandbox, for one) chooses no program.
 fn program_file(body: &[u8]) -> Result<Option<String>, String> {
     const EXAMPLE: &str =
         "send nothing for the program of this gateway; `pilotlight upgrade --program` names another one";
@@ -193,7 +193,8 @@ fn is_program_file(name: &str) -> bool {
 async fn ordered(shared: &Shared, asked: Asked) -> Answer {
     let (reply, answer) = oneshot::channel();
     let gone = |_| refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway is stopping");
-    // One after the other: while one is carried out the next waits in the queue, which is as short as there are connections.
+    // One after the other: while one is carried out the next waits in the queue, which is as short as there are
+    // connections.
     shared.orders.send(Order { asked, reply }).map_err(|_| gone(()))?;
     match answer.await.map_err(|_| gone(()))? {
         Ok(done) => Ok(json(StatusCode::OK, &done)),

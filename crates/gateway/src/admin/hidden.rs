@@ -20,7 +20,8 @@ const PARAMETERS: [&str; 12] = [
     "credentials",
 ];
 
-/// The text with what stands before the `@` of each URL in it, and the values of parameters that are named like credentials, hidden.
+/// The text with what stands before the `@` of each URL in it, and the values of parameters that are named like
+/// credentials, hidden.
 #[must_use]
 pub fn hide_credentials(text: &str) -> Cow<'_, str> {
     let Some(first) = text.find("://") else { return Cow::Borrowed(text) };

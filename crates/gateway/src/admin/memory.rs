@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Bytes of each process group in memory; pages that its processes share are counted for each. Empty where there is no `/proc`.
+/// Bytes of each process group in memory; pages that its processes share are counted for each. Empty where there is no
+/// `/proc`.
 pub(super) fn of_groups() -> HashMap<i32, u64> {
     let page = rustix::param::page_size() as u64;
     let mut groups = HashMap::new();

@@ -114,8 +114,8 @@ impl Client {
         }
     }
 
-    /// Sends an interim answer ahead of the answer that is being waited for. It is help that may be missing: where it would have to wait, or
-    /// there are too many, it is left out.
+    /// Sends an interim answer ahead of the answer that is being waited for. It is help that may be missing: where it
+    /// would have to wait, or there are too many, it is left out.
     pub(crate) fn send_interim(&self, status: StatusCode, headers: &HeaderMap) {
         // RFC 9110 §10.1.1: 100 is between a client and whoever reads its body. 101 ends HTTP.
         if matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {

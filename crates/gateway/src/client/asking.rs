@@ -7,11 +7,12 @@
 //!                                    Ahead: a request, whose exchange goes on from there
 //! ```
 //!
-//! For each connection Redis is asked for one request at a time, and for no longer than [`Tier::ask`] waits (`cache.redis.budget`). Nothing is
-//! read or looked at behind it meanwhile: answers keep the order of their requests, and a client that has gone is found out afterwards.
+//! For each connection Redis is asked for one request at a time, and for no longer than [`Tier::ask`] waits
+//! (`cache.redis.budget`). Nothing is read or looked at behind it meanwhile: answers keep the order of their requests,
+//! and a client that has gone is found out afterwards.
 //!
-//! Invariant: Redis is asked once for a request, on one flight, whoever answers it. (`exchange/second_tier.rs` decides.)
-//! Invariant: whether or not the client takes its answers, a flight goes on as soon as Redis has answered.
+//! Invariant: Redis is asked once for a request, on one flight, whoever answers it. (`exchange/second_tier.rs`
+//! decides.) Invariant: whether or not the client takes its answers, a flight goes on as soon as Redis has answered.
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -1,12 +1,14 @@
-//! A client that has ended its own direction behind a whole request may still wait for the answer (RFC 9112 §9.6), or it has gone: the
-//! end of the stream looks the same. It gets its answer; whether it has gone is found out by what the gateway sends.
+//! A client that has ended its own direction behind a whole request may still wait for the answer (RFC 9112 §9.6), or
+//! it has gone: the end of the stream looks the same. It gets its answer; whether it has gone is found out by what the
+//! gateway sends.
 //!
 //! - A reset, or a write that fails, ends the connection, and with it the exchange.
-//! - While the head of an answer is awaited, a 100 goes to an HTTP/1.1 client after 1, 3, 7, … s. Every such client has to pass over it (RFC
-//!   9110 §15.2); the system of one that has gone answers with a reset.
-//! - Within an answer nothing can be sent but the answer. A client whose answer stands still for [`MAX_SILENCE`] seconds counts as gone: a
-//!   service that stalls would otherwise be held for a client that is mostly not there.
-//! - While an HTTP/1.0 client waits for the head, keep-alive probes of TCP do so, once its system has forgotten the connection (Linux: 60 s).
+//! - While the head of an answer is awaited, a 100 goes to an HTTP/1.1 client after 1, 3, 7, … s. Every such client has
+//!   to pass over it (RFC 9110 §15.2); the system of one that has gone answers with a reset.
+//! - Within an answer nothing can be sent but the answer. A client whose answer stands still for [`MAX_SILENCE`]
+//!   seconds counts as gone: a service that stalls would otherwise be held for a client that is mostly not there.
+//! - While an HTTP/1.0 client waits for the head, keep-alive probes of TCP do so, once its system has forgotten the
+//!   connection (Linux: 60 s).
 
 use std::cell::Cell;
 use std::io;

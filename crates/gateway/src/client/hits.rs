@@ -1,7 +1,7 @@
 //! Hits in memory, answered from bytes that the stored response has ready: without a future, a request or a response.
 //!
-//! `Host`, route and cache are asked through the functions that [`crate::exchange`] uses. What is stated here only narrows: a GET by HTTP/1.1
-//! without a body, without conditions and without a word about the connection.
+//! `Host`, route and cache are asked through the functions that [`crate::exchange`] uses. What is stated here only
+//! narrows: a GET by HTTP/1.1 without a body, without conditions and without a word about the connection.
 //!
 //! What memory has not, Redis may have: [`super::asking`].
 
@@ -95,7 +95,8 @@ impl RequestFields for Unread<'_> {
     }
 }
 
-/// What memory has for a plain GET, by its head alone; `None` where more of it counts than its target and what stored responses vary on.
+/// What memory has for a plain GET, by its head alone; `None` where more of it counts than its target and what stored
+/// responses vary on.
 #[inline]
 fn peek(
     worker: &Worker,
@@ -123,8 +124,8 @@ pub(super) fn find<'a>(
     (head, headers): (&RequestHead<'_>, &mut HeaderMap),
     out: &mut BytesMut,
 ) -> Found {
-    // What is stored was once a target that was taken, so one that is found needs no check of its own, unless a rule of the
-    // route has left out a part of it.
+    // What is stored was once a target that was taken, so one that is found needs no check of its own, unless a rule of
+    // the route has left out a part of it.
     let Target::Origin(target) = head.target else { return Found::Nothing };
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
     let Some(route) = table.find(head.authority, path) else { return Found::Nothing };

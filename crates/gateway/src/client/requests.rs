@@ -74,7 +74,8 @@ impl Client {
         }
         let next = loop {
             if self.is_asking() {
-                // First: others wait for the answer, too, whether or not this client takes what it has asked for before.
+                // First: others wait for the answer, too, whether or not this client takes what it has asked for
+                // before.
                 match self.poll_asking(cx, worker, &mut desk) {
                     Poll::Pending => break None,
                     Poll::Ready(Turned::Hit(written)) => {
@@ -135,7 +136,8 @@ impl Client {
         }
     }
 
-    /// Nothing is left to do but to wait; ready when that takes too long. `begun` is when the head began that is not whole.
+    /// Nothing is left to do but to wait; ready when that takes too long. `begun` is when the head began that is not
+    /// whole.
     fn wait(&self, cx: &mut Context<'_>, begun: Option<Moment>) -> Poll<io::Error> {
         self.begun.set(begun);
         if begun.is_some() && self.phase.get() == Phase::Idle {
@@ -243,7 +245,8 @@ impl Io {
     }
 }
 
-/// Puts into `headers` what a proxy may look at and pass on: what belongs to the connection, or is named by `Connection`, is left out.
+/// Puts into `headers` what a proxy may look at and pass on: what belongs to the connection, or is named by
+/// `Connection`, is left out.
 pub(super) fn put_fields(head: &RequestHead<'_>, headers: &mut HeaderMap) {
     headers.clear();
     // However often and in which spelling it was said, a service hears it once.

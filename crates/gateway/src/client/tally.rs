@@ -1,8 +1,8 @@
 //! Hits that are counted, and that share a reading of the clock.
 //!
-//! To read the clock costs a tenth of finding a hit among many that a client sent at once. So up to [`TIMED_TOGETHER`] hits that follow
-//! each other have one: each is counted with the mean of their times, and the sum is theirs to the nanosecond. A hit that comes alone is
-//! timed alone, and so is each that the access log wants to know of.
+//! To read the clock costs a tenth of finding a hit among many that a client sent at once. So up to [`TIMED_TOGETHER`]
+//! hits that follow each other have one: each is counted with the mean of their times, and the sum is theirs to the
+//! nanosecond. A hit that comes alone is timed alone, and so is each that the access log wants to know of.
 
 use std::ptr;
 
@@ -22,7 +22,8 @@ pub(super) struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    /// When what is looked at now began: at the latest now, at the earliest with the first hit of those that are timed together.
+    /// When what is looked at now began: at the latest now, at the earliest with the first hit of those that are timed
+    /// together.
     #[inline]
     pub(super) fn begun(&mut self) -> Moment {
         *self.begun.get_or_insert_with(Moment::now)

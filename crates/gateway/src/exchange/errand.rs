@@ -1,12 +1,12 @@
 //! A request to a service outlives its client while others wait for its answer.
 //!
-//! The connection drops the exchange of a client that has gone. If that exchange leads a flight (others wait, or the cache wants the
-//! answer all the same), it becomes a task of the worker instead, until the head of the answer is here; from then on the
-//! answer is read by a task in any case ([`crate::relay`]).
+//! The connection drops the exchange of a client that has gone. If that exchange leads a flight (others wait, or the
+//! cache wants the answer all the same), it becomes a task of the worker instead, until the head of the answer is here;
+//! from then on the answer is read by a task in any case ([`crate::relay`]).
 //!
 //! Such a task holds nothing of the client's connection but its settings: the socket is closed when the connection ends
-//! ([`crate::client::Client::hang_up`]). What only the cache waits for is bounded as connections are: clients that connect, ask and leave do not
-//! pile it up.
+//! ([`crate::client::Client::hang_up`]). What only the cache waits for is bounded as connections are: clients that
+//! connect, ask and leave do not pile it up.
 
 use std::cell::RefCell;
 use std::pin::Pin;

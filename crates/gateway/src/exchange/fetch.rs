@@ -108,7 +108,8 @@ impl Inbound<'_> {
         }
     }
 
-    /// A small body is awaited before the lease, so that a client that sends it byte by byte takes no place of `concurrency`.
+    /// A small body is awaited before the lease, so that a client that sends it byte by byte takes no place of
+    /// `concurrency`.
     async fn hold_small(&self, body: &mut Option<RequestBody>) -> Result<(), Failure> {
         let Some(body) = body.as_mut().filter(|_| self.service().is_some()) else { return Ok(()) };
         let first_byte = self.first_byte();

@@ -1,5 +1,5 @@
-//! What the gateway answers by itself because it is the one that is asked: `OPTIONS *` (RFC 9112 §3.2.4), and OPTIONS and TRACE
-//! that may go no further (RFC 9110 §7.6.2).
+//! What the gateway answers by itself because it is the one that is asked: `OPTIONS *` (RFC 9112 §3.2.4), and OPTIONS
+//! and TRACE that may go no further (RFC 9110 §7.6.2).
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, COOKIE, MAX_FORWARDS, PROXY_AUTHORIZATION};

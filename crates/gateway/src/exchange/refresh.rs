@@ -1,7 +1,7 @@
 //! Revalidation beside the client, who has been answered with what is stale (RFC 5861 §3).
 //!
-//! A refresh belongs to its worker: it ends when the worker begins to stop, and there are at most [`MAX_REFRESHES`] at a time. For each
-//! stored response there is one, however many ask (the cache's flights see to that).
+//! A refresh belongs to its worker: it ends when the worker begins to stop, and there are at most [`MAX_REFRESHES`] at
+//! a time. For each stored response there is one, however many ask (the cache's flights see to that).
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -22,8 +22,8 @@ use crate::target::{Origin, Trust, target};
 use crate::timing::{Moment, Timeline};
 use crate::worker::Worker;
 
-/// Refreshes of one worker at the same time. A stale response beyond them is given out all the same; the next request for it
-/// tries again.
+/// Refreshes of one worker at the same time. A stale response beyond them is given out all the same; the next request
+/// for it tries again.
 pub(crate) const MAX_REFRESHES: usize = 64;
 
 /// Begins to revalidate `stored` with the head of the request that it answers, unless that is under way.

@@ -22,7 +22,8 @@ fn tiers(worker: &Worker) -> Option<(&Rc<Tier>, &Cache)> {
     worker.second.as_ref().zip(worker.common.cache.as_ref())
 }
 
-/// What a GET that memory cannot answer needs to be answered from Redis. Those who wait for others, or go alone, have nothing of it.
+/// What a GET that memory cannot answer needs to be answered from Redis. Those who wait for others, or go alone, have
+/// nothing of it.
 pub(crate) fn lead<'a>(
     worker: &'a Worker,
     route: &RouteSpec,
@@ -83,7 +84,8 @@ impl AskedRedis {
 
     fn serves(&self, cache: &Cache, headers: &HeaderMap, stale: Option<&Arc<Stored>>) -> bool {
         let Some(found) = &self.asked.stored else { return false };
-        // RFC 9111 §4: of two responses the most recent one is used. Redis may have lost the last writes (a failover), or never have got them.
+        // RFC 9111 §4: of two responses the most recent one is used. Redis may have lost the last writes (a failover),
+        // or never have got them.
         let is_older = stale.is_some_and(|stale| received(found) < received(stale));
         !is_older && cache.serves(&self.fill.key(), found, headers, now())
     }

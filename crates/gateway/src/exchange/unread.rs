@@ -1,7 +1,7 @@
 //! What is left of a request's body when its answer does not need it.
 //!
-//! Closing the connection without a word would meet the client's next request; so either a small rest is read and forgotten, or the answer
-//! says `Connection: close`.
+//! Closing the connection without a word would meet the client's next request; so either a small rest is read and
+//! forgotten, or the answer says `Connection: close`.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -25,8 +25,8 @@ pub(super) enum Rest {
 }
 
 impl Rest {
-    /// Reads a small rest. Returns whether the connection can take a further request. A client that waits for 100 (`Expect`) sends
-    /// nothing, and is not asked to.
+    /// Reads a small rest. Returns whether the connection can take a further request. A client that waits for 100
+    /// (`Expect`) sends nothing, and is not asked to.
     ///
     /// # Cancel safety
     /// Not safe: the body is lost with the future.

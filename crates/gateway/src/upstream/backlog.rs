@@ -1,7 +1,9 @@
-//! A service whose socket takes no further connection: its backlog is full (Linux says so with `EAGAIN`, on Unix sockets only).
+//! A service whose socket takes no further connection: its backlog is full (Linux says so with `EAGAIN`, on Unix
+//! sockets only).
 //!
-//! Whoever meets that waits as those do that wait for an instance, under the same settings: at most `queue.max` requests, for
-//! `queue.timeout` at most. The kernel tells nobody when there is room, so they look again, ever more slowly.
+//! Whoever meets that waits as those do that wait for an instance, under the same settings: at most `queue.max`
+//! requests, for `queue.timeout` at most. The kernel tells nobody when there is room, so they look again, ever more
+//! slowly.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +20,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 /// What is said to a client that may come again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Connects, and waits for a place in the backlog if there is none. `service`: whose settings apply; none: it is somebody else's, and
-/// nothing is waited for.
+/// Connects, and waits for a place in the backlog if there is none. `service`: whose settings apply; none: it is
+/// somebody else's, and nothing is waited for.
 pub(super) async fn connect(
     place: Place<'_>,
     name: &str,

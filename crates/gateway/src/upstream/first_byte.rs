@@ -1,8 +1,8 @@
 //! How long an answer may let itself be waited for.
 //!
-//! Two times, one deadline: the whole exchange's (the route's `timeout`), which runs from the request's head on, and the
-//! service's (`response_timeout`), which stands still while the gateway waits for the client's body and begins anew when
-//! more of it has come: a slow client is not a slow service.
+//! Two times, one deadline: the whole exchange's (the route's `timeout`), which runs from the request's head on, and
+//! the service's (`response_timeout`), which stands still while the gateway waits for the client's body and begins anew
+//! when more of it has come: a slow client is not a slow service.
 
 use std::cell::Cell;
 use std::future::poll_fn;

@@ -32,8 +32,8 @@ use crate::upgrades;
 
 /// Connections kept open to one service by one worker.
 const MAX_IDLE: usize = 256;
-/// How long a connection is kept without use: below the 5 s after which Node's server closes its side, so that a request
-/// is rarely sent into a closing connection.
+/// How long a connection is kept without use: below the 5 s after which Node's server closes its side, so that a
+/// request is rarely sent into a closing connection.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(4);
 const READ_SIZE: usize = 16 * 1024;
 
@@ -106,7 +106,8 @@ pub(crate) enum Target<'a> {
     External(&'a ExternalAddr),
 }
 
-/// Sends a request and waits for the head of the answer. A kept connection that was closed just then is a try as any other.
+/// Sends a request and waits for the head of the answer. A kept connection that was closed just then is a try as any
+/// other.
 ///
 /// # Cancel safety
 /// Dropping it closes the connection, which is how HTTP/1.1 tells a service that the client has gone.

@@ -1,8 +1,8 @@
 //! How long a service may send nothing in the middle of an answer.
 //!
-//! The time runs while the service is waited for: it stands still while the client takes no more of the answer, because nobody reads then, and while
-//! the service waits for the client's body. Event streams are silent between events, which may be hours apart, and end when the client leaves: the
-//! general limit is not theirs.
+//! The time runs while the service is waited for: it stands still while the client takes no more of the answer, because
+//! nobody reads then, and while the service waits for the client's body. Event streams are silent between events, which
+//! may be hours apart, and end when the client leaves: the general limit is not theirs.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -54,8 +54,9 @@ impl Silence {
         self.running = false;
     }
 
-    /// Nothing is here. Ready, with what to say, when that has been so for too long; wakes the task then. `waits_for_client`: it is the client that
-    /// keeps the service from going on; `moved`: more of the client's body has come.
+    /// Nothing is here. Ready, with what to say, when that has been so for too long; wakes the task then.
+    /// `waits_for_client`: it is the client that keeps the service from going on; `moved`: more of the client's body
+    /// has come.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, waits_for_client: bool, moved: bool) -> Poll<String> {
         let Some((after, setting)) = self.limit else { return Poll::Pending };
         if waits_for_client {

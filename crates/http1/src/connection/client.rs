@@ -125,8 +125,9 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Looks at the bytes that were read and not yet taken: how many of them are done with, and what they say. An interim response
-    /// is a head with a status below 200; any number of them may precede the final one (RFC 9110 §15.2).
+    /// Looks at the bytes that were read and not yet taken: how many of them are done with, and what they say. An
+    /// interim response is a head with a status below 200; any number of them may precede the final one (RFC 9110
+    /// §15.2).
     ///
     /// # Errors
     /// The rule that the service breaks, at this call and at each one after it: the connection is of no further use.

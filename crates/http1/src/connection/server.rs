@@ -5,8 +5,8 @@
 //!  response   Awaited ──▶ Body ──▶ Done┘
 //! ```
 //!
-//! A response may begin, and end, before the request's body has come. Then the connection goes on only if the caller reads the
-//! rest of that body.
+//! A response may begin, and end, before the request's body has come. Then the connection goes on only if the caller
+//! reads the rest of that body.
 
 use bytes::BytesMut;
 
@@ -67,8 +67,8 @@ impl ServerConnection {
         Self { limits, request, response, persistence: Persistence::KeepAlive, asked }
     }
 
-    /// Looks at the bytes that were read and not yet taken: how many of them are done with, and what they say. Call it again
-    /// with the rest until it says [`Received::Incomplete`].
+    /// Looks at the bytes that were read and not yet taken: how many of them are done with, and what they say. Call it
+    /// again with the rest until it says [`Received::Incomplete`].
     ///
     /// A request that follows is given out only when the one before is answered.
     ///
@@ -127,8 +127,8 @@ impl ServerConnection {
         }
     }
 
-    /// The client closed its sending side; `unread` bytes are left that [`ServerConnection::receive`] found incomplete. A request
-    /// that came whole is answered all the same.
+    /// The client closed its sending side; `unread` bytes are left that [`ServerConnection::receive`] found incomplete.
+    /// A request that came whole is answered all the same.
     ///
     /// # Errors
     /// The message that was cut.
@@ -172,8 +172,8 @@ impl ServerConnection {
         Ok(())
     }
 
-    /// The head of the final response. `body` is how its body ends; the framing that suits this client is chosen from it, and
-    /// written after the fields, which have none of their own, nor `Connection`.
+    /// The head of the final response. `body` is how its body ends; the framing that suits this client is chosen from
+    /// it, and written after the fields, which have none of their own, nor `Connection`.
     ///
     /// An answer to HEAD, 204 or 304 has no body: `body` then says what the fields tell of one.
     ///
@@ -359,7 +359,8 @@ impl ServerConnection {
         }
     }
 
-    /// Appends what `bytes` go on with to `out`, as [`BodyDecoder::gather`] does; how many bytes of `bytes` are done with.
+    /// Appends what `bytes` go on with to `out`, as [`BodyDecoder::gather`] does; how many bytes of `bytes` are done
+    /// with.
     pub fn gather(&mut self, bytes: &[u8], out: &mut BytesMut, max: usize) -> usize {
         match &mut self.request {
             Request::Body(decoder) => decoder.gather(bytes, &self.limits, out, max),

@@ -7,7 +7,8 @@ use crate::{
 
 const NONE: [(&[u8], &[u8]); 0] = [];
 
-/// What a server receives from `pieces`, each request answered with 204 as soon as its head is there: a line for each event.
+/// What a server receives from `pieces`, each request answered with 204 as soon as its head is there: a line for each
+/// event.
 fn served(pieces: &[&[u8]]) -> Vec<String> {
     let mut server = ServerConnection::new(Limits::REQUEST);
     let mut table = FieldTable::new();

@@ -1,4 +1,5 @@
-//! Fields and their line ends, in one pass: each byte is judged where it is passed, and nothing is searched for beforehand.
+//! Fields and their line ends, in one pass: each byte is judged where it is passed, and nothing is searched for
+//! beforehand.
 
 use crate::bytes_class::{token_length, value_length};
 use crate::error::Malformed;
@@ -36,8 +37,8 @@ pub(super) fn fields(
     }
 }
 
-/// What stands where a field's name should: the empty line, the end of what has come, or a mistake. `at` is where the line begins,
-/// `end` the first byte that no name has.
+/// What stands where a field's name should: the empty line, the end of what has come, or a mistake. `at` is where the
+/// line begins, `end` the first byte that no name has.
 #[inline]
 fn without_name(bytes: &[u8], at: usize, end: usize) -> Result<Option<usize>, Malformed> {
     match bytes.get(end) {
@@ -53,7 +54,8 @@ fn without_name(bytes: &[u8], at: usize, end: usize) -> Result<Option<usize>, Ma
     }
 }
 
-/// Where the next line begins, if CRLF stands at `at`; `None` if that has not come whole. What stands there instead is `otherwise`.
+/// Where the next line begins, if CRLF stands at `at`; `None` if that has not come whole. What stands there instead is
+/// `otherwise`.
 #[inline]
 pub(super) fn line_end(bytes: &[u8], at: usize, otherwise: Malformed) -> Result<Option<usize>, Malformed> {
     match (bytes.get(at), bytes.get(at + 1)) {

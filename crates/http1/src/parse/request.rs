@@ -113,7 +113,8 @@ fn request_line(bytes: &[u8], begin: usize) -> Result<Option<RequestLine<'_>>, M
     Ok(Some(RequestLine { method, target, version, end }))
 }
 
-/// Where a target ends whose text ends at `end`. A fragment is no part of it (RFC 9112 §3.2), and clients that send one mean the target without it.
+/// Where a target ends whose text ends at `end`. A fragment is no part of it (RFC 9112 §3.2), and clients that send one
+/// mean the target without it.
 #[inline]
 fn without_fragment(bytes: &[u8], end: usize) -> usize {
     let mut end = end;

@@ -67,7 +67,8 @@ struct StatusLine {
     end: usize,
 }
 
-/// The space after the status may be missing when there is no reason. `None` if the line is not whole and no mistake is seen yet.
+/// The space after the status may be missing when there is no reason. `None` if the line is not whole and no mistake is
+/// seen yet.
 #[inline]
 fn status_line(bytes: &[u8]) -> Result<Option<StatusLine>, Malformed> {
     let Some(name) = bytes.get(..8) else { return short(bytes) };

@@ -5,7 +5,8 @@ use crate::error::Malformed;
 use crate::fields::{FieldTable, Fields};
 use crate::limits::Limits;
 
-/// Reads a trailer section with its empty line from the front of `bytes`: the fields, and its length; `None` if it is not whole.
+/// Reads a trailer section with its empty line from the front of `bytes`: the fields, and its length; `None` if it is
+/// not whole.
 ///
 /// # Errors
 /// The rule that the bytes break.

@@ -9,8 +9,8 @@ use http::{HeaderMap, StatusCode};
 /// Bytes before the strings of a head.
 const FIXED: usize = 8;
 
-/// What REQUEST says before the body. A zero byte in one of the strings would end it on the wire, so what follows a zero
-/// byte is not sent; strings from the `http` crate's types have none.
+/// What REQUEST says before the body. A zero byte in one of the strings would end it on the wire, so what follows a
+/// zero byte is not sent; strings from the `http` crate's types have none.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
     /// As received.

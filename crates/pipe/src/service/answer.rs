@@ -23,7 +23,8 @@ use std::task::{Context, Poll, Waker, ready};
 /// Answer connections that are kept for the next answer.
 pub(super) const MAX_IDLE_ANSWERS: usize = 8;
 
-/// An answer on its way into frames. Holds at most one frame of its body, unless the handler gave more in one piece (P-22).
+/// An answer on its way into frames. Holds at most one frame of its body, unless the handler gave more in one piece
+/// (P-22).
 pub(super) struct Answer {
     head: Option<Parts>,
     /// From the body, not sent yet.
@@ -107,7 +108,8 @@ impl Answer {
         Poll::Ready(())
     }
 
-    /// Puts the next frame, with at most `room` bytes of the body, into `out`. Only after [`poll_ready`](Self::poll_ready).
+    /// Puts the next frame, with at most `room` bytes of the body, into `out`. Only after
+    /// [`poll_ready`](Self::poll_ready).
     pub(super) fn put(&mut self, exchange: u16, room: usize, out: &mut BytesMut) -> Part {
         if let Some(head) = self.head.take() {
             return self.put_head(&head, exchange, room, out);

@@ -244,7 +244,8 @@ impl From<Incoming> for Body {
     }
 }
 
-/// Writes a [`Body::channel`]. Dropped without [`finish`](Self::finish) or [`trailers`](Self::trailers) it cuts the answer.
+/// Writes a [`Body::channel`]. Dropped without [`finish`](Self::finish) or [`trailers`](Self::trailers) it cuts the
+/// answer.
 #[derive(Clone, Debug)]
 pub struct BodySender {
     sender: mpsc::Sender<Message>,

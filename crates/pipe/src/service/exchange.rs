@@ -80,8 +80,8 @@ impl Exchange {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    /// Waits until nobody wants the answer any more: for work that goes on elsewhere than in the handler's future, which
-    /// is dropped then.
+    /// Waits until nobody wants the answer any more: for work that goes on elsewhere than in the handler's future,
+    /// which is dropped then.
     ///
     /// # Cancel safety
     /// Nothing is lost.

@@ -99,8 +99,8 @@ impl Wire {
         Ok(welcome)
     }
 
-    /// How many more bytes of a body may be put into `out`, so that all of it is one frame at most (P-22). 0 until half of
-    /// a frame is free: better to write than to cut small pieces.
+    /// How many more bytes of a body may be put into `out`, so that all of it is one frame at most (P-22). 0 until half
+    /// of a frame is free: better to write than to cut small pieces.
     pub(super) fn room(&self) -> usize {
         let room = MAX_FRAME.saturating_sub(self.out.len());
         if room < MAX_FRAME / 2 { 0 } else { room }

@@ -1,7 +1,7 @@
 //! The service's side of an answer connection (P-24, P-25).
 //!
-//! What the gateway has to say about the exchange comes on the shared connection that carried its REQUEST (P-26), so this
-//! session knows no exchanges: the service's [`SharedService`](super::SharedService) does.
+//! What the gateway has to say about the exchange comes on the shared connection that carried its REQUEST (P-26), so
+//! this session knows no exchanges: the service's [`SharedService`](super::SharedService) does.
 
 use super::{Common, Violation, common, violation};
 use crate::frame::FrameHeader;

@@ -10,8 +10,9 @@
 //!                            │               ▼
 //!                            └──────────▶ final frame, thrown away ────────▶ (free)
 //! ```
-//! Invariant: an id is free only after the final frame of the exchange that had it (P-15), or after its connection ended.
-//! RESET goes on the shared connection in every state, so there it comes before the next REQUEST with its id (P-26).
+//! Invariant: an id is free only after the final frame of the exchange that had it (P-15), or after its connection
+//! ended. RESET goes on the shared connection in every state, so there it comes before the next REQUEST with its id
+//! (P-26).
 
 use super::{Common, Violation, common, violation};
 use crate::frame::{FrameHeader, FrameType};
@@ -46,8 +47,8 @@ pub enum SharedEvent {
     Skipped,
 }
 
-/// Free ids before the oldest of them is used again, while there are new ones: a peer's late frame then names no exchange
-/// and is found out, instead of being taken for a part of the next one.
+/// Free ids before the oldest of them is used again, while there are new ones: a peer's late frame then names no
+/// exchange and is found out, instead of being taken for a part of the next one.
 const MIN_RESTING: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +104,8 @@ impl GatewayExchanges {
         SharedId(index as u32)
     }
 
-    /// A shared connection has ended. Appends the exchanges that had no answer yet to `lost`, without the cancelled ones;
-    /// those that are answered on answer connections go on.
+    /// A shared connection has ended. Appends the exchanges that had no answer yet to `lost`, without the cancelled
+    /// ones; those that are answered on answer connections go on.
     pub fn remove_shared(&mut self, id: SharedId, lost: &mut Vec<u16>) {
         for exchange in 1..self.slots.len() {
             match self.slots[exchange] {
@@ -158,8 +159,8 @@ impl GatewayExchanges {
 
     /// The gateway no longer wants the answer. `true`: RESET(CANCELLED) or RESET(DEADLINE) is to be sent on the shared
     /// connection that carried the REQUEST, also when the answer comes on an answer connection (P-26). `false`: it has
-    /// ended, was cancelled before, is on an own connection, which knows itself, or its shared connection is gone. The id
-    /// stays taken until the final frame.
+    /// ended, was cancelled before, is on an own connection, which knows itself, or its shared connection is gone. The
+    /// id stays taken until the final frame.
     pub fn cancel(&mut self, exchange: u16) -> bool {
         match self.slots.get_mut(usize::from(exchange)) {
             Some(Slot::Open { cancelled, .. }) => !std::mem::replace(cancelled, true),

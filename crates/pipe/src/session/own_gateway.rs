@@ -58,7 +58,8 @@ impl OwnGateway {
         self.current.map(|current| current.exchange)
     }
 
-    /// Whether any frame of the answer has come; if none has when the connection ends, P-23 and P-29 say what may be done.
+    /// Whether any frame of the answer has come; if none has when the connection ends, P-23 and P-29 say what may be
+    /// done.
     #[must_use]
     pub fn has_received(&self) -> bool {
         self.current.is_some_and(|current| current.received)

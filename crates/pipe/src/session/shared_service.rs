@@ -13,7 +13,8 @@ pub enum SharedServiceEvent {
     Welcome,
     /// A whole request. The exchange is open until [`SharedService::finish`].
     Request(u16),
-    /// RESET for an open exchange, wherever it is being answered: stop working on it; a final frame is still owed (P-26).
+    /// RESET for an open exchange, wherever it is being answered: stop working on it; a final frame is still owed
+    /// (P-26).
     Cancel(u16),
     /// RESET for an exchange that has ended (P-26).
     Ignored,
@@ -61,9 +62,9 @@ impl SharedService {
         self.open
     }
 
-    /// The final frame of an exchange is about to be sent, here or on an answer connection. Not earlier: until then RESET
-    /// comes here (P-26); and not later: as soon as the gateway has it, the id may come back here (P-15). `false` if none
-    /// was owed.
+    /// The final frame of an exchange is about to be sent, here or on an answer connection. Not earlier: until then
+    /// RESET comes here (P-26); and not later: as soon as the gateway has it, the id may come back here (P-15). `false`
+    /// if none was owed.
     pub fn finish(&mut self, exchange: u16) -> bool {
         match self.slots.get_mut(usize::from(exchange)) {
             Some(slot) if *slot != Slot::Free => {

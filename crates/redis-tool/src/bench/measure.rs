@@ -146,7 +146,8 @@ async fn work(
     Ok(tally)
 }
 
-/// Waits for the end, or Ctrl-C, and shows how it goes: the measured time, the processor's time in it, whether it was cut short.
+/// Waits for the end, or Ctrl-C, and shows how it goes: the measured time, the processor's time in it, whether it was
+/// cut short.
 async fn watch_over(
     plan: &Plan,
     times: &Times,

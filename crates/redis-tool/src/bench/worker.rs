@@ -154,7 +154,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Each command from its own intended start. Of a batch with faults it is not known here which ones they were: the last ones' times are left out.
+    /// Each command from its own intended start. Of a batch with faults it is not known here which ones they were: the
+    /// last ones' times are left out.
     fn record(&self, schedule: &Schedule, commands: std::ops::Range<u64>, done: u64, faults: Faults) {
         let now = Instant::now();
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,7 +216,8 @@ impl Schedule {
         first.max(command)
     }
 
-    /// How many commands, from `next` on, are due: at least one, at most `most`, none that is intended for `end` or later.
+    /// How many commands, from `next` on, are due: at least one, at most `most`, none that is intended for `end` or
+    /// later.
     fn due(&self, next: u64, now: Instant, most: u64, end: Instant) -> u64 {
         let last = (next..next + most).take_while(|&command| {
             let intended = self.at(command);

@@ -82,10 +82,12 @@ pub(super) struct OutputArgs {
     /// An error of the server goes to the standard error, and the exit code is 1
     #[arg(short = 'e')]
     pub(super) exit_on_error: bool,
-    /// Whether to print messages that come unasked, such as invalidations (RESP3): yes or no [default: yes on a terminal]
+    /// Whether to print messages that come unasked, such as invalidations (RESP3): yes or no [default: yes on a
+    /// terminal]
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     pub(super) show_pushes: Option<bool>,
-    /// Tell on the standard error which connections are made and lost, which redirects are followed, and what is tried again
+    /// Tell on the standard error which connections are made and lost, which redirects are followed, and what is tried
+    /// again
     #[arg(long)]
     pub(super) verbose: bool,
     /// Do not warn that others may see the password of -a

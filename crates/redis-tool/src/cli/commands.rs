@@ -1,4 +1,5 @@
-//! What commands there are, what they do and what they take: from the server's `COMMAND DOCS`, and from a table of our own before that came, or where there is none.
+//! What commands there are, what they do and what they take: from the server's `COMMAND DOCS`, and from a table of our
+//! own before that came, or where there is none.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ impl Table {
         Self { entries: BUILT_IN.lines().filter_map(entry).collect() }
     }
 
-    /// Takes over what a server says of its commands (`COMMAND DOCS`, with RESP2 or RESP3). What is unknown to it stays.
+    /// Takes over what a server says of its commands (`COMMAND DOCS`, with RESP2 or RESP3). What is unknown to it
+    /// stays.
     pub(super) fn learn(&mut self, docs: &Value) {
         for (name, doc) in pairs(docs) {
             self.learn_one(&text(name).to_uppercase(), doc);

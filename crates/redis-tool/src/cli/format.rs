@@ -40,7 +40,8 @@ impl Style {
         Self { format, element_delimiter: b"\n".to_vec(), reply_delimiter: b"\n".to_vec() }
     }
 
-    /// The reply to a command as it is printed, up to its last line break. `words` are the command's: the replies to some are texts for people.
+    /// The reply to a command as it is printed, up to its last line break. `words` are the command's: the replies to
+    /// some are texts for people.
     pub(super) fn reply(&self, value: &Value, words: &[Vec<u8>]) -> Vec<u8> {
         match self.format {
             // They end their lines themselves.

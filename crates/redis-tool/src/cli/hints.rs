@@ -17,7 +17,8 @@ pub(super) fn hint(table: &Table, line: &str) -> Option<String> {
     (!rest.is_empty()).then(|| format!("{last}{rest}"))
 }
 
-/// Words that may come next according to the syntax: options that were not given, and values that have names of their own.
+/// Words that may come next according to the syntax: options that were not given, and values that have names of their
+/// own.
 pub(super) fn tokens(syntax: &str, typed: &[&[u8]]) -> Vec<String> {
     let rest = remaining(syntax, typed);
     let mut tokens: Vec<String> = Vec::new();

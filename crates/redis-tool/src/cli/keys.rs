@@ -1,4 +1,5 @@
-//! `--bigkeys`, `--memkeys`, `--hotkeys`: the keys that take most of something, over all shards. Nothing but the lists that are shown is kept.
+//! `--bigkeys`, `--memkeys`, `--hotkeys`: the keys that take most of something, over all shards. Nothing but the lists
+//! that are shown is kept.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! `--latency`, `--latency-history`, `--latency-dist`, `--intrinsic-latency`: how long a `PING` takes, one after the other on one connection, and how long this machine leaves a process waiting.
+//! `--latency`, `--latency-history`, `--latency-dist`, `--intrinsic-latency`: how long a `PING` takes, one after the
+//! other on one connection, and how long this machine leaves a process waiting.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

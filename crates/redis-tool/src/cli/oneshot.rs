@@ -55,7 +55,8 @@ pub(super) async fn eval(
     repeated(session, &words, arguments, output).await
 }
 
-/// Commands from the standard input, a line each. They go on after an error, unless `-e`; exit code 1 if any was not answered.
+/// Commands from the standard input, a line each. They go on after an error, unless `-e`; exit code 1 if any was not
+/// answered.
 pub(super) async fn lines(session: &mut Session, output: &mut Output) -> anyhow::Result<ExitCode> {
     match connect(session).await {
         // The first line may log in.

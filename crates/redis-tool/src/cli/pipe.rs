@@ -1,6 +1,7 @@
 //! `--pipe`: commands of the standard input as fast as they are taken, errors and replies counted.
 //!
-//! Outside of a cluster the bytes go to the server as they are, and a last `ECHO` tells that all replies are there. In a cluster they are read as commands, each of which goes to the node of its key.
+//! Outside of a cluster the bytes go to the server as they are, and a last `ECHO` tells that all replies are there. In
+//! a cluster they are read as commands, each of which goes to the node of its key.
 
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;

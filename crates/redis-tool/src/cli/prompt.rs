@@ -1,4 +1,5 @@
-//! The prompt. The editor waits for lines on a thread of its own, and shows the prompt before there is a connection; here, commands run and what comes unasked is shown while a line is typed.
+//! The prompt. The editor waits for lines on a thread of its own, and shows the prompt before there is a connection;
+//! here, commands run and what comes unasked is shown while a line is typed.
 
 mod editor;
 mod help;

@@ -75,7 +75,8 @@ struct Source {
 
 impl Source {
     async fn copy(&mut self, content: Content, target: &mut Target) -> anyhow::Result<u64> {
-        // A server that knows neither sends what it sends to replicas, and goes on with the commands of others, which nobody reads.
+        // A server that knows neither sends what it sends to replicas, and goes on with the commands of others, which
+        // nobody reads.
         self.ask(&["REPLCONF", "capa", "eof"]).await?;
         self.ask(&["REPLCONF", "rdb-only", "1"]).await?;
         if content == Content::Functions {

@@ -1,7 +1,10 @@
-//! What the commands of one user run on. Outside of a cluster that is one connection, as with `redis-cli`: its state (database, `MULTI`, subscriptions) is the user's own. In a cluster it is the client,
-//! which routes, splits and follows, and a connection of its own for what has state: to the node of the first key of a transaction or `WATCH`, else to any primary.
+//! What the commands of one user run on. Outside of a cluster that is one connection, as with `redis-cli`: its state
+//! (database, `MULTI`, subscriptions) is the user's own. In a cluster it is the client, which routes, splits and
+//! follows, and a connection of its own for what has state: to the node of the first key of a transaction or `WATCH`,
+//! else to any primary.
 //!
-//! Invariant: a command is sent again only where it certainly did not run: the connection was known to be closed before it was written.
+//! Invariant: a command is sent again only where it certainly did not run: the connection was known to be closed before
+//! it was written.
 
 use std::fmt;
 
@@ -147,8 +150,8 @@ impl Session {
         }
     }
 
-    /// Connects, if there is no connection yet: outside of a cluster to the primary, in a cluster by asking for its map. A password that the server has no
-    /// use for is left away, as `redis-cli` does it, with a warning.
+    /// Connects, if there is no connection yet: outside of a cluster to the primary, in a cluster by asking for its
+    /// map. A password that the server has no use for is left away, as `redis-cli` does it, with a warning.
     pub(super) async fn connect(&mut self) -> Result<(), Failure> {
         match self.try_connect().await {
             Err(Failure::Refused { refusal: Refusal::NoPasswordWanted(answer), .. }) => {
@@ -196,7 +199,8 @@ impl Session {
         }
     }
 
-    /// Runs a command and waits for its reply, errors of the server among them. Dropped in its middle, it leaves the session without connection.
+    /// Runs a command and waits for its reply, errors of the server among them. Dropped in its middle, it leaves the
+    /// session without connection.
     pub(super) async fn run(&mut self, words: &[Vec<u8>]) -> Result<Value, Failure> {
         let spec = spec_of(words);
         if let Some(credentials) = login(words).filter(|_| !self.has_contact()) {
@@ -296,7 +300,8 @@ impl Session {
         Ok(answers.into_iter().map(answer).collect())
     }
 
-    /// Sends a command that is answered by messages without end (`SUBSCRIBE`, `MONITOR`), and hands its connection over.
+    /// Sends a command that is answered by messages without end (`SUBSCRIBE`, `MONITOR`), and hands its connection
+    /// over.
     pub(super) async fn listen(&mut self, words: &[Vec<u8>], route: Option<Route>) -> Result<Wire, Failure> {
         self.drop_if_closed().await;
         if self.is_cluster() || route.is_some() {
@@ -312,7 +317,8 @@ impl Session {
         self.wire = Some(wire);
     }
 
-    /// Connects, if that is wanted, and waits for what comes unasked: a push, or the end of the connection. In a cluster connections come and go with commands.
+    /// Connects, if that is wanted, and waits for what comes unasked: a push, or the end of the connection. In a
+    /// cluster connections come and go with commands.
     ///
     /// # Cancel safety
     /// Nothing is lost; a connection that is being made is given up.
@@ -358,14 +364,16 @@ impl Session {
                 Err(error) => return Err(not_connected(&self.config, &error).await),
             });
             if matches!(self.config.topology, Topology::Sentinel(_)) {
-                // The client listens to a Sentinel from its own first command on. If that fails, the next one will say why.
+                // The client listens to a Sentinel from its own first command on. If that fails, the next one will say
+                // why.
                 let _ = self.client.run::<Value>(Command::raw("PING")).await;
             }
         }
         self.wire.as_mut().ok_or_else(|| Failure::NotConnected("there is no connection".to_owned()))
     }
 
-    /// Whether Sentinels name another primary than the one that is spoken to. The client has heard of it: it has moved its own connection, or is about to.
+    /// Whether Sentinels name another primary than the one that is spoken to. The client has heard of it: it has moved
+    /// its own connection, or is about to.
     async fn is_left_behind(&self) -> bool {
         let is_watched = matches!(self.config.topology, Topology::Sentinel(_)) && self.transaction == Transaction::None;
         let Some(wire) = self.wire.as_ref().filter(|_| is_watched) else { return false };
@@ -467,14 +475,16 @@ impl Session {
     fn change(&mut self, change: impl FnOnce(&mut Config)) {
         let mut config = self.config.clone();
         change(&mut config);
-        // Settings of a session cannot be refused that the server has accepted; if they are, the client stays as it was.
+        // Settings of a session cannot be refused that the server has accepted; if they are, the client stays as it
+        // was.
         if let Ok(client) = Client::new(config.clone()) {
             (self.config, self.client) = (config, client);
         }
     }
 }
 
-/// How often the server answers the end of subscriptions: for each channel, and as pushes with RESP3. 0: it is another command.
+/// How often the server answers the end of subscriptions: for each channel, and as pushes with RESP3. 0: it is another
+/// command.
 pub(super) fn confirmations(words: &[Vec<u8>]) -> usize {
     match spec_of(words).name {
         "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => words.len().saturating_sub(1).max(1),

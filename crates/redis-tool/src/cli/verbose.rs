@@ -20,7 +20,8 @@ fn lines() -> Lines {
     Lines { is_terminal: io::stderr().is_terminal() }
 }
 
-/// The standard error. The editor of the prompt has the terminal as it comes, byte by byte: a line begins at its left end and returns there.
+/// The standard error. The editor of the prompt has the terminal as it comes, byte by byte: a line begins at its left
+/// end and returns there.
 struct Lines {
     is_terminal: bool,
 }

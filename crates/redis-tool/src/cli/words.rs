@@ -18,7 +18,8 @@ pub(super) struct QuoteError {
     column: usize,
 }
 
-/// Splits a line at blanks. Within `"…"`, `\n \r \t \b \a \xHH` are what they are in C, and any other escaped byte is itself; within `'…'` only `\'` is.
+/// Splits a line at blanks. Within `"…"`, `\n \r \t \b \a \xHH` are what they are in C, and any other escaped byte is
+/// itself; within `'…'` only `\'` is.
 pub(super) fn split(line: &[u8]) -> Result<Vec<Word>, QuoteError> {
     let mut words = Vec::new();
     let mut at = 0;
@@ -40,7 +41,8 @@ pub(super) fn split_bytes(line: &[u8]) -> Result<Vec<Vec<u8>>, QuoteError> {
     Ok(split(line)?.into_iter().map(|word| word.bytes).collect())
 }
 
-/// Splits the beginning of a line that is still being typed: an open quote ends with the line. The last word is empty if a blank precedes the end.
+/// Splits the beginning of a line that is still being typed: an open quote ends with the line. The last word is empty
+/// if a blank precedes the end.
 pub(super) fn split_unfinished(line: &str) -> Vec<Word> {
     let bytes = line.as_bytes();
     let mut words = match split(bytes) {

@@ -1,4 +1,5 @@
-//! `cluster start` and `stop`: a real cluster of servers on this machine, for trying things out. It lives on after the command.
+//! `cluster start` and `stop`: a real cluster of servers on this machine, for trying things out. It lives on after the
+//! command.
 
 mod form;
 mod process;
@@ -25,7 +26,8 @@ use crate::connection::UsageError;
 
 /// The cluster bus listens this far above each port.
 const BUS_OFFSET: u16 = 10_000;
-/// Where `--port 0` looks for free ports: below those from which Linux takes the ports of outgoing connections (32768 and more).
+/// Where `--port 0` looks for free ports: below those from which Linux takes the ports of outgoing connections (32768
+/// and more).
 const FREE_PORTS: std::ops::Range<u16> = 21_000..32_000;
 /// Looks again so often for what a server writes or does.
 const EVERY: Duration = Duration::from_millis(10);

@@ -1,4 +1,5 @@
-//! All nodes of a cluster, each with a client of its own: what is told to one node is told to no other, and redirects are answers.
+//! All nodes of a cluster, each with a client of its own: what is told to one node is told to no other, and redirects
+//! are answers.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -16,7 +16,8 @@ pub(super) fn green(text: &str) -> String {
     if has_colours() { format!("\x1b[32m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Rows below their heads, two blanks apart. Heads that begin with `>` belong to columns of numbers, which end at the same place.
+/// Rows below their heads, two blanks apart. Heads that begin with `>` belong to columns of numbers, which end at the
+/// same place.
 pub(super) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let head = |column: usize| heads[column].trim_start_matches('>');
     let width = |column: usize| {

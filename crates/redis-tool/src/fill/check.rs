@@ -22,7 +22,8 @@ pub(crate) struct Checked {
     pub(crate) keys_after: u64,
     /// Keys of each primary.
     pub(crate) keys_by_node: Vec<(String, u64)>,
-    /// Items that were written, or said to be there, and are not, or are not as they were sent; those that failed beforehand are not among them.
+    /// Items that were written, or said to be there, and are not, or are not as they were sent; those that failed
+    /// beforehand are not among them.
     pub(crate) missing: u64,
     /// How many values were read back.
     pub(crate) sampled: u64,
@@ -33,7 +34,8 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// How well it is known that nothing else is missing: by `every key`, a `sample`, the `number` of keys, or `nothing`.
+    /// How well it is known that nothing else is missing: by `every key`, a `sample`, the `number` of keys, or
+    /// `nothing`.
     pub(crate) fn by(&self) -> &'static str {
         match self {
             Self { may_have_expired: true, .. } => "nothing",

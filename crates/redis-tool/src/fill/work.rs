@@ -1,7 +1,7 @@
 //! The threads and workers that write the items, and look whether they are there.
 //!
-//! Invariant: what is on its way takes [`MAX_MEMORY_BYTES`] at most, whatever the sizes, connections and threads: there are so many workers, and their batches are
-//! so large, that all of them together fit in.
+//! Invariant: what is on its way takes [`MAX_MEMORY_BYTES`] at most, whatever the sizes, connections and threads: there
+//! are so many workers, and their batches are so large, that all of them together fit in.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,8 @@ use crate::load::{default_threads, progress, text, thread};
 
 /// Of all batches that are under way.
 const MAX_MEMORY_BYTES: u64 = 96 << 20;
-/// A batch exists as words, as a pipeline and in a connection's buffer, and buffers that grow are larger than what is in them.
+/// A batch exists as words, as a pipeline and in a connection's buffer, and buffers that grow are larger than what is
+/// in them.
 const COPIES: u64 = 5;
 const MAX_BATCH_BYTES: u64 = 1 << 20;
 /// So that a connection has the next batch while one is answered.

@@ -62,7 +62,8 @@ pub(crate) enum Draw {
 }
 
 impl Draw {
-    /// Draws from `keys` keys, at least 1. Of `of` workers, the `worker`-th takes every so-many-th key where they go in sequence.
+    /// Draws from `keys` keys, at least 1. Of `of` workers, the `worker`-th takes every so-many-th key where they go in
+    /// sequence.
     pub(crate) fn new(distribution: Distribution, keys: u64, worker: u64, of: u64) -> Self {
         let keys = keys.max(1);
         match distribution {
@@ -96,8 +97,8 @@ impl Draw {
     }
 }
 
-/// Zipf's law in constant time and space, by rejection-inversion: Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
-/// distributions" (1996).
+/// Zipf's law in constant time and space, by rejection-inversion: Hörmann and Derflinger, "Rejection-inversion to
+/// generate variates from monotone discrete distributions" (1996).
 #[derive(Debug, Clone)]
 pub(crate) struct Zipf {
     keys: u64,

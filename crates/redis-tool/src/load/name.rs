@@ -54,8 +54,8 @@ pub(crate) fn capacity(width: usize) -> u128 {
     (DIGITS.len() as u128).pow(width.min(MAX_WIDTH) as u32)
 }
 
-/// Appends a number as so many digits as `size` has room for, at most 11, the least one first: what is appended is different for different numbers below
-/// [`capacity`].
+/// Appends a number as so many digits as `size` has room for, at most 11, the least one first: what is appended is
+/// different for different numbers below [`capacity`].
 #[inline]
 pub(crate) fn append_number(number: u64, size: usize, out: &mut Vec<u8>) -> usize {
     const UNSHIFTED: [u8; MAX_WIDTH] = [0; MAX_WIDTH];

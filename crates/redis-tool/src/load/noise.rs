@@ -1,4 +1,5 @@
-//! Bytes of values. They are slices of one piece of noise, so that a value costs no more than its copy, and do not compress.
+//! Bytes of values. They are slices of one piece of noise, so that a value costs no more than its copy, and do not
+//! compress.
 
 use std::ops::Range;
 

@@ -19,7 +19,8 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     runtime.context("the system gives no event queue")
 }
 
-/// The first client of some work: if nobody listens, it says so at once. Those after it wait for a server that comes back.
+/// The first client of some work: if nobody listens, it says so at once. Those after it wait for a server that comes
+/// back.
 pub(crate) async fn first_connect(config: &Config) -> anyhow::Result<Client> {
     connect(&Config { when_down: WhenDown::FailFast, ..config.clone() }).await?.close(CLOSE_PATIENCE).await;
     connect(config).await

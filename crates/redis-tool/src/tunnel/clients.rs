@@ -1,5 +1,5 @@
-//! The clients of a tunnel, by numbers of its own: what `CLIENT ID` tells, `CLIENT LIST` shows, and `CLIENT KILL` and `UNBLOCK` are about. To the servers,
-//! nobody is one of them.
+//! The clients of a tunnel, by numbers of its own: what `CLIENT ID` tells, `CLIENT LIST` shows, and `CLIENT KILL` and
+//! `UNBLOCK` are about. To the servers, nobody is one of them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -97,7 +97,8 @@ impl Clients {
         self.known().values().filter(|client| is_wanted(client)).map(|client| client.line()).collect()
     }
 
-    /// Disconnects those that the filter fits, and counts them. The one that `asker` is has to go by itself: it is told if so.
+    /// Disconnects those that the filter fits, and counts them. The one that `asker` is has to go by itself: it is told
+    /// if so.
     pub(crate) fn kill(&self, filter: &Filter, asker: u64) -> (usize, bool) {
         let meant: Vec<_> = {
             let mut known = self.known();

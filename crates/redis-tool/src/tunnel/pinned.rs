@@ -1,5 +1,6 @@
-//! `pinned`: a port for each node. Each client has a connection of its own to the node, and bytes pass as they are, in pieces as they come; only the
-//! replies to questions about the topology, and redirects, have the tunnel's ports in the place of the nodes' addresses.
+//! `pinned`: a port for each node. Each client has a connection of its own to the node, and bytes pass as they are, in
+//! pieces as they come; only the replies to questions about the topology, and redirects, have the tunnel's ports in the
+//! place of the nodes' addresses.
 //!
 //! Invariant: a byte that is not part of such a reply passes unaltered. ([`track`], [`rewrite`])
 

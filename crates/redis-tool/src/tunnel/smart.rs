@@ -1,7 +1,8 @@
-//! `smart`: a cluster looks like one server. Ordinary commands of all clients share the lanes of a [`RawClient`], whose replies pass unread.
+//! `smart`: a cluster looks like one server. Ordinary commands of all clients share the lanes of a [`RawClient`], whose
+//! replies pass unread.
 //!
-//! What several nodes answer together, and subscriptions, go through a [`Client`]: one of each kind for every protocol and database that clients use,
-//! made when it is first needed.
+//! What several nodes answer together, and subscriptions, go through a [`Client`]: one of each kind for every protocol
+//! and database that clients use, made when it is first needed.
 
 mod catalogue;
 mod local;

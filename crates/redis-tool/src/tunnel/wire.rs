@@ -1,4 +1,5 @@
-//! A client's socket: what was read and not understood yet, what is to be written, and the one loop that never lets one wait for the other for ever.
+//! A client's socket: what was read and not understood yet, what is to be written, and the one loop that never lets one
+//! wait for the other for ever.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -129,7 +130,8 @@ impl Wire {
         }
     }
 
-    /// Writes everything. What the client sends meanwhile is read: some read no reply before they have sent all of their commands.
+    /// Writes everything. What the client sends meanwhile is read: some read no reply before they have sent all of
+    /// their commands.
     ///
     /// # Errors
     /// The client has gone, or takes nothing for a minute.

@@ -125,7 +125,8 @@ fn bench_keeps_a_rate_and_its_latency_counts_from_the_intended_start() {
     // Exactly the schedule, to within one command of each worker at both ends.
     assert!((number(&json["results"][0], "operations") - 2000.0).abs() <= 16.0, "{json}");
 
-    // The server stands still in the middle. A closed loop would see 8 slow commands; of an open one every command of that time is late.
+    // The server stands still in the middle. A closed loop would see 8 slow commands; of an open one every command of
+    // that time is late.
     let url = server.url();
     let run = spawn(move || {
         bench(&url, "--operation get --no-populate --rate 2000 --duration 3 --workers 8 --warmup 0 --timeout 20")

@@ -1,4 +1,5 @@
-//! The task that keeps a cluster's map: asks some nodes at once, compares their views, installs the one that most agree on.
+//! The task that keeps a cluster's map: asks some nodes at once, compares their views, installs the one that most agree
+//! on.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -139,7 +140,8 @@ impl Cluster {
             (wanted.sources(&known, &self.config.servers), wanted.parallel())
         };
         let heirs = self.heirs();
-        // Those without a live connection last: a dead node costs the whole connect time-out. Who may take its place is the first to know.
+        // Those without a live connection last: a dead node costs the whole connect time-out. Who may take its place is
+        // the first to know.
         sources.sort_by_cached_key(|address| (self.is_suspect(address), !heirs.contains(address)));
         (sources, parallel)
     }

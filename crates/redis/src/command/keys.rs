@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 
 use super::{Arg, BeginSearch, CommandSpec, FindKeys, KeySpec};
 
-/// Positions of all keys, in the order of the specification. A count or keyword that does not fit the arguments yields none: the server will say what is wrong.
+/// Positions of all keys, in the order of the specification. A count or keyword that does not fit the arguments yields
+/// none: the server will say what is wrong.
 pub(super) fn positions(spec: &CommandSpec, args: &[Arg<'_>]) -> impl Iterator<Item = usize> + use<> {
     let mut found: SmallVec<[usize; 8]> = SmallVec::new();
     for key in spec.keys {

@@ -43,7 +43,8 @@ impl Flags {
     /// The keys cannot be told from the specification alone.
     pub const MOVABLE_KEYS: Self = Self(1 << 5);
 
-    /// Answered while a script or function keeps the server busy, on another connection than the script's: it ends the script, or tells of it.
+    /// Answered while a script or function keeps the server busy, on another connection than the script's: it ends the
+    /// script, or tells of it.
     pub const WHILE_BUSY: Self = Self(1 << 6);
 
     /// Both sets together.
@@ -81,14 +82,16 @@ pub enum BeginSearch {
     Index(u8),
     /// At this argument, unless it is empty (`MIGRATE`, whose keys may come later instead).
     UnlessEmpty(u8),
-    /// After this word, searched (without regard to case) from an argument on; a negative start counts from the end and searches backwards.
+    /// After this word, searched (without regard to case) from an argument on; a negative start counts from the end and
+    /// searches backwards.
     Keyword(&'static str, i8),
 }
 
 /// How the keys of a group are found from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindKeys {
-    /// Keys up to `last`, relative to the beginning (negative: from the end of the arguments), every `step`; `limit` > 1 takes only that part of what is left.
+    /// Keys up to `last`, relative to the beginning (negative: from the end of the arguments), every `step`; `limit` >
+    /// 1 takes only that part of what is left.
     Range {
         /// Last key relative to the first; negative counts from the last argument (-1).
         last: i8,
@@ -159,7 +162,8 @@ pub enum Blocking {
     MillisecondsAfter(&'static str),
 }
 
-/// The description of a command that the table does not know (a module's, a newer server's): its first argument is taken for its key.
+/// The description of a command that the table does not know (a module's, a newer server's): its first argument is
+/// taken for its key.
 pub static UNKNOWN: CommandSpec = CommandSpec {
     name: "unknown",
     preamble: b"",

@@ -10,8 +10,8 @@ use super::address::NodeAddress;
 
 /// Makes connections in the client's stead: through a proxy, over another transport, or in memory for tests.
 pub trait Connector: Send + Sync {
-    /// Connects to the node; `address` is the one to dial, after the address map. The client speaks TLS over the stream if it is
-    /// configured to. It runs within the connect time-out and may be cancelled at any await point.
+    /// Connects to the node; `address` is the one to dial, after the address map. The client speaks TLS over the stream
+    /// if it is configured to. It runs within the connect time-out and may be cancelled at any await point.
     fn connect<'a>(&'a self, address: &'a NodeAddress) -> BoxFuture<'a, io::Result<Box<dyn ByteStream>>>;
 }
 

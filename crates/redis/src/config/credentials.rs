@@ -19,8 +19,8 @@ pub struct Credentials {
 
 /// Gives the credentials of new connections, and new ones to live connections.
 pub trait CredentialProvider: Send + Sync {
-    /// The credentials to use now. It is asked at each connection attempt, within the connect time-out, and may be cancelled at
-    /// any await point.
+    /// The credentials to use now. It is asked at each connection attempt, within the connect time-out, and may be
+    /// cancelled at any await point.
     fn credentials(&self) -> BoxFuture<'_, Result<Credentials, CredentialError>>;
 
     /// Credentials as they change: each new value is sent by `AUTH` on the live connections. `None`: they never change.
@@ -28,7 +28,8 @@ pub trait CredentialProvider: Send + Sync {
         None
     }
 
-    /// Work that keeps the credentials fresh, if there is any. A client runs it while it lives, and drops it when it closes.
+    /// Work that keeps the credentials fresh, if there is any. A client runs it while it lives, and drops it when it
+    /// closes.
     fn maintain(self: Arc<Self>) -> Option<BoxFuture<'static, ()>> {
         None
     }

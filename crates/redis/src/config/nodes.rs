@@ -40,24 +40,25 @@ pub enum ReadFrom {
     Primary,
     /// A replica, chosen at random of those that are connected; the primary while none is. Reads may be stale.
     PreferReplica,
-    /// A replica, chosen at random of those that are connected, never the primary: while no replica is, reads wait, and fail at their deadlines. Reads may
-    /// be stale. For what must not be a burden to primaries.
+    /// A replica, chosen at random of those that are connected, never the primary: while no replica is, reads wait, and
+    /// fail at their deadlines. Reads may be stale. For what must not be a burden to primaries.
     OnlyReplicas,
-    /// The primary or the replica that answers soonest: of those whose latency is at most a quarter or 0.2 ms above the lowest, one at random. It is measured
-    /// by a `PING` on each connection every second. Reads may be stale.
+    /// The primary or the replica that answers soonest: of those whose latency is at most a quarter or 0.2 ms above the
+    /// lowest, one at random. It is measured by a `PING` on each connection every second. Reads may be stale.
     LowestLatency,
     /// The primary and its replicas alike, chosen at random. Reads may be stale.
     RoundRobin,
-    /// A replica in the same availability zone, else the primary if that is in the zone, else another replica, else the primary. Reads may be stale.
-    /// Servers tell their zones (Valkey 8; `availability-zone`); for others, see [`zones`](super::Config::zones).
+    /// A replica in the same availability zone, else the primary if that is in the zone, else another replica, else the
+    /// primary. Reads may be stale. Servers tell their zones (Valkey 8; `availability-zone`); for others, see
+    /// [`zones`](super::Config::zones).
     AzAffinity {
         /// The client's zone, as the servers' `availability-zone` setting spells it.
         zone: Arc<str>,
     },
 }
 
-/// From the address that a cluster or Sentinel announces to the one to dial: for NAT, port forwarding, containers. The node keeps
-/// its announced address as identity.
+/// From the address that a cluster or Sentinel announces to the one to dial: for NAT, port forwarding, containers. The
+/// node keeps its announced address as identity.
 #[derive(Clone, Default)]
 pub enum AddressMap {
     /// Announced addresses are dialled.
@@ -75,8 +76,8 @@ pub type AddressFunction = dyn Fn(&NodeAddress) -> Option<NodeAddress> + Send + 
 /// How redirects are followed and the map of slots is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// Redirects of one command. After the first two, each is preceded by a pause of up to 200 ms, in which the map is asked for. Default: 64, which
-    /// take about ten seconds: mostly the command's deadline comes first.
+    /// Redirects of one command. After the first two, each is preceded by a pause of up to 200 ms, in which the map is
+    /// asked for. Default: 64, which take about ten seconds: mostly the command's deadline comes first.
     pub max_redirects: u32,
     /// Least time between two refreshes of the map. Default: 1 s.
     pub refresh_min_interval: Duration,

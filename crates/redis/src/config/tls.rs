@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::address::NodeAddress;
 
-/// TLS 1.2 or 1.3 of the connections. The default trusts the system's certificate authorities and expects each node's certificate
-/// to name the host that was dialled.
+/// TLS 1.2 or 1.3 of the connections. The default trusts the system's certificate authorities and expects each node's
+/// certificate to name the host that was dialled.
 ///
 /// Files are read at each connection attempt, so that renewed certificates are used without a restart.
 #[derive(Debug, Clone, Default)]
@@ -53,8 +53,8 @@ pub enum Pem {
     File(PathBuf),
 }
 
-/// How the name that a certificate must have follows from the node's address. Behind an address map, tables and functions are
-/// asked for the address that the cluster announces, before it is mapped.
+/// How the name that a certificate must have follows from the node's address. Behind an address map, tables and
+/// functions are asked for the address that the cluster announces, before it is mapped.
 #[derive(Clone, Default)]
 pub enum TlsServerName {
     /// The host that is dialled, after the address map.
@@ -62,7 +62,8 @@ pub enum TlsServerName {
     NodeHost,
     /// The same name for all nodes.
     Fixed(Arc<str>),
-    /// The host of the first configured server, for all nodes: for clusters that announce IP addresses and share one certificate.
+    /// The host of the first configured server, for all nodes: for clusters that announce IP addresses and share one
+    /// certificate.
     SeedHost,
     /// By node; others have the host that is dialled.
     Map(Arc<HashMap<NodeAddress, Arc<str>>>),
@@ -74,8 +75,8 @@ pub enum TlsServerName {
 pub type NameFunction = dyn Fn(&NodeAddress) -> Option<Arc<str>> + Send + Sync;
 
 impl TlsServerName {
-    /// The name for the node announced as `announced` and dialled as `dialled`. `None`: its address has no host and no name is
-    /// configured.
+    /// The name for the node announced as `announced` and dialled as `dialled`. `None`: its address has no host and no
+    /// name is configured.
     pub(crate) fn resolve(
         &self,
         announced: &NodeAddress,

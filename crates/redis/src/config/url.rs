@@ -6,8 +6,8 @@
 //! unix://[user:password@]/path/of/socket[?…]
 //! ```
 //!
-//! Everything may be percent-encoded; in the user, the password and the options, `/ ? # @ : & %` have to be where they would end
-//! something. No error repeats a part of the URL that could belong to a password.
+//! Everything may be percent-encoded; in the user, the password and the options, `/ ? # @ : & %` have to be where they
+//! would end something. No error repeats a part of the URL that could belong to a password.
 
 mod error;
 mod options;
@@ -38,8 +38,8 @@ impl Config {
     /// | `rediss…`, `valkeys…` | each of them with TLS |
     ///
     /// Options are the scalar settings by their names (`connect_timeout=500ms`, `lanes=2`, `max_queued_bytes=64MiB`,
-    /// `command_timeout=none`), `db`, `read_from=primary|replica|round_robin|az:ZONE`, and of TLS `tls_ca`, `tls_cert`, `tls_key` (files
-    /// in PEM), `sni` and `insecure`.
+    /// `command_timeout=none`), `db`, `read_from=primary|replica|round_robin|az:ZONE`, and of TLS `tls_ca`, `tls_cert`,
+    /// `tls_key` (files in PEM), `sni` and `insecure`.
     ///
     /// # Errors
     /// The URL is malformed, or names something unknown or impossible; the error says what, where, and what was meant.

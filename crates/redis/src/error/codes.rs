@@ -1,7 +1,8 @@
 //! The servers' error codes: whether the command ran, and what helps. The only table of them.
 //!
-//! A code alone does not tell who speaks. A script, a function or a module's command may answer with any code after it has written
-//! (`redis.error_reply('TRYAGAIN x')`); such an answer counts as the server's own refusal only if it reads like one.
+//! A code alone does not tell who speaks. A script, a function or a module's command may answer with any code after it
+//! has written (`redis.error_reply('TRYAGAIN x')`); such an answer counts as the server's own refusal only if it reads
+//! like one.
 
 use super::{Advice, Ran, ServerError};
 
@@ -86,7 +87,8 @@ pub static TABLE: &[Row] = &[
 
 static OTHER: Row = Row { code: "", ran: Ran::Executed, remedy: Remedy::GiveUp, before_scripts: Refusal::None };
 
-/// What is known about `error` as the answer to the command of this name ([`CommandSpec::name`](crate::command::CommandSpec::name)).
+/// What is known about `error` as the answer to the command of this name
+/// ([`CommandSpec::name`](crate::command::CommandSpec::name)).
 #[must_use]
 pub fn row(command: &str, error: &ServerError) -> &'static Row {
     let row = TABLE.iter().find(|row| row.code == error.code()).unwrap_or(&OTHER);
@@ -105,12 +107,14 @@ pub fn ran(command: &str, error: &ServerError) -> Ran {
     }
 }
 
-/// Whether it runs what somebody else wrote, and may answer with any code. Of a command that is not known, that is not known either.
+/// Whether it runs what somebody else wrote, and may answer with any code. Of a command that is not known, that is not
+/// known either.
 fn runs_code(command: &str) -> bool {
     matches!(command, "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" | "FCALL_RO" | "unknown")
 }
 
-/// Whether a command of a script failed, and the script with it: servers from version 7 on append where in the script it happened.
+/// Whether a command of a script failed, and the script with it: servers from version 7 on append where in the script
+/// it happened.
 fn is_raised(error: &ServerError) -> bool {
     error.text().contains(" script: ")
 }

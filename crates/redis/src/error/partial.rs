@@ -20,8 +20,9 @@ impl PartialFailure {
         Self { keys: keys.collect() }
     }
 
-    /// For each key in the caller's order: its element of the reply, or, of a command with one reply for all keys, the reply to the part of the command
-    /// that the key was in (`DEL`: how many of that part were deleted); or why there is none.
+    /// For each key in the caller's order: its element of the reply, or, of a command with one reply for all keys, the
+    /// reply to the part of the command that the key was in (`DEL`: how many of that part were deleted); or why there
+    /// is none.
     pub fn keys(&self) -> &[Result<Value, Error>] {
         &self.keys
     }

@@ -7,14 +7,15 @@ use parking_lot::Mutex;
 
 use super::{Observer, Operation};
 
-/// Upper bounds of the histograms' buckets in seconds, as the conventions advise; above the last there is one more bucket.
+/// Upper bounds of the histograms' buckets in seconds, as the conventions advise; above the last there is one more
+/// bucket.
 pub const BOUNDS: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0];
 
 /// Most combinations of attributes; all further ones become one, with the attribute `otel.metric.overflow`.
 pub const MAX_SERIES: usize = 2000;
 
-/// An [`Observer`] that keeps a histogram for each combination of attributes, for an exporter that asks now and then. It takes a lock at each
-/// operation: for very many threads, one of your own may do better.
+/// An [`Observer`] that keeps a histogram for each combination of attributes, for an exporter that asks now and then.
+/// It takes a lock at each operation: for very many threads, one of your own may do better.
 #[derive(Debug, Default)]
 pub struct Durations {
     series: Mutex<HashMap<Attributes, Histogram>>,

@@ -7,7 +7,8 @@ use crate::tracking::CacheStats;
 /// A value to be exported.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
-    /// `db.client.…` is of OpenTelemetry's conventions, `redis.client.…` of Redis' own, `pilotlight.redis.…` of this client.
+    /// `db.client.…` is of OpenTelemetry's conventions, `redis.client.…` of Redis' own, `pilotlight.redis.…` of this
+    /// client.
     pub name: &'static str,
     /// By OpenTelemetry's rules (UCUM).
     pub unit: &'static str,

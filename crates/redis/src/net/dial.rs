@@ -1,4 +1,5 @@
-//! From an address to a stream: names are resolved anew at each attempt, and all of a host's addresses are tried (RFC 8305).
+//! From an address to a stream: names are resolved anew at each attempt, and all of a host's addresses are tried (RFC
+//! 8305).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -74,7 +75,8 @@ fn interleaved(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAdd
     sorted
 }
 
-/// Dials the addresses one after the other, not waiting longer than [`ATTEMPT_DELAY`] before the next; the first to answer wins.
+/// Dials the addresses one after the other, not waiting longer than [`ATTEMPT_DELAY`] before the next; the first to
+/// answer wins.
 async fn race(addresses: &[SocketAddr], options: SocketOptions) -> Result<TcpStream, ConnectErrorKind> {
     let mut waiting = addresses.iter().copied();
     let mut attempts = JoinSet::new();

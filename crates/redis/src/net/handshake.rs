@@ -31,7 +31,8 @@ pub(super) struct Session {
     write_error: Option<io::Error>,
 }
 
-/// Speaks the handshake. `None`: the server closed the connection at a command that [`Style::Bare`](crate::proto::handshake::Style::Bare) does without.
+/// Speaks the handshake. `None`: the server closed the connection at a command that
+/// [`Style::Bare`](crate::proto::handshake::Style::Bare) does without.
 pub(super) async fn run(mut session: Session, plan: Plan) -> Result<Option<Connection>, ConnectErrorKind> {
     let mut handshake = Handshake::new(plan);
     let mut out = Vec::new();

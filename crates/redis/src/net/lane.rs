@@ -1,7 +1,8 @@
 //! A lane: one logical connection that many tasks share. It outlives its sockets.
 //!
-//! A caller encodes its command straight into the lane's output and takes a waiter's cell in the same critical section; the lane's driver, one task,
-//! writes waves, reads, and completes cells. Reading never waits for writing. See [`state`] for what the lock protects.
+//! A caller encodes its command straight into the lane's output and takes a waiter's cell in the same critical section;
+//! the lane's driver, one task, writes waves, reads, and completes cells. Reading never waits for writing. See
+//! [`state`] for what the lock protects.
 
 mod driver;
 mod input;
@@ -71,9 +72,11 @@ pub(crate) trait Watch: Send + Sync + 'static {
     fn down(&self, _reason: &str) {}
     /// A command's reply is overdue, and nothing was read for as long.
     fn stalled(&self) {}
-    /// The server pushed something. All replies that it sent before have been given to their callers, and none of those that it sent after.
+    /// The server pushed something. All replies that it sent before have been given to their callers, and none of those
+    /// that it sent after.
     fn pushed(&self, _push: Vec<Value>) {}
-    /// There is no connection any more, for whatever reason: nothing of it will be pushed, and nobody has been told yet that his command failed.
+    /// There is no connection any more, for whatever reason: nothing of it will be pushed, and nobody has been told yet
+    /// that his command failed.
     fn disconnected(&self) {}
 }
 
@@ -138,11 +141,13 @@ pub(crate) struct Lane {
     is_suspect: AtomicBool,
     /// There is room in the byte budget for one of those who wait for it.
     room: Notify,
-    /// One of them was told and has not made use of it yet: told twice, two would come, and the second lose its place. Changed under the lock.
+    /// One of them was told and has not made use of it yet: told twice, two would come, and the second lose its place.
+    /// Changed under the lock.
     is_room_told: AtomicBool,
 }
 
-/// In-flight commands of a server that somebody else says is not the primary any more have so long to be answered: it may be dead.
+/// In-flight commands of a server that somebody else says is not the primary any more have so long to be answered: it
+/// may be dead.
 const DRAIN: Duration = Duration::from_millis(250);
 
 struct Shared {
@@ -181,7 +186,8 @@ struct Condemned {
 /// How long a server that is not what it was may answer what is in flight.
 #[derive(Debug, Clone, Copy)]
 enum Patience {
-    /// Until it has been silent for [`Settings::stall`], or until then. A server that was paused for its failover answers only after it.
+    /// Until it has been silent for [`Settings::stall`], or until then. A server that was paused for its failover
+    /// answers only after it.
     Silence(Option<Instant>),
     /// Until it is silent and the deadline of the oldest command has passed: it is alive, and may be slow.
     Deadlines,
@@ -281,7 +287,8 @@ impl Lane {
         }
     }
 
-    /// How long the node took to answer lately, from the writing to the reading; `None`: it was not measured on this connection. It takes no lock.
+    /// How long the node took to answer lately, from the writing to the reading; `None`: it was not measured on this
+    /// connection. It takes no lock.
     pub(crate) fn latency(&self) -> Option<Duration> {
         Some(self.latency.load(Ordering::Relaxed)).filter(|&micros| micros > 0).map(Duration::from_micros)
     }
@@ -367,8 +374,8 @@ impl Lane {
         let was_idle = shared.state.is_idle();
         shared.state.advance_for(carriage.timeout, was_idle);
         let ticket = shared.state.submit(carriage, waker.cloned(), encode);
-        // Alone on an idle lane, the caller writes by itself: no task is woken for it. Where callers come in crowds that would cut up their wave. What has
-        // no time left is not sent.
+        // Alone on an idle lane, the caller writes by itself: no task is woken for it. Where callers come in crowds
+        // that would cut up their wave. What has no time left is not sent.
         let has_time = carriage.timeout != Some(Duration::ZERO);
         let is_written = was_idle && has_time && shared.state.last_batch <= 1 && shared.write_inline();
         let driver = if is_written && shared.ticking { None } else { shared.driver.take() };
@@ -479,20 +486,22 @@ impl Lane {
         .await;
     }
 
-    /// Ends the lane to a node that is gone. What is in flight may finish unless the node is silent; what was not written fails, certainly not sent.
+    /// Ends the lane to a node that is gone. What is in flight may finish unless the node is silent; what was not
+    /// written fails, certainly not sent.
     pub(crate) fn retire(&self, reason: &str) {
         self.condemn(self.shared.lock(), reason, Patience::Silence(None));
         self.close();
     }
 
-    /// Ends the lane to a node that has another role: as [`Lane::retire`], but the node is there, so what is in flight has time up to its deadlines.
+    /// Ends the lane to a node that has another role: as [`Lane::retire`], but the node is there, so what is in flight
+    /// has time up to its deadlines.
     pub(crate) fn replace(&self, reason: &str) {
         self.condemn(self.shared.lock(), reason, Patience::Deadlines);
         self.close();
     }
 
-    /// Makes a new connection, as the server is not what it was, once what is in flight was answered. A connection that was made after `asked`
-    /// is not meant.
+    /// Makes a new connection, as the server is not what it was, once what is in flight was answered. A connection that
+    /// was made after `asked` is not meant.
     pub(crate) fn reconnect(&self, reason: &str, asked: Instant) {
         let shared = self.shared.lock();
         if matches!(shared.phase, Phase::Up) && shared.connected_at <= asked {
@@ -500,7 +509,8 @@ impl Lane {
         }
     }
 
-    /// The server to be connected to is at `address` now: gives up the connection to another one, or tries again without delay.
+    /// The server to be connected to is at `address` now: gives up the connection to another one, or tries again
+    /// without delay.
     pub(crate) fn move_to(&self, address: &NodeAddress, reason: &str) {
         let shared = self.shared.lock();
         match shared.phase {
@@ -516,8 +526,8 @@ impl Lane {
         if shared.condemned.is_some() {
             return;
         }
-        // Callers do not write by themselves any more; yet their half of the socket stays: dropped, it would tell the server that nothing more comes,
-        // and the server need not answer what it has.
+        // Callers do not write by themselves any more; yet their half of the socket stays: dropped, it would tell the
+        // server that nothing more comes, and the server need not answer what it has.
         shared.condemned =
             Some(Condemned { reason: ErrorKind::Connection(reason.into()), since: Instant::now(), patience });
         let driver = shared.driver.take();
@@ -563,7 +573,8 @@ pub struct Snapshot {
     /// Whether there is a connection.
     pub is_connected: bool,
     /// How long the node took to answer a `PING` lately, on average: on an idle connection, or with
-    /// [`ReadFrom::LowestLatency`](crate::config::ReadFrom::LowestLatency) on any. `None`: it was not measured on this connection.
+    /// [`ReadFrom::LowestLatency`](crate::config::ReadFrom::LowestLatency) on any. `None`: it was not measured on this
+    /// connection.
     pub latency: Option<Duration>,
 }
 

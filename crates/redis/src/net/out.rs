@@ -1,4 +1,5 @@
-//! The bytes that wait to be written: small arguments are copied into one page, large shared ones keep their place in it without being copied.
+//! The bytes that wait to be written: small arguments are copied into one page, large shared ones keep their place in
+//! it without being copied.
 //!
 //! ```text
 //! page      *3 $3 SET $4 user $65536 ⌄ \r\n *2 $3 GET …
@@ -10,7 +11,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Shared arguments from this size on are not copied, in bytes. Below it a copy is cheaper than two more entries in a vectored write.
+/// Shared arguments from this size on are not copied, in bytes. Below it a copy is cheaper than two more entries in a
+/// vectored write.
 pub(crate) const MIN_SPLICE_BYTES: usize = 16 * 1024;
 
 /// Most slices given to one vectored write.

@@ -1,4 +1,5 @@
-//! New credentials for connections that are no lane's: what changed since they were made, and what the server says to `AUTH`.
+//! New credentials for connections that are no lane's: what changed since they were made, and what the server says to
+//! `AUTH`.
 
 use pilotlight_resp::Value;
 use tokio::sync::watch;
@@ -44,7 +45,8 @@ impl Changes {
     }
 }
 
-/// What the server says to `AUTH`. A connection whose new credentials are refused is given up: its old ones are about to end.
+/// What the server says to `AUTH`. A connection whose new credentials are refused is given up: its old ones are about
+/// to end.
 pub(crate) fn check_answer(reply: &Value) -> Result<(), ErrorKind> {
     match reply {
         Value::Simple(_) => Ok(()),

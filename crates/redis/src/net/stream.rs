@@ -1,4 +1,5 @@
-//! A connection's stream as a lane uses it: read and written by the driver, and, for plain sockets, written by callers too.
+//! A connection's stream as a lane uses it: read and written by the driver, and, for plain sockets, written by callers
+//! too.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::{Pin, pin};

@@ -27,8 +27,8 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Whether the peer has neither closed the stream nor sent anything that was not read. For a plain socket the kernel is asked; of the others only what
-    /// the runtime has noticed is known.
+    /// Whether the peer has neither closed the stream nor sent anything that was not read. For a plain socket the
+    /// kernel is asked; of the others only what the runtime has noticed is known.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         let peeked = match self {

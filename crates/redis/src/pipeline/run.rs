@@ -1,7 +1,8 @@
 //! How a pipeline runs: in its order, within its one deadline.
 //!
-//! Commands of one slot, and the parts of commands that are split by slot, go together in one batch: each lane gets its share in the order of the pipeline,
-//! so the commands of a key keep theirs. A command for several nodes, or one that blocks, waits for all before it, and all behind it wait for it.
+//! Commands of one slot, and the parts of commands that are split by slot, go together in one batch: each lane gets its
+//! share in the order of the pipeline, so the commands of a key keep theirs. A command for several nodes, or one that
+//! blocks, waits for all before it, and all behind it wait for it.
 
 use std::time::{Duration, Instant};
 

@@ -58,7 +58,8 @@ impl Lease {
         self.pool.leased.send_modify(|count| *count -= 1);
     }
 
-    /// From now on new credentials are not made known on it, or are: within a `MULTI` they would be queued, and its user may have chosen others.
+    /// From now on new credentials are not made known on it, or are: within a `MULTI` they would be queued, and its
+    /// user may have chosen others.
     pub(crate) fn hold_renewal(&mut self, is_held: bool) {
         self.holds_renewal = is_held;
     }
@@ -107,8 +108,8 @@ impl Lease {
         Err(Failure { kind, ran, replies: Vec::new(), sent_bytes })
     }
 
-    /// Sends what is encoded, passes over `skip` replies, and hands over the next one, as [`Pool::carry_into`] says. `timeout` is for its beginning,
-    /// `patience` for each piece of it.
+    /// Sends what is encoded, passes over `skip` replies, and hands over the next one, as [`Pool::carry_into`] says.
+    /// `timeout` is for its beginning, `patience` for each piece of it.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
@@ -173,7 +174,8 @@ impl Lease {
         }
     }
 
-    /// A server that is not what it was, or wants other credentials: this connection and those like it are of no more use.
+    /// A server that is not what it was, or wants other credentials: this connection and those like it are of no more
+    /// use.
     fn note(&mut self, values: &[Value]) {
         let is_bad = |value: &Value| match value {
             Value::Error(text) => {

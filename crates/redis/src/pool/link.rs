@@ -66,7 +66,8 @@ impl Link {
         self.connection.read_buffer.is_empty() && self.connection.transport.is_quiet()
     }
 
-    /// Authenticates anew if the credentials have changed: before anything else is sent, as nothing may be in doubt behind an `AUTH` (redis/redis#15640).
+    /// Authenticates anew if the credentials have changed: before anything else is sent, as nothing may be in doubt
+    /// behind an `AUTH` (redis/redis#15640).
     ///
     /// # Cancel safety
     /// None: it is to be dropped, too.

@@ -31,7 +31,8 @@ impl<'a> Asked<'a> {
         Self { address, security: Security::Plain, map: &IDENTITY }
     }
 
-    /// What an answer means by `host` and `port`: no host is the host that was asked (`localhost` behind a Unix socket).
+    /// What an answer means by `host` and `port`: no host is the host that was asked (`localhost` behind a Unix
+    /// socket).
     #[must_use]
     pub fn announced(&self, host: Option<&str>, port: u16) -> NodeAddress {
         match host {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Pauses that grow from `min` to `max` by `factor`. Each is drawn uniformly from nothing to the current bound ("full jitter"), so
-/// that clients that lost the same server do not come back together.
+/// Pauses that grow from `min` to `max` by `factor`. Each is drawn uniformly from nothing to the current bound ("full
+/// jitter"), so that clients that lost the same server do not come back together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
     /// Bound of the first pause. Default: 20 ms.

@@ -7,8 +7,9 @@
 //!  setup:        CLIENT SETNAME, SETINFO, CAPA; INFO; ROLE; SELECT; READONLY; the caller's; PING, in one wave
 //! ```
 //!
-//! Invariant: nothing is sent behind an `AUTH` or `HELLO` before its answer (a failing AUTH within a pipeline can lose its reply:
-//! redis/redis#15640). `Bare` sends only what was asked for, and `PING`: some proxies close on anything they do not know.
+//! Invariant: nothing is sent behind an `AUTH` or `HELLO` before its answer (a failing AUTH within a pipeline can lose
+//! its reply: redis/redis#15640). `Bare` sends only what was asked for, and `PING`: some proxies close on anything they
+//! do not know.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -77,7 +78,8 @@ pub(crate) enum HandshakeError {
     Unexpected { command: &'static str, found: &'static str },
 }
 
-/// The state of one handshake. Call [`Handshake::send`]; give it [`Handshake::awaited`] replies; repeat until `send` is done.
+/// The state of one handshake. Call [`Handshake::send`]; give it [`Handshake::awaited`] replies; repeat until `send` is
+/// done.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     plan: Plan,

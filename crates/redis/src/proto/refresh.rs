@@ -1,9 +1,9 @@
 //! When the map of a cluster is asked for again, and whom.
 //!
 //! One refresh runs at a time, in the background; commands never wait for it to be allowed. Two paces: a stale map that
-//! commands find their way around (`MOVED`) is renewed at most once in [`RefreshPolicy::min_interval`]; while a node is gone and
-//! commands wait, the pace follows the age of the outage, so that a promotion is seen soon after it happens without a long outage
-//! becoming a storm.
+//! commands find their way around (`MOVED`) is renewed at most once in [`RefreshPolicy::min_interval`]; while a node is
+//! gone and commands wait, the pace follows the age of the outage, so that a promotion is seen soon after it happens
+//! without a long outage becoming a storm.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,15 @@ use crate::config::NodeAddress;
 pub struct RefreshPolicy {
     /// Shortest time between refreshes that nobody waits for. Default 1 s.
     pub min_interval: Duration,
-    /// Shortest time between refreshes that commands wait for, in the first moments of an outage; later twice as long, and longer. Default 50 ms.
+    /// Shortest time between refreshes that commands wait for, in the first moments of an outage; later twice as long,
+    /// and longer. Default 50 ms.
     pub urgent_interval: Duration,
     /// The same while the nodes contradict each other, for a moment. Default 20 ms.
     pub dispute_interval: Duration,
     /// Longest pause while refreshes fail. Default 5 s.
     pub max_backoff: Duration,
-    /// Time after which the map is asked for unasked; sooner after it has changed. Default 60 s; `None`: only on demand.
+    /// Time after which the map is asked for unasked; sooner after it has changed. Default 60 s; `None`: only on
+    /// demand.
     pub interval: Option<Duration>,
     /// How many nodes are asked at once, so that their views can be compared. Default 3.
     pub parallel: usize,
@@ -104,7 +106,8 @@ impl RefreshSchedule {
         }
     }
 
-    /// Somebody found the map stale. Requests are joined; one that comes while a refresh runs asks for another one after it.
+    /// Somebody found the map stale. Requests are joined; one that comes while a refresh runs asks for another one
+    /// after it.
     pub fn request(&mut self, now: Instant, how: Refresh) {
         self.wanted = self.wanted.max(how);
         if how == Refresh::Urgent {
@@ -131,8 +134,9 @@ impl RefreshSchedule {
         }
     }
 
-    /// Whom to ask in the refresh that starts, in this order: known nodes at random, then seeds; those last that were asked since the last map.
-    /// The first [`RefreshPolicy::parallel`] are asked at once, each of the others if one before it fails or is silent.
+    /// Whom to ask in the refresh that starts, in this order: known nodes at random, then seeds; those last that were
+    /// asked since the last map. The first [`RefreshPolicy::parallel`] are asked at once, each of the others if one
+    /// before it fails or is silent.
     pub fn sources(&mut self, known: &[NodeAddress], seeds: &[NodeAddress]) -> Vec<NodeAddress> {
         let mut known: Vec<_> = known.iter().collect();
         self.rng.shuffle(&mut known);
@@ -173,7 +177,8 @@ impl RefreshSchedule {
                 self.failures = 0;
                 self.asked.clear();
                 if outcome == Outcome::Renewed {
-                    // If commands go on asking, nodes do not agree, or another one is lost: neither the first pace nor that of a long outage.
+                    // If commands go on asking, nodes do not agree, or another one is lost: neither the first pace nor
+                    // that of a long outage.
                     if let Some(outage) = &mut self.outage {
                         outage.since =
                             now.checked_sub(self.policy.urgent_interval * 6).map_or(now, |then| then.max(outage.since));
@@ -201,9 +206,10 @@ impl RefreshSchedule {
         Some(last + pause)
     }
 
-    /// 50 ms at first, for a failover that was asked for is over in a moment; 100 ms from the second tenth of a second on, when it takes the servers longer;
-    /// from 10 s on a hundredth of the outage's age: 150 ms after 15 s (their usual node time-out), a second after two minutes. Some nodes know of the
-    /// successor already? Then all will in a moment; a node that is cut off contradicts for ever, and is not waited for.
+    /// 50 ms at first, for a failover that was asked for is over in a moment; 100 ms from the second tenth of a second
+    /// on, when it takes the servers longer; from 10 s on a hundredth of the outage's age: 150 ms after 15 s (their
+    /// usual node time-out), a second after two minutes. Some nodes know of the successor already? Then all will in a
+    /// moment; a node that is cut off contradicts for ever, and is not waited for.
     fn urgent(&self, last: Instant) -> Duration {
         if (1..=MAX_DISPUTES).contains(&self.disputes) {
             return self.spread(self.policy.dispute_interval.min(self.policy.min_interval));
@@ -214,8 +220,8 @@ impl RefreshSchedule {
         self.spread(pace.min(self.policy.min_interval))
     }
 
-    /// A change is seldom the last: a replica that was promoted is followed by one that takes its place, once it has the data. So the map is looked at again
-    /// when it is a second old, two, four, up to the interval.
+    /// A change is seldom the last: a replica that was promoted is followed by one that takes its place, once it has
+    /// the data. So the map is looked at again when it is a second old, two, four, up to the interval.
     fn unasked(&self, last: Instant) -> Option<Duration> {
         let interval = self.policy.interval?;
         let age = self.renewed.map_or(interval, |renewed| last.saturating_duration_since(renewed));

@@ -1,7 +1,7 @@
 //! What to do with a command that failed: one table from the failure to the next step.
 //!
-//! A command is sent again only if it certainly did not run, or if running it twice does no harm: it only reads, or its caller
-//! marked it. Every pause ends before the command's deadline; if it cannot, the failure is final.
+//! A command is sent again only if it certainly did not run, or if running it twice does no harm: it only reads, or its
+//! caller marked it. Every pause ends before the command's deadline; if it cannot, the failure is final.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use crate::error::{Aborted, Error, ErrorKind, Ran, ServerError};
 /// Limits of what is tried for one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Most redirects that are followed. Default 64: with their pauses about ten seconds, so that mostly the deadline comes first.
+    /// Most redirects that are followed. Default 64: with their pauses about ten seconds, so that mostly the deadline
+    /// comes first.
     pub max_redirects: u32,
     /// Most other attempts after the first, for a command without a deadline; else that one ends them. Default 64.
     pub max_retries: u32,
@@ -88,7 +89,8 @@ pub enum Deployment {
 pub enum Failure<'a> {
     /// The server answered with an error.
     Server(&'a ServerError),
-    /// There was no connection, or it was lost. [`Ran::NotSent`] if the command did not leave whole, else [`Ran::MaybeExecuted`].
+    /// There was no connection, or it was lost. [`Ran::NotSent`] if the command did not leave whole, else
+    /// [`Ran::MaybeExecuted`].
     Connection(Ran),
     /// It cannot succeed: misuse, a reply of another type, a passed deadline, a full queue, a closed client.
     Final,
@@ -109,11 +111,13 @@ pub enum Next {
         /// Whether the map is doubtful.
         refresh: Refresh,
     },
-    /// The node that the redirect names, after `ASKING` if [`Redirect::asking`]. If [`Redirect::moved`]: patch the slot's owner and ask for a refresh in the background.
+    /// The node that the redirect names, after `ASKING` if [`Redirect::asking`]. If [`Redirect::moved`]: patch the
+    /// slot's owner and ask for a refresh in the background.
     Redirect {
         /// Where to.
         to: Redirect,
-        /// After this pause. None for the first redirects; later, the nodes do not agree, and a new map that comes meanwhile is to be preferred.
+        /// After this pause. None for the first redirects; later, the nodes do not agree, and a new map that comes
+        /// meanwhile is to be preferred.
         after: Duration,
     },
     /// Ask for a refresh of the map in the background, and route the command anew.
@@ -256,7 +260,8 @@ impl Attempt<'_> {
 }
 
 impl RetryPolicy {
-    /// Half of a doubling, capped time and a random part of the other half: never none, so that attempts are bounded by time.
+    /// Half of a doubling, capped time and a random part of the other half: never none, so that attempts are bounded by
+    /// time.
     fn pause(&self, attempts: u32, rng: &mut Rng) -> Duration {
         let longest =
             self.min_pause.saturating_mul(1_u32.checked_shl(attempts).unwrap_or(u32::MAX)).min(self.max_pause);
@@ -352,7 +357,8 @@ fn redirect(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rn
         }
     };
     match to.kind {
-        // The same endpoint leads to another server by now: a load balancer, a port forward, a failover behind one name.
+        // The same endpoint leads to another server by now: a load balancer, a port forward, a failover behind one
+        // name.
         RedirectKind::Moved(_) | RedirectKind::Primary if to.address == *attempt.asked.address => {
             if attempt.is_exhausted(policy) {
                 return Next::Fail(Stop::TooManyRetries);

@@ -1,16 +1,18 @@
 //! `SCAN` over a whole cluster while slots move.
 //!
-//! Every key that exists from the beginning to the end is returned at least once. A slot counts as visited only if one node was
-//! scanned from cursor 0 to its end and owned the slot before *and* after, with the slot not on its way anywhere at either time;
-//! otherwise it is visited again at its next owner. So after each node the map is looked at anew ([`Step::Survey`]):
+//! Every key that exists from the beginning to the end is returned at least once. A slot counts as visited only if one
+//! node was scanned from cursor 0 to its end and owned the slot before *and* after, with the slot not on its way
+//! anywhere at either time; otherwise it is visited again at its next owner. So after each node the map is looked at
+//! anew ([`Step::Survey`]):
 //!
 //! ```text
 //!   survey → scan node A … cursor 0 → survey: A's slots that stayed are visited → scan node B … → survey → … → done
 //! ```
 //!
-//! A slot that leaves its node and comes back between two surveys would look as if it had stayed. But a node that takes a slot over gives itself the
-//! greatest configuration epoch unless it has that, and who had given the slot away has not got it any more: a node to which a slot came
-//! back has another epoch than before, and is scanned anew. [`ClusterScan::observe`] sees most of such slots earlier, one by one.
+//! A slot that leaves its node and comes back between two surveys would look as if it had stayed. But a node that takes
+//! a slot over gives itself the greatest configuration epoch unless it has that, and who had given the slot away has
+//! not got it any more: a node to which a slot came back has another epoch than before, and is scanned anew.
+//! [`ClusterScan::observe`] sees most of such slots earlier, one by one.
 
 mod token;
 
@@ -22,7 +24,8 @@ use super::slot::{Slot, SlotSet};
 use super::topology::{Node, Topology};
 use crate::config::NodeAddress;
 
-/// How far a scan of the cluster came. Its text ([`std::fmt::Display`], [`std::str::FromStr`]) carries it to another process.
+/// How far a scan of the cluster came. Its text ([`std::fmt::Display`], [`std::str::FromStr`]) carries it to another
+/// process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterScan {
     visited: SlotSet,
@@ -35,8 +38,8 @@ pub struct ClusterScan {
 struct Current {
     id: Arc<str>,
     announced: NodeAddress,
-    /// Which run of the server the cursor is of, and its configuration epoch: the cursor means nothing after a restart, and slots may have come back if the
-    /// epoch is another. Empty if not known.
+    /// Which run of the server the cursor is of, and its configuration epoch: the cursor means nothing after a restart,
+    /// and slots may have come back if the epoch is another. Empty if not known.
     run_id: Box<str>,
     /// Where to go on; `None`: the node was scanned to its end.
     cursor: Option<u64>,
@@ -63,7 +66,8 @@ pub enum Step<'a> {
         /// The cursor.
         cursor: u64,
     },
-    /// All slots that remain are on their way or have no owner: wait, then survey. [`ClusterScan::remaining`] says which they are.
+    /// All slots that remain are on their way or have no owner: wait, then survey. [`ClusterScan::remaining`] says
+    /// which they are.
     Pause,
     /// Every slot was visited.
     Done,
@@ -74,7 +78,8 @@ pub enum Step<'a> {
 pub struct Survey<'a> {
     /// A map that was asked for after the last page came.
     pub topology: &'a Topology,
-    /// Slots that are being migrated key by key ([`moving_slots`] of each primary). Servers that move slots atomically have none.
+    /// Slots that are being migrated key by key ([`moving_slots`] of each primary). Servers that move slots atomically
+    /// have none.
     pub moving: &'a SlotSet,
     /// The `run_id` of a node with its configuration epoch ([`own_epoch`]), as far as both are known.
     pub run_id: &'a dyn Fn(&Node) -> Option<Box<str>>,
@@ -128,7 +133,8 @@ impl ClusterScan {
         }
     }
 
-    /// A new map at any time: slots that left the node that is being scanned will be visited again, even if they return.
+    /// A new map at any time: slots that left the node that is being scanned will be visited again, even if they
+    /// return.
     pub fn observe(&mut self, topology: &Topology) {
         if let Some(current) = &mut self.current {
             current.claim.retain(|slot| {
@@ -137,13 +143,15 @@ impl ClusterScan {
         }
     }
 
-    /// The connection to the node was lost, or it refused the command: it may have been restarted, and its cursor means nothing then.
+    /// The connection to the node was lost, or it refused the command: it may have been restarted, and its cursor means
+    /// nothing then.
     pub fn node_lost(&mut self) {
         self.current = None;
         self.phase = Phase::Survey;
     }
 
-    /// Whether to hand out a key of the current page. Others were handed out before, or will be when their slot is visited.
+    /// Whether to hand out a key of the current page. Others were handed out before, or will be when their slot is
+    /// visited.
     #[must_use]
     pub fn wants(&self, key: &[u8]) -> bool {
         self.current.as_ref().is_some_and(|current| current.claim.contains(Slot::of(key)))

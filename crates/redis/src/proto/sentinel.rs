@@ -54,7 +54,8 @@ pub(crate) fn switched(message: &[u8], name: &str, asked: &Asked<'_>) -> Option<
     (words.next()? == name).then(|| address(Some(host), Some(port), asked)).flatten()
 }
 
-/// The Sentinels that are known, in the order in which they are asked: who answered last comes first, who failed last comes last.
+/// The Sentinels that are known, in the order in which they are asked: who answered last comes first, who failed last
+/// comes last.
 #[derive(Debug)]
 pub(crate) struct Order {
     known: Vec<NodeAddress>,
@@ -84,7 +85,8 @@ impl Order {
         }
     }
 
-    /// `teller` knows these others. The configured ones are never forgotten; learnt ones are, when nobody names them any more.
+    /// `teller` knows these others. The configured ones are never forgotten; learnt ones are, when nobody names them
+    /// any more.
     pub(crate) fn learn(&mut self, teller: &NodeAddress, others: &[NodeAddress]) {
         let configured = &self.configured;
         self.known.retain(|known| known == teller || configured.contains(known) || others.contains(known));

@@ -46,7 +46,8 @@ impl fmt::Display for Slot {
     }
 }
 
-/// What of a key is hashed: what stands between the first `{` anywhere in the key and the first `}` after it, unless that is empty.
+/// What of a key is hashed: what stands between the first `{` anywhere in the key and the first `}` after it, unless
+/// that is empty.
 #[must_use]
 #[inline]
 pub fn hash_tag(key: &[u8]) -> &[u8] {

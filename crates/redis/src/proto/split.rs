@@ -1,6 +1,7 @@
 //! Commands with many keys in a cluster: split by slot and put together again in the order of the keys.
 //!
-//! Each part is atomic, the whole is not: an `MSET` over two slots can be half done. What promises more (`MSETNX`) is never split.
+//! Each part is atomic, the whole is not: an `MSET` over two slots can be half done. What promises more (`MSETNX`) is
+//! never split.
 
 use smallvec::SmallVec;
 
@@ -73,7 +74,8 @@ pub fn route<'a>(command: &Command<'a>) -> Result<Route<'a>, Misuse> {
     }
 }
 
-/// Arguments of a command that can be split: `before`, then `count` groups of `step` that begin with a key, then the rest.
+/// Arguments of a command that can be split: `before`, then `count` groups of `step` that begin with a key, then the
+/// rest.
 struct Layout {
     before: usize,
     step: usize,
@@ -81,7 +83,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Only a command that says so, with one run of keys: one that counts its keys in an argument promises more than each part alone can keep.
+    /// Only a command that says so, with one run of keys: one that counts its keys in an argument promises more than
+    /// each part alone can keep.
     fn of(spec: &CommandSpec, arguments: usize) -> Option<Self> {
         let [KeySpec { begin: BeginSearch::Index(begin), find: FindKeys::Range { last, step, limit: 0 | 1 } }] =
             *spec.keys
@@ -122,7 +125,8 @@ impl Layout {
 }
 
 impl Join {
-    /// The reply of the whole from those of [`Split::parts`], in their order. A reply that is missing is a failure of [`Cause::Shape`].
+    /// The reply of the whole from those of [`Split::parts`], in their order. A reply that is missing is a failure of
+    /// [`Cause::Shape`].
     ///
     /// # Errors
     /// A part failed, or its reply does not fit.
@@ -185,8 +189,8 @@ impl<E> Partial<E> {
         self.keys.is_empty()
     }
 
-    /// What came of a key, counted in the caller's order: its own element, or the one reply of the part that it was in (`DEL`: how many of them).
-    /// `None` if there is no such key.
+    /// What came of a key, counted in the caller's order: its own element, or the one reply of the part that it was in
+    /// (`DEL`: how many of them). `None` if there is no such key.
     #[must_use]
     pub fn key(&self, key: usize) -> Option<Result<&Value, &Cause<E>>> {
         let &(part, place) = self.keys.get(key)?;

@@ -7,14 +7,16 @@
 //!        ▲── subscribe, unsubscribe, sunsubscribe, errors, PONG ◀─────────────────────────────────────────┘
 //! ```
 //!
-//! Invariant: the confirmed set of a connection changes only by what the server says, in the order it says it. So it is the server's own set at that
-//! place of the stream, whoever caused the change: our command, a slot that moved away, or both at once (valkey-io/valkey#1066). Nothing is counted.
+//! Invariant: the confirmed set of a connection changes only by what the server says, in the order it says it. So it is
+//! the server's own set at that place of the stream, whoever caused the change: our command, a slot that moved away, or
+//! both at once (valkey-io/valkey#1066). Nothing is counted.
 //!
-//! Invariant: one round is under way on a connection at a time, and it ends with the answer to its `PING`. Subscribing and unsubscribing the same
-//! channel never race, and an error reply belongs to the oldest command of the round that is not confirmed: a subscription has no other reply
-//! (redis/redis#11784).
+//! Invariant: one round is under way on a connection at a time, and it ends with the answer to its `PING`. Subscribing
+//! and unsubscribing the same channel never race, and an error reply belongs to the oldest command of the round that is
+//! not confirmed: a subscription has no other reply (redis/redis#11784).
 //!
-//! Invariant: a topic's messages are taken from the node that it is assigned to and from nowhere else, so each is delivered once.
+//! Invariant: a topic's messages are taken from the node that it is assigned to and from nowhere else, so each is
+//! delivered once.
 
 mod link;
 mod round;
@@ -68,7 +70,8 @@ pub(crate) enum Output<N> {
     Gap(SubscriberId, GapReason),
     /// Nothing that this subscriber asked for is without an answer.
     Settled(SubscriberId),
-    /// The server does not allow the topic. A subscriber that has not had it yet has lost it; for others it is tried on.
+    /// The server does not allow the topic. A subscriber that has not had it yet has lost it; for others it is tried
+    /// on.
     Refused(SubscriberId, Topic, ServerError),
     /// The server says where the slot of a topic is now.
     Redirected(ServerError),

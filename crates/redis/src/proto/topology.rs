@@ -1,8 +1,8 @@
 //! The map of a cluster: which node serves each slot, and which nodes there are.
 //!
-//! A [`Topology`] is built off the path of commands from one node's view and then swapped in whole; only the owner of a single
-//! slot changes in place ([`Topology::patch`], on `MOVED`). Nodes are named by a small index that holds within one topology;
-//! what a node *is* across topologies is the address that it announces, not the one that is dialled.
+//! A [`Topology`] is built off the path of commands from one node's view and then swapped in whole; only the owner of a
+//! single slot changes in place ([`Topology::patch`], on `MOVED`). Nodes are named by a small index that holds within
+//! one topology; what a node *is* across topologies is the address that it announces, not the one that is dialled.
 
 mod build;
 mod compare;
@@ -154,7 +154,8 @@ impl Topology {
     /// Reads a reply to `CLUSTER SLOTS`.
     ///
     /// # Errors
-    /// The reply is an error, malformed, contradicts itself or serves no slot at all. Slots without an owner are no error.
+    /// The reply is an error, malformed, contradicts itself or serves no slot at all. Slots without an owner are no
+    /// error.
     pub fn from_slots(reply: &Value, asked: &Asked<'_>) -> Result<Self, TopologyError> {
         parse::slots(reply, asked)
     }
@@ -177,7 +178,8 @@ impl Topology {
 
     /// Sets the owner of one slot: what a `MOVED` says, until the next map.
     ///
-    /// A patch of a map that is replaced at the same time is lost; the next `MOVED` brings it again. Nodes of another topology are ignored.
+    /// A patch of a map that is replaced at the same time is lost; the next `MOVED` brings it again. Nodes of another
+    /// topology are ignored.
     pub fn patch(&self, slot: Slot, owner: NodeIndex) {
         if owner.get() < self.nodes.len() {
             self.owners[usize::from(slot.number())].store(owner.0, Ordering::Relaxed);

@@ -1,6 +1,8 @@
-//! What all subscriptions of a client share: who wants what, the inboxes, the connections' tasks, and where topics are routed to.
+//! What all subscriptions of a client share: who wants what, the inboxes, the connections' tasks, and where topics are
+//! routed to.
 //!
-//! One lock protects it. Messages go from a connection's task straight into the inboxes, and nobody waits for anybody: a full inbox drops its oldest.
+//! One lock protects it. Messages go from a connection's task straight into the inboxes, and nobody waits for anybody:
+//! a full inbox drops its oldest.
 
 mod connections;
 mod jobs;
@@ -132,7 +134,8 @@ impl Hub {
         !state.is_closed && state.subscriptions.is_whole(id)
     }
 
-    /// Waits until the subscriber gets the messages of `topics`. If it fails, or is dropped, he does not want those that are new.
+    /// Waits until the subscriber gets the messages of `topics`. If it fails, or is dropped, he does not want those
+    /// that are new.
     pub(super) async fn want(
         self: &Arc<Self>,
         id: SubscriberId,

@@ -1,5 +1,5 @@
-//! The task of one node's connection for subscriptions: connects, runs the session, reports the loss, pauses, connects again; ends when nothing comes
-//! from the node any more.
+//! The task of one node's connection for subscriptions: connects, runs the session, reports the loss, pauses, connects
+//! again; ends when nothing comes from the node any more.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What a connection with subscriptions says, in either protocol: pushes of RESP3, and arrays of RESP2 that look like replies.
+//! What a connection with subscriptions says, in either protocol: pushes of RESP3, and arrays of RESP2 that look like
+//! replies.
 
 use bytes::Bytes;
 use pilotlight_resp::Frame;

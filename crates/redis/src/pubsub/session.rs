@@ -1,4 +1,5 @@
-//! One connection with subscriptions, from its handshake to its loss: reads, writes rounds, watches the clock. Reading never waits for writing.
+//! One connection with subscriptions, from its handshake to its loss: reads, writes rounds, watches the clock. Reading
+//! never waits for writing.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +22,8 @@ use crate::net::renewal::{Changes, check_answer};
 use crate::net::transport::Transport;
 use crate::proto::handshake::encode_auth;
 
-/// Room for reading that is made before each read, in bytes. Small, since a message that somebody keeps holds all that was read with it.
+/// Room for reading that is made before each read, in bytes. Small, since a message that somebody keeps holds all that
+/// was read with it.
 const MIN_READ_BYTES: usize = 4 * 1024;
 
 /// How long a connection is kept from which nothing is wanted.
@@ -294,7 +296,8 @@ impl<'s> Session<'s> {
         Ok(matches!(self.renewal, Renewal::Wanted(_)))
     }
 
-    /// Sends `AUTH` if it is wanted and no answer is due: nothing before it may be in doubt (redis/redis#15640). Until when its answer has to come.
+    /// Sends `AUTH` if it is wanted and no answer is due: nothing before it may be in doubt (redis/redis#15640). Until
+    /// when its answer has to come.
     fn renew(&mut self, is_waiting: bool, now: Instant) -> Result<Option<Instant>, ErrorKind> {
         if let Renewal::Wanted(credentials) = &self.renewal
             && !is_waiting
@@ -310,14 +313,15 @@ impl<'s> Session<'s> {
         Ok(Some(until))
     }
 
-    /// When the node is suspected: an answer is due and nothing was read, both for [`stall`](crate::config::Probe::stall).
+    /// When the node is suspected: an answer is due and nothing was read, both for
+    /// [`stall`](crate::config::Probe::stall).
     fn silent_until(&self) -> Option<Instant> {
         let since = self.clock.waiting_since?.max(self.clock.last_read);
         Some(since + self.hub.config().probe.stall?)
     }
 
-    /// What the node says on a new connection decides about one that is still silent. A busy node is not a dead one, and a new connection to it would only
-    /// lose messages.
+    /// What the node says on a new connection decides about one that is still silent. A busy node is not a dead one,
+    /// and a new connection to it would only lose messages.
     fn judge(&mut self, sign: Sign) -> Result<(), ErrorKind> {
         let now = Instant::now();
         let Some(silent_until) = self.silent_until().filter(|&at| at <= now) else { return Ok(()) };

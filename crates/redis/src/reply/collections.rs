@@ -16,7 +16,8 @@ pub(super) fn elements(value: Value, expected: &'static str) -> Result<Vec<Value
     }
 }
 
-/// A tuple takes its parts from an array of its own, or, in a flat array, from the next elements. `Vec<u8>` reads a string.
+/// A tuple takes its parts from an array of its own, or, in a flat array, from the next elements. `Vec<u8>` reads a
+/// string.
 impl<T: FromReply> FromReply for Vec<T> {
     fn from_reply(value: Value) -> Result<Self, ReplyError> {
         match value {

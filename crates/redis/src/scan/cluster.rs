@@ -97,7 +97,8 @@ fn observe(client: &Client, scan: &mut ClusterScan) {
     }
 }
 
-/// Asks all primaries for their views. Only a node itself knows for certain which slots it has, and which are on their way; others hear of it later.
+/// Asks all primaries for their views. Only a node itself knows for certain which slots it has, and which are on their
+/// way; others hear of it later.
 async fn survey(client: &Client, scan: &mut ClusterScan) -> Result<(), Error> {
     let options = CallOptions::of(client);
     let timeout = options.timeout.map_or(SURVEY_TIMEOUT, |timeout| timeout.min(SURVEY_TIMEOUT));

@@ -17,8 +17,8 @@ use crate::reply::{FromReply, ScanReply};
 
 /// The members of a hash, set or sorted set, page by page.
 ///
-/// Every member that is there from the beginning to the end comes at least once; some may come twice. If the key's slot moves to another node, the scan
-/// begins anew there, as cursors mean nothing to another server.
+/// Every member that is there from the beginning to the end comes at least once; some may come twice. If the key's slot
+/// moves to another node, the scan begins anew there, as cursors mean nothing to another server.
 ///
 /// ```no_run
 /// # use pilotlight_redis::{Client, Error};

@@ -15,7 +15,8 @@ pub(crate) enum Wait {
     Forever,
 }
 
-/// How long a command will wait in the server; `None` if it does not. A time-out that cannot be read is the server's to refuse.
+/// How long a command will wait in the server; `None` if it does not. A time-out that cannot be read is the server's to
+/// refuse.
 pub(crate) fn wait_of(command: &Command<'_>) -> Option<Wait> {
     let arguments = command.arguments();
     let at = |index: i8| match usize::try_from(index) {

@@ -29,7 +29,8 @@ pub(super) fn way<'c, 'a>(command: &'c Command<'a>) -> Way<'c, 'a> {
     }
 }
 
-/// Whether two replies may differ though the key has not changed: they depend on time, on chance, on other keys, or on who has read.
+/// Whether two replies may differ though the key has not changed: they depend on time, on chance, on other keys, or on
+/// who has read.
 fn is_fickle(name: &str) -> bool {
     matches!(
         name,

@@ -15,7 +15,8 @@ use crate::reply::{FromReply, Value};
 /// The future of a reply of a cache. Nothing is looked up or sent before it is first polled; a hit is ready at once.
 ///
 /// # Cancel safety
-/// Dropping it gives up waiting. If it was the one that asked and others wait for the same reply, one of them asks again.
+/// Dropping it gives up waiting. If it was the one that asked and others wait for the same reply, one of them asks
+/// again.
 #[must_use = "a command is run when it is awaited"]
 pub struct CachedCall<'a, T> {
     cached: &'a Cached,

@@ -23,11 +23,12 @@ pub struct CacheConfig {
 /// How the server knows of which keys it has to tell that they changed (Redis, `CLIENT TRACKING`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CacheMode {
-    /// It remembers the keys that were read for the cache (`OPTIN`): memory of the server's, and no message but for those.
+    /// It remembers the keys that were read for the cache (`OPTIN`): memory of the server's, and no message but for
+    /// those.
     #[default]
     OptIn,
-    /// It tells of every key that begins with one of these prefixes (`BCAST`), read or not: no memory of the server's, more messages.
-    /// Other keys are not cached. No prefix at all: every key.
+    /// It tells of every key that begins with one of these prefixes (`BCAST`), read or not: no memory of the server's,
+    /// more messages. Other keys are not cached. No prefix at all: every key.
     Broadcast {
         /// None may begin with another.
         prefixes: Vec<Bytes>,

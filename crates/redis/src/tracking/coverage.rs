@@ -1,8 +1,9 @@
 //! What makes a kept reply unusable: invalidations, flushes, lost connections. Counters only, no lists.
 //!
-//! Each key has a version, shared with the few other keys of its stripe. A [`Mark`] is taken *before* a reply is asked for; an invalidation that comes at
-//! any time after makes the mark old, be the reply still on its way or kept for long. There is no moment at which an invalidation could be missed
-//! (lettuce#3481), and one addition ends all replies of a key.
+//! Each key has a version, shared with the few other keys of its stripe. A [`Mark`] is taken *before* a reply is asked
+//! for; an invalidation that comes at any time after makes the mark old, be the reply still on its way or kept for
+//! long. There is no moment at which an invalidation could be missed (lettuce#3481), and one addition ends all replies
+//! of a key.
 //!
 //! Invariant: a reply is used only while its mark is current. Sharing a stripe costs a miss, never a stale hit.
 
@@ -64,7 +65,8 @@ impl Coverage {
         Start { mark: Mark { stripe, version, flushes }, losses }
     }
 
-    /// Whether nothing has happened since to the key, nor to any connection: the reply came on the connection that is there now.
+    /// Whether nothing has happened since to the key, nor to any connection: the reply came on the connection that is
+    /// there now.
     pub(super) fn is_unbroken(&self, start: &Start) -> bool {
         self.is_current(&start.mark) && self.losses.load(Ordering::Acquire) == start.losses
     }

@@ -1,7 +1,8 @@
 //! One request for all who miss the same reply at the same time.
 //!
-//! Invariant: who joins a flight began before anything happened to the key that the flight's reply may not show: flights are joined only while their
-//! start is that of the newcomer, and not once their reply is there. Whoever carries a flight on and goes away leaves it to the next who waits.
+//! Invariant: who joins a flight began before anything happened to the key that the flight's reply may not show:
+//! flights are joined only while their start is that of the newcomer, and not once their reply is there. Whoever
+//! carries a flight on and goes away leaves it to the next who waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use std::fmt;
 use super::Cache;
 use crate::stats::{LaneStats, bytes};
 
-/// A cache at one moment. Counters are since it was made. In OpenTelemetry (Redis' names): `redis.client.csc.requests` by
-/// `redis.client.csc.result` are `hits`, and `misses` with `shared`; `redis.client.csc.items` are `entries`.
+/// A cache at one moment. Counters are since it was made. In OpenTelemetry (Redis' names): `redis.client.csc.requests`
+/// by `redis.client.csc.result` are `hits`, and `misses` with `shared`; `redis.client.csc.items` are `entries`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheStats {
     /// Calls answered without the server.

@@ -19,9 +19,10 @@ const MIN_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl Client {
-    /// Watches `keys` and calls `attempt`, which reads what it needs and runs a [transaction](Dedicated::transaction) on the connection that it is given;
-    /// if somebody else has changed one of the keys meanwhile, that transaction is not run, and `attempt` is called again: at most 32 times, with growing
-    /// pauses between. In a cluster all keys must be in one slot.
+    /// Watches `keys` and calls `attempt`, which reads what it needs and runs a [transaction](Dedicated::transaction)
+    /// on the connection that it is given; if somebody else has changed one of the keys meanwhile, that transaction is
+    /// not run, and `attempt` is called again: at most 32 times, with growing pauses between. In a cluster all keys
+    /// must be in one slot.
     ///
     /// ```no_run
     /// # use pilotlight_redis::{Client, Commands, Dedicated, Error};

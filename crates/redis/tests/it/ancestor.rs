@@ -1,4 +1,5 @@
-//! What the ancestor's tests state and no other test here does, and whether the table of all of them (`tests/ancestor.md`) tells the truth.
+//! What the ancestor's tests state and no other test here does, and whether the table of all of them
+//! (`tests/ancestor.md`) tells the truth.
 
 use std::collections::HashMap;
 use std::path::Path;

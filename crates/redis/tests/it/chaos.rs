@@ -1,9 +1,9 @@
 //! What callers are told is true, whatever happens to nodes and connections.
 //!
-//! Tasks write unique values, count, and append tokens, while faults come one after the other. Afterwards the servers are asked directly, past the
-//! client: what was acknowledged happened once, what was "not sent" never happened, what is in doubt happened at most once, and nobody ever saw another
-//! caller's reply. A failover that loses acknowledged writes is the server's own business: such faults come in a second phase, where only losses
-//! are forgiven.
+//! Tasks write unique values, count, and append tokens, while faults come one after the other. Afterwards the servers
+//! are asked directly, past the client: what was acknowledged happened once, what was "not sent" never happened, what
+//! is in doubt happened at most once, and nobody ever saw another caller's reply. A failover that loses acknowledged
+//! writes is the server's own business: such faults come in a second phase, where only losses are forgiven.
 //!
 //! `CHAOS_SECONDS` and `CHAOS_SEED` make it longer or another one (`make soak`).
 

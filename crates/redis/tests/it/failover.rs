@@ -56,7 +56,8 @@ async fn a_killed_primary_with_a_replica() {
     assert!(lag.excuses(promoted, SECOND, delay), "{delay:?}");
 }
 
-/// Commands to a killed primary wait for its successor within their deadlines: how long after the promotion they succeed.
+/// Commands to a killed primary wait for its successor within their deadlines: how long after the promotion they
+/// succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_command_notices_the_promotion() {
     let bed = Bed::start(3, 1).await;

@@ -39,7 +39,8 @@ impl Lag {
         lag
     }
 
-    /// Whether what began then and had so much time was in time, if it took that long. To be asked some milliseconds later.
+    /// Whether what began then and had so much time was in time, if it took that long. To be asked some milliseconds
+    /// later.
     pub(crate) fn excuses(&self, begin: Instant, limit: Duration, took: Duration) -> bool {
         let end = begin + took;
         let late = self.0.lock();

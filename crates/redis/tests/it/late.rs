@@ -1,4 +1,5 @@
-//! Servers that stand still, and commands that wait for room meanwhile: nothing is sent after its deadline, and not everybody may wait.
+//! Servers that stand still, and commands that wait for room meanwhile: nothing is sent after its deadline, and not
+//! everybody may wait.
 
 use std::sync::Arc;
 use std::time::Duration;

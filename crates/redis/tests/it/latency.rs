@@ -1,4 +1,5 @@
-//! A node in trouble costs the commands of other nodes nothing. The figures are those of `examples/isolation.rs`; here a bound that no machine misses.
+//! A node in trouble costs the commands of other nodes nothing. The figures are those of `examples/isolation.rs`; here
+//! a bound that no machine misses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +58,8 @@ async fn a_silent_node_and_refreshes_that_hang_delay_no_other_node() {
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         without.push(p99(&client, second, SECOND / 2).await);
-        // Open connections are silent, new ones never get an answer: whoever asks this node for the map waits as long as it may.
+        // Open connections are silent, new ones never get an answer: whoever asks this node for the map waits as long
+        // as it may.
         proxy.set(|faults| (faults.to_client.is_paused, faults.to_server.is_paused) = (true, true));
         proxy.set_accepting(Accepting::Swallow).await.unwrap();
         let calls = callers_of_the_first(&client, first);

@@ -21,8 +21,9 @@ thread_local! {
     static IS_LISTENING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keeps every span and event as a line of its fields, while the test's thread listens. It is the default of all threads: with one for a thread,
-/// what is of interest to it could depend on what other threads did first (tokio-rs/tracing, callsites are registered once).
+/// Keeps every span and event as a line of its fields, while the test's thread listens. It is the default of all
+/// threads: with one for a thread, what is of interest to it could depend on what other threads did first
+/// (tokio-rs/tracing, callsites are registered once).
 #[derive(Clone, Default)]
 struct Ear(Arc<Mutex<Heard>>);
 

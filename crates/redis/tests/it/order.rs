@@ -1,4 +1,5 @@
-//! Pipelines in a cluster: each command in its place, one deadline for all, and replies by the handles of their own pipeline.
+//! Pipelines in a cluster: each command in its place, one deadline for all, and replies by the handles of their own
+//! pipeline.
 
 use std::time::{Duration, Instant};
 

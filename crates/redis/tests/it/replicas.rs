@@ -27,7 +27,8 @@ fn config(bed: &Cluster, read_from: ReadFrom) -> Config {
     Config { read_from, ..Config::cluster(bed.nodes()[..1].iter().map(address)) }
 }
 
-/// A node that was gone is listed again when it has its data, and nothing tells the client of that but the next refresh.
+/// A node that was gone is listed again when it has its data, and nothing tells the client of that but the next
+/// refresh.
 fn impatient(bed: &Cluster) -> Config {
     let mut config = config(bed, ReadFrom::PreferReplica);
     config.cluster.refresh_min_interval = Duration::from_millis(200);
@@ -267,8 +268,8 @@ async fn the_nearest_answers() {
     until_answered_by(&bed, &client, 0..3).await;
 }
 
-/// Reads until nine of ten answers are of these nodes. Not all at the first try: a machine that stands still for a moment makes a near one look far, until
-/// it is measured again.
+/// Reads until nine of ten answers are of these nodes. Not all at the first try: a machine that stands still for a
+/// moment makes a near one look far, until it is measured again.
 async fn until_answered_by(bed: &Cluster, client: &Client, nodes: std::ops::Range<usize>) {
     const AT_ONCE: usize = 30;
     let since = Instant::now();

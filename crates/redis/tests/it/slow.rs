@@ -170,7 +170,8 @@ async fn a_stopped_server_costs_deadlines_and_no_more() {
     assert_eq!(disconnects(&client), 0);
 }
 
-/// The oldest command has little time and the server is well: a connection on which it is not answered is left, and only then.
+/// The oldest command has little time and the server is well: a connection on which it is not answered is left, and
+/// only then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_connection_is_left_at_the_oldest_deadline() {
     let server = server().await;
@@ -191,7 +192,8 @@ async fn a_half_open_connection_is_left_at_the_oldest_deadline() {
     assert_eq!(client.get("k").await.unwrap().unwrap(), "b");
 }
 
-/// The deadline of a script passes, and the server says that it is busy: those behind the script on its connection are not cut.
+/// The deadline of a script passes, and the server says that it is busy: those behind the script on its connection are
+/// not cut.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_server_is_told_from_a_dead_connection() {
     let server = server().await;

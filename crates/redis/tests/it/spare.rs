@@ -1,7 +1,9 @@
-//! Clusters that form while other tests run. Forming one takes the servers two seconds in which they do nothing but wait: a master that has just been
-//! started takes no writes (`CLUSTER_WRITABLE_DELAY`). Each cluster is used by one test, as before.
+//! Clusters that form while other tests run. Forming one takes the servers two seconds in which they do nothing but
+//! wait: a master that has just been started takes no writes (`CLUSTER_WRITABLE_DELAY`). Each cluster is used by one
+//! test, as before.
 //!
-//! Only when all tests run is any begun ahead. Those that nobody needed at the end are the testkit's to kill and remove.
+//! Only when all tests run is any begun ahead. Those that nobody needed at the end are the testkit's to kill and
+//! remove.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -77,7 +79,8 @@ impl Kind {
     fn builder(self) -> ClusterBuilder {
         let builder = Cluster::builder().masters(self.masters).replicas_per_master(self.replicas_per_master);
         let builder = if self.needs_all_slots { builder } else { builder.config("cluster-require-full-coverage no") };
-        // A replica is announced when anything has been replicated: pings, if nothing else, which come every ten seconds otherwise.
+        // A replica is announced when anything has been replicated: pings, if nothing else, which come every ten
+        // seconds otherwise.
         builder.config("repl-ping-replica-period 1")
     }
 }

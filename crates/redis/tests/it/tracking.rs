@@ -46,7 +46,8 @@ async fn value(cached: &Cached, key: &str) -> String {
     get(cached, key).await.unwrap().unwrap_or_else(|| "nothing".into())
 }
 
-/// Returns once everything that the server said before to the cache's lane of `key` was heard: replies and pushes keep their order, and TTL always asks.
+/// Returns once everything that the server said before to the cache's lane of `key` was heard: replies and pushes keep
+/// their order, and TTL always asks.
 async fn barrier(cached: &Cached, key: &str) {
     cached.run::<Value>(Command::raw("TTL").arg(key)).await.unwrap();
 }

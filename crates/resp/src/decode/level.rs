@@ -26,7 +26,8 @@ pub(super) enum Level {
     Attributed { attributes: Option<Vec<(Value, Value)>>, value: Option<Value> },
     /// A streamed string. Its chunks come as bulk values.
     Text { text: BytesMut },
-    /// The rest of a reply that is nested too deeply: so many values, each of which is thrown away. It is the only level.
+    /// The rest of a reply that is nested too deeply: so many values, each of which is thrown away. It is the only
+    /// level.
     Skipped { owed: usize },
 }
 
@@ -119,8 +120,8 @@ impl Level {
     }
 }
 
-/// How many values are still owed to the whole reply, if an aggregate of `count` values is opened within these levels. `None`: that cannot be told, or a push
-/// is among them.
+/// How many values are still owed to the whole reply, if an aggregate of `count` values is opened within these levels.
+/// `None`: that cannot be told, or a push is among them.
 pub(super) fn owed(levels: &[Level], kind: Kind, count: usize) -> Option<usize> {
     // What comes between elements takes no element's place.
     let (mut owed, mut is_aside) = (count, kind == Kind::Attribute);

@@ -1,8 +1,8 @@
 //! The grammar of one token: a whole scalar, the header of an aggregate, an end marker.
 //!
 //! Tokens are read from left to right and fail at the first wrong byte, so the error does not depend on the reads.
-//! Nothing is consumed before a token is complete. Repeated work is bounded: numbers have at most [`MAX_DIGITS`] digits,
-//! the search for the end of a longer line goes on where it stopped.
+//! Nothing is consumed before a token is complete. Repeated work is bounded: numbers have at most [`MAX_DIGITS`]
+//! digits, the search for the end of a longer line goes on where it stopped.
 
 use bytes::{Buf, Bytes, BytesMut};
 

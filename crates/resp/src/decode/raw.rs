@@ -9,7 +9,8 @@ use crate::{DecodeError, Frame, Value};
 /// Levels of a frame that is not built: 16 bytes of memory each.
 const MAX_RAW_DEPTH: usize = 1 << 16;
 
-/// Takes whole frames off a read buffer, as they are. Errors and pushes are read all the same: they are for whoever holds the connection.
+/// Takes whole frames off a read buffer, as they are. Errors and pushes are read all the same: they are for whoever
+/// holds the connection.
 #[derive(Debug)]
 pub(super) struct Raw {
     limits: Limits,

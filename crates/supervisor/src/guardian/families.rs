@@ -1,11 +1,13 @@
-//! What an instance has left behind when it ends: processes that went to a session of their own, and so out of reach of its group.
+//! What an instance has left behind when it ends: processes that went to a session of their own, and so out of reach of
+//! its group.
 //!
-//! Whatever detaches itself becomes a child of the guardian, which is its subreaper. Whose it was says its environment: each instance gets
-//! an unguessable [`MARK`] that everything it starts inherits. A process that has emptied its environment is known if it was below
-//! the instance when that was told to end; otherwise it ends with the last instance that is old enough to have started it.
+//! Whatever detaches itself becomes a child of the guardian, which is its subreaper. Whose it was says its environment:
+//! each instance gets an unguessable [`MARK`] that everything it starts inherits. A process that has emptied its
+//! environment is known if it was below the instance when that was told to end; otherwise it ends with the last
+//! instance that is old enough to have started it.
 //!
-//! Nobody is waited for: what is killed becomes a child of the guardian if it was not, its end is a SIGCHLD, and that is the time for the
-//! next look, until one finds nothing.
+//! Nobody is waited for: what is killed becomes a child of the guardian if it was not, its end is a SIGCHLD, and that
+//! is the time for the next look, until one finds nothing.
 
 use rustix::process::Pid;
 use std::collections::{HashMap, HashSet};
@@ -77,7 +79,8 @@ mod linux {
     pub(in super::super) struct Families {
         /// Of instances that have ended, as long as something with them was found.
         marks: HashSet<String>,
-        /// Processes that were below an instance that was told to end, or below what one has left: with the process that they were below.
+        /// Processes that were below an instance that was told to end, or below what one has left: with the process
+        /// that they were below.
         known: HashMap<Known, Pid>,
         /// Something that has no mark was killed, so there may be more.
         again: bool,
@@ -153,7 +156,8 @@ mod linux {
         }
     }
 
-    /// Kills every process with one of the marks, wherever it is, until a look finds none. For when the guardian that they were below is dead.
+    /// Kills every process with one of the marks, wherever it is, until a look finds none. For when the guardian that
+    /// they were below is dead.
     pub(crate) fn kill_marked(marks: &HashSet<String>) {
         let begun = Instant::now();
         let mut pause = Duration::from_millis(1);

@@ -34,7 +34,8 @@ pub(crate) struct SpawnRequest {
 }
 
 impl SpawnRequest {
-    /// What says of a process that it belongs to this instance. A zygote's is none: what it forks belongs to other runs.
+    /// What says of a process that it belongs to this instance. A zygote's is none: what it forks belongs to other
+    /// runs.
     pub(crate) fn mark(&self) -> Option<&str> {
         let mark = self.env.iter().rev().find(|(name, _)| name == MARK).map(|(_, value)| value.as_str());
         mark.filter(|_| self.inherit != Inherit::Input)

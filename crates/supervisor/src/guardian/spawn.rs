@@ -116,8 +116,9 @@ struct Given {
     stderr: OwnedFd,
 }
 
-/// The process is forked first and says itself what it executes: because it is to end with the guardian, because servers that follow
-/// `sd_listen_fds(3)` use the socket only if `LISTEN_PID` is their own, which nobody knows before the process exists, and because of its bounds.
+/// The process is forked first and says itself what it executes: because it is to end with the guardian, because
+/// servers that follow `sd_listen_fds(3)` use the socket only if `LISTEN_PID` is their own, which nobody knows before
+/// the process exists, and because of its bounds.
 fn forked(
     request: &SpawnRequest,
     program: &OsStr,
@@ -213,8 +214,8 @@ fn execute(mut command: Command, request: &SpawnRequest, prepared: Option<Prepar
     std::process::exit(127)
 }
 
-/// From now on the kernel kills this process when the guardian ends, however that ends. `exec` keeps this, except that of a program with the
-/// set-user-ID bit or file capabilities.
+/// From now on the kernel kills this process when the guardian ends, however that ends. `exec` keeps this, except that
+/// of a program with the set-user-ID bit or file capabilities.
 fn end_with_guardian(report: &PipeWriter) {
     #[cfg(target_os = "linux")]
     {
@@ -267,7 +268,8 @@ fn into_pid(pid: i32) -> io::Result<Pid> {
     Pid::from_raw(pid).ok_or_else(|| io::Error::other("the new process has no pid"))
 }
 
-/// Our allocator switches huge pages off for its process. Children inherit that, even through `exec`, and a service has not asked for it.
+/// Our allocator switches huge pages off for its process. Children inherit that, even through `exec`, and a service has
+/// not asked for it.
 fn with_huge_pages<T>(spawn: impl FnOnce() -> T) -> T {
     #[cfg(target_os = "linux")]
     {

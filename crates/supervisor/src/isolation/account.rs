@@ -1,4 +1,5 @@
-//! Users and groups by name. From `/etc/passwd` and `/etc/group` alone: users of a directory service are given by number.
+//! Users and groups by name. From `/etc/passwd` and `/etc/group` alone: users of a directory service are given by
+//! number.
 
 use rustix::process::{Gid, Uid};
 use std::fs;

@@ -44,7 +44,8 @@ impl Bounds {
     }
 }
 
-/// The number of the user that instances run as, if it is not the gateway's own; also none if there is no such user, which a start says.
+/// The number of the user that instances run as, if it is not the gateway's own; also none if there is no such user,
+/// which a start says.
 pub(crate) fn uid(isolation: &Isolation) -> Option<u32> {
     isolation.user.as_ref()?;
     let account = account::resolve(isolation.user.as_deref(), isolation.group.as_deref()).ok()??;

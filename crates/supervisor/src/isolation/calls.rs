@@ -1,8 +1,9 @@
 //! The system calls that `sandbox = "strict"` refuses: a seccomp filter.
 //!
-//! A list of what is refused, not of what is allowed: a list of allowed calls differs between languages and versions of their runtimes, and breaks
-//! services when they are updated. What is refused has no place in a service: changing the machine, looking into other processes, opening network
-//! sockets, new namespaces, and io_uring, which would do all of it past the filter.
+//! A list of what is refused, not of what is allowed: a list of allowed calls differs between languages and versions of
+//! their runtimes, and breaks services when they are updated. What is refused has no place in a service: changing the
+//! machine, looking into other processes, opening network sockets, new namespaces, and io_uring, which would do all of
+//! it past the filter.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -181,7 +182,8 @@ fn filter(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: libc::c_int) -> Result<
     SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch)?.try_into()
 }
 
-/// On x86-64 a kernel may know each call a second time under a number with this bit (x32), which a list by numbers would miss.
+/// On x86-64 a kernel may know each call a second time under a number with this bit (x32), which a list by numbers
+/// would miss.
 fn without_x32(mut program: BpfProgram) -> BpfProgram {
     const X32: u32 = 0x4000_0000;
     let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };

@@ -1,7 +1,8 @@
 //! Cgroups (v2) for instances: memory, processor time and the number of processes of all that an instance starts.
 //!
-//! Only where the gateway's own cgroup is delegated to it: it may write there, and nobody else is in it. The gateway and the guardian move into
-//! `pilotlight` below it, because a cgroup that hands controllers down may have no processes itself; each instance gets a `service-…` beside that.
+//! Only where the gateway's own cgroup is delegated to it: it may write there, and nobody else is in it. The gateway
+//! and the guardian move into `pilotlight` below it, because a cgroup that hands controllers down may have no processes
+//! itself; each instance gets a `service-…` beside that.
 
 use super::Isolation;
 use std::collections::HashMap;
@@ -53,7 +54,8 @@ impl Cgroups {
         }
     }
 
-    /// Kills what is left in the cgroup of a run that has ended, and removes it. Gives back why the kernel killed something in it.
+    /// Kills what is left in the cgroup of a run that has ended, and removes it. Gives back why the kernel killed
+    /// something in it.
     pub(crate) fn ended(&mut self, run: u64) -> Option<String> {
         let path = self.runs.remove(&run)?;
         let reason = limit_reached(&path);
@@ -104,8 +106,8 @@ fn make(path: &Path, settings: &[(&str, &str, String)]) -> Result<PathBuf, Strin
             });
         }
     }
-    // Older kernels, and those without swap, do not have these. Memory that goes to swap is not limited by `memory.max`; and half an instance
-    // is of no use.
+    // Older kernels, and those without swap, do not have these. Memory that goes to swap is not limited by
+    // `memory.max`; and half an instance is of no use.
     for (file, value) in [("memory.swap.max", "0"), ("memory.oom.group", "1")] {
         let file = path.join(file);
         if file.exists() {

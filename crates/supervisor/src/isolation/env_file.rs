@@ -10,8 +10,9 @@ pub struct EnvFileError {
     pub reason: &'static str,
 }
 
-/// Reads variables, in their order: empty lines and lines that begin with `#` are skipped, `export ` before a name is allowed, a value may stand
-/// in single quotes (taken as it is) or double quotes (`\n`, `\t`, `\"`, `\\`, `\$` are understood), nothing is expanded.
+/// Reads variables, in their order: empty lines and lines that begin with `#` are skipped, `export ` before a name is
+/// allowed, a value may stand in single quotes (taken as it is) or double quotes (`\n`, `\t`, `\"`, `\\`, `\$` are
+/// understood), nothing is expanded.
 ///
 /// # Errors
 /// A line is not `NAME=value`, a quote is not closed, or a name belongs to Pilotlight.

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 /// What is asked of the kernel; an older one does what it can, which is said.
 const WANTED: ABI = ABI::V9;
 
-/// Programs, libraries and what they need of the machine; not in the list are `/etc` as a whole, `/home`, `/root`, `/var`, `/tmp`, `/run`.
+/// Programs, libraries and what they need of the machine; not in the list are `/etc` as a whole, `/home`, `/root`,
+/// `/var`, `/tmp`, `/run`.
 const SYSTEM: [&str; 41] = [
     "/usr",
     "/bin",
@@ -123,15 +124,15 @@ pub(super) fn enforce(
         rules = required(rules, path, all, "sandbox_write")?;
     }
     rules = required(rules, dir, all, "dir")?;
-    // Off by default behind an `exec`, which is where a service is: with it the system's audit log names each file that is refused, also
-    // where the service is silent (Linux 6.15, and only where auditing is on).
+    // Off by default behind an `exec`, which is where a service is: with it the system's audit log names each file that
+    // is refused, also where the service is silent (Linux 6.15, and only where auditing is on).
     rules = rules.log_new_exec(true).map_err(failed)?;
     let status = rules.restrict_self().map_err(failed)?;
     Ok(Rules { status: status.landlock })
 }
 
-/// The program as it is named and as it is, with a link both have to be read; and the library of a Python that is not the system's. Of others
-/// only the file, for what lies beside it may be a home folder.
+/// The program as it is named and as it is, with a link both have to be read; and the library of a Python that is not
+/// the system's. Of others only the file, for what lies beside it may be a home folder.
 pub(super) fn programs(program: &Path) -> Vec<PathBuf> {
     let mut found = vec![program.to_owned()];
     found.extend(program.canonicalize());

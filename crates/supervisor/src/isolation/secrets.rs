@@ -1,4 +1,5 @@
-//! Files that an instance gets as memory that has no name: nothing is written to a disk, nothing is to be cleaned up, and nobody else can open it.
+//! Files that an instance gets as memory that has no name: nothing is written to a disk, nothing is to be cleaned up,
+//! and nobody else can open it.
 
 use crate::limits::{FIRST_SECRET_FD, MAX_SECRET};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};

@@ -8,11 +8,11 @@
 //!  ├ tmp run …  empty, and closed, except
 //!  └ …/dir      its folder, `sandbox_read`, `sandbox_write`, its program, and pipe.sock
 //! ```
-//! Landlock says what may be done with files; before Linux 7.1 it does not know of connecting to Unix sockets. A socket that has no name here
-//! cannot be connected to, whatever its mode.
+//! Landlock says what may be done with files; before Linux 7.1 it does not know of connecting to Unix sockets. A socket
+//! that has no name here cannot be connected to, whatever its mode.
 //!
-//! It needs the right to mount: root's, or that of a user namespace of its own, which some systems do not give. Then the process goes on
-//! with the files as they are, and says so.
+//! It needs the right to mount: root's, or that of a user namespace of its own, which some systems do not give. Then
+//! the process goes on with the files as they are, and says so.
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, Mode};
@@ -49,7 +49,8 @@ const SYSTEM: [&str; 18] = [
     "/dev/fd",
     "/proc",
 ];
-/// Where the new root is put together. What is there is no longer needed by its name then: all that is shown is held by descriptor.
+/// Where the new root is put together. What is there is no longer needed by its name then: all that is shown is held by
+/// descriptor.
 const PLACE: &str = "/usr";
 /// Links followed on one path.
 const MAX_LINKS: usize = 40;
@@ -74,8 +75,8 @@ pub(super) enum Processes {
     Listed,
 }
 
-/// Gives this process a root in which there is the system and these paths, or says why that cannot be had. A path that is not there is left
-/// out. The current folder stays the same, by its name.
+/// Gives this process a root in which there is the system and these paths, or says why that cannot be had. A path that
+/// is not there is left out. The current folder stays the same, by its name.
 pub(super) fn enter(paths: impl IntoIterator<Item = PathBuf>) -> Result<Processes, String> {
     let here = std::env::current_dir().map_err(|error| format!("its folder: {error}"))?;
     let mut plan = Plan::default();
@@ -149,7 +150,8 @@ impl Plan {
         }
     }
 
-    /// Makes the new root and goes there. Until the last step nothing has changed for this process but what is at [`PLACE`].
+    /// Makes the new root and goes there. Until the last step nothing has changed for this process but what is at
+    /// [`PLACE`].
     fn build(self) -> Result<Processes, String> {
         let trees: Vec<(PathBuf, OwnedFd)> =
             self.shown.iter().filter_map(|path| Some((path.clone(), tree(path).ok()?))).collect();
@@ -211,7 +213,8 @@ impl Plan {
             fs::create_dir(&path)?;
             fs::set_permissions(&path, Permissions::from_mode(0o000))?;
         }
-        // Folders on the way let pass whom they did before. The innermost first: an outer one may be closed to this process then.
+        // Folders on the way let pass whom they did before. The innermost first: an outer one may be closed to this
+        // process then.
         for (path, found) in ancestors.iter().rev().filter(|(path, _)| !is_covered(path)) {
             if getuid().is_root() {
                 chown(inside(path), Some(found.uid()), Some(found.gid()))?;
@@ -245,7 +248,8 @@ fn closed_entries() -> Vec<PathBuf> {
     folders.map(|entry| entry.path()).take(MAX_ROOT_ENTRIES).collect()
 }
 
-/// A `/proc` in which there are only processes that this one could trace, and landlock lets it trace none but those in its sandbox.
+/// A `/proc` in which there are only processes that this one could trace, and landlock lets it trace none but those in
+/// its sandbox.
 fn own_proc(target: &Path) -> rustix::io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", target, "proc", flags, Some(c"hidepid=4"))

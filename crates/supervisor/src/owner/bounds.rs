@@ -49,7 +49,8 @@ impl Owner {
         record.said.say(record.service.name(), (&record.spec.isolation, record.spec.dir.as_deref()), notices);
     }
 
-    /// An instance could not be put into its bounds. Paths and users are for the log and for developers, not for every client.
+    /// An instance could not be put into its bounds. Paths and users are for the log and for developers, not for every
+    /// client.
     pub(super) fn unbounded(&mut self, id: u64, detail: Option<String>) {
         if let (Some(run), Some(detail)) = (self.runs.get(&id), detail) {
             run.tail.push(&format!("[pilotlight] {detail}"));

@@ -193,8 +193,8 @@ impl Owner {
         }
     }
 
-    /// The guardian is dead: its services have nobody who would kill them with the gateway, so they end now. The next start
-    /// has a new guardian.
+    /// The guardian is dead: its services have nobody who would kill them with the gateway, so they end now. The next
+    /// start has a new guardian.
     pub(super) fn guardian_lost(&mut self, now: Instant) {
         let Some(link) = self.link.take() else { return };
         tracing::error!("the guardian process died; all services are killed and start anew with their next request");

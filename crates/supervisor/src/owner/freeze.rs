@@ -1,7 +1,8 @@
 //! Frozen instances: SIGSTOP to the process group of an idle one, SIGCONT before it is used again.
 //!
-//! Freezing closes an instance to exchanges like a stop for idleness does (`seat`), so one with an open exchange is never frozen. Who
-//! finds no open instance waits in the queue, which thaws one: the signal is given to the guardian before a request is let in.
+//! Freezing closes an instance to exchanges like a stop for idleness does (`seat`), so one with an open exchange is
+//! never frozen. Who finds no open instance waits in the queue, which thaws one: the signal is given to the guardian
+//! before a request is let in.
 //!
 //! Invariant: what is asked to end is thawed first; a frozen process would not hear of it.
 

@@ -1,8 +1,9 @@
 //! Other settings while services run: new services, changed ones, and those that are no longer configured.
 //!
-//! A service that is changed stays the same: its queue, its counters, its instances. Settings that the supervisor follows by itself
-//! count from now on; for others its instances are outdated, and each is replaced as one that has served for long enough is: a new one
-//! is started, and when it is ready the old one is drained. So a change that does not start leaves what runs.
+//! A service that is changed stays the same: its queue, its counters, its instances. Settings that the supervisor
+//! follows by itself count from now on; for others its instances are outdated, and each is replaced as one that has
+//! served for long enough is: a new one is started, and when it is ready the old one is drained. So a change that does
+//! not start leaves what runs.
 
 use super::Owner;
 use super::run::{Record, Stage};
@@ -15,8 +16,8 @@ use crate::spec::{MinInstances, ServiceSpec, Spare};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long an instance of a service that is no longer configured may stay without an exchange: only requests that were on their way
-/// when the routes changed can start one.
+/// How long an instance of a service that is no longer configured may stay without an exchange: only requests that were
+/// on their way when the routes changed can start one.
 const RETIRED_IDLE: Duration = Duration::from_secs(1);
 
 impl Owner {
@@ -98,7 +99,8 @@ impl Owner {
         self.changed.insert(id);
     }
 
-    /// The services are no longer configured: what runs is drained. Requests that are on their way to one are still answered.
+    /// The services are no longer configured: what runs is drained. Requests that are on their way to one are still
+    /// answered.
     pub(super) fn retire(&mut self, services: &[ServiceId], now: Instant) {
         for ServiceId(id) in services.iter().copied() {
             let Some(record) = self.records.get_mut(id).filter(|record| !record.retired) else { continue };

@@ -1,7 +1,7 @@
 //! How many instances a service has: what `policy::scale`, `policy::circuit` and `policy::recycle` decide is done here.
 //!
-//! Whatever happens to a service marks it as changed, and after each action those that are get a review. So there is one place where
-//! instances are started, and no way to forget it.
+//! Whatever happens to a service marks it as changed, and after each action those that are get a review. So there is
+//! one place where instances are started, and no way to forget it.
 
 use super::Owner;
 use super::run::{Run, Stage};
@@ -221,8 +221,8 @@ impl Owner {
         tracing::debug!(service = %self.records[service].service.name(), ?now, "a start was asked for");
     }
 
-    /// Somebody wants new instances: each that there is now is replaced, those that are starting once they are ready. What made
-    /// somebody ask may have come after they had read their files.
+    /// Somebody wants new instances: each that there is now is replaced, those that are starting once they are ready.
+    /// What made somebody ask may have come after they had read their files.
     pub(super) fn restart_service(&mut self, service: usize, now: Instant) {
         let record = &self.records[service];
         for id in record.members.iter().chain(&record.successor).copied().collect::<Vec<_>>() {

@@ -46,8 +46,8 @@ impl Owner {
         self.publish_run(id);
     }
 
-    /// An instance has the socket that it inherits, and will accept when it can. While others serve, it gets no requests before that. Where there
-    /// is no other, requests wait in its socket: nothing is quicker.
+    /// An instance has the socket that it inherits, and will accept when it can. While others serve, it gets no
+    /// requests before that. Where there is no other, requests wait in its socket: nothing is quicker.
     fn socket_given(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get(&id) else { return };
         let record = &self.records[run.service];
@@ -104,7 +104,8 @@ impl Owner {
             took = ?now.duration_since(run.begun), %phases, "ready");
     }
 
-    /// The instance takes exchanges; those who wait enter it, as far as there is room. The one that it replaces is drained.
+    /// The instance takes exchanges; those who wait enter it, as far as there is room. The one that it replaces is
+    /// drained.
     pub(super) fn become_ready(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let record = &mut self.records[run.service];

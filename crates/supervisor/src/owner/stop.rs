@@ -246,8 +246,8 @@ impl Owner {
     fn drained(&mut self, id: u64, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if run.is_pipe() {
-            // Nothing is in progress, so all that is left to do for the service is to exit. Who comes too late and turns back is
-            // told as the last one, too: once is enough.
+            // Nothing is in progress, so all that is left to do for the service is to exit. Who comes too late and
+            // turns back is told as the last one, too: once is enough.
             let Some(until) = run.drain_until.take() else { return };
             let left = until.saturating_duration_since(now).min(EXIT_GRACE);
             run.enter_stage(Stage::Draining, Some(now + left), &mut self.timers);

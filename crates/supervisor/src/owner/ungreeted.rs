@@ -1,7 +1,7 @@
 //! Connections that have not sent HELLO: few, and so counted that one service's do not take the places of others.
 //!
-//! They belong to the instance whose process has dialled, or one of its descendants. A process that left its family (a daemon) belongs to
-//! no instance; all of those of one user share one instance's places.
+//! They belong to the instance whose process has dialled, or one of its descendants. A process that left its family (a
+//! daemon) belongs to no instance; all of those of one user share one instance's places.
 //!
 //! A service sends HELLO as soon as it is connected, so of those that wait the oldest is the least likely to.
 

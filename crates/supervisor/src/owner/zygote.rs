@@ -1,9 +1,10 @@
 //! Zygotes: started, asked for forks, ended. `policy::zygote` decides what they are used for.
 //!
-//! A zygote is a run of the guardian like an instance is, and none of the service's: it takes no exchanges and has no number.
+//! A zygote is a run of the guardian like an instance is, and none of the service's: it takes no exchanges and has no
+//! number.
 //!
-//! Invariant: a start that was given to a zygote is answered: by its fork, by an ordinary start when the zygote cannot, or by the
-//! run's own start timeout.
+//! Invariant: a start that was given to a zygote is answered: by its fork, by an ordinary start when the zygote cannot,
+//! or by the run's own start timeout.
 
 use super::Owner;
 use super::run::Stage;

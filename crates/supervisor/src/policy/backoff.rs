@@ -25,8 +25,8 @@ pub(crate) enum RunEnd {
 
 /// Failures in a row and the pause that they earn.
 ///
-/// A start that fails earns a pause at once. A run that was ready but short earns none the first time, so that one crash
-/// costs no request more than those it carried; the second in a row does.
+/// A start that fails earns a pause at once. A run that was ready but short earns none the first time, so that one
+/// crash costs no request more than those it carried; the second in a row does.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -34,8 +34,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Notes the end of a run. `random` is uniform over `u32`: the pause is 75 % to 125 % of its nominal length, so that
-    /// services that fail together do not start together for ever.
+    /// Notes the end of a run. `random` is uniform over `u32`: the pause is 75 % to 125 % of its nominal length, so
+    /// that services that fail together do not start together for ever.
     pub(crate) fn ended(&mut self, end: RunEnd, now: Instant, random: u32) {
         let doublings = match end {
             RunEnd::Stopped => return self.reset(),

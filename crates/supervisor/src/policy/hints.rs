@@ -1,7 +1,7 @@
 //! What Pilotlight adds when a service complains about something that its isolation refuses, or ends because of it.
 //!
-//! The kernel tells a service that it may not, but not why; and it tells Pilotlight nothing. The service's own line names what was refused, and the
-//! first such line of an instance is followed by one that names the setting.
+//! The kernel tells a service that it may not, but not why; and it tells Pilotlight nothing. The service's own line
+//! names what was refused, and the first such line of an instance is followed by one that names the setting.
 
 use crate::error::Exit;
 use crate::isolation::{Isolation, Sandbox};
@@ -15,7 +15,8 @@ pub(crate) struct Hints(Vec<Hint>);
 #[derive(Debug)]
 struct Hint {
     signs: Vec<Finder<'static>>,
-    /// In a sandbox: what is to be seen. A file that is said to be missing and is not below one of these may be there, outside.
+    /// In a sandbox: what is to be seen. A file that is said to be missing and is not below one of these may be there,
+    /// outside.
     seen: Option<Vec<PathBuf>>,
     text: String,
 }

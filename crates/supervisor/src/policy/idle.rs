@@ -97,7 +97,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever looks when it was told to comes to an end: a frozen or stopped instance, or one that is never either.
+        /// Whoever looks when it was told to comes to an end: a frozen or stopped instance, or one that is never
+        /// either.
         #[test]
         fn looking_again_ends(freeze in proptest::option::of(0_u64..100), stop in proptest::option::of(0_u64..100)) {
             let start = Instant::now();

@@ -263,7 +263,8 @@ fn any_wear() -> impl Strategy<Value = Wear> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever the settings: every request of a service that works is answered, and never is an instance too many, or none left.
+    /// Whatever the settings: every request of a service that works is answered, and never is an instance too many, or
+    /// none left.
     #[test]
     fn whatever_the_settings_requests_are_answered(
         scale in any_scale(),
@@ -288,8 +289,8 @@ proptest! {
         prop_assert_eq!((world.answered, world.refused), (asked, 0));
     }
 
-    /// A service that fails to start a few times and then works is found working, with a request now and then; while it fails, it is
-    /// not started for each of many requests.
+    /// A service that fails to start a few times and then works is found working, with a request now and then; while it
+    /// fails, it is not started for each of many requests.
     #[test]
     fn failures_are_few_and_end(scale in any_scale(), failing_starts in 1..12u32, each in 1..50u32, random in any::<u32>()) {
         let nature = Nature { start_ticks: 2, request_ticks: 1, failing_starts };

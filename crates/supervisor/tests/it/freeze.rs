@@ -105,8 +105,8 @@ fn a_frozen_one_that_ignores_sigterm_is_killed() {
 #[test]
 fn shutting_down_leaves_nothing_frozen() {
     run(async {
-        // Not a loop of commands in the shell: stopped between vfork and exec, its child would leave it waiting in the kernel (state D),
-        // frozen as well, but not to be seen as that.
+        // Not a loop of commands in the shell: stopped between vfork and exec, its child would leave it waiting in the
+        // kernel (state D), frozen as well, but not to be seen as that.
         let stubborn = sh("h", &format!("trap '' TERM; setsid sleep 1000 & {ACCEPTS}"), UNIX);
         let stubborn = ServiceSpec { min_instances: MinInstances::One, start_timeout: 5000 * MS, ..freezing(stubborn) };
         let mut bed = Bed::new(1, vec![freezing(pipe_child("p", &[])), stubborn]);

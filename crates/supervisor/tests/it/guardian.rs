@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 fn kill_9_of_the_gateway_leaves_nothing_within_two_seconds() {
     let dir = tempfile::tempdir().unwrap();
     let pids = dir.path().join("pids");
-    // A member of the group, a daemon in a session of its own, and one that double-forked, all deaf to SIGTERM and SIGHUP.
+    // A member of the group, a daemon in a session of its own, and one that double-forked, all deaf to SIGTERM and
+    // SIGHUP.
     let script = "trap '' TERM HUP; exec 2>/dev/null; sleep 1000 & a=$!; setsid sleep 1000 & b=$!; \
                   c=$(setsid sh -c 'sleep 1000 >/dev/null & echo $!'); echo $$ $a $b $c > PIDS.new; mv PIDS.new PIDS; wait";
     let script = script.replace("PIDS", pids.to_str().unwrap());

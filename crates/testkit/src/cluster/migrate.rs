@@ -13,7 +13,8 @@ const MIGRATE_TIMEOUT_MS: &str = "5000";
 const KEYS_AT_ONCE: usize = 100;
 const AGREE_LIMIT: Duration = Duration::from_secs(10);
 
-/// A slot on its way from one master to another: the source answers with ASK for keys that it has no more, and the target serves them after ASKING.
+/// A slot on its way from one master to another: the source answers with ASK for keys that it has no more, and the
+/// target serves them after ASKING.
 ///
 /// It stays on its way until [`finish`](Self::finish) or [`cancel`](Self::cancel), however long the test holds it.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-/// What is answered without the script's doing: `HELLO`, `AUTH`, `CLIENT …`, `SELECT`, `READONLY`, `PING` and, if given, `CLUSTER SLOTS` and the like.
+/// What is answered without the script's doing: `HELLO`, `AUTH`, `CLIENT …`, `SELECT`, `READONLY`, `PING` and, if
+/// given, `CLUSTER SLOTS` and the like.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Handshake {

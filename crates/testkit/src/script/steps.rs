@@ -7,8 +7,9 @@ use tokio::sync::watch;
 
 /// What a [`ScriptedServer`](crate::ScriptedServer) does, connection by connection, step by step.
 ///
-/// A command that no step waits for, and that the handshake does not answer, waits for its step; after the last step commands are
-/// recorded and not answered. An open connection stays open until the client closes it, unless a step closes it.
+/// A command that no step waits for, and that the handshake does not answer, waits for its step; after the last step
+/// commands are recorded and not answered. An open connection stays open until the client closes it, unless a step
+/// closes it.
 ///
 /// ```
 /// use pilotlight_testkit::Script;
@@ -61,7 +62,8 @@ impl Script {
         Self::default()
     }
 
-    /// Waits for exactly this command (its name in any case). If a handshake command is expected, the script has to answer it.
+    /// Waits for exactly this command (its name in any case). If a handshake command is expected, the script has to
+    /// answer it.
     pub fn expect<W: AsRef<[u8]>>(self, words: impl IntoIterator<Item = W>) -> Self {
         let words = words.into_iter().map(|word| Bytes::copy_from_slice(word.as_ref())).collect();
         self.step(Step::Expect(Expected::Words(words)))
@@ -82,7 +84,8 @@ impl Script {
         self.send_chunked(bytes, usize::MAX)
     }
 
-    /// Sends bytes in chunks of this size, with a millisecond between them (none in memory) so that the client reads them one by one.
+    /// Sends bytes in chunks of this size, with a millisecond between them (none in memory) so that the client reads
+    /// them one by one.
     pub fn send_chunked(self, bytes: impl AsRef<[u8]>, chunk_bytes: usize) -> Self {
         let bytes = Bytes::copy_from_slice(bytes.as_ref());
         self.step(Step::Send { bytes, chunk_bytes: chunk_bytes.max(1) })

@@ -55,7 +55,8 @@ impl ServerBuilder {
         self.config(format!("user {rule}"))
     }
 
-    /// Uses an ACL file with this content (lines of `user …`), so `ACL LOAD` works; the testkit's own user is added to it.
+    /// Uses an ACL file with this content (lines of `user …`), so `ACL LOAD` works; the testkit's own user is added to
+    /// it.
     pub fn acl_file(mut self, text: impl Into<String>) -> Self {
         self.acl_file = Some(text.into());
         self

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// A certificate authority of its own, a server's certificate and a client's, all in PEM files that are removed with this.
+/// A certificate authority of its own, a server's certificate and a client's, all in PEM files that are removed with
+/// this.
 ///
 /// Another one is a stranger: neither trusts what the other signed.
 #[derive(Debug)]

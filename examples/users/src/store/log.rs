@@ -1,9 +1,9 @@
 //! The write-ahead log: how long it may become, and when it is folded into the database.
 //!
-//! By itself SQLite folds 1,000 pages in the commit that fills them, and that commit and the next take five times as long. Here a
-//! thread of its own folds what the writer has left behind, with a connection of its own, so no request waits for that. A log is
-//! written from its beginning again only after all of it was folded; while commits follow each other there is no such moment. So the writer makes one,
-//! between two commits, when the log has [`MAX_PAGES`].
+//! By itself SQLite folds 1,000 pages in the commit that fills them, and that commit and the next take five times as
+//! long. Here a thread of its own folds what the writer has left behind, with a connection of its own, so no request
+//! waits for that. A log is written from its beginning again only after all of it was folded; while commits follow each
+//! other there is no such moment. So the writer makes one, between two commits, when the log has [`MAX_PAGES`].
 
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,13 +12,15 @@ use rusqlite::Connection;
 
 /// New pages of 4 KiB after which the other thread folds them.
 const FOLD_PAGES: u32 = 1000;
-/// Pages after which the writer folds what is left, and again after each further [`FOLD_PAGES`] while another process reads an old state: 16 MiB.
-/// An fsync of a file that grows waits for the file system's journal, of one that is written over it does not (ext4: 0.40 against 0.28 ms, p99 4 to 6
-/// against 0.4 to 0.7 ms), so a log that is begun anew soon is faster. A quarter of it would make so many pauses that they show in p99 of a slow disk.
+/// Pages after which the writer folds what is left, and again after each further [`FOLD_PAGES`] while another process
+/// reads an old state: 16 MiB. An fsync of a file that grows waits for the file system's journal, of one that is
+/// written over it does not (ext4: 0.40 against 0.28 ms, p99 4 to 6 against 0.4 to 0.7 ms), so a log that is begun anew
+/// soon is faster. A quarter of it would make so many pauses that they show in p99 of a slow disk.
 const MAX_PAGES: u32 = 4096;
 
 thread_local! {
-    /// What SQLite has told of the log in this thread's last commit. Its hook is a function, and has no place of its own.
+    /// What SQLite has told of the log in this thread's last commit. Its hook is a function, and has no place of its
+    /// own.
     static PAGES: Cell<u32> = const { Cell::new(0) };
 }
 

@@ -112,7 +112,8 @@ impl StoreHandle {
     }
 }
 
-/// SQLite says "unable to open database file" of much, and of the folder's state nothing: it is looked what hinders a write there.
+/// SQLite says "unable to open database file" of much, and of the folder's state nothing: it is looked what hinders a
+/// write there.
 fn explained(path: &Path, error: OpenError) -> OpenError {
     let hindrance = match &error {
         OpenError::Io(error) => Some((path.to_owned(), error.kind())),
@@ -152,8 +153,9 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// With a write-ahead log readers and the writer do not wait for each other. A new database gets it while nobody else has it open for a
-/// moment; SQLite itself does not wait for that, whatever its `busy_timeout`, as two who wait for each other would wait for ever.
+/// With a write-ahead log readers and the writer do not wait for each other. A new database gets it while nobody else
+/// has it open for a moment; SQLite itself does not wait for that, whatever its `busy_timeout`, as two who wait for
+/// each other would wait for ever.
 fn log_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let end = Instant::now() + SWITCH_WAIT;
     loop {

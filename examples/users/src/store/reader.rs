@@ -8,7 +8,8 @@ use rusqlite::{Connection, Row};
 use super::StoreError;
 use crate::json::{self, USER_ROOM, UserView};
 
-/// How long a read may wait for another process that recovers the database. It holds up the whole thread, so not for long.
+/// How long a read may wait for another process that recovers the database. It holds up the whole thread, so not for
+/// long.
 const LOCK_WAIT: Duration = Duration::from_millis(20);
 /// Statements that stay prepared; there are two.
 const STATEMENTS: usize = 4;

@@ -9,8 +9,9 @@ const CREATED_AT: &str = "2024-01-01 00:00:00";
 const VERSION: i64 = 2;
 /// The same of one that has no index of ids yet.
 const WITHOUT_INDEX: i64 = 1;
-/// The ids alone, several hundred to a page of the file: what a list leaves out before its own page is counted in these few pages instead of
-/// in the rows. Each commit makes every reader read anew what it had of the file, so pages are what costs.
+/// The ids alone, several hundred to a page of the file: what a list leaves out before its own page is counted in these
+/// few pages instead of in the rows. Each commit makes every reader read anew what it had of the file, so pages are
+/// what costs.
 const INDEX: &str = "CREATE INDEX users_by_id ON users (id)";
 
 const FIRST: [&str; 20] = [
@@ -41,8 +42,8 @@ const LAST: [&str; 25] = [
     "Turing", "Wilson", "Wirth",
 ];
 
-/// Creates and fills the table, and its index if it is wanted, unless that is done. It is one transaction with its own mark in it, so a process that is
-/// killed half-way leaves nothing behind, and two at once do it once.
+/// Creates and fills the table, and its index if it is wanted, unless that is done. It is one transaction with its own
+/// mark in it, so a process that is killed half-way leaves nothing behind, and two at once do it once.
 pub(crate) fn seed(connection: &mut Connection, index: bool) -> rusqlite::Result<()> {
     if is_done(version(connection)?, index) {
         return Ok(());

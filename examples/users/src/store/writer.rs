@@ -1,8 +1,9 @@
 //! Writing: one thread, one connection, groups of changes that share a commit.
 //!
-//! A commit costs an fsync whatever is in it, so whoever comes while one is under way waits for the next, which takes them all.
-//! A writer that was idle commits the first change alone, at once. After a commit that took long it waits a little for those whom it
-//! has just answered: else they and those who had waited would take turns, each half the group and twice the time.
+//! A commit costs an fsync whatever is in it, so whoever comes while one is under way waits for the next, which takes
+//! them all. A writer that was idle commits the first change alone, at once. After a commit that took long it waits a
+//! little for those whom it has just answered: else they and those who had waited would take turns, each half the group
+//! and twice the time.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
@@ -15,7 +16,8 @@ use super::log::Log;
 use crate::json::{self, USER_ROOM, UserView};
 use crate::user::NewUser;
 
-/// Changes in one commit. More would save nothing (at 100, a change costs what one in a group of 500 does) and make the first wait.
+/// Changes in one commit. More would save nothing (at 100, a change costs what one in a group of 500 does) and make the
+/// first wait.
 const MAX_GROUP: usize = 256;
 /// How much of the last commit's time to wait for as many as were there then.
 const COMPANY_SHARE: u32 = 8;

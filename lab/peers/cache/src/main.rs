@@ -1,7 +1,8 @@
 //! Hit ratios of eviction policies on a recorded sequence of requests.
 //!
-//! `evict CAPACITY_BYTES… < REQUESTS`: each line is a key and what its answer weighs in bytes. A request that finds its key is a
-//! hit; any other stores it. Prints one line of JSON for each policy and capacity: the ratio of hits among all requests.
+//! `evict CAPACITY_BYTES… < REQUESTS`: each line is a key and what its answer weighs in bytes. A request that finds its
+//! key is a hit; any other stores it. Prints one line of JSON for each policy and capacity: the ratio of hits among all
+//! requests.
 mod policies;
 
 use std::io::{self, BufRead};

@@ -1,8 +1,9 @@
-//! `GET /users/{id}` with cache-aside in Redis, made of layers that can be exchanged one at a time: what `pilotlight lab factors` measures.
+//! `GET /users/{id}` with cache-aside in Redis, made of layers that can be exchanged one at a time: what
+//! `pilotlight lab factors` measures.
 //!
-//! `base` is made as examples/users is: mimalloc, a current-thread runtime for each core, hyper alone, JSON written by hand. Each of the other
-//! programs differs from it in one layer. What examples/users has beside that (leases, entity tags, a breaker, writes) is left out in all of them, so
-//! a layer's share is a little larger here than there.
+//! `base` is made as examples/users is: mimalloc, a current-thread runtime for each core, hyper alone, JSON written by
+//! hand. Each of the other programs differs from it in one layer. What examples/users has beside that (leases, entity
+//! tags, a breaker, writes) is left out in all of them, so a layer's share is a little larger here than there.
 
 mod encoding;
 mod http;

@@ -1,5 +1,5 @@
-//! Configurations with `{{name}}` where values go. A line `# What it does. WHERE` begins one and says whose advice it follows; behind
-//! a setting, ` # ` and a few words say why it is set.
+//! Configurations with `{{name}}` where values go. A line `# What it does. WHERE` begins one and says whose advice it
+//! follows; behind a setting, ` # ` and a few words say why it is set.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,5 @@
-//! Everybody, in the order of the tables. A new variant is one more line. Versions are those that `lab/peers/redis` names; a test compares.
+//! Everybody, in the order of the tables. A new variant is one more line. Versions are those that `lab/peers/redis`
+//! names; a test compares.
 
 use super::{Build, Kind, Shape, Variant};
 use crate::clients::workload::Workload::{self, W1, W1k, W2, W3, W4, W5};

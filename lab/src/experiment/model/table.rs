@@ -1,4 +1,5 @@
-//! What alternates in rounds and is compared with nothing, so that it has no control and no verdict: a table with columns of its own.
+//! What alternates in rounds and is compared with nothing, so that it has no control and no verdict: a table with
+//! columns of its own.
 
 use std::collections::BTreeMap;
 

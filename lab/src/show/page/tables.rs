@@ -1,4 +1,5 @@
-//! Tables of a page: with a caption for those who do not see it, headings for rows and columns, and scrolling of their own.
+//! Tables of a page: with a caption for those who do not see it, headings for rows and columns, and scrolling of their
+//! own.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
-//! A cold start without a gateway: the lab starts the service itself, asks it once and kills it. What a cold start through a gateway
-//! takes beyond that is the gateway's own part, so nothing here may take longer than it must: the socket listens before the service
-//! starts, the request is written into it at once, and nothing is polled or slept for.
+//! A cold start without a gateway: the lab starts the service itself, asks it once and kills it. What a cold start
+//! through a gateway takes beyond that is the gateway's own part, so nothing here may take longer than it must: the
+//! socket listens before the service starts, the request is written into it at once, and nothing is polled or slept
+//! for.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -74,7 +75,8 @@ impl Bare {
     fn http(&mut self, listener: UnixListener, path: &str) -> anyhow::Result<Answer> {
         let service = self.service(&[])?.listening(listener.into())?;
         let mut buffer = vec![0; MAX_FRAME];
-        // With the start goes this process's copy of the listener: if the service ends early, the connection is refused or reset.
+        // With the start goes this process's copy of the listener: if the service ends early, the connection is refused
+        // or reset.
         let begin = self.start(service)?;
         let mut socket = UnixStream::connect(path)?;
         socket.set_read_timeout(Some(REQUEST_TIMEOUT))?;

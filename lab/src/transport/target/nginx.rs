@@ -1,4 +1,5 @@
-//! nginx as a proxy before an HTTP service on a Unix socket. It starts no services, so the service is started beside it.
+//! nginx as a proxy before an HTTP service on a Unix socket. It starts no services, so the service is started beside
+//! it.
 
 use std::fs;
 use std::os::unix::net::UnixStream;

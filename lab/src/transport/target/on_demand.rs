@@ -1,5 +1,5 @@
-//! A web server that starts its application for the first request: uWSGI, Apache with mod_fcgid. To make it cold it is started anew;
-//! its own start is not measured, only its application's.
+//! A web server that starts its application for the first request: uWSGI, Apache with mod_fcgid. To make it cold it is
+//! started anew; its own start is not measured, only its application's.
 
 use std::path::PathBuf;
 
@@ -49,7 +49,8 @@ impl Target for OnDemand {
         false
     }
 
-    /// The web server's own are those that execute its binary, but for uWSGI, whose application runs in it: there it is the master.
+    /// The web server's own are those that execute its binary, but for uWSGI, whose application runs in it: there it is
+    /// the master.
     fn processes(&self) -> Processes {
         let Some((server, _)) = &self.running else { return Processes::default() };
         let own = |pid: &u32| match self.peer.application_in_server {

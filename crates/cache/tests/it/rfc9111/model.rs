@@ -1,6 +1,6 @@
-//! A shared cache read out of RFC 9111, sentence by sentence, without looking at ours: it keeps every exchange for ever and asks
-//! of each whether it may answer a request. It knows messages as they were meant, not as they were written, so no parser of
-//! ours is part of it.
+//! A shared cache read out of RFC 9111, sentence by sentence, without looking at ours: it keeps every exchange for ever
+//! and asks of each whether it may answer a request. It knows messages as they were meant, not as they were written, so
+//! no parser of ours is part of it.
 
 use std::collections::BTreeMap;
 
@@ -97,8 +97,8 @@ impl Entry {
         // "if the cache is shared: the private response directive is either not present or allows a shared cache to
         // store a modified response" (which fields are left out then is ours to do; we do not).
         let is_shared = !matches!(self.response.directives.get("private"), Some(Argument::None));
-        // "if the cache is shared: the Authorization header field is not present in the request or a response directive is
-        // present that explicitly allows shared caching" (§3.5: must-revalidate, public, s-maxage)
+        // "if the cache is shared: the Authorization header field is not present in the request or a response directive
+        // is present that explicitly allows shared caching" (§3.5: must-revalidate, public, s-maxage)
         let is_allowed = self.request.authorization.is_none()
             || self.has("must-revalidate")
             || self.has("public")
@@ -127,9 +127,10 @@ impl Entry {
 
     /// §4.2.1
     fn freshness_lifetime(&self) -> Option<Millis> {
-        // "If the cache is shared and the s-maxage response directive is present, use its value, or if the max-age response
-        // directive is present, use its value, or if the Expires response header field is present, use its value minus the
-        // value of the Date response header field … Otherwise, no explicit expiration time is present in the response."
+        // "If the cache is shared and the s-maxage response directive is present, use its value, or if the max-age
+        // response directive is present, use its value, or if the Expires response header field is present, use its
+        // value minus the value of the Date response header field … Otherwise, no explicit expiration time is present
+        // in the response."
         let directive = self.seconds("s-maxage").or_else(|| self.seconds("max-age"));
         let seconds = directive.map(i128::from).or_else(|| match self.response.expires_s? {
             Some(seconds) => Some(i128::from(seconds).max(0)),
@@ -226,8 +227,8 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// §4: "When more than one suitable response is stored, a cache MUST use the most recent one": the one that a perfect
-    /// cache would reuse for this request without asking.
+    /// §4: "When more than one suitable response is stored, a cache MUST use the most recent one": the one that a
+    /// perfect cache would reuse for this request without asking.
     pub(crate) fn best(&self, request: &Request, now: Millis) -> Option<usize> {
         let is_kept = |entry: &Entry| !entry.is_gone && entry.may_be_stored();
         let (place, newest) =
@@ -243,8 +244,8 @@ impl Model {
         self.entries.iter_mut().for_each(|entry| entry.is_gone = true);
     }
 
-    /// §4.3.4: the stored response with the fields of a 304 is a new one, selected by the request that the old one was made
-    /// for, and stored only if it could be as an answer to the request that has validated it.
+    /// §4.3.4: the stored response with the fields of a 304 is a new one, selected by the request that the old one was
+    /// made for, and stored only if it could be as an answer to the request that has validated it.
     pub(crate) fn freshen(&mut self, body: usize, by: &Entry) {
         let old = self.entries.iter_mut().filter(|entry| entry.body == body && !entry.is_gone);
         let updated: Vec<Entry> = old

@@ -153,7 +153,8 @@ impl PipeBody {
 impl Drop for PipeBody {
     fn drop(&mut self) {
         if let Some(stream) = self.stream.take() {
-            // Nobody asks for more once as many bytes are here as were announced; only the final frame is still to come.
+            // Nobody asks for more once as many bytes are here as were announced; only the final frame is still to
+            // come.
             if self.left == Some(0) && self.first.is_empty() {
                 stream.finish();
             } else {

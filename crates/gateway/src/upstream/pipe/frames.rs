@@ -87,7 +87,8 @@ pub(crate) enum BadHead {
 /// The highest status (RFC 9110 §15).
 const MAX_STATUS: u16 = 599;
 
-/// How long the body is that the fields announce; `None` where they do not say, or where there is none. One valid line of it is left.
+/// How long the body is that the fields announce; `None` where they do not say, or where there is none. One valid line
+/// of it is left.
 pub(crate) fn body_length(
     method: &Method,
     status: StatusCode,

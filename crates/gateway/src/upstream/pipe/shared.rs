@@ -6,8 +6,8 @@
 //!  exchange ──encode──▶ out ─┘   one write            one read └─▶ place 9: …
 //! ```
 //!
-//! An exchange writes its REQUEST into `out` and wakes the driver once. The driver runs after every task that was already
-//! due, so what they add goes out in the same write; it reads in every turn whether or not it could write.
+//! An exchange writes its REQUEST into `out` and wakes the driver once. The driver runs after every task that was
+//! already due, so what they add goes out in the same write; it reads in every turn whether or not it could write.
 //!
 //! Invariant: a place is freed only with the final frame of its exchange (or the end of the connection), never because
 //! a waiting task went away: that cancels the exchange, and its answer is thrown away when it comes (P-26).
@@ -48,7 +48,8 @@ pub(crate) enum Outcome {
     Lost(Arc<str>, Ran),
 }
 
-/// What an exchange's task waits at. It outlives the exchange's id, which is free again as soon as the final frame came.
+/// What an exchange's task waits at. It outlives the exchange's id, which is free again as soon as the final frame
+/// came.
 enum Place {
     Waiting(Option<Waker>),
     Done(Outcome),
@@ -129,8 +130,8 @@ impl Shared {
         state.wake_driver();
     }
 
-    /// Sends a REQUEST frame under an id that is written into it. Waits for room if the connection is full, among at most
-    /// `max_queue` others.
+    /// Sends a REQUEST frame under an id that is written into it. Waits for room if the connection is full, among at
+    /// most `max_queue` others.
     ///
     /// # Cancel safety
     /// Dropping the future, or the [`Waiting`] it returns, cancels the exchange.

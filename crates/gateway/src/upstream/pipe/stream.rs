@@ -1,4 +1,5 @@
-//! An exchange with a connection to itself: an *own* connection, or the *answer* connection that the service opened for it.
+//! An exchange with a connection to itself: an *own* connection, or the *answer* connection that the service opened for
+//! it.
 //!
 //! Both directions are moved by the task that serves the client. When an exchange is over, or its client has gone, the
 //! stream goes to a task of the worker that brings the connection back to rest: it waits for what is still due within
@@ -124,8 +125,8 @@ impl Stream {
     }
 
     /// P-23: an idle own connection may be closed at any time, and a request that met the close has not begun. That is
-    /// certain if the socket did not take REQUEST, or if the service closed the connection with REQUEST unread, which is
-    /// what a reset means on a Unix socket.
+    /// certain if the socket did not take REQUEST, or if the service closed the connection with REQUEST unread, which
+    /// is what a reset means on a Unix socket.
     fn ran(&self, error: Option<&std::io::Error>) -> Ran {
         let Session::Own(own) = &self.session else { return Ran::Maybe };
         let unsent = self.write_failed && !self.pump.has_begun();

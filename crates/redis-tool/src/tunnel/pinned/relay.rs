@@ -37,7 +37,8 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let opened = NodeStream::open(&config, &target.node, target.kind).await;
     target.ports.note_attempt(&target.node, opened.as_ref().err());
-    // Clients that know clusters take a closed connection for what it is: the node cannot be reached. An error they would take for its answer.
+    // Clients that know clusters take a closed connection for what it is: the node cannot be reached. An error they
+    // would take for its answer.
     let Ok(node) = opened else { return Ok(()) };
     let here = socket.local_addr()?.ip();
     let common = Common { tracker: Mutex::new(Tracker::new()), answered: Notify::new() };
@@ -159,7 +160,8 @@ struct Addresses<'a> {
 }
 
 impl Addresses<'_> {
-    /// Appends the frame, with other addresses if there are any to be replaced. A node that is not known yet is asked for.
+    /// Appends the frame, with other addresses if there are any to be replaced. A node that is not known yet is asked
+    /// for.
     async fn pass(&mut self, held: Held, out: &mut Vec<u8>) {
         self.unknown = false;
         let mut rewritten = self.rewrite(&held);

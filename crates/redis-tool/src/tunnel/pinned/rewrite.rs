@@ -1,4 +1,5 @@
-//! Addresses of nodes in replies about the topology and in redirects, replaced by those of the tunnel's ports. Pure: bytes in, bytes out.
+//! Addresses of nodes in replies about the topology and in redirects, replaced by those of the tunnel's ports. Pure:
+//! bytes in, bytes out.
 
 use bytes::{Bytes, BytesMut};
 use pilotlight_resp::{Attributes, Decoder, Frame, Limits, Protocol, Value, encode};

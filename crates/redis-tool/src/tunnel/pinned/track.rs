@@ -1,5 +1,5 @@
-//! Which reply belongs to which command, as far as that has to be known: to find the replies that are rewritten, and the moment for an answer of the
-//! tunnel's own. Pure; everything else passes byte for byte, in pieces as it comes.
+//! Which reply belongs to which command, as far as that has to be known: to find the replies that are rewritten, and
+//! the moment for an answer of the tunnel's own. Pure; everything else passes byte for byte, in pieces as it comes.
 
 use std::collections::VecDeque;
 
@@ -150,8 +150,8 @@ impl Tracker {
         }
     }
 
-    /// Takes what the server sent, appends to `out` what is for the client, and stops after a frame that may have to be rewritten. Says how much of
-    /// the input it has taken.
+    /// Takes what the server sent, appends to `out` what is for the client, and stops after a frame that may have to be
+    /// rewritten. Says how much of the input it has taken.
     pub(super) fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Option<Held>) {
         let mut at = 0;
         while at < input.len() {

@@ -1,5 +1,6 @@
-//! From the client to the node: commands pass as they are, in pieces as they come. Only their first words are looked at, to know what kind of reply each
-//! gets, and what is about the connection's login is kept back: that is the tunnel's own.
+//! From the client to the node: commands pass as they are, in pieces as they come. Only their first words are looked
+//! at, to know what kind of reply each gets, and what is about the connection's login is kept back: that is the
+//! tunnel's own.
 
 use bytes::{Bytes, BytesMut};
 use pilotlight_resp::{Limits, Scanner};
@@ -293,7 +294,8 @@ fn refusal(why: &str) -> Bytes {
 /// Commands about the connection's login.
 const KEPT: [&[u8]; 3] = [b"auth", b"hello", b"reset"];
 
-/// Whether a line is one of those, or may be one to a server that knows quotes. Servers take a vertical tab for a blank before the first word.
+/// Whether a line is one of those, or may be one to a server that knows quotes. Servers take a vertical tab for a blank
+/// before the first word.
 fn is_about_login(line: &[u8]) -> bool {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let begin = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());

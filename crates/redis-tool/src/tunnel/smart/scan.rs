@@ -1,6 +1,7 @@
 //! `SCAN` over all nodes of a cluster, with cursors that say which node is next.
 //!
-//! A cursor of the tunnel is that of a node, times [`MAX_PRIMARIES`], plus the node's place in the order of first slots. Nothing is kept between two calls.
+//! A cursor of the tunnel is that of a node, times [`MAX_PRIMARIES`], plus the node's place in the order of first
+//! slots. Nothing is kept between two calls.
 
 use bytes::Bytes;
 

@@ -1,6 +1,7 @@
 //! One client: its commands in their order, its state, its replies in the order of the commands.
 //!
-//! What has come is sent as one batch, and the next batch is made of what came meanwhile: the busier a client, the larger its batches.
+//! What has come is sent as one batch, and the next batch is made of what came meanwhile: the busier a client, the
+//! larger its batches.
 
 use std::io;
 use std::sync::Arc;
@@ -348,7 +349,8 @@ impl Session {
         Ok(())
     }
 
-    /// A command for the servers: blocking, for many nodes, split, or an ordinary one of a client that wants no replies.
+    /// A command for the servers: blocking, for many nodes, split, or an ordinary one of a client that wants no
+    /// replies.
     async fn ask(&mut self, request: &Request) -> io::Result<()> {
         if let Some(encoded) = self.encoded(request) {
             self.send(&[encoded]).await;

@@ -1,4 +1,5 @@
-//! The subscriptions of one client. They live in the worker's [`Client`], which keeps them through failovers and moving slots.
+//! The subscriptions of one client. They live in the worker's [`Client`], which keeps them through failovers and moving
+//! slots.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;

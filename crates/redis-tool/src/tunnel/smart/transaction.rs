@@ -1,7 +1,8 @@
 //! Transactions: what is queued stays here until `EXEC`, and then goes to the node of its keys in one piece.
 //!
-//! So a transaction that a node refuses because its slot has moved can be sent to another one: nothing of it has run. `WATCH` has a connection of its own
-//! until the end of its transaction; when that is lost, `EXEC` answers null, as if a watched key had been changed.
+//! So a transaction that a node refuses because its slot has moved can be sent to another one: nothing of it has run.
+//! `WATCH` has a connection of its own until the end of its transaction; when that is lost, `EXEC` answers null, as if
+//! a watched key had been changed.
 
 use std::time::{Duration, Instant};
 

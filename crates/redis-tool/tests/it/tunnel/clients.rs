@@ -1,7 +1,7 @@
 //! Other languages' clients through the tunnel, while nodes fail over.
 //!
-//! They are looked for in the folder that `PILOTLIGHT_TUNNEL_CLIENTS` names; `scripts/tunnel-clients.sh FOLDER` puts them there. Without it the tests say
-//! that they were not run, and in CI they fail.
+//! They are looked for in the folder that `PILOTLIGHT_TUNNEL_CLIENTS` names; `scripts/tunnel-clients.sh FOLDER` puts
+//! them there. Without it the tests say that they were not run, and in CI they fail.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The replies that come through a tunnel are those of the server, byte for byte, whatever they are and however they are cut.
+//! The replies that come through a tunnel are those of the server, byte for byte, whatever they are and however they
+//! are cut.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,5 @@
-//! The ancestor's cases of `Spec` (how commands are encoded, byte by byte) and of `E2E` (what a server answers to each), by their names.
+//! The ancestor's cases of `Spec` (how commands are encoded, byte by byte) and of `E2E` (what a server answers to
+//! each), by their names.
 
 use bytes::Bytes;
 use pilotlight_testkit::Server;

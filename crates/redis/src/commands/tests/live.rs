@@ -1,5 +1,5 @@
-//! Typed methods against a real server, in both protocols: whether their reply types are what it sends, and with RESP3, whether what it sends is what its
-//! own description says (`reply_schema`).
+//! Typed methods against a real server, in both protocols: whether their reply types are what it sends, and with RESP3,
+//! whether what it sends is what its own description says (`reply_schema`).
 
 use std::cell::RefCell;
 use std::io::{Read, Write};

@@ -1,7 +1,8 @@
-//! Replies against the `reply_schema` of the servers' own descriptions of their commands: the parts of JSON Schema that these use.
+//! Replies against the `reply_schema` of the servers' own descriptions of their commands: the parts of JSON Schema that
+//! these use.
 //!
-//! The schemas describe replies of RESP3. A reply becomes JSON as the servers' own validator has it: all kinds of strings are `string`, doubles and integers
-//! `number`, sets `array`, maps `object`.
+//! The schemas describe replies of RESP3. A reply becomes JSON as the servers' own validator has it: all kinds of
+//! strings are `string`, doubles and integers `number`, sets `array`, maps `object`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -29,7 +30,8 @@ const DEVIATIONS: &[(&str, &str)] = &[
     ("XPENDING", "none of [0]: it is no \"array\"; [1]: it is no \"string\""),
 ];
 
-/// Fails the test unless the reply is one that the command's description has. Commands without a description of their replies pass.
+/// Fails the test unless the reply is one that the command's description has. Commands without a description of their
+/// replies pass.
 #[track_caller]
 pub(super) fn check(name: &str, reply: &Value) {
     let Some(schema) = SCHEMAS.get(name) else { return };

@@ -20,11 +20,12 @@ use crate::net::stream::{self, InlineWriter};
 /// How often deadlines are looked at while anything waits.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
-/// A connection that held for less, and on which nothing was read or what is no reply, counts as a failed attempt: a server that accepts everybody and throws them out is
-/// not to be stormed.
+/// A connection that held for less, and on which nothing was read or what is no reply, counts as a failed attempt: a
+/// server that accepts everybody and throws them out is not to be stormed.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// See the module. When it is dropped before its end, as its runtime is shut down, the lane is as new: the next command starts another driver.
+/// See the module. When it is dropped before its end, as its runtime is shut down, the lane is as new: the next command
+/// starts another driver.
 pub(super) struct Driver {
     lane: Arc<Lane>,
     has_ended: bool,
@@ -135,7 +136,8 @@ async fn serve(lane: &Arc<Lane>, connection: Connection) -> Ended {
     session.run(lane).await
 }
 
-/// There is a connection. However it ends, even if the driver is dropped with its runtime, it ends before anybody is told.
+/// There is a connection. However it ends, even if the driver is dropped with its runtime, it ends before anybody is
+/// told.
 struct Connected<'l>(&'l Lane);
 
 impl<'l> Connected<'l> {
@@ -256,7 +258,8 @@ impl Lane {
         }
     }
 
-    /// Nothing more will happen here: whoever waits is told. A lane that was closed stays so, whatever the next phase is to be.
+    /// Nothing more will happen here: whoever waits is told. A lane that was closed stays so, whatever the next phase
+    /// is to be.
     pub(super) fn end(&self, next: Phase, kind: &ErrorKind) {
         let mut wakers = Vec::new();
         let inline;

@@ -1,7 +1,7 @@
 //! The bytes that were read and not decoded yet, and the room for more.
 //!
-//! Replies are slices of the buffer, so it can be used again only when its callers have dropped them. Until then there is the rest of it, and then another
-//! of a few that take turns.
+//! Replies are slices of the buffer, so it can be used again only when its callers have dropped them. Until then there
+//! is the rest of it, and then another of a few that take turns.
 
 use std::collections::VecDeque;
 

@@ -69,7 +69,8 @@ impl Lane {
         !takes || shared.state.budget_used() < self.settings.max_queued_bytes
     }
 
-    /// Whether somebody who waits for room is to be told of it, by [`Lane::tell_room`] outside the lock: once for each turn.
+    /// Whether somebody who waits for room is to be told of it, by [`Lane::tell_room`] outside the lock: once for each
+    /// turn.
     #[inline]
     pub(super) fn is_room_wanted(&self, shared: &Shared) -> bool {
         shared.waiting_for_room > 0 && self.has_room(shared) && !self.is_room_told.swap(true, Ordering::Relaxed)

@@ -216,7 +216,8 @@ impl<'l> Session<'l> {
 
     /// Decodes what was read and gives it to whom it belongs.
     ///
-    /// At first this is what the handshake has read beyond its end: pushes. A reply among it would be the first command's.
+    /// At first this is what the handshake has read beyond its end: pushes. A reply among it would be the first
+    /// command's.
     pub(super) fn digest(&mut self) -> Result<(), ErrorKind> {
         loop {
             match self.decoder.decode(&mut self.input.buffer) {
@@ -321,7 +322,8 @@ impl<'l> Session<'l> {
         Ok(Taken::Nothing)
     }
 
-    /// Ends the waiting of those whose deadline has passed: after a pause of the runtime they would be sent before anybody looks at the clock.
+    /// Ends the waiting of those whose deadline has passed: after a pause of the runtime they would be sent before
+    /// anybody looks at the clock.
     #[cold]
     fn expire<'g>(&mut self, mut shared: MutexGuard<'g, Shared>) -> MutexGuard<'g, Shared> {
         let unparsed_bytes = self.input.buffer.len();
@@ -331,7 +333,8 @@ impl<'l> Session<'l> {
         shared
     }
 
-    /// Callers that come in crowds get one turn of the scheduler to join the wave, or as much time as is configured: one write for many commands.
+    /// Callers that come in crowds get one turn of the scheduler to join the wave, or as much time as is configured:
+    /// one write for many commands.
     #[inline]
     fn is_gathering(&self, state: &State) -> bool {
         let Some(delay) = self.lane.settings.flush_delay else {
@@ -462,8 +465,8 @@ impl<'l> Session<'l> {
         next
     }
 
-    /// Goes on with new credentials: nothing more is written, and as soon as nothing is awaited, AUTH, alone (redis/redis#15640). False: there is nothing
-    /// to do for it.
+    /// Goes on with new credentials: nothing more is written, and as soon as nothing is awaited, AUTH, alone
+    /// (redis/redis#15640). False: there is nothing to do for it.
     fn renew(&mut self, shared: &mut super::Shared) -> bool {
         if self.renewal.is_none() {
             let wanted = shared.renewal.take();

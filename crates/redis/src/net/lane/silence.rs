@@ -2,13 +2,16 @@
 //!
 //! From outside a slow command and a dead connection look alike, so silence alone never ends a connection:
 //!
-//! - Silence for [`stall`](crate::config::Probe::stall) makes the node suspect: the cluster's map is asked for, and reads avoid the node if they may. If the map
-//!   says that the node is gone, its lane is retired; else everybody goes on waiting.
-//! - When the deadline of the oldest command has passed, or no caller has a command on the connection, the node is asked for a sign of life on a connection of
-//!   its own. It answers: this connection is half-open, and given up. It is busy with a script: this connection may be well. It does not answer: the
-//!   connection is kept while anybody waits for a reply, up to [`MAX_SILENCE`].
+//! - Silence for [`stall`](crate::config::Probe::stall) makes the node suspect: the cluster's map is asked for, and
+//!   reads avoid the node if they may. If the map says that the node is gone, its lane is retired; else everybody goes
+//!   on waiting.
+//! - When the deadline of the oldest command has passed, or no caller has a command on the connection, the node is
+//!   asked for a sign of life on a connection of its own. It answers: this connection is half-open, and given up. It is
+//!   busy with a script: this connection may be well. It does not answer: the connection is kept while anybody waits
+//!   for a reply, up to [`MAX_SILENCE`].
 //!
-//! A peer whose kernel does not acknowledge what was written is the kernel's to notice: [`tcp_user_timeout`](crate::Config::tcp_user_timeout).
+//! A peer whose kernel does not acknowledge what was written is the kernel's to notice:
+//! [`tcp_user_timeout`](crate::Config::tcp_user_timeout).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +23,8 @@ use super::Lane;
 use super::state::{Oldest, State};
 use crate::error::ErrorKind;
 
-/// A node that is silent everywhere for so long is given up, once the deadline of the oldest command has passed, although others still wait for it.
+/// A node that is silent everywhere for so long is given up, once the deadline of the oldest command has passed,
+/// although others still wait for it.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 /// What a node says on a new connection.

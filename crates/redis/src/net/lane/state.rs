@@ -5,12 +5,15 @@
 //!             bytes   who waits                  bytes               who waits
 //! ```
 //!
-//! Invariant: `queued` describes exactly the commands whose bytes are in `out`, in their order, and `in_flight` those that the driver took and whose
-//! replies have not all come. Bytes and waiters move in one critical section, so a reply cannot reach another caller than its own.
+//! Invariant: `queued` describes exactly the commands whose bytes are in `out`, in their order, and `in_flight` those
+//! that the driver took and whose replies have not all come. Bytes and waiters move in one critical section, so a reply
+//! cannot reach another caller than its own.
 //!
-//! Invariant: a command's last reply is believed only after its last byte was handed to the kernel; and while nothing is in flight, nothing is half written.
+//! Invariant: a command's last reply is believed only after its last byte was handed to the kernel; and while nothing
+//! is in flight, nothing is half written.
 //!
-//! Invariant: a cell is freed once: by its ticket (taken or cancelled) when no reply is owed to it any more, else by the last reply owed.
+//! Invariant: a cell is freed once: by its ticket (taken or cancelled) when no reply is owed to it any more, else by
+//! the last reply owed.
 
 mod latency;
 mod leave;
@@ -266,7 +269,8 @@ impl State {
         self.queued.len() - self.withdrawn
     }
 
-    /// Cells that are not free: callers that wait or have not fetched their replies, and replies owed to callers that left.
+    /// Cells that are not free: callers that wait or have not fetched their replies, and replies owed to callers that
+    /// left.
     pub(super) fn cells_in_use(&self) -> usize {
         self.cells.len() - self.free.len()
     }
@@ -387,7 +391,8 @@ impl State {
         index
     }
 
-    /// Moves everything queued to the driver, which writes it. `wave` is empty, and stays so if nothing is left to be sent.
+    /// Moves everything queued to the driver, which writes it. `wave` is empty, and stays so if nothing is left to be
+    /// sent.
     #[inline]
     pub(super) fn take_wave(&mut self, wave: &mut Out) {
         self.sweep();
@@ -509,8 +514,8 @@ impl State {
         self.free.push(index);
     }
 
-    /// The outcome, if there is one, and when it was submitted; else `waker` will be woken when there is. The waker that it replaces is returned, to be
-    /// dropped outside the lock.
+    /// The outcome, if there is one, and when it was submitted; else `waker` will be woken when there is. The waker
+    /// that it replaces is returned, to be dropped outside the lock.
     #[inline]
     pub(super) fn poll(&mut self, ticket: &Ticket, waker: &Waker) -> Result<(Outcome, Instant), Option<Waker>> {
         let cell = &mut self.cells[ticket.0 as usize];
@@ -543,7 +548,8 @@ impl State {
     }
 }
 
-/// How long the last bytes of a command may rest in the kernel's buffer on a slow network: these are not lost, and not overdue.
+/// How long the last bytes of a command may rest in the kernel's buffer on a slow network: these are not lost, and not
+/// overdue.
 fn time_in_kernel(bytes: usize) -> Duration {
     const BUFFER_BYTES: usize = 4 << 20;
     const BYTES_PER_MILLISECOND: usize = 1 << 10;

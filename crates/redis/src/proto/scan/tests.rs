@@ -133,7 +133,8 @@ fn hash(seed: u64, key: &str) -> u64 {
     }) >> 7
 }
 
-/// Scans while `disturb` changes things before each step, for at most 2000 steps; then the cluster rests until the scan is done.
+/// Scans while `disturb` changes things before each step, for at most 2000 steps; then the cluster rests until the scan
+/// is done.
 fn scan(model: &mut Model, mut disturb: impl FnMut(&mut Model, &mut ClusterScan)) -> Vec<String> {
     let (mut scan, mut found) = (ClusterScan::new(), Vec::new());
     for count in 0..100_000 {

@@ -1,4 +1,5 @@
-//! What is sent to a connection at once, and which of it is answered. Its end is the answer to a `PING` behind all of it.
+//! What is sent to a connection at once, and which of it is answered. Its end is the answer to a `PING` behind all of
+//! it.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -101,8 +102,8 @@ impl Round {
             topics.sort_unstable();
             return Blame::Subscribe(topics);
         }
-        // A node that has lost the slot ends the subscription by itself, and refuses to do it again (valkey-io/valkey#1066): that command looks
-        // answered and is not. `PING` has no key.
+        // A node that has lost the slot ends the subscription by itself, and refuses to do it again
+        // (valkey-io/valkey#1066): that command looks answered and is not. `PING` has no key.
         let is_about_keys = matches!(error.code(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "CROSSSLOT");
         if self.unsubscribes.pop_front().is_some() || is_about_keys { Blame::Unsubscribe } else { Blame::Ping }
     }

@@ -1,4 +1,5 @@
-//! The reconciler against servers in memory: whatever happens in whatever order, in the end everybody has what he wants and nothing else.
+//! The reconciler against servers in memory: whatever happens in whatever order, in the end everybody has what he wants
+//! and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -56,10 +56,11 @@ pub struct Consensus {
     pub is_unanimous: bool,
 }
 
-/// The view to believe: the one that agrees with the others about the most slots, then the one that covers the most; of equals, the first.
+/// The view to believe: the one that agrees with the others about the most slots, then the one that covers the most; of
+/// equals, the first.
 ///
-/// A node that was cut off from the others still has a full view, but an old one: it is outvoted. Owners are compared by the
-/// servers' ids, for a node may be announced differently by others.
+/// A node that was cut off from the others still has a full view, but an old one: it is outvoted. Owners are compared
+/// by the servers' ids, for a node may be announced differently by others.
 #[must_use]
 pub fn consensus(views: Vec<Topology>) -> Option<Consensus> {
     let owners = common_owners(&views);

@@ -69,7 +69,8 @@ fn shards_node(entry: &Value, asked: &Asked<'_>) -> Result<(Node, i64), Topology
         Security::Plain => ["port", "tls-port"],
         Security::Tls => ["tls-port", "port"],
     };
-    // A server without the port asked for was reached by a way that it does not know of; its other port is the best guess.
+    // A server without the port asked for was reached by a way that it does not know of; its other port is the best
+    // guess.
     let port = port_name
         .into_iter()
         .find_map(|name| field(entry, name))
@@ -120,7 +121,8 @@ impl Told<'_> {
     fn node(&self, asked: &Asked<'_>) -> Node {
         let named = |name| field(self.metadata, name).and_then(text).filter(|text| !matches!(*text, "" | "?"));
         let ip = named("ip");
-        // `?` is a node that should announce a host name and has none: not the one that was asked, if its IP address is told.
+        // `?` is a node that should announce a host name and has none: not the one that was asked, if its IP address is
+        // told.
         let endpoint =
             self.endpoint.filter(|&endpoint| endpoint != "?").or_else(|| ip.filter(|_| self.endpoint == Some("?")));
         let announced = asked.announced(endpoint, self.port);

@@ -43,7 +43,8 @@ impl Hub {
         self.change(|state, _| state.subscriptions.disconnected(node));
     }
 
-    /// No connection could be made. Ordinary channels go elsewhere, if there is another node; who waits is told if waiting will not help.
+    /// No connection could be made. Ordinary channels go elsewhere, if there is another node; who waits is told if
+    /// waiting will not help.
     pub(in crate::pubsub) fn unreachable(self: &Arc<Self>, node: &NodeAddress, error: &DialError) {
         tracing::debug!(%node, reason = &*error.text, "no connection for subscriptions");
         let is_told = error.is_final || (self.config.when_down == WhenDown::FailFast && self.cluster.is_none());

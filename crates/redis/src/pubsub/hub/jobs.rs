@@ -1,7 +1,8 @@
-//! The tasks of a hub: one for each connection, and one that follows the cluster. A runtime that is shut down drops its tasks; they begin anew on the
-//! next one that the client is used on.
+//! The tasks of a hub: one for each connection, and one that follows the cluster. A runtime that is shut down drops its
+//! tasks; they begin anew on the next one that the client is used on.
 //!
-//! Invariant: tasks are spawned without the hub's lock: a runtime that is shutting down drops a new task at once, and that takes the lock.
+//! Invariant: tasks are spawned without the hub's lock: a runtime that is shutting down drops a new task at once, and
+//! that takes the lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -18,8 +18,8 @@ use crate::proto::subscriptions::{Output, Reroute, Topic};
 /// While a node is missing, the map is looked at this often.
 const STRANDED_PAUSE: Duration = Duration::from_millis(100);
 
-/// A slot that the map gives to another node is left where its messages come from for so long: the server itself says when it has moved. After that
-/// the server is taken for one that has lost touch with its cluster.
+/// A slot that the map gives to another node is left where its messages come from for so long: the server itself says
+/// when it has moved. After that the server is taken for one that has lost touch with its cluster.
 const SETTLE: Duration = Duration::from_secs(1);
 
 impl Hub {

@@ -133,8 +133,8 @@ fn move_some(cluster: &Cluster, count: u64, first: usize, rng: &mut fastrand::Rn
     }
 }
 
-/// Moves keys. On a loaded machine nodes take each other for dead now and then: then they take none, and the source may have been
-/// replaced, whose replica goes on.
+/// Moves keys. On a loaded machine nodes take each other for dead now and then: then they take none, and the source may
+/// have been replaced, whose replica goes on.
 fn migrate<'c>(
     step: &mut SlotMove<'c>,
     begin: impl Fn() -> SlotMove<'c>,

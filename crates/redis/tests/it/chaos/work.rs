@@ -52,8 +52,9 @@ pub(crate) struct Ledger {
     acked_repeatable: u64,
     last_count: i64,
     tokens: Vec<(String, Fate)>,
-    /// Sequence numbers of the register: the last one acknowledged, the last one tried, and those in doubt, which may be written at any time: bytes may
-    /// lie in the buffers of a stopped server or a silent network when the client has long given them up.
+    /// Sequence numbers of the register: the last one acknowledged, the last one tried, and those in doubt, which may
+    /// be written at any time: bytes may lie in the buffers of a stopped server or a silent network when the client has
+    /// long given them up.
     acked_register: u64,
     tried_register: u64,
     doubted_register: HashSet<u64>,

@@ -60,7 +60,8 @@ fn kinds() -> Vec<(&'static str, Vec<u8>, Value)> {
     ]
 }
 
-/// One reply cut after each of its bytes: each time its caller learns that the command may have run, and the next connection starts anew.
+/// One reply cut after each of its bytes: each time its caller learns that the command may have run, and the next
+/// connection starts anew.
 async fn cut_everywhere(place: Place) {
     let (mut script, mut cuts) = (Script::new(), Vec::new());
     for (name, reply, _) in kinds() {

@@ -37,7 +37,8 @@ scenarios! {
         Scenario::new(script.answers("a").after()).start(take("a"))
     };
     one_reply_too_many_in_the_middle: {
-        // It shifts the replies of the handshake: PING is answered by what belongs to another, and its own answer is one too many.
+        // It shifts the replies of the handshake: PING is answered by what belongs to another, and its own answer is
+        // one too many.
         let script = Script::new().expect_name("HELLO").send("-ERR unknown\r\n+STALE\r\n").next_connection();
         Scenario::new(script.answers("a").after()).start(take("a"))
     };

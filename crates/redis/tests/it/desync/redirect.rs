@@ -21,7 +21,8 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// The owner's script is made when the other's port is known; the map is asked for on connections of their own, which are not in the scripts.
+    /// The owner's script is made when the other's port is known; the map is asked for on connections of their own,
+    /// which are not in the scripts.
     async fn play(owner: impl FnOnce(u16) -> Script, other: Script) -> Self {
         let other = ScriptedServer::play(other).await.unwrap();
         let owner = ScriptedServer::play(owner(other.port())).await.unwrap();
@@ -151,7 +152,8 @@ async fn a_caller_leaves_when_it_is_told_to_go_elsewhere() {
     calm(&client).await;
 }
 
-/// Nodes that answer by the command, whatever connection it comes on: the client asks for the map on connections of its own at any time.
+/// Nodes that answer by the command, whatever connection it comes on: the client asks for the map on connections of its
+/// own at any time.
 async fn answering<A: Into<Answer>>(
     sends_on: fn(&str) -> Option<&'static str>,
     other: impl Fn(&str, &str) -> A + Send + Sync + 'static,

@@ -208,7 +208,8 @@ impl Scenario {
         self.act(Act::Start(caller))
     }
 
-    /// There is a connection before anything else is asked for, as [`begun`] has it: deadlines of a few milliseconds are not for connecting.
+    /// There is a connection before anything else is asked for, as [`begun`] has it: deadlines of a few milliseconds
+    /// are not for connecting.
     pub(crate) fn connects(self) -> Self {
         self.start(take("first")).settle("first")
     }

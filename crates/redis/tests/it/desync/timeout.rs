@@ -131,7 +131,8 @@ scenarios! {
             .start(take("a").within(SHORT).fails(Ran::NotSent, Kind::Timeout)).start(take("b")).settle("a").raise(&go).when(&served)
     };
     a_black_hole_is_left: {
-        // It reads and answers nothing, nor does it answer on a new connection: after the deadline nobody waits, and the next connection is tried.
+        // It reads and answers nothing, nor does it answer on a new connection: after the deadline nobody waits, and
+        // the next connection is tried.
         let never = Signal::new();
         let script = Script::new().answers("first").takes("a").serve_until(&never).next_connection().pause_until(&never).next_connection();
         Scenario::new(script.answers("b").after())

@@ -203,7 +203,8 @@ async fn a_redirect_of_ssubscribe_is_followed() {
     assert_eq!(channels, ["a", "b"]);
 }
 
-/// The owner of a slot has lost touch with its cluster and does not know that the slot is another's now: the map is believed, after a while.
+/// The owner of a slot has lost touch with its cluster and does not know that the slot is another's now: the map is
+/// believed, after a while.
 #[tokio::test]
 async fn a_map_that_insists_is_believed() {
     let (old, new) = (generous().await, generous().await);

@@ -12,7 +12,8 @@ use super::{
     text, until,
 };
 
-/// A client of each protocol, with a server for itself: a server hears late that the subscriptions of a client before have gone.
+/// A client of each protocol, with a server for itself: a server hears late that the subscriptions of a client before
+/// have gone.
 fn both() -> [(Server, Client); 2] {
     [ProtocolChoice::Resp3, ProtocolChoice::Resp2].map(|protocol| {
         let server = Server::start().unwrap();

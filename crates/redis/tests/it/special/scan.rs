@@ -166,7 +166,8 @@ async fn a_slot_that_comes_back_is_scanned_again() {
     assert!(missing.is_empty(), "{} are missing: {missing:?}", missing.len());
 }
 
-/// Until all nodes know of the last move, the next one with another target may take an epoch that is in use, and then nodes quarrel about slots.
+/// Until all nodes know of the last move, the next one with another target may take an epoch that is in use, and then
+/// nodes quarrel about slots.
 fn agree_on_the_epoch(cluster: &Cluster) {
     let since = Instant::now();
     loop {

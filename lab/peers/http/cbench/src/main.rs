@@ -1,8 +1,9 @@
 //! A closed-loop HTTP/1.1 load generator cheap enough that one core of it saturates one core of server.
 //!
-//! `cbench TARGET CONNECTIONS DEPTH SECONDS PATH [PATHS]`, where TARGET is `127.0.0.1:PORT` or `unix:PATH` and DEPTH is the number of
-//! requests in flight on each connection. With PATHS, that many paths are asked for in turn: PATH and six digits. One connection with one request uses blocking I/O: round trips without an event
-//! loop. Prints one line of JSON; times are microseconds.
+//! `cbench TARGET CONNECTIONS DEPTH SECONDS PATH [PATHS]`, where TARGET is `127.0.0.1:PORT` or `unix:PATH` and DEPTH is
+//! the number of requests in flight on each connection. With PATHS, that many paths are asked for in turn: PATH and six
+//! digits. One connection with one request uses blocking I/O: round trips without an event loop. Prints one line of
+//! JSON; times are microseconds.
 mod concurrent;
 mod histogram;
 mod requests;

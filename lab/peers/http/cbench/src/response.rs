@@ -1,5 +1,5 @@
-//! Finds the end of each answer in a byte stream, as cheaply as can be: a head as long as the one before is recognised by its
-//! last four bytes and not read again.
+//! Finds the end of each answer in a byte stream, as cheaply as can be: a head as long as the one before is recognised
+//! by its last four bytes and not read again.
 use memchr::memmem;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";

@@ -1,8 +1,9 @@
 //! Requests that never repeat, and the origin that answers them.
 //!
 //! `flood serve PORT` answers every GET with a response that may be stored, as long as the target says: `/…/BYTES`.
-//! `flood ask PORT FIRST COUNT BYTES CONNECTIONS` asks for COUNT distinct targets, BYTES long on average (`0` up to twice as many), and
-//! prints one line of JSON. One thread and one request at a time for each connection: the gateway is what is measured, not this.
+//! `flood ask PORT FIRST COUNT BYTES CONNECTIONS` asks for COUNT distinct targets, BYTES long on average (`0` up to
+//! twice as many), and prints one line of JSON. One thread and one request at a time for each connection: the gateway
+//! is what is measured, not this.
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};

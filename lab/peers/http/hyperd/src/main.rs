@@ -1,6 +1,7 @@
 //! hyper alone, answering from a map: what a Rust HTTP stack costs before a gateway does anything.
 //!
-//! `hyperd PORT` serves `GET /users/0 … /users/9999`, 200 bytes of JSON, and `/large`, 16 KiB, on one current-thread runtime.
+//! `hyperd PORT` serves `GET /users/0 … /users/9999`, 200 bytes of JSON, and `/large`, 16 KiB, on one current-thread
+//! runtime.
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;

@@ -1,6 +1,8 @@
-//! The floor of a cached answer: one thread, level-triggered epoll, httparse, one hash lookup, one write per readable event.
+//! The floor of a cached answer: one thread, level-triggered epoll, httparse, one hash lookup, one write per readable
+//! event.
 //!
-//! `limit PORT` answers `GET /users/0 … /users/9999` with 200 bytes of JSON from memory, `/large` with 16 KiB, keep-alive and pipelining.
+//! `limit PORT` answers `GET /users/0 … /users/9999` with 200 bytes of JSON from memory, `/large` with 16 KiB,
+//! keep-alive and pipelining.
 use rustc_hash::FxHashMap;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io::{self, ErrorKind, Read, Write};

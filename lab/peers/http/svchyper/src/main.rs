@@ -57,8 +57,8 @@ async fn answer(
 
 async fn connection(socket: UnixStream, json: Bytes) {
     let service = service_fn(move |request| answer(request, json.clone()));
-    // pipeline_flush stays off: with it hyper 1.12 takes from a body that is always ready without end (`can_buffer` in its io.rs).
-    // A connection that the gateway cut is not this program's concern.
+    // pipeline_flush stays off: with it hyper 1.12 takes from a body that is always ready without end (`can_buffer` in
+    // its io.rs). A connection that the gateway cut is not this program's concern.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
 }
 

@@ -1,9 +1,9 @@
-//! The REST benchmark service in Rust: axum 0.8 + rusqlite, with a client of Redis that the binary chooses.
-//! env: PORT, SQLITE_DB, REDIS_PORT, REDIS_CLUSTER (1: a cluster), THREADS (tokio workers), WRITER=pool|single|group|linger
-//!   pool  = every write is its own IMMEDIATE transaction on a pooled connection (blocking pool)
-//!   single = one writer thread, one transaction per write (writers queue in memory, not in SQLite's busy handler)
-//!   group = one writer thread; takes everything waiting (<= 512) into ONE transaction, answers after COMMIT
-//!   linger = group, and before BEGIN waits up to 1/8 of the last commit time (max 1 ms) while writes keep arriving
+//! The REST benchmark service in Rust: axum 0.8 + rusqlite, with a client of Redis that the binary chooses. env: PORT,
+//! SQLITE_DB, REDIS_PORT, REDIS_CLUSTER (1: a cluster), THREADS (tokio workers), WRITER=pool|single|group|linger pool =
+//! every write is its own IMMEDIATE transaction on a pooled connection (blocking pool) single = one writer thread, one
+//! transaction per write (writers queue in memory, not in SQLite's busy handler) group = one writer thread; takes
+//! everything waiting (<= 512) into ONE transaction, answers after COMMIT linger = group, and before BEGIN waits up to
+//! 1/8 of the last commit time (max 1 ms) while writes keep arriving
 use axum::{
     extract::{Path, Query, State},
     http::{header, StatusCode},

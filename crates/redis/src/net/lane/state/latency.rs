@@ -1,4 +1,5 @@
-//! How long a node takes to answer, measured by pings of the lane's own among the callers' commands: what it finds is what callers wait.
+//! How long a node takes to answer, measured by pings of the lane's own among the callers' commands: what it finds is
+//! what callers wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

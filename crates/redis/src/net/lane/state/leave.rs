@@ -1,6 +1,7 @@
 //! How a carriage ends without its replies: its caller leaves, its deadline passes, the connection is lost.
 //!
-//! What is withdrawn from the queue stays in place until [`State::sweep`], which takes out many at once: leaving costs the same however long the queue is.
+//! What is withdrawn from the queue stays in place until [`State::sweep`], which takes out many at once: leaving costs
+//! the same however long the queue is.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -17,7 +18,8 @@ pub(in crate::net::lane) struct Circumstances {
 }
 
 impl State {
-    /// The caller has gone. A command that is not with the driver yet is never sent. The waker is returned, to be dropped outside the lock.
+    /// The caller has gone. A command that is not with the driver yet is never sent. The waker is returned, to be
+    /// dropped outside the lock.
     pub(in crate::net::lane) fn cancel(&mut self, ticket: &Ticket) -> Option<Waker> {
         let index = ticket.0;
         let cell = &mut self.cells[index as usize];
@@ -92,7 +94,8 @@ impl State {
         self.withdrawn_bytes = 0;
     }
 
-    /// Those who wait longest to be written give way, until a sixteenth of the budget is free: with less, each new command would look for another one.
+    /// Those who wait longest to be written give way, until a sixteenth of the budget is free: with less, each new
+    /// command would look for another one.
     pub(in crate::net::lane) fn shed(&mut self, max_bytes: usize, wake: &mut Vec<Waker>) {
         let goal = max_bytes - max_bytes / 16;
         let kind = ErrorKind::Overloaded { limit: "max_queued_bytes", in_flight_bytes: self.budget_used, max_bytes };
@@ -204,7 +207,8 @@ impl State {
             self.budget_used -= cell.bytes + COMMAND_OVERHEAD_BYTES;
             let begin = entry.end - cell.bytes as u64;
             let sent_bytes = self.written.clamp(begin, entry.end) - begin;
-            // One command was not run if its last byte was never handed to the kernel; of several, the first may have been.
+            // One command was not run if its last byte was never handed to the kernel; of several, the first may have
+            // been.
             let is_sent = match cell.content {
                 Content::Gathering(_) => sent_bytes > 0,
                 _ => entry.end <= self.written,

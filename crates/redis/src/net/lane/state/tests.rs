@@ -1,4 +1,5 @@
-//! [`State`] against a model: a peer that reads what is written, byte by byte, and answers every whole command with its name.
+//! [`State`] against a model: a peer that reads what is written, byte by byte, and answers every whole command with its
+//! name.
 
 mod interleavings;
 

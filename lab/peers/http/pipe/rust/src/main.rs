@@ -2,8 +2,8 @@
 //!
 //! `POST` bodies are read and counted; `/endless` never stops answering; all else is the same 200 bytes of JSON.
 //!
-//! `svcpipe late MS` is ready so many milliseconds after its start, and answers with two times of the system's monotonic clock, in
-//! nanoseconds: when it was ready to dial, and when its handler got the request.
+//! `svcpipe late MS` is ready so many milliseconds after its start, and answers with two times of the system's
+//! monotonic clock, in nanoseconds: when it was ready to dial, and when its handler got the request.
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response};

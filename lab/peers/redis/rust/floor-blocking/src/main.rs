@@ -1,6 +1,7 @@
 //! The floor of `w5`: one blocking socket, one command at a time, `write` then `read`.
 //!
-//! `wait=epoll` waits by epoll before it reads, as whoever has more than one socket must; `timer=MS` with a time-out, as whoever has deadlines does.
+//! `wait=epoll` waits by epoll before it reads, as whoever has more than one socket must; `timer=MS` with a time-out,
+//! as whoever has deadlines does.
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use harness::{KEYS, Measurement, Options, Random, Reply, Tally, Topology, push_get, scan};

@@ -1,7 +1,7 @@
 //! What every Rust program of this workspace shares: options, workloads, the measured loop and its report.
 //!
-//! A program is started as `NAME WORKLOAD key=value…` and prints two lines: `START` when it has warmed up and begins to measure,
-//! `END {json}` when it has measured. Whoever started it samples the servers at these two lines.
+//! A program is started as `NAME WORKLOAD key=value…` and prints two lines: `START` when it has warmed up and begins to
+//! measure, `END {json}` when it has measured. Whoever started it samples the servers at these two lines.
 mod cluster;
 mod options;
 mod peer;

@@ -20,7 +20,8 @@ const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
 const OVER: u8 = 2;
 
-/// Connects a client and runs the workload of this process's arguments on it, on the runtime named by `rt=ct` or `rt=mtN`.
+/// Connects a client and runs the workload of this process's arguments on it, on the runtime named by `rt=ct` or
+/// `rt=mtN`.
 pub fn run<P: Peer, F: Future<Output = P>>(connect: impl FnOnce(Options) -> F) -> ! {
     let options = Options::parse();
     runtime(options.tuning("rt").unwrap_or("ct")).block_on(async {

@@ -1,7 +1,8 @@
-//! The floor of everything concurrent: one thread, edge-triggered epoll, commands made beforehand, replies only scanned.
+//! The floor of everything concurrent: one thread, edge-triggered epoll, commands made beforehand, replies only
+//! scanned.
 //!
-//! Each user has one command in flight (`w2`: a batch) and issues the next when it is answered. Commands gather in a buffer for each
-//! connection while the replies of one turn are read; then each buffer is written at once.
+//! Each user has one command in flight (`w2`: a batch) and issues the next when it is answered. Commands gather in a
+//! buffer for each connection while the replies of one turn are read; then each buffer is written at once.
 mod connection;
 
 use connection::Connection;

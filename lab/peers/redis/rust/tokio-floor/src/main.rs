@@ -1,9 +1,9 @@
 //! The floor of a client with `async` callers: what the await itself costs on tokio.
 //!
-//! A multiplexing cluster client without redirects, reconnects, timeouts or limits. Callers encode into the buffer of the key's lane; a
-//! driver writes what has gathered, reads, and wakes them. Layouts of the drivers, to be compared:
-//! `driver=task` (a task for each node) or `driver=thread` (one thread of its own for all), and `gather=1` (a driver that was woken lets
-//! the callers of this scheduler turn write, too, before it sends).
+//! A multiplexing cluster client without redirects, reconnects, timeouts or limits. Callers encode into the buffer of
+//! the key's lane; a driver writes what has gathered, reads, and wakes them. Layouts of the drivers, to be compared:
+//! `driver=task` (a task for each node) or `driver=thread` (one thread of its own for all), and `gather=1` (a driver
+//! that was woken lets the callers of this scheduler turn write, too, before it sends).
 mod driver;
 mod lane;
 

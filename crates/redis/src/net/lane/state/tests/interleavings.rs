@@ -1,11 +1,12 @@
 //! All orders in which callers, the driver and the network can come, for a few steps of each.
 //!
-//! Whatever threads do to a lane's cells they do under its lock, so what can happen is some order of critical sections, and nothing in between: to go through
-//! all orders is to go through all that threads can do. A checker of interleaved instructions (loom, shuttle) would need the lock, the wakers and tokio to
-//! be its own, and find no more orders than these.
+//! Whatever threads do to a lane's cells they do under its lock, so what can happen is some order of critical sections,
+//! and nothing in between: to go through all orders is to go through all that threads can do. A checker of interleaved
+//! instructions (loom, shuttle) would need the lock, the wakers and tokio to be its own, and find no more orders than
+//! these.
 //!
-//! Each order is run against the [`Model`]: own replies, nothing sent twice, nothing sent after it was withdrawn, each cell freed once, nobody asleep with
-//! his reply in his cell.
+//! Each order is run against the [`Model`]: own replies, nothing sent twice, nothing sent after it was withdrawn, each
+//! cell freed once, nobody asleep with his reply in his cell.
 
 use super::*;
 

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Holds the house tidy: width, size of files and functions, circles among modules, arrows between crates.
+
+    scripts/tidy.py            what is untidy; exit code 1 if anything is
+    scripts/tidy.py --fix      reflows comments of Rust and prose of Markdown to 120 columns
+    scripts/tidy.py --accept   writes scripts/tidy.json anew
+
+`scripts/tidy.json` has what was untidy when this was written: files and functions that are too long, modules in circles, wide lines of
+Python. Each number there may shrink, and none may grow; what is not there has no excuse.
+"""
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import reflow
+import rust_modules
+
+ROOT = Path(__file__).resolve().parent.parent
+KNOWN = ROOT / "scripts" / "tidy.json"
+WIDTH = 120
+MAX_FILE = 500  # lines without tests
+MAX_FUNCTION = 70  # lines
+GENERATED = ("crates/redis/src/commands/typed.rs", "crates/redis/src/commands/spec.rs")
+FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([^)]*\))? )?(?:const )?(?:async )?fn (\w+)")
+
+
+def files(*patterns):
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in listed.split("\n") if name and name not in GENERATED and (ROOT / name).exists()]
+
+
+def without_tests(lines):
+    return lines[: next((at for at, line in enumerate(lines) if line.startswith("#[cfg(test)]")), len(lines))]
+
+
+def wide():
+    """Files of which something is too wide, as they are and as they should be. rustfmt does so for code."""
+    for patterns, reflowed in (("*.rs", reflow.comments), ("*.md", reflow.markdown)):
+        for name in files(patterns):
+            lines = (ROOT / name).read_text().split("\n")
+            if (better := reflowed(lines, WIDTH)) != lines:
+                yield name, lines, better
+
+
+def functions(lines):
+    """Name and length of each function."""
+    for at, line in enumerate(lines):
+        if (found := FUNCTION.match(line)) and not line.rstrip().endswith(";"):
+            end = next((i for i in range(at, len(lines)) if lines[i].startswith(found[1] + "}")), at)
+            yield found[2], end - at + 1
+
+
+def arrows():
+    """`a → b` for each dependency of the workspace's crates, and those that ARCHITECTURE.md has."""
+    told = subprocess.run(["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"], cwd=ROOT, capture_output=True, text=True, check=True)
+    packages = json.loads(told.stdout)["packages"]
+    names = {package["name"]: Path(package["manifest_path"]).parent for package in packages}
+    crates = {name: folder.name for name, folder in names.items() if folder.parent == ROOT / "crates"}
+    real = {
+        (crates[dependency["name"]], crates[package["name"]])
+        for package in packages
+        if package["name"] in crates
+        for dependency in package["dependencies"]
+        if dependency["name"] in crates and dependency["kind"] is None
+    }
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    drawn = set()
+    for chain in re.findall(r"`([\w\-, ]+(?: → [\w\-, ]+)+)`", text):
+        steps = [[name.strip() for name in step.split(",")] for step in chain.split("→")]
+        drawn |= {(a, b) for left, right in zip(steps, steps[1:], strict=False) for a in left for b in right}
+    return real, drawn
+
+
+def look():
+    """What is untidy beyond excuse, and what is as it is."""
+    wrong = []
+    for name, lines, better in wide():
+        line = next((at for at, (one, other) in enumerate(zip(lines, better, strict=False), 1) if one != other), len(lines))
+        wrong.append(f"{name}:{line}: wider than {WIDTH} columns: scripts/tidy.py --fix")
+    known = {"files": {}, "functions": {}, "circles": {}, "wide lines of Python": 0}
+    for name in files("*.rs"):
+        lines = (ROOT / name).read_text().split("\n")
+        if name.startswith("fuzz/") or "/tests/" in name or name.endswith("/tests.rs"):
+            continue
+        code = without_tests(lines)
+        if len(code) > MAX_FILE:
+            known["files"][name] = len(code)
+        for function, length in functions(code):
+            if length > MAX_FUNCTION:
+                known["functions"][f"{name} {function}"] = length
+    known["wide lines of Python"] = sum(len(line) > WIDTH for name in files("*.py") for line in (ROOT / name).read_text().split("\n"))
+    for folder in sorted((ROOT / "crates").iterdir()):
+        if (folder / "src").is_dir() and (circles := rust_modules.circles(folder / "src")):
+            known["circles"][folder.name] = sum(map(len, circles))
+    real, drawn = arrows()
+    wrong += [f"ARCHITECTURE.md: no arrow {a} → {b}, which Cargo.toml has" for a, b in sorted(real - drawn)]
+    return wrong, known
+
+
+def grown(known, accepted):
+    """What is longer, or more, than what was accepted."""
+    for kind, now in known.items():
+        before = accepted.get(kind, {})
+        if not isinstance(now, dict):
+            now, before = {kind: now}, {kind: before}
+        for name, number in now.items():
+            limit = before.get(name, 0) if isinstance(before, dict) else 0
+            if number > limit:
+                yield f"{kind}: {name}: {number}, where {limit or 'none'} was"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fix", action="store_true", help="reflow what is too wide")
+    parser.add_argument("--accept", action="store_true", help="write scripts/tidy.json")
+    options = parser.parse_args()
+    if options.fix:
+        for name, _, better in wide():
+            (ROOT / name).write_text("\n".join(better))
+    wrong, known = look()
+    if options.accept:
+        KNOWN.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
+    wrong += grown(known, json.loads(KNOWN.read_text()) if KNOWN.exists() else {})
+    print("\n".join(wrong) or "tidy: nothing beyond what scripts/tidy.json has")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
