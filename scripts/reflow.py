@@ -34,6 +34,12 @@ def stands(text):
     return not text or is_tag or text.startswith(("|", "#", ">")) or REFERENCE.match(text)
 
 
+def goes_on(line):
+    """Whether the paragraph before this line goes on with it."""
+    text = line.strip()
+    return not (stands(text) or text.startswith(FENCE) or ITEM.match(line))
+
+
 def block(lines, prefix, width):
     """Lines of text, each behind `prefix`."""
     out, at, is_fenced = [], 0, False
@@ -46,7 +52,7 @@ def block(lines, prefix, width):
             at += 1
             continue
         end = at + 1
-        while end < len(lines) and not stands(after := lines[end].strip()) and not after.startswith(FENCE) and not ITEM.match(lines[end]):
+        while end < len(lines) and goes_on(lines[end]):
             end += 1
         whole = lines[at:end]
         is_wide = any(len(prefix) + len(line) > width for line in whole)

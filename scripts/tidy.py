@@ -27,9 +27,13 @@ GENERATED = ("crates/redis/src/commands/typed.rs", "crates/redis/src/commands/sp
 FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([^)]*\))? )?(?:const )?(?:async )?fn (\w+)")
 
 
+def run(*command):
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
 def files(*patterns):
-    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [name for name in listed.split("\n") if name and name not in GENERATED and (ROOT / name).exists()]
+    listed = run("git", "ls-files", *patterns).split("\n")
+    return [name for name in listed if name and name not in GENERATED and (ROOT / name).exists()]
 
 
 def without_tests(lines):
@@ -55,8 +59,7 @@ def functions(lines):
 
 def arrows():
     """`a → b` for each dependency of the workspace's crates, and those that ARCHITECTURE.md has."""
-    told = subprocess.run(["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"], cwd=ROOT, capture_output=True, text=True, check=True)
-    packages = json.loads(told.stdout)["packages"]
+    packages = json.loads(run("cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"))["packages"]
     names = {package["name"]: Path(package["manifest_path"]).parent for package in packages}
     crates = {name: folder.name for name, folder in names.items() if folder.parent == ROOT / "crates"}
     real = {
@@ -78,7 +81,8 @@ def look():
     """What is untidy beyond excuse, and what is as it is."""
     wrong = []
     for name, lines, better in wide():
-        line = next((at for at, (one, other) in enumerate(zip(lines, better, strict=False), 1) if one != other), len(lines))
+        pairs = enumerate(zip(lines, better, strict=False), 1)
+        line = next((at for at, (one, other) in pairs if one != other), len(lines))
         wrong.append(f"{name}:{line}: wider than {WIDTH} columns: scripts/tidy.py --fix")
     known = {"files": {}, "functions": {}, "circles": {}, "wide lines of Python": 0}
     for name in files("*.rs"):
@@ -91,7 +95,8 @@ def look():
         for function, length in functions(code):
             if length > MAX_FUNCTION:
                 known["functions"][f"{name} {function}"] = length
-    known["wide lines of Python"] = sum(len(line) > WIDTH for name in files("*.py") for line in (ROOT / name).read_text().split("\n"))
+    python = (line for name in files("*.py") for line in (ROOT / name).read_text().split("\n"))
+    known["wide lines of Python"] = sum(len(line) > WIDTH for line in python)
     for folder in sorted((ROOT / "crates").iterdir()):
         if (folder / "src").is_dir() and (circles := rust_modules.circles(folder / "src")):
             known["circles"][folder.name] = sum(map(len, circles))

@@ -9,7 +9,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
-use crate::collapse::{self, Company, Flights, KeyHash, Landing, Wait};
+use crate::collapse::{self, Company, Flights, KeyHash, LeaderGuard, Wait};
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::live::Live;
@@ -119,8 +119,8 @@ pub enum Turn {
 }
 
 impl Turn {
-    pub(crate) fn lead(landing: Landing, method: &Method) -> Self {
-        Self::Leader(Fill::new(landing, method.clone()))
+    pub(crate) fn lead(leader: LeaderGuard, method: &Method) -> Self {
+        Self::Leader(Fill::new(leader, method.clone()))
     }
 }
 
@@ -302,7 +302,7 @@ impl Cache {
 
     /// What a POST that is about to be sent may put into the cache (RFC 9110 §9.3.3): see [`Fill::posted`].
     pub fn begin_post(&self, key: &Key<'_>) -> Fill {
-        Fill::new(Landing::alone(self, key), Method::POST)
+        Fill::new(LeaderGuard::alone(self, key), Method::POST)
     }
 
     /// Whether a stored response may be used in place of an error that asking the service for a newer one came to

@@ -3,9 +3,10 @@
 //! The first request without a usable stored response *leads*; the others *follow*. A flight is known by its key and by
 //! what the request selects as far as `Vary` of the resource is known already, so variants do not wait for each other.
 //!
-//! Invariant: each flight lands exactly once, whatever becomes of its leader (its [`Landing`] lands it when dropped),
-//! and a landed flight is in no table. Invariant: a response is stored before its flight leaves the table, and a leader
-//! looks into the store after it entered the table, both under the key's lock; so no request can miss both.
+//! Invariant: each flight lands exactly once, whatever becomes of its leader (its [`LeaderGuard`] lands it when
+//! dropped), and a landed flight is in no table. Invariant: a response is stored before its flight leaves the table,
+//! and a leader looks into the store after it entered the table, both under the key's lock; so no request can miss
+//! both.
 //!
 //! Invalidation is a count (epoch) for each of some thousand groups of keys: a response that was on its way when its
 //! group was counted up is not stored, and requests that come later do not follow its flight.
@@ -105,16 +106,16 @@ impl Flight {
 
 /// A follower's place in a flight, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(Arc<Flight>);
+pub(crate) struct FollowerGuard(Arc<Flight>);
 
-impl Seat {
+impl FollowerGuard {
     fn take(flight: &Arc<Flight>) -> Self {
         flight.followers.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(flight))
     }
 }
 
-impl Drop for Seat {
+impl Drop for FollowerGuard {
     fn drop(&mut self) {
         self.0.followers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -261,7 +262,7 @@ impl Locked<'_> {
         let epoch = self.epoch();
         let flight_key = FlightKey { key, selection, hash: self.hash.of_variant(selection) };
         if let Some(flight) = self.stripe.flights.get(&flight_key).filter(|flight| flight.may_be_followed(epoch)) {
-            return Joined::Follower(Seat::take(flight));
+            return Joined::Follower(FollowerGuard::take(flight));
         }
         // A flight from before an invalidation or a purge leaves the table here; it still lands for those who follow
         // it.
@@ -279,12 +280,12 @@ impl Locked<'_> {
 
 enum Joined {
     Leader(FlightKey, Arc<Flight>),
-    Follower(Seat),
+    Follower(FollowerGuard),
 }
 
 /// The leader's side of a flight, or of a request that goes alone. Lands as abandoned when dropped.
 #[derive(Debug)]
-pub(crate) struct Landing {
+pub(crate) struct LeaderGuard {
     cache: Cache,
     hash: KeyHash,
     key: StoredKey,
@@ -296,7 +297,7 @@ pub(crate) struct Landing {
     behind: Option<Box<dyn WriteBehind>>,
 }
 
-impl Landing {
+impl LeaderGuard {
     /// For a request that goes alone.
     pub(crate) fn alone(cache: &Cache, key: &Key<'_>) -> Self {
         let position = cache.purges().position();
@@ -403,14 +404,14 @@ impl Landing {
     fn land(&mut self, outcome: Outcome) {
         if let Some((flight_key, flight)) = self.flight.take() {
             self.cache.flights().lock(self.hash).leave(&flight_key, &flight);
-            // Only this landing sets it, once, as it took the flight.
+            // Only this leader sets it, once, as it took the flight.
             let _ = flight.outcome.set(outcome);
             flight.landed.notify_waiters();
         }
     }
 }
 
-impl Drop for Landing {
+impl Drop for LeaderGuard {
     fn drop(&mut self) {
         self.land(Outcome::Abandoned);
     }
@@ -424,7 +425,7 @@ impl Drop for Landing {
 pub struct Wait {
     cache: Cache,
     method: Method,
-    seat: Seat,
+    follower: FollowerGuard,
     waits: u32,
 }
 
@@ -434,9 +435,9 @@ impl Wait {
     /// # Cancel safety
     /// Dropping the future leaves the flight; the leader and other followers do not notice.
     pub async fn landed(self) -> Landed {
-        let flight = &self.seat.0;
+        let flight = &self.follower.0;
         let outcome = loop {
-            // Made before the look at the outcome: it is then told of any landing after it.
+            // Made before the look at the outcome: it is then told of any leader after it.
             let notified = flight.landed.notified();
             if let Some(outcome) = flight.outcome.get() {
                 break outcome.clone();
@@ -446,7 +447,7 @@ impl Wait {
             }
             notified.await;
         };
-        Landed { cache: self.cache, method: self.method, outcome, seat: self.seat, waits: self.waits }
+        Landed { cache: self.cache, method: self.method, outcome, follower: self.follower, waits: self.waits }
     }
 }
 
@@ -456,7 +457,7 @@ pub struct Landed {
     cache: Cache,
     method: Method,
     outcome: Outcome,
-    seat: Seat,
+    follower: FollowerGuard,
     waits: u32,
 }
 
@@ -476,10 +477,10 @@ impl Landed {
                 Some(Refusal::Revalidate | Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
             },
             Outcome::Live(live) => match self.cache.landed_refusal(key, &live.head, request, now) {
-                None => return Turn::Live(Live::new(live, self.seat)),
+                None => return Turn::Live(Live::new(live, self.follower)),
                 // As above, but that flight is still in the table.
                 Some(Refusal::Gone) => {
-                    self.seat.0.is_outdated.store(true, Ordering::Relaxed);
+                    self.follower.0.is_outdated.store(true, Ordering::Relaxed);
                     next
                 }
                 Some(Refusal::OtherVariant) => {
@@ -529,16 +530,18 @@ pub(crate) fn start(
     if let Some(stored) = cache.usable(key, method, request, now) {
         return Turn::Hit(stored);
     }
-    let landing = |epoch, flight| {
+    let leader = |epoch, flight| {
         let (cache, key) = (cache.clone(), key.to_stored());
-        Landing { cache, hash, key, selection, epoch, position, flight, behind: None }
+        LeaderGuard { cache, hash, key, selection, epoch, position, flight, behind: None }
     };
     let waits = match company {
         Company::Any { waits } if waits < MAX_WAITS => waits,
-        Company::Any { .. } | Company::None => return Turn::lead(landing(locked.epoch(), None), method),
+        Company::Any { .. } | Company::None => return Turn::lead(leader(locked.epoch(), None), method),
     };
     match locked.join(key.to_stored(), selection) {
-        Joined::Follower(seat) => Turn::Follower(Wait { cache: cache.clone(), method: method.clone(), seat, waits }),
-        Joined::Leader(flight_key, flight) => Turn::lead(landing(flight.epoch, Some((flight_key, flight))), method),
+        Joined::Follower(follower) => {
+            Turn::Follower(Wait { cache: cache.clone(), method: method.clone(), follower, waits })
+        }
+        Joined::Leader(flight_key, flight) => Turn::lead(leader(flight.epoch, Some((flight_key, flight))), method),
     }
 }

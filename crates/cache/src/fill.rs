@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::header::{AGE, CACHE_CONTROL, CONTENT_LOCATION, EXPIRES, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::collapse::{Landing, Watch};
+use crate::collapse::{LeaderGuard, Watch};
 use crate::policy::control::Control;
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::Candidate;
@@ -21,7 +21,7 @@ use crate::stored::Stored;
 /// The right and the duty to fetch an answer. Dropping it hands both to the next request that waits.
 #[derive(Debug)]
 pub struct Fill {
-    landing: Landing,
+    leader: LeaderGuard,
     method: Method,
     /// What is being validated.
     stale: Option<Arc<Stored>>,
@@ -53,8 +53,8 @@ pub enum Validated {
 }
 
 impl Fill {
-    pub(crate) fn new(landing: Landing, method: Method) -> Self {
-        Self { landing, method, stale: None }
+    pub(crate) fn new(leader: LeaderGuard, method: Method) -> Self {
+        Self { leader, method, stale: None }
     }
 
     /// The answer is to validate this response: it goes if the answer shows that it is outdated and is not stored
@@ -66,7 +66,7 @@ impl Fill {
 
     /// Tells, now and later, whether others wait for this.
     pub fn watch(&self) -> Watch {
-        self.landing.watch()
+        self.leader.watch()
     }
 
     /// Decides about an answer other than 304 to our own condition. Those who wait for one that is not stored go on at
@@ -85,22 +85,18 @@ impl Fill {
         if self.method == Method::HEAD {
             self.describe(request, status, headers, timing, rules);
         }
-        let policy = self.landing.cache().policy();
+        let policy = self.leader.cache().policy();
         let candidate =
             Candidate { method: &self.method, request, status, response: headers, timing, rules, policy: &policy };
-        let allowed = self.landing.cache().options().max_object_bytes;
+        let allowed = self.leader.cache().options().max_object_bytes;
         let max_object_bytes = rules.max_object_bytes.map_or(allowed, |bytes| bytes.min(allowed));
         match candidate.plan() {
             Ok(plan) if plan.length.is_some_and(|length| length > max_object_bytes) => {
                 Decision::Pass(self.pass_on(Unstored::TooLarge, status, timing.received))
             }
-            Ok(plan) => Decision::Store(Box::new(Recorder::new(
-                self.landing,
-                status,
-                headers,
-                plan,
-                (timing, max_object_bytes),
-            ))),
+            Ok(plan) => {
+                Decision::Store(Box::new(Recorder::new(self.leader, status, headers, plan, (timing, max_object_bytes))))
+            }
             Err(why) => Decision::Pass(self.pass_on(why, status, timing.received)),
         }
     }
@@ -117,13 +113,13 @@ impl Fill {
         timing: Timing,
         rules: RouteRules,
     ) -> Decision {
-        let key = self.landing.key().as_key();
+        let key = self.leader.key().as_key();
         let location = headers.get(CONTENT_LOCATION).and_then(|at| reference::resolve_same_origin(&key, at.as_bytes()));
         // RFC 9110 §8.7: with 200 and its own URI in Content-Location it is a representation of the target.
         if status != StatusCode::OK || location.as_deref() != Some(key.target) {
             return Decision::Pass(Unstored::Method);
         }
-        self.landing.discount_own_invalidation();
+        self.leader.discount_own_invalidation();
         self.response(request, status, headers, timing, rules)
     }
 
@@ -150,15 +146,15 @@ impl Fill {
                 judged.append(name.clone(), value.clone());
             }
         }
-        let mark = |merged: &HeaderMap| self.landing.mark(merged);
-        let policy = self.landing.cache().policy();
+        let mark = |merged: &HeaderMap| self.leader.mark(merged);
+        let policy = self.leader.cache().policy();
         let (updated, verdict) = update(stored, request, (merged, &judged), (timing, rules, &policy), mark);
         let unstored = self.replace(stored, &updated, verdict).err();
         match unstored {
             Some(why) => {
                 self.pass_on(why, stored.status(), timing.received);
             }
-            None => land(self.landing, &updated, timing.received),
+            None => land(self.leader, &updated, timing.received),
         }
         Validated::Answer { stored: updated, unstored }
     }
@@ -171,7 +167,7 @@ impl Fill {
     /// The service failed, and `stale` is used in place of its error. Those who wait may do the same if their requests
     /// allow it; the others go on, each alone.
     pub fn failed(self, stale: Arc<Stored>) {
-        self.landing.failed(stale);
+        self.leader.failed(stale);
     }
 
     /// RFC 9111 §4.3.5: an answer to HEAD updates the stored response it describes, or shows that it is outdated.
@@ -183,8 +179,8 @@ impl Fill {
         timing: Timing,
         rules: RouteRules,
     ) {
-        let key = self.landing.key();
-        let Some(stored) = self.landing.cache().memory().select(&key.as_key(), request) else {
+        let key = self.leader.key();
+        let Some(stored) = self.leader.cache().memory().select(&key.as_key(), request) else {
             return;
         };
         if status != StatusCode::OK || stored.status() != StatusCode::OK {
@@ -193,7 +189,7 @@ impl Fill {
         if stored.validators().described_by(headers, stored.headers()) {
             // Stricter than the RFC: other than 304, HEAD has all fields of GET (RFC 9110 §9.3.2), so what it does not
             // say about caching is not taken over from the stored response.
-            let policy = self.landing.cache().policy();
+            let policy = self.leader.cache().policy();
             let mut merged = stored.merged_headers(headers, timing);
             for name in [&CACHE_CONTROL, &EXPIRES].into_iter().chain(&policy.targets) {
                 if !headers.contains_key(name) {
@@ -201,7 +197,7 @@ impl Fill {
                 }
             }
             // It says nothing about the body, so what has been purged since that was fetched remains purged.
-            let purges = self.landing.cache().purges();
+            let purges = self.leader.cache().purges();
             let mark = |merged: &HeaderMap| purges.mark(&key.as_key(), merged, stored.position());
             let (updated, verdict) = update(&stored, request, (merged, headers), (timing, rules, &policy), mark);
             if verdict.is_ok() {
@@ -209,7 +205,7 @@ impl Fill {
                 let _ = self.replace(&stored, &updated, verdict);
             }
         } else {
-            self.landing.write(|cache| {
+            self.leader.write(|cache| {
                 cache.memory().remove_variant(key, &stored);
                 cache.tell_invalidated(&key.as_key());
             });
@@ -218,8 +214,8 @@ impl Fill {
 
     /// Puts an updated response in the place of the old one, if the verdict allows.
     fn replace(&self, old: &Arc<Stored>, new: &Arc<Stored>, verdict: Result<(), Unstored>) -> Result<(), Unstored> {
-        let key = self.landing.key();
-        let written = self.landing.write(|cache| match verdict {
+        let key = self.leader.key();
+        let written = self.leader.write(|cache| match verdict {
             Ok(()) => match cache.memory().replace(key, old, new) {
                 // Evicted, or replaced by an answer that may be newer than the one confirmed here.
                 Ok(false) => Err(Unstored::Superseded),
@@ -239,24 +235,24 @@ impl Fill {
     }
 
     fn pass_on(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
-        self.landing.cache().reasons().note(self.landing.hash(), why, now);
+        self.leader.cache().reasons().note(self.leader.hash(), why, now);
         // A failing service says nothing about its answers when it works.
         if is_lasting(why) && !status.is_server_error() {
-            self.landing.cache().flights().remember_solo(self.landing.solo(), now);
+            self.leader.cache().flights().remember_solo(self.leader.solo(), now);
             if let Some(stale) = &self.stale {
                 // RFC 9111 §4.3.3: another answer came in its place, and that is not to be kept. Another tier may still
                 // call the old one fresh: the request may have wanted validation.
-                self.landing.write(|cache| {
-                    cache.memory().remove_variant(self.landing.key(), stale);
-                    cache.tell_invalidated(&self.landing.key().as_key());
+                self.leader.write(|cache| {
+                    cache.memory().remove_variant(self.leader.key(), stale);
+                    cache.tell_invalidated(&self.leader.key().as_key());
                 });
             }
         }
         if why == Unstored::Credentials {
             // It lies in the request as well, so it is remembered for those that are alike.
-            self.landing.cache().flights().remember_solo(self.landing.solo().with_credentials(), now);
+            self.leader.cache().flights().remember_solo(self.leader.solo().with_credentials(), now);
         }
-        self.landing.passed();
+        self.leader.passed();
         why
     }
 }
@@ -313,15 +309,15 @@ pub(crate) fn is_lasting(why: Unstored) -> bool {
 }
 
 /// Lands a flight with a response that was just stored.
-pub(crate) fn land(mut landing: Landing, stored: &Arc<Stored>, now: Timestamp) {
-    landing.write_behind(stored);
-    let flights = landing.cache().flights();
+pub(crate) fn land(mut leader: LeaderGuard, stored: &Arc<Stored>, now: Timestamp) {
+    leader.write_behind(stored);
+    let flights = leader.cache().flights();
     if stored.is_reusable(now) {
-        flights.forget_solo(landing.solo());
-        landing.stored(Arc::clone(stored));
+        flights.forget_solo(leader.solo());
+        leader.stored(Arc::clone(stored));
     } else {
         // Everybody has to validate: nobody gains by waiting.
-        flights.remember_solo(landing.solo(), now);
-        landing.passed();
+        flights.remember_solo(leader.solo(), now);
+        leader.passed();
     }
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
 
 use crate::body::{Growing, StoredBody};
-use crate::collapse::Seat;
+use crate::collapse::FollowerGuard;
 use crate::policy::Timestamp;
 use crate::status::CacheStatus;
 use crate::stored::Stored;
@@ -162,12 +162,12 @@ pub(crate) struct LiveAnswer {
 #[derive(Debug)]
 pub struct Live {
     answer: LiveAnswer,
-    seat: Seat,
+    follower: FollowerGuard,
 }
 
 impl Live {
-    pub(crate) fn new(answer: LiveAnswer, seat: Seat) -> Self {
-        Self { answer, seat }
+    pub(crate) fn new(answer: LiveAnswer, follower: FollowerGuard) -> Self {
+        Self { answer, follower }
     }
 
     /// The answer to a GET, as [`Stored::answer_as`] gives it once the response is stored.
@@ -178,11 +178,11 @@ impl Live {
         request: &HeaderMap,
         now: Timestamp,
     ) -> Response<LiveBody> {
-        let Self { answer: LiveAnswer { head, len, recording }, seat } = self;
+        let Self { answer: LiveAnswer { head, len, recording }, follower } = self;
         let answer = head.answer_as(status, method, request, now);
         // 304 has no body, nor has any answer to HEAD.
         let has_body = answer.status() == head.status() && method != Method::HEAD;
-        answer.map(|_| LiveBody { at: 0, len: if has_body { len } else { 0 }, recording, _seat: seat })
+        answer.map(|_| LiveBody { at: 0, len: if has_body { len } else { 0 }, recording, _seat: follower })
     }
 }
 
@@ -193,7 +193,7 @@ pub struct LiveBody {
     at: usize,
     len: usize,
     /// As long as it is read, somebody waits for it.
-    _seat: Seat,
+    _seat: FollowerGuard,
 }
 
 impl LiveBody {

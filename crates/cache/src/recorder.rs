@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 
 use crate::body::StoredBody;
-use crate::collapse::Landing;
+use crate::collapse::LeaderGuard;
 use crate::fill::{is_lasting, land};
 use crate::live::{LiveAnswer, Recording, Tail};
 use crate::policy::storing::Plan;
@@ -21,7 +21,7 @@ const FIRST_RESERVE_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub struct Recorder {
     /// `None` once the recording was given up.
-    landing: Option<Landing>,
+    leader: Option<LeaderGuard>,
     status: StatusCode,
     headers: HeaderMap,
     plan: Plan,
@@ -36,14 +36,14 @@ pub struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(
-        landing: Landing,
+        leader: LeaderGuard,
         status: StatusCode,
         headers: &HeaderMap,
         plan: Plan,
         (timing, max_object_bytes): (Timing, u64),
     ) -> Self {
         Self {
-            landing: Some(landing),
+            leader: Some(leader),
             status,
             headers: fields::to_store(headers),
             plan,
@@ -68,7 +68,7 @@ impl Recorder {
     /// Why the recording is over: the body is too large or longer than announced, or too many are recorded at once.
     /// Further calls say the same; the answer itself goes on to the client.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), Unstored> {
-        let Some(landing) = &self.landing else {
+        let Some(leader) = &self.leader else {
             return Err(self.failure);
         };
         let needed = self.recording.len() as u64 + chunk.len() as u64;
@@ -81,7 +81,7 @@ impl Recorder {
             let doubled = (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(self.max_object_bytes).max(needed);
             let wanted = self.plan.length.unwrap_or(doubled);
             let more = weight::of_recording(wanted) - weight::of_recording(self.reserved_bytes);
-            if !landing.cache().memory().lend(more) {
+            if !leader.cache().memory().lend(more) {
                 return self.give_up(Unstored::Busy);
             }
             self.reserved_bytes = wanted;
@@ -96,27 +96,27 @@ impl Recorder {
     /// # Errors
     /// Why it was not stored: the body is not as long as announced, too large, or the target was changed meanwhile.
     pub fn finish(mut self, now: Timestamp) -> Result<Arc<Stored>, Unstored> {
-        if self.plan.length.is_some_and(|length| length != self.recording.len() as u64) && self.landing.is_some() {
+        if self.plan.length.is_some_and(|length| length != self.recording.len() as u64) && self.leader.is_some() {
             // Those who wait are woken by the drop: another attempt may end well.
             return Err(Unstored::Incomplete);
         }
-        let Some(landing) = self.landing.take() else {
+        let Some(leader) = self.leader.take() else {
             return Err(self.failure);
         };
         let body = self.recording.finish();
         let headers = std::mem::take(&mut self.headers);
-        let mark = landing.mark(&headers);
+        let mark = leader.mark(&headers);
         let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing, mark);
-        self.release(&landing);
+        self.release(&leader);
         let stored = Arc::new(stored);
-        match landing.write(|cache| cache.memory().put(landing.key().clone(), &stored)) {
+        match leader.write(|cache| cache.memory().put(leader.key().clone(), &stored)) {
             None => Err(Unstored::Invalidated),
             Some(Err(_)) => {
-                landing.stored(stored);
+                leader.stored(stored);
                 Err(Unstored::TooLarge)
             }
             Some(Ok(())) => {
-                land(landing, &stored, now);
+                land(leader, &stored, now);
                 Ok(stored)
             }
         }
@@ -124,18 +124,18 @@ impl Recorder {
 
     /// Lets others read a part of the answer, if it is certain that the rest will be recorded.
     fn publish(&mut self, recorded_bytes: u64) {
-        let Some(landing) = self.landing.as_ref().filter(|landing| landing.is_shared() && !self.is_published) else {
+        let Some(leader) = self.leader.as_ref().filter(|leader| leader.is_shared() && !self.is_published) else {
             return;
         };
         // What is whole with the first bytes is stored in a moment.
         let Some(length) = self.plan.length.filter(|length| recorded_bytes < *length) else { return };
         self.is_published = true;
-        let (headers, mark) = (self.headers.clone(), landing.mark(&self.headers));
+        let (headers, mark) = (self.headers.clone(), leader.mark(&self.headers));
         let head = Stored::new(self.status, headers, StoredBody::default(), self.plan.clone(), self.timing, mark);
         // Everybody has to validate: they are told when it is whole.
         if head.is_reusable(self.timing.received) {
             let len = usize::try_from(length).unwrap_or(usize::MAX);
-            landing.publish(LiveAnswer { head: Arc::new(head), len, recording: Arc::clone(&self.recording) });
+            leader.publish(LiveAnswer { head: Arc::new(head), len, recording: Arc::clone(&self.recording) });
         }
     }
 
@@ -148,34 +148,34 @@ impl Recorder {
     /// Makes sure that nobody waits for what is recorded, nor will; `false` if somebody does. After `true` it is to be
     /// dropped.
     pub fn close_unless_awaited(&self) -> bool {
-        self.landing.as_ref().is_none_or(Landing::close_unless_awaited)
+        self.leader.as_ref().is_none_or(LeaderGuard::close_unless_awaited)
     }
 
     fn give_up(&mut self, why: Unstored) -> Result<(), Unstored> {
         self.failure = why;
-        if let Some(landing) = self.landing.take() {
-            self.release(&landing);
-            landing.cache().reasons().note(landing.hash(), why, self.timing.received);
+        if let Some(leader) = self.leader.take() {
+            self.release(&leader);
+            leader.cache().reasons().note(leader.hash(), why, self.timing.received);
             if is_lasting(why) {
-                landing.cache().flights().remember_solo(landing.solo(), self.timing.received);
+                leader.cache().flights().remember_solo(leader.solo(), self.timing.received);
             }
-            landing.passed();
+            leader.passed();
         }
         self.recording.break_off();
         Err(why)
     }
 
-    fn release(&mut self, landing: &Landing) {
-        landing.cache().memory().take_back(weight::of_recording(std::mem::take(&mut self.reserved_bytes)));
+    fn release(&mut self, leader: &LeaderGuard) {
+        leader.cache().memory().take_back(weight::of_recording(std::mem::take(&mut self.reserved_bytes)));
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        if let Some(landing) = self.landing.take() {
-            self.release(&landing);
+        if let Some(leader) = self.leader.take() {
+            self.release(&leader);
             // Landed first: who is told that it broke off finds no flight to follow.
-            drop(landing);
+            drop(leader);
             self.recording.break_off();
         }
     }

@@ -23,7 +23,7 @@ use crate::service_log;
 use crate::settings;
 use crate::signals::{Signals, Told};
 use crate::standard_error::StandardError;
-use crate::upgrade::{self, Estate, Heir, Predecessor, Successor};
+use crate::upgrade::{self, Handover, Predecessor, StartingSuccessor, Successor};
 
 /// The hidden argument with which the binary becomes the guardian of its services.
 pub const GUARDIAN: &str = "guardian";
@@ -45,25 +45,25 @@ pub enum Ended {
 pub fn run(file: &Path) -> anyhow::Result<Ended> {
     let taking_over =
         Predecessor::find().context("the process that this one is to take over from cannot be understood")?;
-    let (predecessor, mut estate) = taking_over.unzip();
+    let (predecessor, mut handover) = taking_over.unzip();
     let activated = upgrade::activated()
         .context("a socket in LISTEN_FDS cannot be used: only TCP and Unix stream sockets that listen can")?;
-    if let Some(estate) = &mut estate {
-        estate.listeners.extend(activated);
+    if let Some(handover) = &mut handover {
+        handover.listeners.extend(activated);
     } else if !activated.is_empty() {
-        estate = Some(Estate { listeners: activated, ..Estate::default() });
+        handover = Some(Handover { listeners: activated, ..Handover::default() });
     }
     // What is inherited is in use.
-    let ports = if estate.is_some() { Ports::Skip } else { Ports::Require };
+    let ports = if handover.is_some() { Ports::Skip } else { Ports::Require };
     let stderr = StandardError::start().context("the thread that writes the standard error cannot be started")?;
-    let ended = load_and_run(file, (predecessor, estate), ports, &stderr);
+    let ended = load_and_run(file, (predecessor, handover), ports, &stderr);
     stderr.finish();
     ended
 }
 
 fn load_and_run(
     file: &Path,
-    (predecessor, estate): (Option<Predecessor>, Option<Estate>),
+    (predecessor, handover): (Option<Predecessor>, Option<Handover>),
     ports: Ports,
     stderr: &StandardError,
 ) -> anyhow::Result<Ended> {
@@ -71,7 +71,7 @@ fn load_and_run(
         || config::load(file, ports),
         |loaded| match loaded {
             _ if predecessor.is_none() && runs_already(file, loaded, stderr) => Ok(Err(Ended::RunsAlready)),
-            Ok(loaded) => start(file, loaded, (predecessor, estate.unwrap_or_default()), stderr).map(Ok),
+            Ok(loaded) => start(file, loaded, (predecessor, handover.unwrap_or_default()), stderr).map(Ok),
             Err(report) => {
                 stderr.print(&report.render(commands::style_for_stderr()));
                 if let Some(predecessor) = predecessor {
@@ -124,7 +124,7 @@ fn runs_already(file: &Path, loaded: &Result<Loaded, Report>, stderr: &StandardE
 fn start(
     file: &Path,
     loaded: &Loaded,
-    (predecessor, estate): (Option<Predecessor>, Estate),
+    (predecessor, handover): (Option<Predecessor>, Handover),
     stderr: &StandardError,
 ) -> anyhow::Result<(Running, Signals)> {
     let Loaded { config, warnings } = loaded;
@@ -136,7 +136,7 @@ fn start(
     let turn = predecessor.as_ref().map(Predecessor::silence).transpose()?;
     let turn = turn.map(|turn| Box::new(turn) as Box<dyn FnOnce() + Send>);
     let said = Said { logs: LogBook::default(), shown: Shown::new(file, warnings), stderr: stderr.clone() };
-    let running = match Running::start((file, config), said, orders, estate, turn) {
+    let running = match Running::start((file, config), said, orders, handover, turn) {
         Ok(running) => running,
         Err(e) => {
             if let Some(predecessor) = predecessor {
@@ -176,7 +176,7 @@ impl Running {
         (file, config): (&Path, &Config),
         said: Said,
         orders: mpsc::UnboundedSender<Order>,
-        estate: Estate,
+        handover: Handover,
         turn: Option<Box<dyn FnOnce() + Send>>,
     ) -> anyhow::Result<Self> {
         // Now: when it has been replaced, the system no longer says where it was.
@@ -186,7 +186,7 @@ impl Running {
         let runtime_dir = runtime_folder::make(whom)?;
         let (supervisor, events) = supervise(config, workers, (&program, &runtime_dir), &said)?;
         let services = settings::targets(config, supervisor.services());
-        let Estate { listeners, admin, metrics, warm, guardians } = estate;
+        let Handover { listeners, admin, metrics, warm, guardians } = handover;
         // Their services may go on until the last request of the process before has ended.
         guardians.into_iter().for_each(|guardian| supervisor.control().guardians().add(guardian));
         let options = settings::gateway(config, workers, services.clone(), listeners);
@@ -268,13 +268,13 @@ impl Running {
     ) -> Result<Result<Successor, String>, &'static str> {
         notify::tell(Note::Reloading);
         let named = program_file.map(|name| upgrade::program::named(&self.runtime_dir, name)).transpose();
-        let heir = named.and_then(|program| self.start_heir(program.as_deref().unwrap_or(&self.program)));
-        let done = heir.map(|(mut heir, answer)| match signals.until(answer) {
-            Ok(Ok(Ok(has_admin))) => Ok(Ok(heir.into_successor(has_admin))),
-            Ok(Ok(Err(why))) => Ok(Err(format!("{why}{}", heir.give_up()))),
-            Ok(Err(_)) => Ok(Err(format!("nothing was heard of it{}", heir.give_up()))),
+        let successor = named.and_then(|program| self.start_heir(program.as_deref().unwrap_or(&self.program)));
+        let done = successor.map(|(mut successor, answer)| match signals.until(answer) {
+            Ok(Ok(Ok(has_admin))) => Ok(Ok(successor.into_successor(has_admin))),
+            Ok(Ok(Err(why))) => Ok(Err(format!("{why}{}", successor.give_up()))),
+            Ok(Err(_)) => Ok(Err(format!("nothing was heard of it{}", successor.give_up()))),
             Err(name) => {
-                heir.give_up();
+                successor.give_up();
                 Err(name)
             }
         });
@@ -287,7 +287,10 @@ impl Running {
         }))
     }
 
-    fn start_heir(&self, program: &Path) -> Result<(Heir, oneshot::Receiver<Result<bool, String>>), String> {
+    fn start_heir(
+        &self,
+        program: &Path,
+    ) -> Result<(StartingSuccessor, oneshot::Receiver<Result<bool, String>>), String> {
         if std::process::id() == 1 {
             return Err(
                 "this process is number 1, with whose end everything ends: start another container instead".to_owned()
@@ -295,22 +298,22 @@ impl Running {
         }
         let failed = |e: std::io::Error| e.to_string();
         let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-        let heir = Heir::start(program, &arguments, &self.estate().map_err(failed)?);
-        let mut heir = heir.map_err(|e| format!("{} cannot be executed: {e}", program.display()))?;
-        tracing::info!(pid = heir.pid(), program = %program.display(), "another process is to take over");
+        let successor = StartingSuccessor::start(program, &arguments, &self.handover().map_err(failed)?);
+        let mut successor = successor.map_err(|e| format!("{} cannot be executed: {e}", program.display()))?;
+        tracing::info!(pid = successor.pid(), program = %program.display(), "another process is to take over");
         let (tell, answer) = oneshot::channel();
-        let spawned = heir.answer().and_then(|wait| {
+        let spawned = successor.answer().and_then(|wait| {
             let wait = || drop(tell.send(wait())); // nobody waits any more: it was told to stop
             std::thread::Builder::new().name("upgrade".into()).spawn(wait)
         });
         match spawned {
-            Ok(_) => Ok((heir, answer)),
-            Err(e) => Err(format!("{e}{}", heir.give_up())),
+            Ok(_) => Ok((successor, answer)),
+            Err(e) => Err(format!("{e}{}", successor.give_up())),
         }
     }
 
     /// What a successor gets.
-    fn estate(&self) -> std::io::Result<Estate> {
+    fn handover(&self) -> std::io::Result<Handover> {
         let (admin, metrics) = self.admin.as_ref().map(Admin::hand_over).transpose()?.unwrap_or_default();
         let operate = self.followed.operate();
         let path = match &operate.admin {
@@ -323,7 +326,7 @@ impl Running {
             }
             ServiceTarget::External(_) => None,
         });
-        Ok(Estate {
+        Ok(Handover {
             listeners: self.gateway.hand_over()?,
             admin: path.zip(admin),
             metrics: operate.metrics.zip(metrics),

@@ -46,7 +46,7 @@ const MAX_FDS: usize = 128;
 
 /// What is handed over.
 #[derive(Debug, Default)]
-pub(crate) struct Estate {
+pub(crate) struct Handover {
     pub(crate) listeners: Vec<Inherited>,
     /// The admin socket, if it has a path of its own.
     pub(crate) admin: Option<(PathBuf, OwnedFd)>,
@@ -77,23 +77,23 @@ impl Successor {
 
 /// The new process, before it is ready.
 #[derive(Debug)]
-pub(crate) struct Heir {
+pub(crate) struct StartingSuccessor {
     child: Child,
     socket: UnixStream,
 }
 
-impl Heir {
+impl StartingSuccessor {
     /// Executes the program with the arguments of this process and gives it everything.
-    pub(crate) fn start(program: &Path, arguments: &[OsString], estate: &Estate) -> io::Result<Self> {
+    pub(crate) fn start(program: &Path, arguments: &[OsString], handover: &Handover) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let child = Command::new(program).args(arguments).env(VARIABLE, "1").stdin(OwnedFd::from(theirs)).spawn()?;
-        let mut heir = Self { child, socket: ours };
-        match estate.send(&heir.socket) {
-            Ok(()) => Ok(heir),
+        let mut successor = Self { child, socket: ours };
+        match handover.send(&successor.socket) {
+            Ok(()) => Ok(successor),
             // It has ended already, which is found when it is asked for its answer.
-            Err(e) if matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(heir),
+            Err(e) if matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(successor),
             Err(cause) => {
-                let why = heir.give_up();
+                let why = successor.give_up();
                 Err(io::Error::new(cause.kind(), format!("{cause}{why}")))
             }
         }
@@ -136,7 +136,7 @@ impl Heir {
     }
 }
 
-impl Estate {
+impl Handover {
     fn send(&self, socket: &UnixStream) -> io::Result<()> {
         for Inherited { configured, sockets } in &self.listeners {
             let configured = configured.as_ref().map(|addr| match addr {
@@ -160,27 +160,28 @@ impl Estate {
     }
 
     fn receive(socket: &UnixStream) -> io::Result<Self> {
-        let mut estate = Self::default();
+        let mut handover = Self::default();
         while let Some((message, sockets)) = receive(socket)? {
             let text = |value: &Value| value.as_str().map(str::to_owned);
             if let Some(names) = message["warm"].as_array() {
-                estate.warm = names.iter().filter_map(text).collect();
-                return Ok(estate);
+                handover.warm = names.iter().filter_map(text).collect();
+                return Ok(handover);
             } else if let Some(listen) = message.get("listen") {
                 let tcp = listen["tcp"].as_str().and_then(|addr| addr.parse().ok()).map(ListenAddr::Tcp);
                 let configured = tcp.or_else(|| Some(ListenAddr::Unix(text(&listen["unix"])?.into())));
-                match estate.listeners.last_mut().filter(|last| configured.is_some() && last.configured == configured) {
+                match handover.listeners.last_mut().filter(|last| configured.is_some() && last.configured == configured)
+                {
                     Some(last) => last.sockets.extend(sockets),
-                    None => estate.listeners.push(Inherited { configured, sockets }),
+                    None => handover.listeners.push(Inherited { configured, sockets }),
                 }
             } else if let Some(guardians) = message["guardians"].as_array() {
                 let number = |value: &Value| i32::try_from(value.as_i64()?).ok();
                 let guardian = |one: &Value| Some(Process { pid: number(&one[0])?, started: one[1].as_u64()? });
-                estate.guardians = guardians.iter().filter_map(guardian).collect();
+                handover.guardians = guardians.iter().filter_map(guardian).collect();
             } else if let Some(path) = text(&message["admin"]) {
-                estate.admin = sockets.into_iter().next().map(|fd| (path.into(), fd));
+                handover.admin = sockets.into_iter().next().map(|fd| (path.into(), fd));
             } else if let Some(address) = text(&message["metrics"]).and_then(|address| address.parse().ok()) {
-                estate.metrics = sockets.into_iter().next().map(|fd| (address, fd));
+                handover.metrics = sockets.into_iter().next().map(|fd| (address, fd));
             }
         }
         Err(io::ErrorKind::UnexpectedEof.into())
@@ -195,7 +196,7 @@ pub(crate) struct Predecessor {
 
 impl Predecessor {
     /// It, and what it hands over, if this process was started to take over.
-    pub(crate) fn find() -> io::Result<Option<(Self, Estate)>> {
+    pub(crate) fn find() -> io::Result<Option<(Self, Handover)>> {
         if std::env::var_os(VARIABLE).is_none() {
             return Ok(None);
         }
@@ -203,8 +204,8 @@ impl Predecessor {
         // Nobody whom this process starts is to have it.
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         socket.set_read_timeout(Some(READY_TIME))?;
-        let estate = Estate::receive(&socket)?;
-        Ok(Some((Self { socket }, estate)))
+        let handover = Handover::receive(&socket)?;
+        Ok(Some((Self { socket }, handover)))
     }
 
     /// Tells it that it may leave.
@@ -326,7 +327,7 @@ mod tests {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let fd = || OwnedFd::from(tcp.try_clone().unwrap());
         let many = ListenAddr::Tcp("127.0.0.1:0".parse().unwrap());
-        let estate = Estate {
+        let handover = Handover {
             listeners: vec![
                 Inherited { configured: Some(many.clone()), sockets: (0..MAX_FDS + 3).map(|_| fd()).collect() },
                 Inherited { configured: Some(ListenAddr::Unix("/x y".into())), sockets: vec![fd()] },
@@ -336,8 +337,8 @@ mod tests {
             warm: vec!["one".to_owned()],
             guardians: vec![Process { pid: 7, started: 1 << 60 }],
         };
-        let sender = std::thread::spawn(move || estate.send(&left).unwrap());
-        let found = Estate::receive(&right).unwrap();
+        let sender = std::thread::spawn(move || handover.send(&left).unwrap());
+        let found = Handover::receive(&right).unwrap();
         sender.join().unwrap();
         assert_eq!(found.listeners.len(), 2);
         assert_eq!((&found.listeners[0].configured, found.listeners[0].sockets.len()), (&Some(many), MAX_FDS + 3));
@@ -355,6 +356,6 @@ mod tests {
         let (left, right) = UnixStream::pair().unwrap();
         send(&left, &json!({ "listen": null }), &[]).unwrap();
         drop(left);
-        assert_eq!(Estate::receive(&right).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(Handover::receive(&right).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }

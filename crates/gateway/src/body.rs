@@ -9,7 +9,7 @@ use pilotlight_cache::{BrokenOff, LiveBody, Recorder, StoredBody, Timestamp};
 
 use crate::client::RequestGuard;
 use crate::deadline::Deadline;
-use crate::relay::Relay;
+use crate::read_ahead::ReadAhead;
 use crate::upstream::http::HttpBody;
 use crate::upstream::pipe::PipeBody;
 
@@ -31,7 +31,7 @@ pub(crate) enum ResponseBody {
     Http(Box<HttpBody>),
     Pipe(Box<PipeBody>),
     /// Any of these, read ahead while it is stored.
-    Relayed(Relay),
+    Relayed(ReadAhead),
 }
 
 impl ResponseBody {
@@ -55,7 +55,7 @@ impl ResponseBody {
             Self::Stored(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
             Self::Http(body) => body.poll_frame(cx),
             Self::Pipe(body) => body.poll_frame(cx),
-            Self::Relayed(relay) => relay.poll_frame(cx),
+            Self::Relayed(read_ahead) => read_ahead.poll_frame(cx),
         }
     }
 
@@ -67,7 +67,7 @@ impl ResponseBody {
             Self::Live(body) => body.left() == 0,
             Self::Http(body) => body.is_ended(),
             Self::Pipe(body) => body.is_ended(),
-            Self::Relayed(relay) => relay.is_ended(),
+            Self::Relayed(read_ahead) => read_ahead.is_ended(),
         }
     }
 
@@ -80,7 +80,7 @@ impl ResponseBody {
             Self::Live(body) => Some(body.left() as u64),
             Self::Http(body) => body.length(),
             Self::Pipe(body) => body.length(),
-            Self::Relayed(relay) => relay.length(),
+            Self::Relayed(read_ahead) => read_ahead.length(),
         }
     }
 }

@@ -35,19 +35,19 @@ use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
 mod answer;
-mod asking;
 mod body;
 mod half_closed;
+mod hit_timer;
 mod hits;
+mod redis_lookup;
 mod requests;
-mod tally;
 
 pub(crate) use answer::AnswerError;
-pub(crate) use asking::Ahead;
-use asking::Asking;
 pub(crate) use body::{ClientBody, ReadError};
 use half_closed::HalfClosed;
-pub(crate) use hits::{Desk, Known};
+pub(crate) use hits::{Known, Scratch};
+use redis_lookup::PendingLookup;
+pub(crate) use redis_lookup::RedisAnswer;
 pub(crate) use requests::{Next, Received};
 
 /// Bytes gathered before they are written in the middle of a turn. Larger pieces are not copied at all.
@@ -101,7 +101,7 @@ pub(crate) struct Client {
     /// When the first byte of the head came that is not whole.
     begun: Cell<Option<Moment>>,
     /// The request for which Redis is asked.
-    asking: RefCell<Option<Asking>>,
+    pending_lookup: RefCell<Option<PendingLookup>>,
     /// Requests that are answered, but not all of whose bytes are written.
     unwritten: RefCell<Vec<Rc<Record>>>,
     /// The status of an answer to what was no request.
@@ -173,7 +173,7 @@ impl Client {
             announced: RefCell::default(),
             upgraded: RefCell::default(),
             begun: Cell::new(None),
-            asking: RefCell::default(),
+            pending_lookup: RefCell::default(),
             unwritten: RefCell::default(),
             rejected: Cell::new(None),
             has_answered: Cell::new(false),
@@ -200,7 +200,7 @@ impl Client {
         let mut unwritten = self.unwritten.borrow_mut();
         if !unwritten.is_empty() {
             let now = Moment::now();
-            unwritten.drain(..).for_each(|record| record.timeline.lap(Layer::Write, now));
+            unwritten.drain(..).for_each(|record| record.timeline.end_phase(Layer::Write, now));
         }
     }
 
@@ -377,7 +377,7 @@ impl RequestGuard {
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.client.request_ended();
-        self.record.lap(Layer::Body);
+        self.record.end_phase(Layer::Body);
         self.client.unwritten.borrow_mut().push(Rc::clone(&self.record));
     }
 }

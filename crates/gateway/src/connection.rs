@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::body::Outgoing;
 use crate::client::{AnswerError, Client, Next};
-use crate::exchange::{self, Later, Reply};
+use crate::exchange::{self, PendingAnswer, Reply};
 use crate::net::Socket;
 use crate::upstream::Upgraded;
 use crate::worker::Worker;
@@ -36,7 +36,7 @@ const MAX_LINGER_SILENCE: Duration = Duration::from_secs(2);
 /// Where a connection is in its present request.
 enum Stage {
     Reading,
-    Exchange(Later),
+    Exchange(PendingAnswer),
     Answer(Outgoing),
 }
 

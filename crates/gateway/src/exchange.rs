@@ -15,13 +15,13 @@ use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Timing, Turn, Val
 
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::cache_key::{self, CacheKey};
-use crate::client::{Ahead, Client, ClientBody, Known, Received, RequestGuard};
+use crate::client::{Client, ClientBody, Known, Received, RedisAnswer, RequestGuard};
 use crate::metrics::Verdict;
 use crate::options::{RouteCache, RouteSpec, Settings};
 use crate::outbound::Outbound;
 use crate::problem::Failure;
+use crate::read_ahead::ReadAhead;
 use crate::record::Record;
-use crate::relay::Relay;
 use crate::request_body::{BodyLimit, RequestBody};
 use crate::request_id::RequestId;
 use crate::routes::Route;
@@ -32,16 +32,16 @@ use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
 use second_tier::Second;
 
-mod errand;
+mod detached_fetch;
 mod fetch;
 mod local;
 mod refresh;
 mod second_tier;
 mod unread;
 
-use errand::Errand;
-pub(crate) use errand::Later;
-pub(crate) use second_tier::{AskedRedis, hit_in_redis, lead};
+use detached_fetch::DetachedFetch;
+pub(crate) use detached_fetch::PendingAnswer;
+pub(crate) use second_tier::{RedisLookup, hit_in_redis, lead};
 use unread::Rest;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -51,25 +51,25 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// An answer, now or later.
 pub(crate) enum Reply {
     Now(Response<Outgoing>),
-    Later(Later),
+    Later(PendingAnswer),
 }
 
 /// Has a request answered that memory does not answer as it stands.
 pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received) -> Reply {
     let Received { mut request, begun, read, known, ahead } = received;
     let timeline = Timeline::new(begun);
-    if let Some((asked, answered)) = ahead.as_ref().map(Ahead::between) {
-        timeline.lap(Layer::Parse, asked);
-        timeline.lap(Layer::Cache, answered);
+    if let Some((asked, answered)) = ahead.as_ref().map(RedisAnswer::between) {
+        timeline.end_phase(Layer::Parse, asked);
+        timeline.end_phase(Layer::Cache, answered);
     }
-    timeline.lap(Layer::Parse, read);
+    timeline.end_phase(Layer::Parse, read);
     let found = match known {
         Some(known) => {
-            timeline.lap(Layer::Cache, Moment::now());
+            timeline.end_phase(Layer::Cache, Moment::now());
             Ok(known.found(&request, worker))
         }
         None => {
-            timeline.lap(Layer::Parse, Moment::now());
+            timeline.end_phase(Layer::Parse, Moment::now());
             target::complete(&mut request);
             match local::answer(&mut request) {
                 Some(answer) => answer.map(Found::Own),
@@ -91,12 +91,12 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received
         Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, Looked { lookup, ahead })),
         Err(failure) => Err(failure),
     };
-    let errand = Errand::new(worker);
+    let detached_fetch = DetachedFetch::new(worker);
     let client = Rc::clone(client);
     client.awaits_answer(request.version() == Version::HTTP_11);
     let guard = RequestGuard::new(&client, Rc::clone(&record));
-    let future = forward(Rc::clone(worker), (client, guard), request, asked, (record, errand.clone()));
-    Reply::Later(Later::new(Box::pin(future), errand))
+    let future = forward(Rc::clone(worker), (client, guard), request, asked, (record, detached_fetch.clone()));
+    Reply::Later(PendingAnswer::new(Box::pin(future), detached_fetch))
 }
 
 impl Known {
@@ -127,7 +127,7 @@ fn find(
     }
     let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
     let at = Moment::now();
-    timeline.lap(Layer::Route, at);
+    timeline.end_phase(Layer::Route, at);
     let now = worker.clock.timestamp(at);
     let target = target(request.uri());
     let origin = Origin::of(request.headers(), authority, Trust::of(client.settings.trust_forwarded));
@@ -148,7 +148,7 @@ fn find(
         }
         lookup => Found::Route(Arc::clone(route), authority.to_owned(), lookup),
     };
-    timeline.lap(Layer::Cache, Moment::now());
+    timeline.end_phase(Layer::Cache, Moment::now());
     Ok(found)
 }
 
@@ -182,13 +182,13 @@ struct Looked {
     /// In memory.
     lookup: Option<Lookup>,
     /// In Redis, if that was asked before.
-    ahead: Option<Ahead>,
+    ahead: Option<RedisAnswer>,
 }
 
 impl Looked {
     /// How long Redis was waited for, which is a part of the whole exchange's time.
     fn took(&self) -> Duration {
-        self.ahead.as_ref().map_or(Duration::ZERO, Ahead::took)
+        self.ahead.as_ref().map_or(Duration::ZERO, RedisAnswer::took)
     }
 }
 
@@ -242,7 +242,7 @@ async fn forward(
     (client, guard): (Rc<Client>, RequestGuard),
     request: Request<ClientBody>,
     found: Result<(Arc<Route>, String, Looked), Failure>,
-    (record, errand): (Rc<Record>, Errand),
+    (record, detached_fetch): (Rc<Record>, DetachedFetch),
 ) -> Response<Outgoing> {
     let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
     record.keep_head(&request, &id, &client.peer);
@@ -258,7 +258,7 @@ async fn forward(
     let (result, rest) = match found {
         Ok((route, authority, looked)) => {
             let (parts, incoming) = request.into_parts();
-            let asks = (Caller::at(&client), &*record, &errand);
+            let asks = (Caller::at(&client), &*record, &detached_fetch);
             let mut inbound = Inbound::new(&worker, asks, route, (parts, Some(incoming)), (authority, id.clone()));
             let result = inbound.respond(looked).await;
             let rest = inbound.rest(result.is_err());
@@ -338,7 +338,7 @@ struct Inbound<'a> {
     worker: &'a Worker,
     client: Caller,
     record: &'a Record,
-    errand: &'a Errand,
+    detached_fetch: &'a DetachedFetch,
     route: Arc<Route>,
     upstream: Rc<Upstream>,
     outbound: Outbound,
@@ -352,7 +352,7 @@ struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     fn new(
         worker: &'a Worker,
-        (client, record, errand): (Caller, &'a Record, &'a Errand),
+        (client, record, detached_fetch): (Caller, &'a Record, &'a DetachedFetch),
         route: Arc<Route>,
         (parts, incoming): (Parts, Option<ClientBody>),
         (authority, id): (String, RequestId),
@@ -379,7 +379,7 @@ impl<'a> Inbound<'a> {
             interim,
         };
         let ends = route.timeout.map(|after| (after, Instant::now() + after));
-        Self { worker, client, record, errand, route, upstream, outbound, incoming, unsent: None, ends }
+        Self { worker, client, record, detached_fetch, route, upstream, outbound, incoming, unsent: None, ends }
     }
 
     fn parts(&self) -> &Parts {
@@ -391,7 +391,7 @@ impl<'a> Inbound<'a> {
         self.ends = self.ends.map(|(after, ends)| (after, ends.checked_sub(looked.took()).unwrap_or(ends)));
         let Looked { lookup, ahead } = looked;
         // Unless memory, or the rules of the route, have changed meanwhile.
-        let is_for = |ahead: &Ahead| self.key().is_ok_and(|key| ahead.redis.is_for(&key));
+        let is_for = |ahead: &RedisAnswer| self.key().is_ok_and(|key| ahead.redis.is_for(&key));
         let ahead = ahead.filter(|ahead| matches!(lookup, Some(Lookup::Miss(_) | Lookup::Stale(..))) && is_for(ahead));
         let cache = self.worker.common.cache.clone();
         let (why, stale) = match lookup {
@@ -419,7 +419,7 @@ impl<'a> Inbound<'a> {
             };
         }
         let turn = self.turn(&cache).await;
-        self.record.lap(Layer::Cache);
+        self.record.end_phase(Layer::Cache);
         match turn {
             Asks::Nobody(stored) => {
                 self.record.verdict(Verdict::Collapsed);
@@ -447,8 +447,8 @@ impl<'a> Inbound<'a> {
 
     /// RFC 9111 §4: waits while another request asks for the same, then uses its answer or asks.
     async fn turn(&self, cache: &Cache) -> Asks {
-        let patience = self.first_byte();
-        patience.service_turn(); // the other request takes as long as this one may
+        let timeout = self.first_byte();
+        timeout.service_turn(); // the other request takes as long as this one may
         let headers = &self.parts().headers;
         let Ok(key) = self.key() else { return Asks::Alone };
         let key = key.as_key();
@@ -459,7 +459,7 @@ impl<'a> Inbound<'a> {
                 Turn::Leader(fill) => return Asks::First(fill),
                 Turn::Live(live) => return Asks::Another(live),
                 Turn::Failed(stale) => return Asks::Failed(stale),
-                Turn::Follower(wait) => match patience.within(wait.landed()).await {
+                Turn::Follower(wait) => match timeout.within(wait.landed()).await {
                     Some(landed) => landed.turn(&key, headers, now()),
                     None => return Asks::Alone,
                 },
@@ -511,12 +511,12 @@ impl<'a> Inbound<'a> {
             stored.make_conditional(&mut validators);
             self.outbound.validators = Some(validators).filter(|v| !v.is_empty());
         }
-        self.errand.begin(fill.watch());
+        self.detached_fetch.begin(fill.watch());
         let fetched = self.fetch(&mut body).await;
         if let Some(stored) = &stale
             && let Some(parted) = self.instead_of_error(stored, &fetched, why)
         {
-            self.errand.end();
+            self.detached_fetch.end();
             fill.failed(Arc::clone(stored));
             return Ok(parted);
         }
@@ -543,7 +543,7 @@ impl<'a> Inbound<'a> {
                 }
             }
         }
-        self.errand.end();
+        self.detached_fetch.end();
         let status = CacheStatus::forwarded(why).answered(answer.status);
         if let Some(why) = cache_key::refuses(&self.route, answer.status, &answer.headers) {
             let why = fill.refuse(why, answer.status, timing.received);
@@ -610,11 +610,11 @@ impl<'a> Inbound<'a> {
             | ResponseBody::Http(_)
             | ResponseBody::Pipe(_)
             | ResponseBody::Relayed(_) => {
-                let patience = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
+                let timeout = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
                 let deadline = self.worker.deadlines.deadline();
                 let abandoned = self.worker.common.abandoned;
-                let reading = (deadline, patience, abandoned);
-                return ResponseBody::Relayed(Relay::start(&self.worker.spawner, body, recorder, reading));
+                let reading = (deadline, timeout, abandoned);
+                return ResponseBody::Relayed(ReadAhead::start(&self.worker.spawner, body, recorder, reading));
             }
         }
         body

@@ -251,9 +251,9 @@ mod tests {
             book.hits_took(1, 5_000);
             let begun = Moment::now();
             let timeline = Timeline::new(begun);
-            timeline.lap(Layer::Cache, begun + Duration::from_micros(1));
-            timeline.lap(Layer::Service, begun + Duration::from_millis(20));
-            timeline.lap(Layer::Write, begun + Duration::from_millis(21));
+            timeline.end_phase(Layer::Cache, begun + Duration::from_micros(1));
+            timeline.end_phase(Layer::Service, begun + Duration::from_millis(20));
+            timeline.end_phase(Layer::Write, begun + Duration::from_millis(21));
             book.begun();
             let verdict = Verdict::Miss;
             book.ended(&Outcome { status: 503, verdict, received_bytes: 1, sent_bytes: 2, timeline: &timeline });

@@ -107,8 +107,8 @@ impl Record {
         }
     }
 
-    pub(crate) fn lap(&self, layer: Layer) {
-        self.timeline.lap(layer, Moment::now());
+    pub(crate) fn end_phase(&self, layer: Layer) {
+        self.timeline.end_phase(layer, Moment::now());
     }
 
     pub(crate) fn verdict(&self, verdict: Verdict) {

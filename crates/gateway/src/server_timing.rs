@@ -72,12 +72,12 @@ mod tests {
     fn warm_and_cold() {
         let begun = Moment::now();
         let timeline = Timeline::new(begun);
-        timeline.lap(Layer::Parse, begun + Duration::from_nanos(12_345));
-        timeline.lap(Layer::Service, begun + ms(3));
+        timeline.end_phase(Layer::Parse, begun + Duration::from_nanos(12_345));
+        timeline.end_phase(Layer::Service, begun + ms(3));
         assert_eq!(text(&timeline), "parse;dur=0.012345, service;dur=2.987655, total;dur=3.000000");
         let timeline = Timeline::new(begun);
-        timeline.lap_start(StartPhases { queue: ms(1), spawn: ms(2), connect: ms(40), ready: ms(1) });
-        timeline.lap(Layer::Service, begun + ms(50));
+        timeline.end_start(StartPhases { queue: ms(1), spawn: ms(2), connect: ms(40), ready: ms(1) });
+        timeline.end_phase(Layer::Service, begun + ms(50));
         assert_eq!(
             text(&timeline),
             "queue;dur=1.000000, spawn;dur=2.000000, connect;dur=40.000000, ready;dur=1.000000, service;dur=6.000000, total;dur=50.000000"

@@ -7,7 +7,7 @@
 //!     ▼          ▼      ▼       ▼              ▼                    ▼                   ▼        ▼
 //! ```
 //!
-//! Invariant: the layers add up to the total, to the nanosecond, whatever the order of the laps.
+//! Invariant: the layers add up to the total, to the nanosecond, whatever the order of the phases.
 
 use std::cell::Cell;
 use std::ops::Add;
@@ -86,7 +86,7 @@ impl Layer {
     }
 }
 
-/// The laps of one request.
+/// The phases of one request.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     begun: Moment,
@@ -101,14 +101,14 @@ impl Timeline {
         Self { begun, last: Cell::new(begun), spent_ns: Default::default(), start: Cell::new(None) }
     }
 
-    /// Counts the time since the last lap to a layer.
-    pub(crate) fn lap(&self, layer: Layer, now: Moment) {
+    /// Counts the time since the last end_phase to a layer.
+    pub(crate) fn end_phase(&self, layer: Layer, now: Moment) {
         self.add(layer, now.since(self.last.get()));
         self.last.set(self.last.get().max(now));
     }
 
-    /// Counts the time since the last lap to a start, of which `phases` are the parts.
-    pub(crate) fn lap_start(&self, phases: StartPhases) {
+    /// Counts the time since the last end_phase to a start, of which `phases` are the parts.
+    pub(crate) fn end_start(&self, phases: StartPhases) {
         self.last.set(self.last.get() + phases.total());
         self.add(Layer::Queue, nanos(phases.queue));
         self.add(Layer::Start, nanos(phases.total() - phases.queue));
@@ -120,7 +120,7 @@ impl Timeline {
         self.start.set(Some(all));
     }
 
-    /// When the last lap ended.
+    /// When the last end_phase ended.
     pub(crate) fn last(&self) -> Moment {
         self.last.get()
     }
@@ -129,7 +129,7 @@ impl Timeline {
         self.spent_ns[layer as usize].get()
     }
 
-    /// Until the last lap.
+    /// Until the last end_phase.
     pub(crate) fn total_ns(&self) -> u64 {
         self.last.get().since(self.begun)
     }
@@ -200,10 +200,10 @@ mod tests {
         let begun = Moment::now();
         let earlier = Moment(begun.0 - 1_000_000);
         let timeline = Timeline::new(begun);
-        timeline.lap(Layer::Parse, begun);
-        timeline.lap(Layer::Route, earlier);
+        timeline.end_phase(Layer::Parse, begun);
+        timeline.end_phase(Layer::Route, earlier);
         assert_eq!((sum(&timeline), timeline.total_ns()), (0, 0));
-        timeline.lap(Layer::Service, begun + Duration::from_millis(2));
+        timeline.end_phase(Layer::Service, begun + Duration::from_millis(2));
         assert_eq!((sum(&timeline), timeline.total_ns()), (2_000_000, 2_000_000));
     }
 
@@ -219,14 +219,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_layers_are_the_total(laps in prop::collection::vec((0_usize..8, any::<u32>(), any::<[u32; 4]>(), any::<bool>()), 0..20)) {
+        fn the_layers_are_the_total(phases in prop::collection::vec((0_usize..8, any::<u32>(), any::<[u32; 4]>(), any::<bool>()), 0..20)) {
             let timeline = Timeline::new(Moment::now());
-            for (layer, ns, phases, starts) in laps {
+            for (layer, ns, phases, starts) in phases {
                 if starts {
                     let [queue, spawn, connect, ready] = phases.map(|ns| Duration::from_nanos(u64::from(ns)));
-                    timeline.lap_start(StartPhases { queue, spawn, connect, ready });
+                    timeline.end_start(StartPhases { queue, spawn, connect, ready });
                 } else {
-                    timeline.lap(Layer::ALL[layer], timeline.last() + Duration::from_nanos(u64::from(ns)));
+                    timeline.end_phase(Layer::ALL[layer], timeline.last() + Duration::from_nanos(u64::from(ns)));
                 }
             }
             prop_assert_eq!(sum(&timeline), timeline.total_ns());

@@ -70,7 +70,7 @@ pub(crate) enum UpstreamError {
     Connect { service: String, place: String, cause: String },
     /// The connection or the instance ended.
     #[error("service {service} {what} before it answered")]
-    Closed { service: String, what: String, ran: Ran },
+    Closed { service: String, what: String, delivery: Delivery },
     #[error("service {service} gave no answer within {setting} ({} s)", .after.as_secs_f32())]
     Timeout { service: String, after: Duration, setting: &'static str },
     #[error("service {service} broke the protocol: {what}")]
@@ -89,7 +89,7 @@ pub(crate) enum UpstreamError {
 
 /// Whether a request that failed may have been carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ran {
+pub(crate) enum Delivery {
     No,
     Maybe,
     /// The instance ended with nothing else in progress: sent again, it might end the next one, too.
@@ -104,7 +104,7 @@ impl UpstreamError {
             Self::Refused { .. } => instance.is_some_and(|i| i.drain_announced() || i.drain_requested()),
             // Nothing was sent, and the next instance has a socket of its own.
             Self::Connect { .. } => instance.is_some_and(|i| i.ended_now().is_some()),
-            Self::Closed { ran, .. } => *ran == Ran::No || (*ran == Ran::Maybe && idempotent),
+            Self::Closed { delivery, .. } => *delivery == Delivery::No || (*delivery == Delivery::Maybe && idempotent),
             // An instance that has too much to do is not helped by more.
             Self::Overloaded { .. }
             | Self::Timeout { .. }

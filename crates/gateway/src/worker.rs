@@ -20,7 +20,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::access_log::{AccessLog, Sink};
-use crate::client::Desk;
+use crate::client::Scratch;
 use crate::coherence::CoherenceThread;
 use crate::connection;
 use crate::deadline::Deadlines;
@@ -37,7 +37,7 @@ use crate::upstream::http::Pool;
 use crate::upstream::pipe::Link;
 
 /// How often connections to services are looked at for idleness, and whether those of clients have freed memory.
-const LOOK_AROUND: Duration = Duration::from_secs(5);
+const HOUSEKEEPING_EVERY: Duration = Duration::from_secs(5);
 /// Pause after a failed `accept`, so that a lack of descriptors is not a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -113,7 +113,7 @@ pub(crate) struct Worker {
     /// that no key is used twice.
     upstreams: RefCell<FxHashMap<usize, Rc<Upstream>>>,
     pub(crate) spawner: Spawner,
-    pub(crate) desk: RefCell<Desk>,
+    pub(crate) scratch: RefCell<Scratch>,
     pub(crate) clock: Clock,
     pub(crate) access_log: Option<Rc<AccessLog>>,
     /// This worker's end of the tier in Redis.
@@ -123,7 +123,7 @@ pub(crate) struct Worker {
     /// Told when they are to end.
     pub(crate) refreshes_end: Notify,
     stopping: Cell<Stop>,
-    /// Memory of connections has become free since [`Worker::look_around`] did.
+    /// Memory of connections has become free since [`Worker::housekeeping`] did.
     freed: Cell<bool>,
     clients: Cell<usize>,
     /// Requests whose clients have gone, and that go on.
@@ -162,7 +162,7 @@ async fn main(
     let (to_clients, clients) = Spawner::new();
     let clients = tokio::task::spawn_local(clients.run());
     spawner.spawn(Rc::clone(&worker.deadlines).sweep());
-    spawner.spawn(Rc::clone(&worker).look_around());
+    spawner.spawn(Rc::clone(&worker).housekeeping());
     if let Some(log) = &worker.access_log {
         spawner.spawn(Rc::clone(log).run());
     }
@@ -198,8 +198,8 @@ async fn main(
     worker.stopping.set(Stop::Now);
     worker.refreshes_end.notify_waiters(); // nobody waits for them, and they hold leases
     worker.deadlines.wake_all(); // idle connections close, busy ones close after their answer
-    let patience = limits.shutdown_timeout.saturating_sub(begun.elapsed());
-    if tokio::time::timeout(patience, worker.all_gone()).await.is_err() {
+    let timeout = limits.shutdown_timeout.saturating_sub(begun.elapsed());
+    if tokio::time::timeout(timeout, worker.all_gone()).await.is_err() {
         tracing::warn!(
             worker = index,
             "{} connections are cut: their requests took longer than limits.shutdown_timeout",
@@ -239,7 +239,7 @@ impl Worker {
             ids: RequestIds::new(),
             upstreams: RefCell::default(),
             spawner,
-            desk: RefCell::default(),
+            scratch: RefCell::default(),
             clock: Clock::new(),
             access_log: sink.map(AccessLog::new),
             second: second_tier(index, &common),
@@ -425,9 +425,9 @@ impl Worker {
     }
 
     /// Closes idle connections to services, and gives notice of memory that has become free.
-    async fn look_around(self: Rc<Self>) {
+    async fn housekeeping(self: Rc<Self>) {
         loop {
-            tokio::time::sleep(LOOK_AROUND).await;
+            tokio::time::sleep(HOUSEKEEPING_EVERY).await;
             if self.freed.take()
                 && let Some(freed) = self.common.freed
             {

@@ -1,7 +1,7 @@
 //! One running copy of a service, as workers see it.
 
 use crate::error::{Exit, StartError};
-use crate::seat::Padded;
+use crate::in_flight::Padded;
 use crate::service::{Service, ServiceId};
 use crate::spec::ServiceSpec;
 use crate::start_times::StartTimes;

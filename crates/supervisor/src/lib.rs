@@ -9,7 +9,7 @@
 //!  worker 0 ─ Service::enter ──┐ count in the worker's own cache line
 //!  worker 1 ─ Service::enter ──┤
 //!      │                       ▼
-//!      │ ready ▶ queue ◀───  seats ◀── state: starting, ready, draining, ended
+//!      │ ready ▶ queue ◀───  counters ◀── state: starting, ready, draining, ended
 //!      ▼                       ▲
 //!  supervisor thread ──────────┘      spawn, signal ▶ guardian ▶ services (a process group each)
 //!      ▲  ▲  ▲                        ◀ spawned, exited
@@ -21,14 +21,15 @@
 //! What it refuses to know: HTTP, routes, and every frame of Pipe/1 after HELLO and WELCOME.
 //!
 //! Invariant: an instance is only drained for idleness while no lease is held, and a lease is only given while the
-//! instance is ready (Dekker on the state and the counters, see `seat`).
+//! instance is ready (Dekker on the state and the counters, see `in_flight`).
 //! Invariant: no process of a service outlives the guardian, and the guardian does not outlive the gateway.
 #![forbid(unsafe_code)]
 
+mod concurrency_limiter;
 mod error;
 mod event;
-mod gate;
 pub mod guardian;
+mod in_flight;
 mod instance;
 mod isolation;
 pub mod limits;
@@ -40,7 +41,6 @@ mod owner;
 mod policy;
 mod queue;
 mod runtime_dir;
-mod seat;
 mod service;
 mod spec;
 mod start_times;
@@ -49,6 +49,7 @@ mod zygote;
 
 pub use error::{Exit, Phase, StartError, SupervisorError};
 pub use event::{SharedLink, WorkerEvent, WorkerEvents};
+pub use in_flight::Lease;
 pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
 pub use isolation::{
     CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, SandboxBounds, check_account, parse_env_file,
@@ -57,7 +58,6 @@ pub use lineage::{Descent, Guardians, Process};
 pub use log::{LogLine, Output};
 pub use policy::circuit::CircuitState;
 pub use runtime_dir::{RUNTIME_DIR_PREFIX, make_private_folder, make_runtime_dir};
-pub use seat::Lease;
 pub use service::{
     InstanceStatus, Refused, Replaced, Service, ServiceId, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus,
 };

@@ -8,12 +8,12 @@
 //! The lock is held for a few instructions, and only by who has to wait or serves those who do. Replies are sent after
 //! it is released: one that nobody takes gives its lease back, and that may serve the next.
 //!
-//! Invariant: whoever waits was looked at after the last place became free, or will be (see `gate`).
+//! Invariant: whoever waits was looked at after the last place became free, or will be (see `concurrency_limiter`).
 
 use crate::error::StartError;
+use crate::in_flight::{InFlightCounter, Lease, pick};
 use crate::instance::Notice;
 use crate::limits::MAX_QUEUE;
-use crate::seat::{Lease, Seat, pick};
 use crate::service::Refused;
 use crate::spec::{ServiceSpec, Spare};
 use std::collections::VecDeque;
@@ -64,8 +64,8 @@ impl RefusedCounts {
 struct State {
     waiters: VecDeque<Waiter>,
     tickets: u64,
-    /// The ready instances, oldest first: a seat for each worker.
-    ready: Vec<Arc<[Arc<Seat>]>>,
+    /// The ready instances, oldest first: a counter for each worker.
+    ready: Vec<Arc<[Arc<InFlightCounter>]>>,
     /// Every request is told of, not only the first that waits.
     alert: bool,
     /// The supervisor has gone.
@@ -160,7 +160,7 @@ impl Queue {
         state.tickets += 1;
         let ticket = state.tickets;
         state.waiters.push_back(Waiter { ticket, worker, since: Instant::now(), reply });
-        self.count(&state); // before the look at the gates: who leaves from here on sees it
+        self.count(&state); // before the look at the limiters: who leaves from here on sees it
         let served = self.served(&mut state);
         let tell = !state.waiters.is_empty() && (first || state.alert);
         drop(state);
@@ -178,10 +178,11 @@ impl Queue {
     }
 
     /// A place was taken. The supervisor is told if there is to be a spare and less is free than one whole instance.
-    pub(crate) fn taken<'a>(&self, seats: impl Iterator<Item = &'a Arc<Seat>>) {
+    pub(crate) fn taken<'a>(&self, counters: impl Iterator<Item = &'a Arc<InFlightCounter>>) {
         if self.has_spare.load(Relaxed) && !self.pressed.load(Relaxed) {
-            let gates = seats.filter_map(|seat| seat.gate());
-            let (free, each) = gates.fold((0, 0), |(free, each), gate| (free + gate.free(), gate.max().max(each)));
+            let limiters = counters.filter_map(|counter| counter.limiter());
+            let (free, each) =
+                limiters.fold((0, 0), |(free, each), limiter| (free + limiter.free(), limiter.max().max(each)));
             if free < each && !self.pressed.swap(true, SeqCst) {
                 self.tell();
             }
@@ -214,13 +215,13 @@ impl Queue {
     /// called with the new list before that.
     pub(crate) fn change(
         &self,
-        add: Option<Arc<[Arc<Seat>]>>,
+        add: Option<Arc<[Arc<InFlightCounter>]>>,
         remove: Option<u64>,
-        publish: impl FnOnce(&[Arc<[Arc<Seat>]>]),
+        publish: impl FnOnce(&[Arc<[Arc<InFlightCounter>]>]),
     ) {
         let mut state = self.lock();
         if let Some(run) = remove {
-            state.ready.retain(|seats| seats.first().is_none_or(|seat| seat.run() != run));
+            state.ready.retain(|counters| counters.first().is_none_or(|counter| counter.run() != run));
         }
         state.ready.extend(add);
         publish(&state.ready);
@@ -295,13 +296,13 @@ impl Queue {
 
 impl State {
     fn enter(&self, worker: usize) -> Option<Lease> {
-        // A worker that does not exist shares the first's seat.
-        pick(&self.ready.iter().filter_map(|seats| seats.get(worker).or(seats.first())))
+        // A worker that does not exist shares the first's counter.
+        pick(&self.ready.iter().filter_map(|counters| counters.get(worker).or(counters.first())))
     }
 
-    /// A seat of each instance: all have the same gate.
-    fn firsts(&self) -> impl Iterator<Item = &Arc<Seat>> {
-        self.ready.iter().filter_map(|seats| seats.first())
+    /// A counter of each instance: all have the same limiter.
+    fn firsts(&self) -> impl Iterator<Item = &Arc<InFlightCounter>> {
+        self.ready.iter().filter_map(|counters| counters.first())
     }
 }
 
@@ -325,7 +326,7 @@ fn send(served: Vec<(Reply, Lease)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::Gate;
+    use crate::concurrency_limiter::ConcurrencyLimiter;
     use crate::instance::{Endpoint, Instance, InstanceState};
     use crate::service::ServiceId;
     use crate::spec::Transport;
@@ -333,17 +334,18 @@ mod tests {
     use tokio::sync::mpsc;
 
     /// An instance with one place, and the queue before it.
-    fn one_place(workers: usize) -> (Arc<Queue>, Arc<[Arc<Seat>]>, mpsc::UnboundedReceiver<Notice>) {
+    fn one_place(workers: usize) -> (Arc<Queue>, Arc<[Arc<InFlightCounter>]>, mpsc::UnboundedReceiver<Notice>) {
         let (notices, noticed) = mpsc::unbounded_channel();
         let spec = ServiceSpec::new("x", vec!["x".into()], Transport::Pipe);
         let queue = Arc::new(Queue::new(0, &spec, notices.clone()));
         let instance = Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices);
         instance.set_state(InstanceState::Ready);
-        let (instance, gate) = (Arc::new(instance), Arc::new(Gate::new(1, Arc::clone(&queue))));
-        let seat = |worker| Arc::new(Seat::new(Arc::clone(&instance), worker, Some(Arc::clone(&gate)), 0));
-        let seats: Arc<[_]> = (0..workers).map(seat).collect();
-        queue.change(Some(Arc::clone(&seats)), None, |_| {});
-        (queue, seats, noticed)
+        let (instance, limiter) = (Arc::new(instance), Arc::new(ConcurrencyLimiter::new(1, Arc::clone(&queue))));
+        let counter =
+            |worker| Arc::new(InFlightCounter::new(Arc::clone(&instance), worker, Some(Arc::clone(&limiter)), 0));
+        let counters: Arc<[_]> = (0..workers).map(counter).collect();
+        queue.change(Some(Arc::clone(&counters)), None, |_| {});
+        (queue, counters, noticed)
     }
 
     /// One leaves just as another begins to wait: whoever is second serves. With the count taken after the look at the
@@ -352,7 +354,7 @@ mod tests {
     #[test]
     fn nobody_is_forgotten() {
         const ROUNDS: u32 = 20_000;
-        let (queue, seats, _noticed) = one_place(2);
+        let (queue, counters, _noticed) = one_place(2);
         let (round, done) = (AtomicU32::new(0), AtomicU32::new(0));
         let meet = |counter: &AtomicU32, at: u32| {
             let begun = Instant::now();
@@ -364,7 +366,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 1..=ROUNDS {
-                    let lease = Arc::clone(&seats[0]).enter();
+                    let lease = Arc::clone(&counters[0]).enter();
                     assert!(lease.is_some(), "the place was lost");
                     round.store(number, SeqCst);
                     (0..number % 64).for_each(|_| std::hint::spin_loop());
@@ -399,8 +401,8 @@ mod tests {
 
     #[test]
     fn the_first_that_waits_is_told_and_all_in_an_alert() {
-        let (queue, seats, mut noticed) = one_place(1);
-        let _full = Arc::clone(&seats[0]).enter();
+        let (queue, counters, mut noticed) = one_place(1);
+        let _full = Arc::clone(&counters[0]).enter();
         let first = queue.join(0);
         assert!(matches!(noticed.try_recv(), Ok(Notice::Wanted { service: 0 })));
         assert_eq!(queue.look().count, 1);

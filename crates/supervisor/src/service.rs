@@ -1,11 +1,11 @@
 //! A service, as workers see it.
 
 use crate::error::{Phase, StartError};
+use crate::in_flight::{InFlightCounter, Lease, Padded, pick};
 use crate::instance::{InstanceState, Notice};
 use crate::isolation::SandboxBounds;
 use crate::policy::circuit::CircuitState;
 use crate::queue::{Joined, Queue};
-use crate::seat::{Lease, Padded, Seat, pick};
 use crate::spec::ServiceSpec;
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub struct ServiceId(pub usize);
 pub struct Service {
     id: ServiceId,
     name: Arc<str>,
-    /// For each worker its seats at the ready instances.
+    /// For each worker its counters at the ready instances.
     slots: Box<[Padded<Slot>]>,
     pub(crate) queue: Arc<Queue>,
     /// Milliseconds; 0: for ever.
@@ -36,13 +36,13 @@ pub struct Service {
     backlogged: AtomicUsize,
 }
 
-/// One worker's seats at the ready instances. The first has a place of its own, because for most services it is the
+/// One worker's counters at the ready instances. The first has a place of its own, because for most services it is the
 /// only one, and two pointers are more than one.
 #[derive(Debug, Default)]
 struct Slot {
-    first: ArcSwapOption<Seat>,
+    first: ArcSwapOption<InFlightCounter>,
     /// All of them, oldest first, if their requests are limited.
-    all: ArcSwapOption<Box<[Arc<Seat>]>>,
+    all: ArcSwapOption<Box<[Arc<InFlightCounter>]>>,
 }
 
 /// What a service is doing, for people.
@@ -168,20 +168,20 @@ pub struct InstanceStatus {
     pub state: InstanceState,
     /// When its start was begun.
     pub begun: Instant,
-    pub(crate) seats: Vec<Arc<Seat>>,
+    pub(crate) counters: Vec<Arc<InFlightCounter>>,
 }
 
 impl InstanceStatus {
     /// Exchanges that it is busy with at this moment.
     #[must_use]
     pub fn open_exchanges(&self) -> u64 {
-        self.seats.iter().map(|seat| seat.open()).sum()
+        self.counters.iter().map(|counter| counter.open()).sum()
     }
 
     /// Exchanges that it was ever given.
     #[must_use]
     pub fn begun_exchanges(&self) -> u64 {
-        self.seats.iter().map(|seat| seat.begun()).sum()
+        self.counters.iter().map(|counter| counter.begun()).sum()
     }
 }
 
@@ -297,14 +297,14 @@ impl Service {
     }
 
     #[inline(never)] // so that it costs the others nothing
-    fn enter_limited(&self, seats: &ArcSwapOption<Box<[Arc<Seat>]>>) -> Option<Lease> {
-        let seats = seats.load();
-        let seats = seats.as_deref()?;
+    fn enter_limited(&self, counters: &ArcSwapOption<Box<[Arc<InFlightCounter>]>>) -> Option<Lease> {
+        let counters = counters.load();
+        let counters = counters.as_deref()?;
         if self.queue.waiting() > 0 {
             return None; // they were here before
         }
-        let lease = pick(&seats.iter())?;
-        self.queue.taken(seats.iter());
+        let lease = pick(&counters.iter())?;
+        self.queue.taken(counters.iter());
         Some(lease)
     }
 
@@ -364,17 +364,17 @@ impl Service {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the seats of a ready instance in place, instead of those of another if there is one to go; leases already
-    /// given stay counted. Those who wait enter.
-    pub(crate) fn change(&self, add: Option<&[Arc<Seat>]>, remove: Option<u64>) {
+    /// Puts the counters of a ready instance in place, instead of those of another if there is one to go; leases
+    /// already given stay counted. Those who wait enter.
+    pub(crate) fn change(&self, add: Option<&[Arc<InFlightCounter>]>, remove: Option<u64>) {
         self.queue.change(add.map(Arc::from), remove, |ready| {
             for (worker, Padded(slot)) in self.slots.iter().enumerate() {
-                let mut seats = ready.iter().filter_map(|seats| seats.get(worker).cloned());
+                let mut counters = ready.iter().filter_map(|counters| counters.get(worker).cloned());
                 if self.is_limited.load(Ordering::Relaxed) {
-                    let all: Box<[_]> = seats.collect();
+                    let all: Box<[_]> = counters.collect();
                     slot.all.store(Some(Arc::new(all)));
                 } else {
-                    slot.first.store(seats.next());
+                    slot.first.store(counters.next());
                 }
             }
         });

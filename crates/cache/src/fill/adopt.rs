@@ -11,41 +11,41 @@ use crate::stored::Stored;
 impl Fill {
     /// What is to be fetched.
     pub fn key(&self) -> Key<'_> {
-        self.landing.key().as_key()
+        self.leader.key().as_key()
     }
 
     /// Whether other requests may wait for this one's answer.
     pub fn is_shared(&self) -> bool {
-        self.landing.is_shared()
+        self.leader.is_shared()
     }
 
     /// Whether another tier may have an answer, or have use for this one's: not if the target's last answer could not
     /// be shared.
     pub fn is_worth_sharing(&self, now: Timestamp) -> bool {
-        self.landing.is_shared() || !self.landing.cache().flights().is_solo(self.landing.solo(), now)
+        self.leader.is_shared() || !self.leader.cache().flights().is_solo(self.leader.solo(), now)
     }
 
     /// Has what this flight stores passed on.
     pub fn write_behind(&mut self, behind: Box<dyn WriteBehind>) {
-        self.landing.set_behind(behind);
+        self.leader.set_behind(behind);
     }
 
     /// Lands the flight with a response that another tier had, and puts it into memory, if there is room.
     pub fn adopt(mut self, stored: Arc<Stored>, now: Timestamp) -> Adopted {
-        self.landing.forget_behind(); // it is where the response comes from
+        self.leader.forget_behind(); // it is where the response comes from
         if !self.keep(&stored) {
             return Adopted::Invalidated(self);
         }
-        land(self.landing, &stored, now);
+        land(self.leader, &stored, now);
         Adopted::Landed(stored)
     }
 
     /// Puts a response into memory that another tier had and that is to be validated: [`Fill::not_modified`] replaces
     /// it there. `false`: the target was invalidated since the flight began, so the response is of no use.
     pub fn keep(&self, stored: &Arc<Stored>) -> bool {
-        let put = |cache: &crate::Cache| cache.memory().put(self.landing.key().clone(), stored);
+        let put = |cache: &crate::Cache| cache.memory().put(self.leader.key().clone(), stored);
         // One that is too large for memory is still good for those who wait for it.
-        self.landing.write(put).is_some()
+        self.leader.write(put).is_some()
     }
 }
 

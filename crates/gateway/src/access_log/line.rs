@@ -259,8 +259,8 @@ mod tests {
         let series = registry.series("/a", "users");
         let begun = Moment::now();
         let timeline = Timeline::new(begun);
-        timeline.lap(Layer::Cache, begun + Duration::from_micros(10));
-        timeline.lap(Layer::Service, begun + Duration::from_micros(1_510));
+        timeline.end_phase(Layer::Cache, begun + Duration::from_micros(10));
+        timeline.end_phase(Layer::Service, begun + Duration::from_micros(1_510));
         let entry = Entry {
             at: Timestamp(951_782_400_007), // 29 February 2000
             peer: "127.0.0.1:9",

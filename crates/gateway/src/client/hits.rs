@@ -3,7 +3,7 @@
 //! `Host`, route and cache are asked through the functions that [`crate::exchange`] uses. What is stated here only
 //! narrows: a GET by HTTP/1.1 without a body, without conditions and without a word about the connection.
 //!
-//! What memory has not, Redis may have: [`super::asking`].
+//! What memory has not, Redis may have: [`super::redis_lookup`].
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, Method};
 use pilotlight_cache::{Lookup, QueryRules, RequestFields, Stored, Timestamp};
 use pilotlight_http1::{BodyLength, Field, FieldTable, Fields, Persistence, RequestHead, Target, Version};
 
-use super::tally::Tally;
+use super::hit_timer::HitTimer;
 use super::{Client, requests};
 use crate::access_log::Entry;
 use crate::cache_key::CacheKey;
@@ -31,7 +31,7 @@ pub(super) const MAX_BODY: usize = super::DIRECT_WRITE;
 
 /// What is kept from one head to the next, one for each worker: memory that is warm.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct Scratch {
     pub(super) headers: HeaderMap,
     pub(super) fields: FieldTable,
     pub(super) bytes: BytesMut,
@@ -42,7 +42,7 @@ pub(super) enum Found {
     /// A hit, which has been written.
     Hit,
     /// Redis is being asked.
-    Asked,
+    LookupRequest,
     /// The service has to be asked, or something else than the stored response as it is answers.
     Known(Known),
     /// Whatever there is to say about it, the exchange says.
@@ -120,7 +120,7 @@ fn peek(
 pub(super) fn find<'a>(
     worker: &'a Worker,
     client: &Rc<Client>,
-    (table, tally): (&'a Table, &mut Tally<'a>),
+    (table, hit_timer): (&'a Table, &mut HitTimer<'a>),
     (head, headers): (&RequestHead<'_>, &mut HeaderMap),
     out: &mut BytesMut,
 ) -> Found {
@@ -133,7 +133,7 @@ pub(super) fn find<'a>(
     if path.len() < target.len() && has_rules(route) && !is_taken(target) {
         return Found::Nothing;
     }
-    let begun = tally.begun();
+    let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
     let peeked = peek(worker, client, route, head, (target, now));
     if !matches!(peeked, Some(Lookup::Hit(_))) {
@@ -148,12 +148,12 @@ pub(super) fn find<'a>(
             // By reference: a count of references that workers share would be a shared number on the hot path.
             let series = &*route.series;
             let book = series.book(worker.index);
-            tally.turn_to(book);
+            hit_timer.turn_to(book);
             stored.write_answer(now, out);
             let answer = (stored.status().as_u16(), stored.body().len() as u64);
-            tally.count(book, answer.0, answer.1);
+            hit_timer.count(book, answer.0, answer.1);
             if let Some(log) = &worker.access_log {
-                let at = (worker.clock.timestamp(begun), tally.time());
+                let at = (worker.clock.timestamp(begun), hit_timer.time());
                 log.write(&Entry::of_hit(Verdict::Hit, series, at, (&client.peer, target, headers), answer));
             }
             return Found::Hit;
@@ -168,8 +168,8 @@ pub(super) fn find<'a>(
         Some(Lookup::Stale(ref stale, _)) => Some(stale),
         lookup => return known(route, head, lookup),
     };
-    if ask(worker, client, tally, route, (target, head.authority), headers, stale) {
-        return Found::Asked;
+    if ask(worker, client, hit_timer, route, (target, head.authority), headers, stale) {
+        return Found::LookupRequest;
     }
     known(route, head, lookup)
 }
@@ -182,7 +182,7 @@ fn known(route: &Arc<Route>, head: &RequestHead<'_>, lookup: Option<Lookup>) -> 
 fn ask(
     worker: &Worker,
     client: &Client,
-    tally: &mut Tally<'_>,
+    hit_timer: &mut HitTimer<'_>,
     route: &Arc<Route>,
     (target, authority): (&str, &str),
     headers: &mut HeaderMap,
@@ -191,8 +191,8 @@ fn ask(
     if worker.second.is_none() || !is_taken(target) {
         return false;
     }
-    tally.time(); // Redis is waited for by those that follow
-    let begun = tally.begun();
+    hit_timer.time(); // Redis is waited for by those that follow
+    let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
     let origin = Origin::of(headers, authority, Trust::of(client.settings.trust_forwarded));
     let Some(asks) = exchange::lead(worker, route, (origin, target), headers, now) else { return false };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   unread bytes ──▶ head ──▶ hit in memory: its answer is written, next head
-//!                       ├──▶ Redis is asked ([`super::asking`]): hit, or a request
+//!                       ├──▶ Redis is asked ([`super::redis_lookup`]): hit, or a request
 //!                       ├──▶ [`Next::Request`]
 //!                       └──▶ [`Next::Refused`]: malformed, its answer is written
 //! ```
@@ -19,10 +19,10 @@ use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use pilotlight_http1::{self as http1, BodyLength, Field, Known as Name, Malformed, RequestHead};
 
-use super::asking::Turned;
-use super::hits::{self, Desk, Found, Known};
-use super::tally::Tally;
-use super::{Ahead, Client, ClientBody, Io, Phase};
+use super::hit_timer::HitTimer;
+use super::hits::{self, Found, Known, Scratch};
+use super::redis_lookup::LookedUp;
+use super::{Client, ClientBody, Io, Phase, RedisAnswer};
 use crate::problem;
 use crate::strangers::Stranger;
 use crate::timing::Moment;
@@ -50,13 +50,13 @@ pub(crate) struct Received {
     /// What was found out about it.
     pub(crate) known: Option<Known>,
     /// What Redis had for it.
-    pub(crate) ahead: Option<Ahead>,
+    pub(crate) ahead: Option<RedisAnswer>,
 }
 
 /// What the front of the unread bytes was.
 enum Front {
     Hit,
-    Asked,
+    LookupRequest,
     Request(Box<Received>),
     Partial,
     Refused(Malformed),
@@ -65,24 +65,24 @@ enum Front {
 impl Client {
     /// The next request that is not answered at once. What was answered meanwhile is still to be written.
     pub(crate) fn poll_next(self: &Rc<Self>, cx: &mut Context<'_>, worker: &Worker) -> Poll<io::Result<Next>> {
-        let mut desk = worker.desk.borrow_mut();
+        let mut scratch = worker.scratch.borrow_mut();
         let (mut answered, mut needs_more) = (false, self.begun.get().is_some());
         let table = worker.common.table.load(); // one for all that are here
-        let mut tally = Tally::default();
+        let mut hit_timer = HitTimer::default();
         if let Some(begun) = self.begun.take() {
-            tally.restart(begun);
+            hit_timer.restart(begun);
         }
         let next = loop {
-            if self.is_asking() {
+            if self.has_pending_lookup() {
                 // First: others wait for the answer, too, whether or not this client takes what it has asked for
                 // before.
-                match self.poll_asking(cx, worker, &mut desk) {
+                match self.poll_lookup(cx, worker, &mut scratch) {
                     Poll::Pending => break None,
-                    Poll::Ready(Turned::Hit(written)) => {
-                        tally.restart(written);
+                    Poll::Ready(LookedUp::Hit(written)) => {
+                        hit_timer.restart(written);
                         answered = true;
                     }
-                    Poll::Ready(Turned::Other(received)) => break Some(Next::Request(received)),
+                    Poll::Ready(LookedUp::Other(received)) => break Some(Next::Request(received)),
                 }
             }
             match self.poll_room(cx) {
@@ -93,8 +93,8 @@ impl Client {
             }
             let mut io = self.io.borrow_mut();
             if io.read.is_empty() || needs_more {
-                tally.time(); // reading is not their time
-                match io.poll_fill(cx, &mut desk.bytes) {
+                hit_timer.time(); // reading is not their time
+                match io.poll_fill(cx, &mut scratch.bytes) {
                     Poll::Pending => break None,
                     Poll::Ready(Ok(1..)) => {}
                     Poll::Ready(Ok(0)) => {
@@ -107,12 +107,12 @@ impl Client {
                     Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
                 }
             }
-            let begun = tally.begun();
+            let begun = hit_timer.begun();
             let read = if needs_more { Moment::now() } else { begun };
-            match self.look(worker, (&table, &mut tally), (&mut desk, &mut io), read) {
+            match self.look(worker, (&table, &mut hit_timer), (&mut scratch, &mut io), read) {
                 Front::Hit => (answered, needs_more) = (true, false),
-                Front::Asked => {
-                    io.shrink(&mut desk.bytes);
+                Front::LookupRequest => {
+                    io.shrink(&mut scratch.bytes);
                     needs_more = false;
                 }
                 Front::Partial => needs_more = true,
@@ -129,10 +129,10 @@ impl Client {
         }
         match next {
             Some(next) => {
-                tally.time();
+                hit_timer.time();
                 Poll::Ready(Ok(next))
             }
-            None => self.wait(cx, tally.rest_begun().filter(|_| needs_more)).map(Err),
+            None => self.wait(cx, hit_timer.rest_begun().filter(|_| needs_more)).map(Err),
         }
     }
 
@@ -150,12 +150,12 @@ impl Client {
     fn look<'a>(
         self: &Rc<Self>,
         worker: &'a Worker,
-        (table, tally): (&'a crate::routes::Table, &mut Tally<'a>),
-        (desk, io): (&mut Desk, &mut Io),
+        (table, hit_timer): (&'a crate::routes::Table, &mut HitTimer<'a>),
+        (scratch, io): (&mut Scratch, &mut Io),
         read_at: Moment,
     ) -> Front {
         let Io { read, http, out, .. } = io;
-        let Desk { headers, fields, .. } = desk;
+        let Scratch { headers, fields, .. } = scratch;
         let head = match http.receive(read, fields) {
             Ok((_, http1::Received::Head(head))) => head,
             Ok(_) => return Front::Partial,
@@ -164,16 +164,16 @@ impl Client {
         let length = head.length;
         let mut known = None;
         if self.is_peeked && !worker.is_leaving() && hits::is_plain(&head) {
-            match hits::find(worker, self, (table, tally), (&head, headers), out) {
+            match hits::find(worker, self, (table, hit_timer), (&head, headers), out) {
                 Found::Hit => {
                     // It is an answer to the request that was just received.
                     let _ = http.sent_whole();
                     read.advance(length);
                     return Front::Hit;
                 }
-                Found::Asked => {
+                Found::LookupRequest => {
                     read.advance(length);
-                    return Front::Asked;
+                    return Front::LookupRequest;
                 }
                 Found::Known(found) => known = Some(found),
                 Found::Nothing => {}
@@ -192,8 +192,8 @@ impl Client {
         // What follows an expectation is a client that did not wait for the word.
         let is_expected = is_expected && read.is_empty();
         let body = if has_body { Some(is_expected) } else { None };
-        tally.time(); // of the hits before it
-        let begun = tally.begun();
+        hit_timer.time(); // of the hits before it
+        let begun = hit_timer.begun();
         let read_at = read_at.max(begun);
         let request = request.map(|()| match body {
             Some(is_expected) => ClientBody::behind(self, http, is_expected),

@@ -31,7 +31,7 @@ impl Inbound<'_> {
         loop {
             let first_byte = self.first_byte();
             let Some(lease) = first_byte.within(self.lease(is_first)).await else {
-                self.record.lap(Layer::Queue);
+                self.record.end_phase(Layer::Queue);
                 return Err(Failure::Upstream(first_byte.over(&self.service_name())));
             };
             let lease = lease?;
@@ -50,7 +50,7 @@ impl Inbound<'_> {
                 }
                 (Upstream::Pipe(..) | Upstream::Http(..), None) => return Err(Failure::ShuttingDown),
             };
-            self.record.lap(Layer::Service);
+            self.record.end_phase(Layer::Service);
             let Failed { error, body: left } = match failed {
                 Ok(answer) => {
                     let received = self.worker.clock.timestamp(self.record.timeline.last());
@@ -114,20 +114,20 @@ impl Inbound<'_> {
         let Some(body) = body.as_mut().filter(|_| self.service().is_some()) else { return Ok(()) };
         let first_byte = self.first_byte();
         let held = first_byte.within(body.hold()).await.unwrap_or_else(|| Err(first_byte.late()));
-        self.record.lap(Layer::Service); // it would be sent in that time
+        self.record.end_phase(Layer::Service); // it would be sent in that time
         held.map_err(Failure::Body)
     }
 
     /// The right to use an instance, which is started if need be; `None` for servers of somebody else's.
     async fn lease(&self, is_first: bool) -> Result<Option<Lease>, Failure> {
         let Some(service) = self.service() else {
-            self.record.lap(Layer::Queue);
+            self.record.end_phase(Layer::Queue);
             return Ok(None);
         };
         // A second try asks the supervisor, which knows of the first instance's drain or death by then.
         let ready = if is_first { service.enter(self.worker.index) } else { None };
         if let Some(lease) = ready {
-            self.record.lap(Layer::Queue);
+            self.record.end_phase(Layer::Queue);
             return Ok(Some(lease));
         }
         let started = service.ready(self.worker.index).await;
@@ -136,10 +136,10 @@ impl Inbound<'_> {
         let from = until.checked_sub(Duration::from_nanos(now.since(timeline.last()))).unwrap_or(until);
         match started.as_ref().ok().and_then(|lease| lease.instance().start_times()) {
             // Ready before this request came: it only waited for the supervisor's word.
-            Some(times) if times.ready <= from => timeline.lap(Layer::Queue, now),
-            Some(times) => timeline.lap_start(times.phases(from, until)),
-            None if started.as_ref().is_err_and(|e| e.phase != Phase::Queue) => timeline.lap(Layer::Start, now),
-            None => timeline.lap(Layer::Queue, now),
+            Some(times) if times.ready <= from => timeline.end_phase(Layer::Queue, now),
+            Some(times) => timeline.end_start(times.phases(from, until)),
+            None if started.as_ref().is_err_and(|e| e.phase != Phase::Queue) => timeline.end_phase(Layer::Start, now),
+            None => timeline.end_phase(Layer::Queue, now),
         }
         started.map(Some).map_err(Failure::Start)
     }

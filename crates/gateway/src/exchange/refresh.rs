@@ -12,7 +12,7 @@ use http::{Method, Request};
 use pilotlight_cache::{Fill, Forward, Stored};
 
 use super::second_tier::Second;
-use super::{Caller, Errand, Inbound, Parted, now};
+use super::{Caller, DetachedFetch, Inbound, Parted, now};
 use crate::cache_key::{self, CacheKey};
 use crate::client::{Client, ClientBody};
 use crate::problem::Failure;
@@ -81,8 +81,8 @@ impl Refresh {
         let worker = &place.0;
         let id = worker.ids.id(None);
         let record = Record::uncounted(worker, &route.series, Timeline::new(Moment::now()));
-        let errand = Errand::new(worker);
-        let asks = (caller, &*record, &errand);
+        let detached_fetch = DetachedFetch::new(worker);
+        let asks = (caller, &*record, &detached_fetch);
         let mut inbound = Inbound::new(worker, asks, route, (head, None), (authority, id.clone()));
         let mut end = pin!(worker.refreshes_end.notified());
         // Before the look at whether it has come already.
@@ -94,7 +94,7 @@ impl Refresh {
             () = end => return,
             filled = inbound.refresh(fill, stored) => filled,
         };
-        // What is stored is read to its end by its relay, which needs no client; the rest nobody wants.
+        // What is stored is read to its end by its read_ahead, which needs no client; the rest nobody wants.
         if let Err(failure) = filled {
             let failure = failure.log_text();
             tracing::warn!(request_id = id.as_str(), "a stale response could not be refreshed: {failure}");

@@ -45,12 +45,12 @@ pub(crate) fn hit_in_redis(stored: &Stored, now: Timestamp) -> CacheStatus {
 }
 
 /// A flight for which Redis was asked, and what it had.
-pub(crate) struct AskedRedis {
+pub(crate) struct RedisLookup {
     fill: Fill,
     asked: Asked,
 }
 
-impl AskedRedis {
+impl RedisLookup {
     /// Asks for what the flight is to land with.
     pub(crate) async fn ask(tier: &Tier, fill: Fill, headers: &HeaderMap) -> Self {
         let asked = tier.ask(&fill.key(), headers, now()).await;
@@ -111,41 +111,41 @@ impl Inbound<'_> {
         };
         // In a box of its own: no other request pays for the size of what asking Redis needs.
         let asked = Box::pin(async {
-            let asked = AskedRedis::ask(tier, fill, &self.parts().headers).await;
+            let asked = RedisLookup::ask(tier, fill, &self.parts().headers).await;
             self.use_redis((tier, cache), asked, stale).await
         });
         let second = asked.await;
-        self.record.lap(Layer::Cache);
+        self.record.end_phase(Layer::Cache);
         second
     }
 
     /// Goes on where Redis was asked before there was a request.
-    pub(super) async fn go_on(&self, asked: AskedRedis, stale: Option<Arc<Stored>>) -> Second {
+    pub(super) async fn go_on(&self, asked: RedisLookup, stale: Option<Arc<Stored>>) -> Second {
         let Some(tiers) = tiers(self.worker) else { return Second::Ask(asked.fill, stale) };
         let second = Box::pin(self.use_redis(tiers, asked, stale)).await;
-        self.record.lap(Layer::Cache);
+        self.record.end_phase(Layer::Cache);
         second
     }
 
     async fn use_redis(
         &self,
         (tier, cache): (&Rc<Tier>, &Cache),
-        mut redis: AskedRedis,
+        mut redis: RedisLookup,
         stale: Option<Arc<Stored>>,
     ) -> Second {
         let headers = &self.parts().headers;
         // No answer: nothing is known about what may be written, either.
         let Some(mut ticket) = redis.asked.ticket.take() else { return Second::Ask(redis.fill, stale) };
         if redis.fill.is_shared() && !redis.serves(cache, headers, stale.as_ref()) {
-            let patience = self.first_byte();
-            patience.service_turn(); // another gateway's service takes as long as this one's may
+            let timeout = self.first_byte();
+            timeout.service_turn(); // another gateway's service takes as long as this one's may
             let key = redis.fill.key();
             let lead = tier.lead(&mut ticket, &key, headers, now);
-            if let Some(Some(theirs)) = patience.within(lead).await {
+            if let Some(Some(theirs)) = timeout.within(lead).await {
                 redis.asked.stored = Some(theirs);
             }
         }
-        let AskedRedis { mut fill, asked } = match redis.land(cache, headers, stale.as_ref()) {
+        let RedisLookup { mut fill, asked } = match redis.land(cache, headers, stale.as_ref()) {
             Ok(stored) => return Second::Answer(self.hit_in_redis(&stored)),
             Err(redis) => *redis,
         };
@@ -173,7 +173,7 @@ impl Inbound<'_> {
             return Err(Failure::OnlyIfCached);
         }
         let asked = tier.ask(&key, headers, now()).await;
-        self.record.lap(Layer::Cache);
+        self.record.end_phase(Layer::Cache);
         match asked.stored.filter(|stored| cache.serves(&key, stored, headers, now())) {
             Some(stored) => Ok(self.hit_in_redis(&stored)),
             None => Err(Failure::OnlyIfCached),

@@ -21,7 +21,7 @@ use super::backlog;
 use super::first_byte::FirstByte;
 use super::http1::{self, BodyLength, Decoded, Decoder, Malformed};
 use super::silence::Silence;
-use super::{Answer, BodyLeft, Failed, Ran, SendError, Tries, Upgraded, UpstreamError};
+use super::{Answer, BodyLeft, Delivery, Failed, SendError, Tries, Upgraded, UpstreamError};
 use crate::body::{CutError, ResponseBody};
 use crate::net::{Place, Socket};
 use crate::options::ExternalAddr;
@@ -161,20 +161,21 @@ pub(crate) async fn send(
             }
             Ok(head) => return Ok(exchange.into_answer(pool, head, lease, first_byte)),
             Err(mut error) => {
-                if let SendError::Upstream(UpstreamError::Closed { ran: ran @ Ran::Maybe, .. }) = &mut error
+                if let SendError::Upstream(UpstreamError::Closed { delivery: delivery @ Delivery::Maybe, .. }) =
+                    &mut error
                     && exchange.read_to_the_end
                     && alone
                     && !reused
                 {
-                    *ran = Ran::Suspect; // sent again, it might end the next instance, too
+                    *delivery = Delivery::Suspect; // sent again, it might end the next instance, too
                 }
                 body = match exchange.pump.reclaim() {
                     BodyLeft::Spent => return Err(Failed { error, body: BodyLeft::Spent }),
                     BodyLeft::Whole(body) => body,
                 };
                 // RFC 9112 §9.3.1: a kept connection may have been closed just as the request was sent.
-                let closed = matches!(&error, SendError::Upstream(UpstreamError::Closed { ran, .. })
-                    if *ran == Ran::No || outbound.is_idempotent());
+                let closed = matches!(&error, SendError::Upstream(UpstreamError::Closed { delivery, .. })
+                    if *delivery == Delivery::No || outbound.is_idempotent());
                 if !(reused && closed && tries.again()) {
                     return Err(Failed { error, body: BodyLeft::Whole(body) });
                 }
@@ -299,8 +300,8 @@ impl Exchange {
                 Ok(0) => {
                     self.read_to_the_end = true;
                     let begun = self.pump.has_begun() || self.any_byte;
-                    let ran = if self.write_failed && !begun { Ran::No } else { Ran::Maybe };
-                    return Poll::Ready(Err(closed(service, "closed the connection", ran).into()));
+                    let delivery = if self.write_failed && !begun { Delivery::No } else { Delivery::Maybe };
+                    return Poll::Ready(Err(closed(service, "closed the connection", delivery).into()));
                 }
                 Ok(_) => {}
                 Err(e) => {
@@ -309,8 +310,8 @@ impl Exchange {
                         && e.kind() == std::io::ErrorKind::ConnectionReset
                         && !self.any_byte
                         && self.pump.is_head_only();
-                    let ran = if unread { Ran::No } else { Ran::Maybe };
-                    return Poll::Ready(Err(closed(service, &format!("broke the connection ({e})"), ran).into()));
+                    let delivery = if unread { Delivery::No } else { Delivery::Maybe };
+                    return Poll::Ready(Err(closed(service, &format!("broke the connection ({e})"), delivery).into()));
                 }
             }
         }
@@ -386,13 +387,13 @@ impl Exchange {
 fn start_failed(service: &str, end: Ended) -> SendError {
     match (end.start_error, end.exit) {
         (Some(error), _) => SendError::Start(error),
-        (None, Some(exit)) => closed(service, &exit.to_string(), Ran::Maybe).into(),
-        (None, None) => closed(service, "was killed", Ran::Maybe).into(),
+        (None, Some(exit)) => closed(service, &exit.to_string(), Delivery::Maybe).into(),
+        (None, None) => closed(service, "was killed", Delivery::Maybe).into(),
     }
 }
 
-fn closed(service: &str, what: &str, ran: Ran) -> UpstreamError {
-    UpstreamError::Closed { service: service.to_owned(), what: what.to_owned(), ran }
+fn closed(service: &str, what: &str, delivery: Delivery) -> UpstreamError {
+    UpstreamError::Closed { service: service.to_owned(), what: what.to_owned(), delivery }
 }
 
 fn protocol(service: &str, error: &Malformed) -> UpstreamError {

@@ -23,7 +23,7 @@ use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
 use super::first_byte::FirstByte;
-use super::{Answer, BodyLeft, Failed, Ran, SendError, UpstreamError};
+use super::{Answer, BodyLeft, Delivery, Failed, SendError, UpstreamError};
 use crate::body::ResponseBody;
 use crate::net::Socket;
 use crate::outbound::Outbound;
@@ -212,7 +212,7 @@ impl Link {
                 return Ok(peer);
             }
             if instance.ended_now().is_some() || instance.drain_requested() {
-                return Err(closed(self.service.name(), "stopped", Ran::No));
+                return Err(closed(self.service.name(), "stopped", Delivery::No));
             }
             lease.want_shared();
             changed.await;
@@ -266,7 +266,7 @@ impl Peer {
                 self.own_open.set(self.own_open.get().saturating_sub(1));
             }
             if self.shared.is_ended() || self.shared.is_draining() {
-                return Err(closed(&self.service, "ended", Ran::No).into());
+                return Err(closed(&self.service, "ended", Delivery::No).into());
             }
             if counted.is_none() {
                 let to_come = usize::from(self.max_own.saturating_sub(self.own_open.get()));
@@ -406,7 +406,7 @@ async fn send_shared(
         Err(BeginError::QueueFull) => {
             return Err(Unsent { error: SendError::QueueFull { limit: link.max_queue.get() }, body: None });
         }
-        Err(BeginError::Ended(why)) => return Err(closed(service, &why, Ran::No).into()),
+        Err(BeginError::Ended(why)) => return Err(closed(service, &why, Delivery::No).into()),
     };
     let outcome = poll_fn(|cx| match waiting.poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
@@ -431,7 +431,7 @@ async fn send_shared(
             let head = read_head(peer, stream, outbound, first_byte).await;
             head.map_err(|(error, _)| Unsent { error, body: None })
         }
-        Some(Outcome::Lost(why, ran)) => Err(closed(service, &why, ran).into()),
+        Some(Outcome::Lost(why, delivery)) => Err(closed(service, &why, delivery).into()),
         None => {
             waiting.cancel(ResetCode::Deadline); // P-28
             Err(first_byte.over(service).into())
@@ -491,7 +491,7 @@ async fn read_head(
                 return Err((first_byte.over_for(service), BodyLeft::Spent));
             }
             Some(Ok(Some(part))) => part,
-            Some(Ok(None)) => return Err((closed(service, "cancelled", Ran::Maybe).into(), BodyLeft::Spent)),
+            Some(Ok(None)) => return Err((closed(service, "cancelled", Delivery::Maybe).into(), BodyLeft::Spent)),
             Some(Err(error)) => return Err(stream.failed(service, error)),
         };
         match part {
@@ -532,7 +532,7 @@ async fn read_head(
             }
             AnswerPart::Data(_) | AnswerPart::Trailers => {
                 // Not reachable: the session lets nothing of the kind come before RESPONSE.
-                return Err((closed(service, "sent a body without a head", Ran::Maybe).into(), BodyLeft::Spent));
+                return Err((closed(service, "sent a body without a head", Delivery::Maybe).into(), BodyLeft::Spent));
             }
         }
     }
@@ -564,7 +564,7 @@ impl CancelOnDrop {
 
     fn failed(&mut self, service: &str, error: StreamError) -> (SendError, BodyLeft) {
         let Some(mut stream) = self.0.take() else {
-            return (closed(service, "is gone", Ran::Maybe).into(), BodyLeft::Spent);
+            return (closed(service, "is gone", Delivery::Maybe).into(), BodyLeft::Spent);
         };
         let left = stream.reclaim();
         match error {
@@ -572,7 +572,7 @@ impl CancelOnDrop {
                 stream.cancel(ResetCode::Cancelled);
                 (SendError::Client(e), BodyLeft::Spent)
             }
-            StreamError::Closed(why, ran) => (closed(service, &why, ran).into(), left),
+            StreamError::Closed(why, delivery) => (closed(service, &why, delivery).into(), left),
             StreamError::Protocol(e) => {
                 let what = e.to_string();
                 stream.fault(&e);
@@ -606,8 +606,8 @@ impl Drop for CancelOnDrop {
     }
 }
 
-fn closed(service: &str, what: &str, ran: Ran) -> UpstreamError {
-    UpstreamError::Closed { service: service.to_owned(), what: what.to_owned(), ran }
+fn closed(service: &str, what: &str, delivery: Delivery) -> UpstreamError {
+    UpstreamError::Closed { service: service.to_owned(), what: what.to_owned(), delivery }
 }
 
 fn wrong_length(service: &str) -> UpstreamError {

@@ -1,7 +1,7 @@
 //! Frozen instances: SIGSTOP to the process group of an idle one, SIGCONT before it is used again.
 //!
-//! Freezing closes an instance to exchanges like a stop for idleness does (`seat`), so one with an open exchange is
-//! never frozen. Who finds no open instance waits in the queue, which thaws one: the signal is given to the guardian
+//! Freezing closes an instance to exchanges like a stop for idleness does (`in_flight`), so one with an open exchange
+//! is never frozen. Who finds no open instance waits in the queue, which thaws one: the signal is given to the guardian
 //! before a request is let in.
 //!
 //! Invariant: what is asked to end is thawed first; a frozen process would not hear of it.
@@ -9,10 +9,10 @@
 use super::Owner;
 use super::run::{Frozen, Run, Stage};
 use crate::guardian::GroupSignal;
+use crate::in_flight::close_if_unused;
 use crate::instance::InstanceState;
 use crate::policy::idle::thaws;
 use crate::queue::Waiting;
-use crate::seat::close_if_unused;
 use std::time::Instant;
 
 impl Owner {
@@ -21,7 +21,7 @@ impl Owner {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let service = run.service;
         let Some(after) = self.records[service].spec.freeze_after else { return };
-        if !close_if_unused(&run.instance, &run.seats, InstanceState::Frozen) {
+        if !close_if_unused(&run.instance, &run.counters, InstanceState::Frozen) {
             run.set_deadline(Some(now + after), &mut self.timers);
             // Who found it closed in between waits.
             self.changed.insert(service);
@@ -68,7 +68,7 @@ impl Owner {
         }
         let awake = || members().filter(|run| run.frozen == Frozen::No);
         let free = match record.spec.concurrency {
-            Some(_) => awake().filter_map(Run::gate).map(|gate| u64::from(gate.free())).sum(),
+            Some(_) => awake().filter_map(Run::limiter).map(|limiter| u64::from(limiter.free())).sum(),
             None => awake().map(|_| u64::MAX).next().unwrap_or(0),
         };
         let count = thaws(waiting.count as u64, free, frozen.len() as u32, record.spec.concurrency);

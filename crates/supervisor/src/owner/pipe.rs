@@ -132,7 +132,7 @@ impl Owner {
     /// A worker has no shared connection: another worker's asks for one.
     pub(super) fn want_shared(&mut self, id: u64, worker: usize, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        run.seats[worker].take_wanted();
+        run.counters[worker].take_wanted();
         let asked_lately = run.asked[worker].is_some_and(|asked| now.duration_since(asked) < HELLO_TIMEOUT);
         if run.stage != Stage::Ready || !run.is_pipe() || run.links[worker] > 0 || asked_lately {
             return;

@@ -2,8 +2,9 @@
 
 use super::bounds::Said;
 use super::timers::{Timer, Timers};
+use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Exit, StartError};
-use crate::gate::Gate;
+use crate::in_flight::InFlightCounter;
 use crate::instance::{Endpoint, Instance, InstanceState};
 use crate::listener::Listener;
 use crate::log::Tail;
@@ -11,7 +12,6 @@ use crate::policy::circuit::Circuit;
 use crate::policy::recycle::{Wear, Worn};
 use crate::policy::scale::Window;
 use crate::policy::zygote::Zygotes;
-use crate::seat::Seat;
 use crate::service::{InstanceStatus, Service, ServiceState};
 use crate::spec::{HttpSocket, ServiceSpec, Transport};
 use crate::start_times::StartTimes;
@@ -124,7 +124,7 @@ impl Drop for Record {
 pub(super) struct Run {
     pub(super) service: usize,
     pub(super) instance: Arc<Instance>,
-    pub(super) seats: Vec<Arc<Seat>>,
+    pub(super) counters: Vec<Arc<InFlightCounter>>,
     pub(super) stage: Stage,
     pub(super) deadline: Option<Instant>,
     pub(super) begun: Instant,
@@ -213,16 +213,16 @@ impl Run {
     /// A run that the guardian has been asked for, on behalf of a worker.
     pub(super) fn new(
         (instance, begun): (Arc<Instance>, Instant),
-        seats: Vec<Arc<Seat>>,
+        counters: Vec<Arc<InFlightCounter>>,
         first_worker: usize,
         token: Option<String>,
         listener: Option<Listener>,
         tail: Arc<Tail>,
     ) -> Self {
-        let workers = seats.len();
+        let workers = counters.len();
         Self {
             service: instance.service().0,
-            seats,
+            counters,
             instance,
             stage: Stage::Spawning,
             deadline: None,
@@ -281,7 +281,7 @@ impl Run {
             Stage::Exited => InstanceState::Ended,
         };
         let (number, pid, begun) = (self.instance.number(), self.pid, self.begun);
-        InstanceStatus { number, pid, state, begun, seats: self.seats.clone() }
+        InstanceStatus { number, pid, state, begun, counters: self.counters.clone() }
     }
 
     /// When it reached the steps of its start, `ready` being the last.
@@ -293,22 +293,22 @@ impl Run {
     }
 
     pub(super) fn open_exchanges(&self) -> u64 {
-        self.seats.iter().map(|seat| seat.open()).sum()
+        self.counters.iter().map(|counter| counter.open()).sum()
     }
 
     /// Exchanges that it was ever given.
     pub(super) fn begun_exchanges(&self) -> u64 {
-        self.seats.iter().map(|seat| seat.begun()).sum()
+        self.counters.iter().map(|counter| counter.begun()).sum()
     }
 
     /// The places that its exchanges take, if they are limited.
-    pub(super) fn gate(&self) -> Option<&Gate> {
-        self.seats.first().and_then(|seat| seat.gate())
+    pub(super) fn limiter(&self) -> Option<&ConcurrencyLimiter> {
+        self.counters.first().and_then(|counter| counter.limiter())
     }
 
     pub(super) fn last_use(&self) -> Instant {
         let ready_at = self.thawed_at.or(self.ready_at).unwrap_or(self.begun);
-        self.seats.iter().map(|seat| seat.last_use()).fold(ready_at, Instant::max)
+        self.counters.iter().map(|counter| counter.last_use()).fold(ready_at, Instant::max)
     }
 
     pub(super) fn enter_stage(&mut self, stage: Stage, deadline: Option<Instant>, timers: &mut Timers) {

@@ -132,7 +132,7 @@ impl Owner {
         Load {
             ready: count as u32,
             starting: (members.len() - count) as u32,
-            in_use: ready().filter_map(Run::gate).map(|gate| u64::from(gate.in_use())).sum(),
+            in_use: ready().filter_map(Run::limiter).map(|limiter| u64::from(limiter.in_use())).sum(),
             waiting: waiting.count as u64,
             oldest: waiting.oldest,
         }
@@ -175,7 +175,7 @@ impl Owner {
         if record.window.is_due(now) {
             let ready =
                 record.members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
-            let peak = ready.filter_map(Run::gate).map(|gate| u64::from(gate.take_peak())).sum();
+            let peak = ready.filter_map(Run::limiter).map(|limiter| u64::from(limiter.take_peak())).sum();
             let surplus = record.window.note(scale, peak, now).map_or(0, |peak| scale.surplus(load.ready, peak));
             for _ in 0..surplus {
                 self.retire_one(service, now);

@@ -3,9 +3,10 @@
 use super::Owner;
 use super::run::{Run, Stage, uses_port};
 use super::stop::AskedBy;
+use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
-use crate::gate::Gate;
 use crate::guardian::{Inherit, Link, MARK, SpawnRequest, spawn_process};
+use crate::in_flight::InFlightCounter;
 use crate::instance::{Address, Endpoint, Instance, InstanceState};
 use crate::isolation;
 use crate::limits::PORT_PAUSE;
@@ -14,7 +15,6 @@ use crate::log::{Output, Pump, Tail};
 use crate::policy::backoff::RunEnd;
 use crate::policy::hints::Hints;
 use crate::policy::recycle::{Wear, Worn};
-use crate::seat::Seat;
 use crate::service::{Service, ServiceId};
 use crate::spec::{Recycle, ServiceSpec, Transport};
 use std::io;
@@ -133,7 +133,7 @@ impl Owner {
         self.changed.insert(run.service);
         record.publish(&self.runs); // before anybody is answered
         if let Some(run) = self.runs.get(&id) {
-            record.service.change(Some(&run.seats), replaced);
+            record.service.change(Some(&run.counters), replaced);
             if run.accepts {
                 self.say_ready(id, now); // only now: nobody waits for a line to be written
             }
@@ -241,7 +241,7 @@ impl Owner {
             None => record.members.push(id),
         }
         let wear = wear(&record.spec).jittered(random());
-        let seats = seats(&record.spec, &record.service, &instance, &wear, self.workers.len());
+        let counters = counters(&record.spec, &record.service, &instance, &wear, self.workers.len());
         let version = record.version;
         let mut run = Run {
             uid,
@@ -249,7 +249,7 @@ impl Owner {
             replaces,
             version,
             mark,
-            ..Run::new((instance, now), seats, worker, token, listener, tail)
+            ..Run::new((instance, now), counters, worker, token, listener, tail)
         };
         run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.runs.insert(id, run);
@@ -327,17 +327,17 @@ fn wear(spec: &ServiceSpec) -> Wear {
 }
 
 /// A place for each worker at a new instance.
-fn seats(
+fn counters(
     spec: &ServiceSpec,
     service: &Service,
     instance: &Arc<Instance>,
     wear: &Wear,
     workers: usize,
-) -> Vec<Arc<Seat>> {
-    let gate = spec.concurrency.map(|max| Arc::new(Gate::new(max, Arc::clone(&service.queue))));
+) -> Vec<Arc<InFlightCounter>> {
+    let limiter = spec.concurrency.map(|max| Arc::new(ConcurrencyLimiter::new(max, Arc::clone(&service.queue))));
     let look_every = wear.look_every(workers);
-    let seat = |worker| Seat::new(Arc::clone(instance), worker, gate.clone(), look_every);
-    (0..workers).map(|worker| Arc::new(seat(worker))).collect()
+    let counter = |worker| InFlightCounter::new(Arc::clone(instance), worker, limiter.clone(), look_every);
+    (0..workers).map(|worker| Arc::new(counter(worker))).collect()
 }
 
 pub(super) type Outputs = [(Output, pipe::Receiver); 2];

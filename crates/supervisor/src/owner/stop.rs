@@ -7,10 +7,10 @@ use super::{Owner, StopPhase, Stopping};
 use crate::error::Phase;
 use crate::event::WorkerEvent;
 use crate::guardian::GroupSignal;
+use crate::in_flight::close_if_unused;
 use crate::instance::InstanceState;
 use crate::limits::{DRAIN_SETTLE, EXIT_GRACE, KILL_PATIENCE, LINK_GRACE};
 use crate::policy::idle::{Idle, IdleLimits};
-use crate::seat::close_if_unused;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ impl Owner {
         let limits = IdleLimits { freeze_after: spec.freeze_after, stop_after };
         let frozen = run.frozen == Frozen::Yes;
         match limits.decide(now, run.open_exchanges(), run.last_use(), frozen) {
-            Idle::Stop if frozen || close_if_unused(&run.instance, &run.seats, InstanceState::Draining) => {
+            Idle::Stop if frozen || close_if_unused(&run.instance, &run.counters, InstanceState::Draining) => {
                 tracing::info!(service = %self.records[run.service].service.name(), idle = ?stop_after, "idle: stopping");
                 self.drain(id, AskedBy::Gateway, now);
             }

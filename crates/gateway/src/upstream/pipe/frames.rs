@@ -9,7 +9,7 @@ use pilotlight_pipe::reset::{Reset, ResetCode};
 
 use crate::outbound::Outbound;
 use crate::upstream::length::{self, LengthError};
-use crate::upstream::{Ran, UpstreamError};
+use crate::upstream::{Delivery, UpstreamError};
 
 /// A REQUEST frame without exchange id and deadline, or `None` if it is larger than a frame may be.
 pub(crate) fn request_frame(outbound: &Outbound, flags: u8, body: &[u8]) -> Option<BytesMut> {
@@ -69,7 +69,7 @@ pub(crate) fn reset_error(service: &str, reset: Reset) -> UpstreamError {
         ResetCode::Internal => UpstreamError::Internal { service, text },
         ResetCode::Protocol => UpstreamError::Protocol { service, what: text },
         ResetCode::Cancelled => {
-            UpstreamError::Closed { service, what: "cancelled the exchange".into(), ran: Ran::Maybe }
+            UpstreamError::Closed { service, what: "cancelled the exchange".into(), delivery: Delivery::Maybe }
         }
     }
 }

@@ -29,7 +29,7 @@ use slab::Slab;
 
 use super::stream::AnswerStream;
 use crate::net::Socket;
-use crate::upstream::Ran;
+use crate::upstream::Delivery;
 use crate::upstream::first_byte::FirstByte;
 
 const READ_SIZE: usize = 64 * 1024;
@@ -45,7 +45,7 @@ pub(crate) enum Outcome {
     /// The answer comes on a connection of its own.
     Answer(Box<AnswerStream>),
     /// The connection ended; why, and whether this was the only exchange on it, and so perhaps the reason.
-    Lost(Arc<str>, Ran),
+    Lost(Arc<str>, Delivery),
 }
 
 /// What an exchange's task waits at. It outlives the exchange's id, which is free again as soon as the final frame
@@ -327,9 +327,9 @@ impl Shared {
         state.ended = Some(Arc::clone(why));
         let (mut lost, id) = (Vec::new(), state.id);
         state.exchanges.remove_shared(id, &mut lost);
-        let ran = if lost.len() == 1 { Ran::Suspect } else { Ran::Maybe };
+        let delivery = if lost.len() == 1 { Delivery::Suspect } else { Delivery::Maybe };
         for exchange in lost {
-            state.finish(exchange, Outcome::Lost(Arc::clone(why), ran));
+            state.finish(exchange, Outcome::Lost(Arc::clone(why), delivery));
         }
         state.queue.drain(..).for_each(|(_, waker)| waker.wake());
     }
@@ -473,7 +473,7 @@ impl Waiting {
         match state.places.try_remove(self.place) {
             Some(Place::Done(outcome)) => Poll::Ready(outcome),
             // Not reachable: only this future removes its place.
-            Some(Place::Waiting(_)) | None => Poll::Ready(Outcome::Lost("lost its place".into(), Ran::Maybe)),
+            Some(Place::Waiting(_)) | None => Poll::Ready(Outcome::Lost("lost its place".into(), Delivery::Maybe)),
         }
     }
 

@@ -20,7 +20,7 @@ use super::Peer;
 use crate::net::Socket;
 use crate::pump::{BodyFraming, Pump, PumpError};
 use crate::request_body::{BodyError, RequestBody};
-use crate::upstream::{BodyLeft, MAX_GATHERED, MIN_PIECE, Ran};
+use crate::upstream::{BodyLeft, Delivery, MAX_GATHERED, MIN_PIECE};
 
 const READ_SIZE: usize = 64 * 1024;
 /// How long a cancelled exchange may take to its final frame (P-27).
@@ -35,7 +35,7 @@ enum Session {
 pub(crate) enum StreamError {
     Client(BodyError),
     /// The connection ended; whether the request may have been carried out.
-    Closed(String, Ran),
+    Closed(String, Delivery),
     Protocol(ProtocolError),
 }
 
@@ -113,12 +113,12 @@ impl Stream {
             }
             match ready!(self.socket.poll_read_buf(cx, &mut self.read)) {
                 Ok(0) => {
-                    return Poll::Ready(Err(StreamError::Closed("closed the connection".into(), self.ran(None))));
+                    return Poll::Ready(Err(StreamError::Closed("closed the connection".into(), self.delivery(None))));
                 }
                 Ok(_) => {}
                 Err(e) => {
-                    let ran = self.ran(Some(&e));
-                    return Poll::Ready(Err(StreamError::Closed(format!("broke the connection ({e})"), ran)));
+                    let delivery = self.delivery(Some(&e));
+                    return Poll::Ready(Err(StreamError::Closed(format!("broke the connection ({e})"), delivery)));
                 }
             }
         }
@@ -127,12 +127,12 @@ impl Stream {
     /// P-23: an idle own connection may be closed at any time, and a request that met the close has not begun. That is
     /// certain if the socket did not take REQUEST, or if the service closed the connection with REQUEST unread, which
     /// is what a reset means on a Unix socket.
-    fn ran(&self, error: Option<&std::io::Error>) -> Ran {
-        let Session::Own(own) = &self.session else { return Ran::Maybe };
+    fn delivery(&self, error: Option<&std::io::Error>) -> Delivery {
+        let Session::Own(own) = &self.session else { return Delivery::Maybe };
         let unsent = self.write_failed && !self.pump.has_begun();
         let reset = error.is_some_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset);
         let unread = reset && self.pump.is_head_only();
-        if !own.has_received() && (unsent || unread) { Ran::No } else { Ran::Maybe }
+        if !own.has_received() && (unsent || unread) { Delivery::No } else { Delivery::Maybe }
     }
 
     /// A small piece of the answer with what follows it in the buffer: each by itself costs a turn of everything

@@ -1,10 +1,10 @@
 //! Hits in Redis are answered as those in memory are ([`super::hits`]).
 //!
 //! ```text
-//!  head, nothing fresh in memory ──▶ Asking ──▶ answer written, next head
+//!  head, nothing fresh in memory ──▶ PendingLookup ──▶ answer written, next head
 //!                                      │ Redis has nothing that answers, or does not answer
 //!                                      ▼
-//!                                    Ahead: a request, whose exchange goes on from there
+//!                                    RedisAnswer: a request, whose exchange goes on from there
 //! ```
 //!
 //! For each connection Redis is asked for one request at a time, and for no longer than [`Tier::ask`] waits
@@ -24,17 +24,17 @@ use http::{HeaderMap, Request};
 use pilotlight_cache::{Fill, Stored};
 use pilotlight_cache_redis::Tier;
 
-use super::hits::{self, Desk, MAX_BODY};
+use super::hits::{self, MAX_BODY, Scratch};
 use super::{Client, ClientBody, Received, requests};
-use crate::exchange::{self, AskedRedis};
+use crate::exchange::{self, RedisLookup};
 use crate::routes::Route;
 use crate::timing::Moment;
 use crate::worker::Worker;
 
 /// A request for which Redis is being asked: what it had, and the request.
-pub(super) type Asking = Pin<Box<dyn Future<Output = (AskedRedis, Asked)>>>;
+pub(super) type PendingLookup = Pin<Box<dyn Future<Output = (RedisLookup, LookupRequest)>>>;
 
-pub(super) struct Asked {
+pub(super) struct LookupRequest {
     headers: HeaderMap,
     /// When its first byte came.
     begun: Moment,
@@ -46,8 +46,8 @@ pub(super) struct Asked {
     target: Box<str>,
 }
 
-/// What has become of an [`Asking`].
-pub(super) enum Turned {
+/// What has become of an [`PendingLookup`].
+pub(super) enum LookedUp {
     /// It was a hit, whose answer was written by then.
     Hit(Moment),
     /// It is a request as any other.
@@ -55,13 +55,13 @@ pub(super) enum Turned {
 }
 
 /// What Redis had for a request that it does not answer.
-pub(crate) struct Ahead {
-    pub(crate) redis: Box<AskedRedis>,
+pub(crate) struct RedisAnswer {
+    pub(crate) redis: Box<RedisLookup>,
     asked: Moment,
     answered: Moment,
 }
 
-impl Ahead {
+impl RedisAnswer {
     /// From when to when it was asked.
     pub(crate) fn between(&self) -> (Moment, Moment) {
         (self.asked, self.answered)
@@ -84,61 +84,61 @@ impl Client {
         (tier, fill): (&Rc<Tier>, Fill),
     ) {
         let route = Arc::clone(route);
-        let request = Asked { headers, begun, asked: Moment::now(), route, stale, target: target.into() };
+        let request = LookupRequest { headers, begun, asked: Moment::now(), route, stale, target: target.into() };
         let tier = Rc::clone(tier);
-        let asking = async move { (AskedRedis::ask(&tier, fill, &request.headers).await, request) };
-        *self.asking.borrow_mut() = Some(Box::pin(asking));
+        let asking = async move { (RedisLookup::ask(&tier, fill, &request.headers).await, request) };
+        *self.pending_lookup.borrow_mut() = Some(Box::pin(asking));
     }
 
     /// Whether Redis is being asked for a request.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.asking.borrow().is_some()
+    pub(crate) fn has_pending_lookup(&self) -> bool {
+        self.pending_lookup.borrow().is_some()
     }
 
     /// Goes on with the request for which Redis is being asked; pending if there is none.
     #[inline(never)] // hits in memory do not pay for it
-    pub(super) fn poll_asking(&self, cx: &mut Context<'_>, worker: &Worker, desk: &mut Desk) -> Poll<Turned> {
-        let mut asking = self.asking.borrow_mut();
+    pub(super) fn poll_lookup(&self, cx: &mut Context<'_>, worker: &Worker, scratch: &mut Scratch) -> Poll<LookedUp> {
+        let mut asking = self.pending_lookup.borrow_mut();
         let Some(answer) = asking.as_mut() else { return Poll::Pending };
         let (redis, request) = ready!(answer.as_mut().poll(cx));
         *asking = None;
         Poll::Ready(match land(worker, redis, &request) {
             Ok(stored) => {
                 let written = self.write(worker, &request, &stored);
-                desk.headers = request.headers; // warm memory, for the next head
-                Turned::Hit(written)
+                scratch.headers = request.headers; // warm memory, for the next head
+                LookedUp::Hit(written)
             }
-            Err(redis) => Turned::Other(Box::new(request.received(redis))),
+            Err(redis) => LookedUp::Other(Box::new(request.received(redis))),
         })
     }
 
-    fn write(&self, worker: &Worker, request: &Asked, stored: &Stored) -> Moment {
+    fn write(&self, worker: &Worker, request: &LookupRequest, stored: &Stored) -> Moment {
         let now = exchange::now();
         let io = &mut *self.io.borrow_mut();
         stored.write_answer_as(exchange::hit_in_redis(stored, now), now, &mut io.out);
         // It is an answer to the request for which Redis was asked.
         let _ = io.http.sent_whole();
         let written = Moment::now();
-        let Asked { headers, begun, route, target, .. } = request;
+        let LookupRequest { headers, begun, route, target, .. } = request;
         let answer = (stored.status().as_u16(), stored.body().len() as u64);
         hits::count(worker, route, (*begun, written), (&*self.peer, target, headers), answer);
         written
     }
 }
 
-impl Asked {
-    fn received(self, redis: Box<AskedRedis>) -> Received {
+impl LookupRequest {
+    fn received(self, redis: Box<RedisLookup>) -> Received {
         let mut request = Request::new(ClientBody::empty());
         // It was looked at when Redis was asked ([`hits`]).
         *request.uri_mut() = requests::uri(&self.target).unwrap_or_default();
         *request.headers_mut() = self.headers;
-        let ahead = Ahead { redis, asked: self.asked, answered: Moment::now() };
+        let ahead = RedisAnswer { redis, asked: self.asked, answered: Moment::now() };
         Received { request, begun: self.begun, read: self.asked, known: None, ahead: Some(ahead) }
     }
 }
 
 /// A hit, if it is one and may be written here.
-fn land(worker: &Worker, redis: AskedRedis, request: &Asked) -> Result<Arc<Stored>, Box<AskedRedis>> {
+fn land(worker: &Worker, redis: RedisLookup, request: &LookupRequest) -> Result<Arc<Stored>, Box<RedisLookup>> {
     // The last answer on a connection says so.
     let is_written_here = !worker.is_leaving() && redis.body_len().is_some_and(|length| length <= MAX_BODY);
     match &worker.common.cache {

@@ -2,7 +2,7 @@
 //!
 //! The connection drops the exchange of a client that has gone. If that exchange leads a flight (others wait, or the
 //! cache wants the answer all the same), it becomes a task of the worker instead, until the head of the answer is here;
-//! from then on the answer is read by a task in any case ([`crate::relay`]).
+//! from then on the answer is read by a task in any case ([`crate::read_ahead`]).
 //!
 //! Such a task holds nothing of the client's connection but its settings: the socket is closed when the connection ends
 //! ([`crate::client::Client::hang_up`]). What only the cache waits for is bounded as connections are: clients that
@@ -22,12 +22,12 @@ use crate::worker::Worker;
 
 /// Whether an exchange is asking for others, too; shared by the exchange and whoever holds its future.
 #[derive(Clone)]
-pub(super) struct Errand {
+pub(super) struct DetachedFetch {
     asks: Rc<RefCell<Option<Watch>>>,
     worker: Rc<Worker>,
 }
 
-impl Errand {
+impl DetachedFetch {
     pub(super) fn new(worker: &Rc<Worker>) -> Self {
         Self { asks: Rc::default(), worker: Rc::clone(worker) }
     }
@@ -54,19 +54,19 @@ impl Errand {
 type Forwarded = Pin<Box<dyn Future<Output = Response<Outgoing>>>>;
 
 /// An answer that is not here at once.
-pub(crate) struct Later {
+pub(crate) struct PendingAnswer {
     /// `None` when it has ended.
     future: Option<Forwarded>,
-    errand: Errand,
+    detached_fetch: DetachedFetch,
 }
 
-impl Later {
-    pub(super) fn new(future: Forwarded, errand: Errand) -> Self {
-        Self { future: Some(future), errand }
+impl PendingAnswer {
+    pub(super) fn new(future: Forwarded, detached_fetch: DetachedFetch) -> Self {
+        Self { future: Some(future), detached_fetch }
     }
 }
 
-impl Future for Later {
+impl Future for PendingAnswer {
     type Output = Response<Outgoing>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -79,14 +79,14 @@ impl Future for Later {
     }
 }
 
-impl Drop for Later {
+impl Drop for PendingAnswer {
     fn drop(&mut self) {
         if let Some(future) = self.future.take()
-            && self.errand.goes_on()
+            && self.detached_fetch.goes_on()
         {
             // Nobody reads the answer: dropped, it goes on only for those who wait, or for the cache.
-            let counted = self.errand.worker.abandon();
-            self.errand.worker.spawner.spawn(async move {
+            let counted = self.detached_fetch.worker.abandon();
+            self.detached_fetch.worker.spawner.spawn(async move {
                 drop(future.await);
                 drop(counted);
             });

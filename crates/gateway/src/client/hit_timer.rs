@@ -14,14 +14,14 @@ const TIMED_TOGETHER: u64 = 4;
 
 /// What is known of the time of hits that are being answered on one connection.
 #[derive(Default)]
-pub(super) struct Tally<'a> {
+pub(super) struct HitTimer<'a> {
     /// When what follows the last reading of the clock began.
     begun: Option<Moment>,
     /// Hits since then, and where they are counted.
     open: Option<(&'a Book, u64)>,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> HitTimer<'a> {
     /// When what is looked at now began: at the latest now, at the earliest with the first hit of those that are timed
     /// together.
     #[inline]
@@ -85,18 +85,18 @@ mod tests {
     fn check(order: &str, readings: u64) {
         let registry = Registry::new(1);
         let series: Vec<_> = ["a", "b"].iter().map(|name| registry.series(name, name)).collect();
-        let mut tally = Tally::default();
-        let begun = tally.begun();
+        let mut hit_timer = HitTimer::default();
+        let begun = hit_timer.begun();
         let mut read = 0;
         for route in order.bytes() {
             let book = series[usize::from(route - b'a')].book(0);
-            let before = tally.begun;
-            tally.turn_to(book);
-            tally.count(book, 200, 10);
-            read += u64::from(tally.begun != before);
+            let before = hit_timer.begun;
+            hit_timer.turn_to(book);
+            hit_timer.count(book, 200, 10);
+            read += u64::from(hit_timer.begun != before);
         }
-        let open = u64::from(tally.open.is_some());
-        let end = tally.rest_begun().unwrap();
+        let open = u64::from(hit_timer.open.is_some());
+        let end = hit_timer.rest_begun().unwrap();
         assert_eq!(read + open, readings, "{order}");
         let sums: Vec<_> = series.iter().map(|series| Sums::of(series)).collect();
         let count = |name: &str| order.matches(name).count() as u64;

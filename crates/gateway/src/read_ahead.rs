@@ -28,7 +28,7 @@ const MAX_HELD: usize = 64 * 1024;
 const MAX_BESIDE: usize = 32 * 1024;
 
 /// The client's end.
-pub(crate) struct Relay {
+pub(crate) struct ReadAhead {
     held: Rc<RefCell<Held>>,
     length: Option<u64>,
 }
@@ -54,19 +54,19 @@ struct Held {
     leave: Option<Waker>,
 }
 
-impl Relay {
-    /// Begins to read. `patience` is how long the rest of the answer may take when the client has gone; before that,
+impl ReadAhead {
+    /// Begins to read. `timeout` is how long the rest of the answer may take when the client has gone; before that,
     /// the source knows how long it waits.
     pub(crate) fn start(
         spawner: &Spawner,
         source: ResponseBody,
         recorder: Box<Recorder>,
-        (deadline, patience, abandoned): (Deadline, Duration, Abandoned),
+        (deadline, timeout, abandoned): (Deadline, Duration, Abandoned),
     ) -> Self {
         let held = Rc::new(RefCell::new(Held { tail: Some(recorder.tail()), ..Held::default() }));
         let length = source.length();
         let (kept, recorder) = (Rc::clone(&held), Some(recorder));
-        let reader = Reader { held: kept, source, recorder, recorded: 0, alone: false, deadline, patience, abandoned };
+        let reader = Reader { held: kept, source, recorder, recorded: 0, alone: false, deadline, timeout, abandoned };
         spawner.spawn(reader.run());
         Self { held, length }
     }
@@ -100,7 +100,7 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Drop for ReadAhead {
     fn drop(&mut self) {
         let mut held = self.held.borrow_mut();
         held.client_gone = true;
@@ -160,7 +160,7 @@ struct Reader {
     /// The client has gone.
     alone: bool,
     deadline: Deadline,
-    patience: Duration,
+    timeout: Duration,
     abandoned: Abandoned,
 }
 
@@ -213,7 +213,7 @@ impl Reader {
                     }
                     let what = format!(
                         "its client has gone, and the rest did not come within {} s",
-                        self.patience.as_secs_f32()
+                        self.timeout.as_secs_f32()
                     );
                     self.recorder = None;
                     let _ = self.pass_on(Err(CutError { service: "this exchange".into(), what }));
@@ -223,7 +223,7 @@ impl Reader {
         }
     }
 
-    /// Sees to it that the rest comes within one patience, once nobody is there.
+    /// Sees to it that the rest comes within one timeout, once nobody is there.
     fn watch_client(&mut self, cx: &Context<'_>) {
         let mut held = self.held.borrow_mut();
         if !held.client_gone {
@@ -231,7 +231,7 @@ impl Reader {
                 held.leave = Some(cx.waker().clone());
             }
         } else if !std::mem::replace(&mut self.alone, true) {
-            self.deadline.set(self.patience);
+            self.deadline.set(self.timeout);
         }
     }
 

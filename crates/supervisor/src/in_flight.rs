@@ -11,7 +11,7 @@
 //! not stop), or the sum, and so the state, comes before the count (and the worker sees `draining`): Dekker's argument.
 //! An end of the last exchange of a draining instance is seen by the same argument, mirrored.
 
-use crate::gate::Gate;
+use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::instance::{Instance, InstanceState, Notice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// One exchange in the upper part of [`Seat::counts`], where those that were ever begun are counted.
+/// One exchange in the upper part of [`InFlightCounter::counts`], where those that were ever begun are counted.
 const BEGUN: u64 = 1 << OPEN_BITS;
 /// Bits of the lower part, where the open ones are counted: more than there can be connections.
 const OPEN_BITS: u32 = 24;
@@ -31,29 +31,34 @@ const OPEN: u64 = BEGUN - 1;
 /// One worker's place at one instance. Only that worker writes to it in the hot path, its reference count included.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Seat {
+pub(crate) struct InFlightCounter {
     /// Exchanges begun and exchanges open, in one number, so that both cost one instruction.
     counts: AtomicU64,
     /// Milliseconds from the instance's epoch to the end of the last exchange.
     last_use_ms: AtomicU64,
     shared_wanted: AtomicBool,
     worker: usize,
-    /// Whether there is a gate, or a number to be looked at: one question for the hot path.
+    /// Whether there is a limiter, or a number to be looked at: one question for the hot path.
     is_watched: bool,
     /// After how many exchanges the supervisor looks at their number; 0: never.
     look_every: u64,
     /// The places that all workers share, if the service limits them.
-    gate: Option<Arc<Gate>>,
+    limiter: Option<Arc<ConcurrencyLimiter>>,
     instance: Arc<Instance>,
 }
 
-impl Seat {
-    /// `gate`: if exchanges are limited; `look_every`: after how many the supervisor is told, 0 for never.
-    pub(crate) fn new(instance: Arc<Instance>, worker: usize, gate: Option<Arc<Gate>>, look_every: u64) -> Self {
+impl InFlightCounter {
+    /// `limiter`: if exchanges are limited; `look_every`: after how many the supervisor is told, 0 for never.
+    pub(crate) fn new(
+        instance: Arc<Instance>,
+        worker: usize,
+        limiter: Option<Arc<ConcurrencyLimiter>>,
+        look_every: u64,
+    ) -> Self {
         let last_use_ms = AtomicU64::new(instance.epoch.elapsed().as_millis() as u64);
         let (counts, shared_wanted) = (AtomicU64::new(0), AtomicBool::new(false));
-        let is_watched = gate.is_some() || look_every != 0;
-        Self { counts, last_use_ms, shared_wanted, worker, is_watched, look_every, gate, instance }
+        let is_watched = limiter.is_some() || look_every != 0;
+        Self { counts, last_use_ms, shared_wanted, worker, is_watched, look_every, limiter, instance }
     }
 
     /// Counts an exchange if the instance is ready and has room.
@@ -63,13 +68,13 @@ impl Seat {
             return self.enter_watched();
         }
         self.counts.fetch_add(BEGUN + 1, Ordering::SeqCst);
-        let lease = Lease { seat: self }; // un-counts when dropped
-        lease.seat.instance.is(InstanceState::Ready).then_some(lease)
+        let lease = Lease { counter: self }; // un-counts when dropped
+        lease.counter.instance.is(InstanceState::Ready).then_some(lease)
     }
 
     #[inline(never)] // so that it costs the others nothing
     fn enter_watched(self: Arc<Self>) -> Option<Lease> {
-        if self.gate.as_ref().is_some_and(|gate| !gate.enter()) {
+        if self.limiter.as_ref().is_some_and(|limiter| !limiter.enter()) {
             return None;
         }
         let begun = (self.counts.fetch_add(BEGUN + 1, Ordering::SeqCst) >> OPEN_BITS) + 1;
@@ -77,31 +82,31 @@ impl Seat {
             self.uncount();
             // It takes nobody any more, so nobody waits for the place: no `leave`, which could want a lock that is held
             // here.
-            self.gate.as_ref().inspect(|gate| gate.undo());
+            self.limiter.as_ref().inspect(|limiter| limiter.undo());
             return None;
         }
         if self.look_every != 0 && begun.is_multiple_of(self.look_every) {
             self.instance.notice_used();
         }
-        Some(Lease { seat: self })
+        Some(Lease { counter: self })
     }
 
     #[inline(never)]
     fn leave_watched(&self) {
-        if let Some(gate) = &self.gate {
-            gate.leave();
+        if let Some(limiter) = &self.limiter {
+            limiter.leave();
         }
     }
 
     /// Whether it is worth trying to enter: ready, not told to drain, and a place is free.
     fn has_room(&self) -> bool {
-        self.gate.as_ref().is_none_or(|gate| gate.free() > 0)
+        self.limiter.as_ref().is_none_or(|limiter| limiter.free() > 0)
             && self.instance.is(InstanceState::Ready)
             && !self.instance.drain_announced()
     }
 
-    pub(crate) fn gate(&self) -> Option<&Gate> {
-        self.gate.as_deref()
+    pub(crate) fn limiter(&self) -> Option<&ConcurrencyLimiter> {
+        self.limiter.as_deref()
     }
 
     pub(crate) fn run(&self) -> u64 {
@@ -141,12 +146,12 @@ impl Seat {
 
 /// Enters the instance with the fewest exchanges; the first of several, so that those behind are used only when need
 /// be.
-pub(crate) fn pick<'a>(seats: &(impl Iterator<Item = &'a Arc<Seat>> + Clone)) -> Option<Lease> {
+pub(crate) fn pick<'a>(counters: &(impl Iterator<Item = &'a Arc<InFlightCounter>> + Clone)) -> Option<Lease> {
     /// Tries, each lost to another worker.
     const MAX_TRIES: usize = 8;
     for _ in 0..MAX_TRIES {
-        let load = |seat: &&Arc<Seat>| seat.gate.as_ref().map_or(0, |gate| gate.in_use());
-        let best = seats.clone().filter(|seat| seat.has_room()).min_by_key(load)?;
+        let load = |counter: &&Arc<InFlightCounter>| counter.limiter.as_ref().map_or(0, |limiter| limiter.in_use());
+        let best = counters.clone().filter(|counter| counter.has_room()).min_by_key(load)?;
         if let Some(lease) = Arc::clone(best).enter() {
             return Some(lease);
         }
@@ -156,9 +161,9 @@ pub(crate) fn pick<'a>(seats: &(impl Iterator<Item = &'a Arc<Seat>> + Clone)) ->
 
 /// Takes a ready instance out of use, into another state, if no exchange is open, in the order that the picture above
 /// needs.
-pub(crate) fn close_if_unused(instance: &Instance, seats: &[Arc<Seat>], state: InstanceState) -> bool {
+pub(crate) fn close_if_unused(instance: &Instance, counters: &[Arc<InFlightCounter>], state: InstanceState) -> bool {
     instance.set_state(state);
-    let unused = seats.iter().all(|seat| seat.open() == 0);
+    let unused = counters.iter().all(|counter| counter.open() == 0);
     if !unused {
         instance.reopen();
     }
@@ -169,33 +174,33 @@ pub(crate) fn close_if_unused(instance: &Instance, seats: &[Arc<Seat>], state: I
 /// directions of the exchange have ended (or the upgraded connection is closed).
 #[derive(Debug)]
 pub struct Lease {
-    seat: Arc<Seat>,
+    counter: Arc<InFlightCounter>,
 }
 
 impl Lease {
     /// The instance.
     #[must_use]
     pub fn instance(&self) -> &Arc<Instance> {
-        &self.seat.instance
+        &self.counter.instance
     }
 
     /// Pipe: this worker has no shared connection to the instance; one is asked for and comes as
     /// [`WorkerEvent::Connected`](crate::WorkerEvent::Connected). Does nothing if one was asked for less than
     /// [`HELLO_TIMEOUT`](crate::limits::HELLO_TIMEOUT) ago.
     pub fn want_shared(&self) {
-        self.seat.want_shared();
+        self.counter.want_shared();
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let seat = &*self.seat;
+        let counter = &*self.counter;
         // The time first: who sees no exchange open must see when the last one ended.
-        let now_ms = seat.instance.epoch.elapsed().as_millis() as u64;
-        seat.last_use_ms.store(now_ms, Ordering::Release);
-        seat.uncount();
-        if seat.is_watched {
-            seat.leave_watched();
+        let now_ms = counter.instance.epoch.elapsed().as_millis() as u64;
+        counter.last_use_ms.store(now_ms, Ordering::Release);
+        counter.uncount();
+        if counter.is_watched {
+            counter.leave_watched();
         }
     }
 }
@@ -213,12 +218,12 @@ mod tests {
         let (notices, mut noticed) = mpsc::unbounded_channel();
         let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
         instance.set_state(InstanceState::Ready);
-        let seat = Arc::new(Seat::new(Arc::clone(&instance), 0, None, 0));
-        let stuck = Arc::clone(&seat).enter().unwrap();
+        let counter = Arc::new(InFlightCounter::new(Arc::clone(&instance), 0, None, 0));
+        let stuck = Arc::clone(&counter).enter().unwrap();
         instance.report_stuck();
-        assert!(Arc::clone(&seat).enter().is_none());
-        assert!(!close_if_unused(&instance, &[Arc::clone(&seat)], InstanceState::Draining), "a request is open");
-        assert!(Arc::clone(&seat).enter().is_none());
+        assert!(Arc::clone(&counter).enter().is_none());
+        assert!(!close_if_unused(&instance, &[Arc::clone(&counter)], InstanceState::Draining), "a request is open");
+        assert!(Arc::clone(&counter).enter().is_none());
         assert!(noticed.try_recv().is_ok());
         drop(stuck);
     }
@@ -230,14 +235,15 @@ mod tests {
         let (notices, mut noticed) = mpsc::unbounded_channel();
         let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
         instance.set_state(InstanceState::Ready);
-        let seats: Vec<_> = (0..2).map(|worker| Arc::new(Seat::new(Arc::clone(&instance), worker, None, 0))).collect();
+        let counters: Vec<_> =
+            (0..2).map(|worker| Arc::new(InFlightCounter::new(Arc::clone(&instance), worker, None, 0))).collect();
         let (closed, done) = (AtomicBool::new(false), AtomicBool::new(false));
         let entered = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            for seat in &seats {
+            for counter in &counters {
                 scope.spawn(|| {
                     while !done.load(Ordering::SeqCst) {
-                        if let Some(lease) = Arc::clone(seat).enter() {
+                        if let Some(lease) = Arc::clone(counter).enter() {
                             assert!(!closed.load(Ordering::SeqCst), "inside a closed instance");
                             entered.fetch_add(1, Ordering::SeqCst);
                             drop(lease);
@@ -248,7 +254,7 @@ mod tests {
             }
             let (mut closings, begun) = (0, Instant::now());
             while closings < 20_000 && begun.elapsed() < Duration::from_secs(5) {
-                if close_if_unused(&instance, &seats, InstanceState::Draining) {
+                if close_if_unused(&instance, &counters, InstanceState::Draining) {
                     closed.store(true, Ordering::SeqCst);
                     for _ in 0..50 {
                         std::hint::spin_loop();
@@ -272,14 +278,14 @@ mod tests {
         let (notices, mut noticed) = mpsc::unbounded_channel();
         let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
         instance.set_state(InstanceState::Ready);
-        let seat = Arc::new(Seat::new(Arc::clone(&instance), 0, None, 0));
-        let (first, second) = (Arc::clone(&seat).enter().unwrap(), Arc::clone(&seat).enter().unwrap());
-        assert!(!close_if_unused(&instance, std::slice::from_ref(&seat), InstanceState::Frozen));
+        let counter = Arc::new(InFlightCounter::new(Arc::clone(&instance), 0, None, 0));
+        let (first, second) = (Arc::clone(&counter).enter().unwrap(), Arc::clone(&counter).enter().unwrap());
+        assert!(!close_if_unused(&instance, std::slice::from_ref(&counter), InstanceState::Frozen));
         instance.set_state(InstanceState::Draining);
         drop(first);
         assert!(noticed.try_recv().is_err());
         drop(second);
         assert!(matches!(noticed.try_recv(), Ok(Notice::Idle { run: 1 })));
-        assert!(Arc::clone(&seat).enter().is_none());
+        assert!(Arc::clone(&counter).enter().is_none());
     }
 }

@@ -1,17 +1,17 @@
 //! How many requests an instance has at once, where a service limits that (`concurrency`).
 //!
 //! The count is shared by all workers: it is the one such counter, and services without the setting have none. Who lets
-//! go of a place hands it to a request that waits, by the argument of `seat`, mirrored: either the count that was
+//! go of a place hands it to a request that waits, by the argument of `in_flight`, mirrored: either the count that was
 //! lowered is seen by the one who has just begun to wait, or the one who waits is seen by who lowered it.
 
+use crate::in_flight::Padded;
 use crate::queue::Queue;
-use crate::seat::Padded;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
 /// The places of one instance.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct ConcurrencyLimiter {
     count: Padded<Count>,
     max: u32,
     queue: Arc<Queue>,
@@ -24,7 +24,7 @@ struct Count {
     peak: AtomicU32,
 }
 
-impl Gate {
+impl ConcurrencyLimiter {
     pub(crate) fn new(max: u32, queue: Arc<Queue>) -> Self {
         Self { count: Padded::default(), max, queue }
     }
