@@ -211,8 +211,10 @@ impl Link {
             {
                 return Ok(peer);
             }
-            if instance.ended_now().is_some() || instance.drain_requested() {
-                return Err(closed(self.service.name(), "stopped", Delivery::No));
+            let has_ended = instance.ended_now().is_some();
+            if has_ended || instance.drain_requested() {
+                let what = if has_ended { "ended" } else { "was stopped" };
+                return Err(closed(self.service.name(), what, Delivery::No));
             }
             lease.want_shared();
             changed.await;
