@@ -74,6 +74,7 @@ impl Client {
         if io.http.is_in_body() || !io.read.is_empty() {
             return Poll::Pending;
         }
+        ready!(io.socket.poll_readable(cx));
         match ready!(io.poll_fill(cx, &mut BytesMut::new())) {
             Ok(0) => {
                 // Between two requests it is in order.

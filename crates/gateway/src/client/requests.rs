@@ -11,7 +11,7 @@
 
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
@@ -94,16 +94,10 @@ impl Client {
             let mut io = self.io.borrow_mut();
             if io.read.is_empty() || needs_more {
                 hit_timer.time(); // reading is not their time
-                match io.poll_fill(cx, &mut scratch.bytes) {
+                match self.poll_more(cx, &mut io, &mut scratch.bytes, answered && !needs_more) {
                     Poll::Pending => break None,
-                    Poll::Ready(Ok(1..)) => {}
-                    Poll::Ready(Ok(0)) => {
-                        let unread = io.read.len();
-                        if io.http.receive_end(unread).is_err() {
-                            tracing::debug!(peer = %self.peer, "a client's connection ended within a head");
-                        }
-                        break Some(Next::End);
-                    }
+                    Poll::Ready(Ok(true)) => {}
+                    Poll::Ready(Ok(false)) => break Some(Next::End),
                     Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
                 }
             }
@@ -134,6 +128,27 @@ impl Client {
             }
             None => self.wait(cx, hit_timer.rest_begun().filter(|_| needs_more)).map(Err),
         }
+    }
+
+    /// Reads more of what the client sends; `false` when it has ended its direction.
+    #[inline]
+    fn poll_more(
+        &self,
+        cx: &mut Context<'_>,
+        io: &mut Io,
+        spare: &mut BytesMut,
+        has_answered: bool,
+    ) -> Poll<io::Result<bool>> {
+        // Behind what has been answered there is mostly nothing, which is cheaper to ask than to read.
+        if has_answered {
+            ready!(io.socket.poll_readable(cx));
+        }
+        let filled = ready!(io.poll_fill(cx, spare))?;
+        let unread = io.read.len();
+        if filled == 0 && io.http.receive_end(unread).is_err() {
+            tracing::debug!(peer = %self.peer, "a client's connection ended within a head");
+        }
+        Poll::Ready(Ok(filled > 0))
     }
 
     /// Nothing is left to do but to wait; ready when that takes too long. `begun` is when the head began that is not
@@ -222,10 +237,6 @@ impl Client {
 impl Io {
     /// Reads what is there, into `spare` if nothing is here; 0 is the end of the stream.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, spare: &mut BytesMut) -> Poll<io::Result<usize>> {
-        // Behind what has been answered there is mostly nothing, which is cheaper to ask than to read.
-        if self.socket.poll_readable(cx).is_pending() {
-            return Poll::Pending;
-        }
         if self.read.is_empty() {
             std::mem::swap(&mut self.read, spare);
         }
