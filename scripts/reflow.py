@@ -34,10 +34,16 @@ def stands(text):
     return not text or is_tag or text.startswith(("|", "#", ">")) or REFERENCE.match(text)
 
 
+def is_block_of_figures(text):
+    """Whether a block begins or ends that `pilotlight lab figures` writes."""
+    begins = text.startswith("<!-- figures:") and "<!-- /figures" not in text
+    return begins or text == "<!-- /figures -->"
+
+
 def goes_on(line):
     """Whether the paragraph before this line goes on with it."""
     text = line.strip()
-    return not (stands(text) or text.startswith(FENCE) or ITEM.match(line))
+    return not (stands(text) or text.startswith(FENCE) or is_block_of_figures(text) or ITEM.match(line))
 
 
 def block(lines, prefix, width):
@@ -45,9 +51,9 @@ def block(lines, prefix, width):
     out, at, is_fenced = [], 0, False
     while at < len(lines):
         text = lines[at].strip()
-        if text.startswith(FENCE):
+        if text.startswith(FENCE) or is_block_of_figures(text):
             is_fenced = not is_fenced
-        if is_fenced or text.startswith(FENCE) or stands(text):
+        if is_fenced or text.startswith(FENCE) or is_block_of_figures(text) or stands(text):
             out.append(prefix + lines[at])
             at += 1
             continue
