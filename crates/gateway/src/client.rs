@@ -48,7 +48,7 @@ use half_closed::HalfClosed;
 pub(crate) use hits::{Known, Scratch};
 use redis_lookup::PendingLookup;
 pub(crate) use redis_lookup::RedisAnswer;
-pub(crate) use requests::{Next, Received};
+pub(crate) use requests::{Next, ReceivedRequest};
 
 /// Bytes gathered before they are written in the middle of a turn. Larger pieces are not copied at all.
 const MAX_GATHERED: usize = 64 * 1024;
@@ -286,7 +286,10 @@ impl Client {
 
     /// Requests were answered, and none is under way.
     pub(crate) fn is_between_requests(&self) -> bool {
-        self.has_answered.get() && self.phase.get() == Phase::Idle && self.io.borrow().read.is_empty()
+        self.has_answered.get()
+            && self.phase.get() == Phase::Idle
+            && !self.has_pending_lookup()
+            && self.io.borrow().read.is_empty()
     }
 
     /// Gives up what was kept for further answers when the client has been quiet for a while; whether there was
