@@ -43,7 +43,8 @@ def is_block_of_figures(text):
 def goes_on(line):
     """Whether the paragraph before this line goes on with it."""
     text = line.strip()
-    return not (stands(text) or text.startswith(FENCE) or is_block_of_figures(text) or ITEM.match(line))
+    begins = text.startswith((*FENCE, "Invariant:")) or is_block_of_figures(text) or ITEM.match(line)
+    return not (stands(text) or begins)
 
 
 def block(lines, prefix, width):

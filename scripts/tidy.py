@@ -55,7 +55,8 @@ def functions(lines):
     """Name and length of each function."""
     for at, line in enumerate(lines):
         if (found := FUNCTION.match(line)) and not line.rstrip().endswith(";"):
-            end = next((i for i in range(at, len(lines)) if lines[i].startswith(found[1] + "}")), at)
+            is_one_line = line.rstrip().endswith("}")
+            end = at if is_one_line else next(i for i in range(at, len(lines)) if lines[i].startswith(found[1] + "}"))
             yield found[2], end - at + 1
 
 

@@ -18,7 +18,8 @@
 //! Invariant: a record is written only if its target's generation in Redis is the one that was read before the fetch
 //! began, so that no answer from before an invalidation is stored after it. ([`script`], tested by interleavings)
 //! Invariant: what one gateway has invalidated it does not take from Redis again, whether Redis has heard of it or not.
-//! ([`invalid`]) Invariant: a request waits for Redis once for the budget, and for others' fetches up to the lease;
+//! ([`invalid`])
+//! Invariant: a request waits for Redis once for the budget, and for others' fetches up to the lease;
 //! nothing else of it waits. ([`tier`])
 
 #![forbid(unsafe_code)]

@@ -4,9 +4,9 @@
 //! what the request selects as far as `Vary` of the resource is known already, so variants do not wait for each other.
 //!
 //! Invariant: each flight lands exactly once, whatever becomes of its leader (its [`LeaderGuard`] lands it when
-//! dropped), and a landed flight is in no table. Invariant: a response is stored before its flight leaves the table,
-//! and a leader looks into the store after it entered the table, both under the key's lock; so no request can miss
-//! both.
+//! dropped), and a landed flight is in no table.
+//! Invariant: a response is stored before its flight leaves the table, and a leader looks into the store after it
+//! entered the table, both under the key's lock; so no request can miss both.
 //!
 //! Invalidation is a count (epoch) for each of some thousand groups of keys: a response that was on its way when its
 //! group was counted up is not stored, and requests that come later do not follow its flight.

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Invariant: what is asked for and cannot be had either fails the start or, where the kernel lacks it, is said in a
-//! notice. Nothing is left out silently. Invariant: contents of secrets and env files are in no message, no log line
+//! notice. Nothing is left out silently.
+//! Invariant: contents of secrets and env files are in no message, no log line
 //! and no status; only the child reads them.
 
 #[cfg(target_os = "linux")]

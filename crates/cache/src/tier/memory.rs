@@ -2,8 +2,8 @@
 //! (docs/adr/0021).
 //!
 //! Invariant: the weights of all resources and of all recordings together never exceed the budget. A resource's weight
-//! counts its key, and body, fields and `Vary` of each of its variants, with a fixed overhead for each. Invariant:
-//! writers of one key hold a lock of their own (see `collapse`), so that read, change, write is one step.
+//! counts its key, and body, fields and `Vary` of each of its variants, with a fixed overhead for each.
+//! Invariant: writers of one key hold a lock of their own (see `collapse`), so that read, change, write is one step.
 
 use std::hash::RandomState;
 use std::sync::Arc;

@@ -29,7 +29,8 @@ pub(super) struct Shared {
     state: Rc<State>,
     worker: Cell<Option<u32>>,
     session: RefCell<SharedService>,
-    /// Exchanges at work; those that were answered at once never come here. Invariant: a part of the session's open
+    /// Exchanges at work; those that were answered at once never come here.
+    /// Invariant: a part of the session's open
     /// ones.
     running: RefCell<HashMap<u16, Place>>,
     tasks: RefCell<JoinSet<()>>,
