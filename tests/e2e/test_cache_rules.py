@@ -78,7 +78,7 @@ class Query(RuledCase):
         self.body(target)
         self.assertEqual(self.origin.requests("/")[0], target)
 
-    def test_a_hit_that_leaves_out_a_part_of_the_target_is_one_that_hyper_takes(self):
+    def test_a_hit_that_leaves_out_a_part_of_the_target_is_one_that_is_taken(self):
         target = make(LONG, path="/ignore/make", query="b=2")
         self.assert_shared((target,), (f"{target}&utm_x=1",))
         self.assert_status(self.gateway.get(f"{target}&utm_x=<"), 400)

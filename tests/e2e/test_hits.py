@@ -1,4 +1,4 @@
-"""Hits are answered before hyper sees them (ADR 0010): a connection must not tell who answered what."""
+"""Hits are answered from the head alone (ADR 0025): a connection must not tell who answered what."""
 
 import socket
 import time
@@ -62,7 +62,7 @@ class Connections(HitsCase):
     def test_both_ways_give_the_same_answer(self):
         with self.gateway.client() as client:
             first = client.request("GET", TARGET)
-            other = client.request("GET", TARGET, [("TE", "trailers")])  # not looked at: hyper's from here on
+            other = client.request("GET", TARGET, [("TE", "trailers")])  # a wish about the connection
         self.assert_hit(first)
         self.assertEqual((first.version, first.reason, first.body), (other.version, other.reason, other.body))
         varying = ("age", "cache-status")

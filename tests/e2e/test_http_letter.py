@@ -636,7 +636,7 @@ class Trailers(Letter):
 
 
 class Heads(Letter):
-    """Request heads that hyper judges otherwise."""
+    """Request heads that other parsers judge otherwise."""
 
     def test_lengths_beyond_any_body(self):
         gateway, script = self.gateway_to()

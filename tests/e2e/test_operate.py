@@ -631,7 +631,7 @@ class AccessLog(Operated):
                 f'[access_log]\npath = "access.log"\nformat = "{form}"\nfields = ["status", "user_agent", "path", "referer"]\n'
             )
             target = f"/web/make?{FRESH}"
-            for wanted in ("/pid", target, target):  # past hyper, and before it
+            for wanted in ("/pid", target, target):  # an exchange, and hits
                 gateway.get(wanted, [("User-Agent", self.HOSTILE.replace("\x1b", "\t").replace("\x7f", "")), ("Referer", "\xff\xfe")])
             lines = self.lines(gateway, 3)
             self.assertEqual(len(lines), 3, "a value made a line of its own")

@@ -15,7 +15,7 @@ use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Timing, Turn, Val
 
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::cache_key::{self, CacheKey};
-use crate::client::{Client, ClientBody, Known, Received, RedisAnswer, RequestGuard};
+use crate::client::{Client, ClientBody, Known, ReceivedRequest, RedisAnswer, RequestGuard};
 use crate::metrics::Verdict;
 use crate::options::{RouteCache, RouteSpec, Settings};
 use crate::outbound::Outbound;
@@ -55,10 +55,10 @@ pub(crate) enum Reply {
 }
 
 /// Has a request answered that memory does not answer as it stands.
-pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received) -> Reply {
-    let Received { mut request, begun, read, known, ahead } = received;
+pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: ReceivedRequest) -> Reply {
+    let ReceivedRequest { mut request, begun, read, known, redis } = received;
     let timeline = Timeline::new(begun);
-    if let Some((asked, answered)) = ahead.as_ref().map(RedisAnswer::between) {
+    if let Some((asked, answered)) = redis.as_ref().map(RedisAnswer::between) {
         timeline.end_phase(Layer::Parse, asked);
         timeline.end_phase(Layer::Cache, answered);
     }
@@ -88,7 +88,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received
             return Reply::Now(answer_now(worker, client, &request, answer.map(ResponseBody::stored), record));
         }
         Ok(Found::Own(answer)) => return Reply::Now(answer_now(worker, client, &request, answer, record)),
-        Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, Looked { lookup, ahead })),
+        Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, Looked { lookup, redis })),
         Err(failure) => Err(failure),
     };
     let detached_fetch = DetachedFetch::new(worker);
@@ -182,13 +182,13 @@ struct Looked {
     /// In memory.
     lookup: Option<Lookup>,
     /// In Redis, if that was asked before.
-    ahead: Option<RedisAnswer>,
+    redis: Option<RedisAnswer>,
 }
 
 impl Looked {
     /// How long Redis was waited for, which is a part of the whole exchange's time.
     fn took(&self) -> Duration {
-        self.ahead.as_ref().map_or(Duration::ZERO, RedisAnswer::took)
+        self.redis.as_ref().map_or(Duration::ZERO, RedisAnswer::took)
     }
 }
 
@@ -389,10 +389,10 @@ impl<'a> Inbound<'a> {
     /// By reference: it is large, and a future that takes what it is given holds it twice.
     async fn respond(&mut self, looked: Looked) -> Result<Parted, Failure> {
         self.ends = self.ends.map(|(after, ends)| (after, ends.checked_sub(looked.took()).unwrap_or(ends)));
-        let Looked { lookup, ahead } = looked;
+        let Looked { lookup, redis } = looked;
         // Unless memory, or the rules of the route, have changed meanwhile.
-        let is_for = |ahead: &RedisAnswer| self.key().is_ok_and(|key| ahead.redis.is_for(&key));
-        let ahead = ahead.filter(|ahead| matches!(lookup, Some(Lookup::Miss(_) | Lookup::Stale(..))) && is_for(ahead));
+        let is_for = |redis: &RedisAnswer| self.key().is_ok_and(|key| redis.redis.is_for(&key));
+        let redis = redis.filter(|redis| matches!(lookup, Some(Lookup::Miss(_) | Lookup::Stale(..))) && is_for(redis));
         let cache = self.worker.common.cache.clone();
         let (why, stale) = match lookup {
             // RFC 9111 §4.4: an unsafe request makes invalid what is stored, by whatever route and with whatever wish
@@ -412,8 +412,8 @@ impl<'a> Inbound<'a> {
         };
         let Some(cache) = cache else { return self.pass(None, Forward::Disabled).await };
         self.record.verdict(Verdict::Miss);
-        if let Some(ahead) = ahead {
-            return match self.go_on(*ahead.redis, stale).await {
+        if let Some(redis) = redis {
+            return match self.go_on(*redis.redis, stale).await {
                 Second::Answer(parted) => Ok(parted),
                 Second::Ask(fill, stale) => self.fill(fill, why, stale).await,
             };
@@ -447,8 +447,8 @@ impl<'a> Inbound<'a> {
 
     /// RFC 9111 §4: waits while another request asks for the same, then uses its answer or asks.
     async fn turn(&self, cache: &Cache) -> Asks {
-        let timeout = self.first_byte();
-        timeout.service_turn(); // the other request takes as long as this one may
+        let first_byte = self.first_byte();
+        first_byte.service_turn(); // the other request takes as long as this one may
         let headers = &self.parts().headers;
         let Ok(key) = self.key() else { return Asks::Alone };
         let key = key.as_key();
@@ -459,7 +459,7 @@ impl<'a> Inbound<'a> {
                 Turn::Leader(fill) => return Asks::First(fill),
                 Turn::Live(live) => return Asks::Another(live),
                 Turn::Failed(stale) => return Asks::Failed(stale),
-                Turn::Follower(wait) => match timeout.within(wait.landed()).await {
+                Turn::Follower(wait) => match first_byte.within(wait.landed()).await {
                     Some(landed) => landed.turn(&key, headers, now()),
                     None => return Asks::Alone,
                 },

@@ -11,11 +11,8 @@ use pilotlight_pipe::frame::{FrameType, MAX_FRAME, encode_frame, flags};
 
 use crate::net::Socket;
 use crate::request_body::{BodyError, Piece, RequestBody};
-use crate::upstream::BodyLeft;
 use crate::upstream::http1::{self, BodyEncoder, BodyLength};
-
-/// Pieces are gathered up to this size: each by itself would be a write, and a chunk or a frame.
-const MAX_GATHERED: usize = 16 * 1024;
+use crate::upstream::{BodyLeft, MAX_GATHERED};
 
 /// How a service is told where the body ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -223,7 +223,7 @@ impl Reader {
         }
     }
 
-    /// Sees to it that the rest comes within one timeout, once nobody is there.
+    /// Sees to it that the rest comes within `timeout`, once nobody is there.
     fn watch_client(&mut self, cx: &Context<'_>) {
         let mut held = self.held.borrow_mut();
         if !held.client_gone {

@@ -1,7 +1,6 @@
 //! What a request is for: scheme, authority and target (RFC 9110 §7.1, RFC 9112 §3.2).
 
 use std::borrow::Cow;
-use std::net::Ipv6Addr;
 
 use http::header::{FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri, Version};
@@ -156,59 +155,8 @@ fn host(headers: &HeaderMap) -> Option<&HeaderValue> {
 }
 
 /// Whether a text is `uri-host [ ":" port ]` (RFC 9110 §7.2), or nothing, as HTTP/1.0 has it.
-#[inline]
 pub(crate) fn is_authority(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    // Letters, digits, dots and hyphens up to a port: almost every authority.
-    match bytes.iter().position(|byte| !HOST_BYTES[usize::from(*byte)]) {
-        None => true,
-        Some(at) if at > 0 && bytes[at] == b':' => is_port(&bytes[at + 1..]),
-        Some(_) => is_unusual(text),
-    }
-}
-
-/// With an IP literal, or with escapes.
-#[cold]
-fn is_unusual(text: &str) -> bool {
-    if let Some(rest) = text.strip_prefix('[') {
-        let Some((literal, port)) = rest.split_once(']') else { return false };
-        let is_literal = literal.parse::<Ipv6Addr>().is_ok() || is_future_ip(literal);
-        return is_literal && port.strip_prefix(':').map_or(port.is_empty(), |port| is_port(port.as_bytes()));
-    }
-    let (name, port) = text.split_once(':').unwrap_or((text, ""));
-    !name.is_empty() && is_port(port.as_bytes()) && has_only_escapes(name.as_bytes())
-}
-
-/// RFC 3986 §3.2.2: `v`, a version in hexadecimal digits, a dot, and an address.
-fn is_future_ip(literal: &str) -> bool {
-    let parts = literal.strip_prefix(['v', 'V']).and_then(|rest| rest.split_once('.'));
-    parts.is_some_and(|(version, address)| {
-        let is_version = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let is_part = |byte: u8| byte == b':' || HOST_BYTES[usize::from(byte)];
-        is_version && !address.is_empty() && address.bytes().all(is_part)
-    })
-}
-
-fn has_only_escapes(name: &[u8]) -> bool {
-    let mut rest = name;
-    while let Some((byte, after)) = rest.split_first() {
-        rest = match (byte, after) {
-            (b'%', [a, b, after @ ..]) if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => after,
-            (b'%', _) => return false,
-            (byte, after) if HOST_BYTES[usize::from(*byte)] => after,
-            _ => return false,
-        };
-    }
-    true
-}
-
-/// Digits, or none, that a port can have.
-fn is_port(digits: &[u8]) -> bool {
-    let number = digits.iter().try_fold(0u32, |number, digit| {
-        let number = digit.is_ascii_digit().then(|| number * 10 + u32::from(digit - b'0'))?;
-        (number <= u32::from(u16::MAX)).then_some(number)
-    });
-    number.is_some()
+    pilotlight_http1::is_authority(text.as_bytes())
 }
 
 /// Lower case, without the default port (RFC 9110 §4.2.3).
@@ -223,22 +171,6 @@ pub(crate) fn key_authority(origin: Origin<'_>) -> Cow<'_, str> {
         Cow::Borrowed(authority)
     }
 }
-
-/// What a registered name may consist of, but for escapes (RFC 3986 §3.2.2). A comma is left out: it is where two
-/// `Host` have been joined.
-const HOST_BYTES: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = b'!';
-    while byte <= b'~' {
-        table[byte as usize] = byte.is_ascii_alphanumeric()
-            || matches!(
-                byte,
-                b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'='
-            );
-        byte += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests {

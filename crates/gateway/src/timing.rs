@@ -101,13 +101,13 @@ impl Timeline {
         Self { begun, last: Cell::new(begun), spent_ns: Default::default(), start: Cell::new(None) }
     }
 
-    /// Counts the time since the last end_phase to a layer.
+    /// Counts the time since the last phase ended to a layer.
     pub(crate) fn end_phase(&self, layer: Layer, now: Moment) {
         self.add(layer, now.since(self.last.get()));
         self.last.set(self.last.get().max(now));
     }
 
-    /// Counts the time since the last end_phase to a start, of which `phases` are the parts.
+    /// Counts the time since the last phase ended to a start, of which `phases` are the parts.
     pub(crate) fn end_start(&self, phases: StartPhases) {
         self.last.set(self.last.get() + phases.total());
         self.add(Layer::Queue, nanos(phases.queue));
@@ -120,7 +120,7 @@ impl Timeline {
         self.start.set(Some(all));
     }
 
-    /// When the last end_phase ended.
+    /// When the last phase ended.
     pub(crate) fn last(&self) -> Moment {
         self.last.get()
     }
@@ -129,7 +129,7 @@ impl Timeline {
         self.spent_ns[layer as usize].get()
     }
 
-    /// Until the last end_phase.
+    /// Until the end of the last phase.
     pub(crate) fn total_ns(&self) -> u64 {
         self.last.get().since(self.begun)
     }

@@ -18,10 +18,10 @@ mod length;
 pub(crate) mod pipe;
 pub(crate) mod silence;
 
-/// A piece of an answer below this size is passed on with what follows it in the buffer.
-const MIN_PIECE: usize = 4 * 1024;
+/// A piece of a body below this size is passed on with what follows it in the buffer.
+pub(crate) const MIN_PIECE: usize = 4 * 1024;
 /// A gathered piece is not made larger than this, but for the last one that is added.
-const MAX_GATHERED: usize = 16 * 1024;
+pub(crate) const MAX_GATHERED: usize = 16 * 1024;
 
 /// A service's answer; the body may still be coming.
 pub(crate) struct Answer {

@@ -5,20 +5,17 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use http_body::Frame;
 use pilotlight_http1::{FieldTable, Fields, Malformed, ServerConnection};
 
-use super::{Client, Io};
+use super::{Client, Io, requests};
+use crate::upstream::{MAX_GATHERED, MIN_PIECE};
 
 /// Room for what is read of a body at once.
 const READ_SIZE: usize = 64 * 1024;
 /// The least room.
 const MIN_READ_SIZE: usize = 8 * 1024;
-/// A piece below this size is given out with those that follow it and are here.
-const SMALL_PIECE: usize = 4 * 1024;
-/// Pieces are gathered up to this size.
-const MAX_PIECE: usize = 16 * 1024;
 
 /// Why a body cannot be read to its end.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +29,9 @@ pub(crate) enum ReadError {
 }
 
 /// A request's body; empty for most.
+///
+/// Invariant: nobody reads it behind its answer. (A service that has answered gets no more of it: P-21, and for HTTP
+/// the connection is closed.) What comes then is the next request's.
 pub(crate) struct ClientBody {
     /// `None` without a body, and behind its end.
     client: Option<Rc<Client>>,
@@ -146,7 +146,7 @@ impl Io {
             Received::Data(data) => Step::Data(taken - data.len(), data.len()),
             Received::Trailers(fields) => Step::Trailers(trailers(fields), taken),
             Received::End => Step::End(taken),
-            // A head is not given out before the body's end.
+            // No head is given out before the end of the body and of its answer.
             Received::Incomplete | Received::Head(_) => Step::Incomplete(taken),
         })
     }
@@ -160,13 +160,13 @@ impl Io {
             let _ = self.http.receive(&[], &mut FieldTable::new());
             return first;
         }
-        if length >= SMALL_PIECE || self.read.is_empty() {
+        if length >= MIN_PIECE || self.read.is_empty() {
             return first;
         }
         // Each piece costs a turn of everything behind, however small it is. Nothing is waited for.
-        let mut all = BytesMut::with_capacity(MAX_PIECE.min(length + self.read.len()));
+        let mut all = BytesMut::with_capacity(MAX_GATHERED.min(length + self.read.len()));
         all.extend_from_slice(&first);
-        let taken = self.http.gather(&self.read, &mut all, MAX_PIECE);
+        let taken = self.http.gather(&self.read, &mut all, MAX_GATHERED);
         self.read.advance(taken);
         all.freeze()
     }
@@ -181,11 +181,6 @@ impl Io {
 
 fn trailers(fields: Fields<'_>) -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(fields.len());
-    for field in fields.end_to_end() {
-        // The parser has checked both.
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value)) {
-            trailers.append(name, value);
-        }
-    }
+    requests::append(fields.end_to_end(), &mut trailers);
     trailers
 }

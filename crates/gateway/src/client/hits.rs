@@ -38,11 +38,11 @@ pub(crate) struct Scratch {
 }
 
 /// What was found for a head.
-pub(super) enum Found {
+pub(super) enum Peeked {
     /// A hit, which has been written.
     Hit,
     /// Redis is being asked.
-    LookupRequest,
+    AsksRedis,
     /// The service has to be asked, or something else than the stored response as it is answers.
     Known(Known),
     /// Whatever there is to say about it, the exchange says.
@@ -123,15 +123,15 @@ pub(super) fn find<'a>(
     (table, hit_timer): (&'a Table, &mut HitTimer<'a>),
     (head, headers): (&RequestHead<'_>, &mut HeaderMap),
     out: &mut BytesMut,
-) -> Found {
+) -> Peeked {
     // What is stored was once a target that was taken, so one that is found needs no check of its own, unless a rule of
     // the route has left out a part of it.
-    let Target::Origin(target) = head.target else { return Found::Nothing };
+    let Target::Origin(target) = head.target else { return Peeked::Nothing };
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
-    let Some(route) = table.find(head.authority, path) else { return Found::Nothing };
+    let Some(route) = table.find(head.authority, path) else { return Peeked::Nothing };
     let has_rules = |route| cache_key::control(route).is_some_and(|control| control.key.query != QueryRules::default());
     if path.len() < target.len() && has_rules(route) && !is_taken(target) {
-        return Found::Nothing;
+        return Peeked::Nothing;
     }
     let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
@@ -156,26 +156,26 @@ pub(super) fn find<'a>(
                 let at = (worker.clock.timestamp(begun), hit_timer.time());
                 log.write(&Entry::of_hit(Verdict::Hit, series, at, (&client.peer, target, headers), answer));
             }
-            return Found::Hit;
+            return Peeked::Hit;
         }
         Some(Lookup::Hit(_)) => {
             requests::put_fields(head, headers);
             return known(route, head, lookup);
         }
         // Its refresh needs the whole request.
-        Some(Lookup::StaleWhileRevalidate(_)) => return Found::Nothing,
+        Some(Lookup::StaleWhileRevalidate(_)) => return Peeked::Nothing,
         Some(Lookup::Miss(_)) => None,
         Some(Lookup::Stale(ref stale, _)) => Some(stale),
         lookup => return known(route, head, lookup),
     };
     if ask(worker, client, hit_timer, route, (target, head.authority), headers, stale) {
-        return Found::LookupRequest;
+        return Peeked::AsksRedis;
     }
     known(route, head, lookup)
 }
 
-fn known(route: &Arc<Route>, head: &RequestHead<'_>, lookup: Option<Lookup>) -> Found {
-    Found::Known(Known { route: Arc::clone(route), authority: head.authority.to_owned(), lookup })
+fn known(route: &Arc<Route>, head: &RequestHead<'_>, lookup: Option<Lookup>) -> Peeked {
+    Peeked::Known(Known { route: Arc::clone(route), authority: head.authority.to_owned(), lookup })
 }
 
 /// Asks Redis, if there is one, for what memory has not, or no longer.

@@ -12,7 +12,8 @@
 //! and a client that has gone is found out afterwards.
 //!
 //! Invariant: Redis is asked once for a request, on one flight, whoever answers it. (`exchange/second_tier.rs`
-//! decides.) Invariant: whether or not the client takes its answers, a flight goes on as soon as Redis has answered.
+//! decides.)
+//! Invariant: whether or not the client takes its answers, a flight goes on as soon as Redis has answered.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -25,7 +26,7 @@ use pilotlight_cache::{Fill, Stored};
 use pilotlight_cache_redis::Tier;
 
 use super::hits::{self, MAX_BODY, Scratch};
-use super::{Client, ClientBody, Received, requests};
+use super::{Client, ClientBody, ReceivedRequest, requests};
 use crate::exchange::{self, RedisLookup};
 use crate::routes::Route;
 use crate::timing::Moment;
@@ -46,12 +47,12 @@ pub(super) struct LookupRequest {
     target: Box<str>,
 }
 
-/// What has become of an [`PendingLookup`].
+/// What has become of a [`PendingLookup`].
 pub(super) enum LookedUp {
     /// It was a hit, whose answer was written by then.
     Hit(Moment),
     /// It is a request as any other.
-    Other(Box<Received>),
+    Other(Box<ReceivedRequest>),
 }
 
 /// What Redis had for a request that it does not answer.
@@ -86,8 +87,8 @@ impl Client {
         let route = Arc::clone(route);
         let request = LookupRequest { headers, begun, asked: Moment::now(), route, stale, target: target.into() };
         let tier = Rc::clone(tier);
-        let asking = async move { (RedisLookup::ask(&tier, fill, &request.headers).await, request) };
-        *self.pending_lookup.borrow_mut() = Some(Box::pin(asking));
+        let lookup = async move { (RedisLookup::ask(&tier, fill, &request.headers).await, request) };
+        *self.pending_lookup.borrow_mut() = Some(Box::pin(lookup));
     }
 
     /// Whether Redis is being asked for a request.
@@ -98,10 +99,10 @@ impl Client {
     /// Goes on with the request for which Redis is being asked; pending if there is none.
     #[inline(never)] // hits in memory do not pay for it
     pub(super) fn poll_lookup(&self, cx: &mut Context<'_>, worker: &Worker, scratch: &mut Scratch) -> Poll<LookedUp> {
-        let mut asking = self.pending_lookup.borrow_mut();
-        let Some(answer) = asking.as_mut() else { return Poll::Pending };
-        let (redis, request) = ready!(answer.as_mut().poll(cx));
-        *asking = None;
+        let mut pending = self.pending_lookup.borrow_mut();
+        let Some(lookup) = pending.as_mut() else { return Poll::Pending };
+        let (redis, request) = ready!(lookup.as_mut().poll(cx));
+        *pending = None;
         Poll::Ready(match land(worker, redis, &request) {
             Ok(stored) => {
                 let written = self.write(worker, &request, &stored);
@@ -127,13 +128,13 @@ impl Client {
 }
 
 impl LookupRequest {
-    fn received(self, redis: Box<RedisLookup>) -> Received {
+    fn received(self, redis: Box<RedisLookup>) -> ReceivedRequest {
         let mut request = Request::new(ClientBody::empty());
         // It was looked at when Redis was asked ([`hits`]).
         *request.uri_mut() = requests::uri(&self.target).unwrap_or_default();
         *request.headers_mut() = self.headers;
-        let ahead = RedisAnswer { redis, asked: self.asked, answered: Moment::now() };
-        Received { request, begun: self.begun, read: self.asked, known: None, ahead: Some(ahead) }
+        let redis = RedisAnswer { redis, asked: self.asked, answered: Moment::now() };
+        ReceivedRequest { request, begun: self.begun, read: self.asked, known: None, redis: Some(redis) }
     }
 }
 

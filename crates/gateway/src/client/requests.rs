@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use pilotlight_http1::{self as http1, BodyLength, Field, Known as Name, Malformed, RequestHead};
 
 use super::hit_timer::HitTimer;
-use super::hits::{self, Found, Known, Scratch};
+use super::hits::{self, Known, Peeked, Scratch};
 use super::redis_lookup::LookedUp;
 use super::{Client, ClientBody, Io, Phase, RedisAnswer};
 use crate::problem;
@@ -33,7 +33,7 @@ const READ_SIZE: usize = 8 * 1024;
 
 /// What comes next on a connection.
 pub(crate) enum Next {
-    Request(Box<Received>),
+    Request(Box<ReceivedRequest>),
     /// The client has ended its direction between two requests.
     End,
     /// What came is no request, and the answer says so.
@@ -41,7 +41,7 @@ pub(crate) enum Next {
 }
 
 /// A request as it was received, which memory does not answer.
-pub(crate) struct Received {
+pub(crate) struct ReceivedRequest {
     pub(crate) request: Request<ClientBody>,
     /// When its first byte was there.
     pub(crate) begun: Moment,
@@ -50,14 +50,14 @@ pub(crate) struct Received {
     /// What was found out about it.
     pub(crate) known: Option<Known>,
     /// What Redis had for it.
-    pub(crate) ahead: Option<RedisAnswer>,
+    pub(crate) redis: Option<RedisAnswer>,
 }
 
 /// What the front of the unread bytes was.
 enum Front {
     Hit,
-    LookupRequest,
-    Request(Box<Received>),
+    AsksRedis,
+    Request(Box<ReceivedRequest>),
     Partial,
     Refused(Malformed),
 }
@@ -74,8 +74,7 @@ impl Client {
         }
         let next = loop {
             if self.has_pending_lookup() {
-                // First: others wait for the answer, too, whether or not this client takes what it has asked for
-                // before.
+                // First: others wait for it as well, whether or not this client takes the answers before it.
                 match self.poll_lookup(cx, worker, &mut scratch) {
                     Poll::Pending => break None,
                     Poll::Ready(LookedUp::Hit(written)) => {
@@ -105,7 +104,7 @@ impl Client {
             let read = if needs_more { Moment::now() } else { begun };
             match self.look(worker, (&table, &mut hit_timer), (&mut scratch, &mut io), read) {
                 Front::Hit => (answered, needs_more) = (true, false),
-                Front::LookupRequest => {
+                Front::AsksRedis => {
                     io.shrink(&mut scratch.bytes);
                     needs_more = false;
                 }
@@ -180,18 +179,19 @@ impl Client {
         let mut known = None;
         if self.is_peeked && !worker.is_leaving() && hits::is_plain(&head) {
             match hits::find(worker, self, (table, hit_timer), (&head, headers), out) {
-                Found::Hit => {
+                Peeked::Hit => {
                     // It is an answer to the request that was just received.
                     let _ = http.sent_whole();
                     read.advance(length);
                     return Front::Hit;
                 }
-                Found::LookupRequest => {
+                Peeked::AsksRedis => {
+                    self.takes_trailers.set(takes_trailers(&head));
                     read.advance(length);
-                    return Front::LookupRequest;
+                    return Front::AsksRedis;
                 }
-                Found::Known(found) => known = Some(found),
-                Found::Nothing => {}
+                Peeked::Known(found) => known = Some(found),
+                Peeked::Nothing => {}
             }
         }
         if known.is_none() {
@@ -214,7 +214,7 @@ impl Client {
             Some(is_expected) => ClientBody::behind(self, http, is_expected),
             None => ClientBody::empty(),
         });
-        Front::Request(Box::new(Received { request, begun, read: read_at, known, ahead: None }))
+        Front::Request(Box::new(ReceivedRequest { request, begun, read: read_at, known, redis: None }))
     }
 
     /// Answers what is no request. Nothing behind it is read as one.
@@ -264,16 +264,16 @@ pub(super) fn put_fields(head: &RequestHead<'_>, headers: &mut HeaderMap) {
     if let Some(length) = head.content_length {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
-    for field in head.fields.end_to_end().filter(|field| field.known != Name::ContentLength) {
-        if let Some((name, value)) = owned(&field) {
+    append(head.fields.end_to_end().filter(|field| field.known != Name::ContentLength), headers);
+}
+
+/// Copies fields behind those that are there. The parser has checked both, so each is one.
+pub(super) fn append<'b>(fields: impl Iterator<Item = Field<'b>>, headers: &mut HeaderMap) {
+    for field in fields {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value)) {
             headers.append(name, value);
         }
     }
-}
-
-/// The parser has checked both, so this is always one.
-fn owned(field: &Field<'_>) -> Option<(HeaderName, HeaderValue)> {
-    Some((HeaderName::from_bytes(field.name).ok()?, HeaderValue::from_bytes(field.value).ok()?))
 }
 
 /// A request without its body.
@@ -304,10 +304,8 @@ pub(super) fn uri(target: &str) -> Result<Uri, InvalidUri> {
 /// RFC 9110 §10.1.4: `trailers` in `TE`.
 fn takes_trailers(head: &RequestHead<'_>) -> bool {
     let values = head.fields.iter().filter(|field| field.known == Name::Te).map(|field| field.value);
-    values.flat_map(http1::members).any(|member| member.eq_ignore_ascii_case(TRAILERS))
+    values.flat_map(http1::members).any(|member| member.eq_ignore_ascii_case(b"trailers"))
 }
-
-const TRAILERS: &[u8] = b"trailers";
 
 #[cfg(test)]
 mod tests {

@@ -94,7 +94,7 @@ impl Refresh {
             () = end => return,
             filled = inbound.refresh(fill, stored) => filled,
         };
-        // What is stored is read to its end by its read_ahead, which needs no client; the rest nobody wants.
+        // What is stored is read to its end by its read-ahead, which needs no client; the rest nobody wants.
         if let Err(failure) = filled {
             let failure = failure.log_text();
             tracing::warn!(request_id = id.as_str(), "a stale response could not be refreshed: {failure}");

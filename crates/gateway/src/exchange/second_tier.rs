@@ -137,11 +137,11 @@ impl Inbound<'_> {
         // No answer: nothing is known about what may be written, either.
         let Some(mut ticket) = redis.asked.ticket.take() else { return Second::Ask(redis.fill, stale) };
         if redis.fill.is_shared() && !redis.serves(cache, headers, stale.as_ref()) {
-            let timeout = self.first_byte();
-            timeout.service_turn(); // another gateway's service takes as long as this one's may
+            let first_byte = self.first_byte();
+            first_byte.service_turn(); // another gateway's service takes as long as this one's may
             let key = redis.fill.key();
             let lead = tier.lead(&mut ticket, &key, headers, now);
-            if let Some(Some(theirs)) = timeout.within(lead).await {
+            if let Some(Some(theirs)) = first_byte.within(lead).await {
                 redis.asked.stored = Some(theirs);
             }
         }
