@@ -7,15 +7,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
-use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
+use http::header::{EXPECT, HeaderName, HeaderValue, UPGRADE};
+use http::{HeaderMap, Method, Response, StatusCode, Version};
 use pilotlight_cache::{Cache, CacheStatus, Decision, Fill, Forward, Live, Lookup, Stored, StoredBody};
 use pilotlight_cache::{Recorder, RequestDirectives, Timestamp, Timing, Turn, Validated};
 
 use crate::body::{Outgoing, ResponseBody, keep};
 use crate::cache_key::{self, CacheKey};
 use crate::client::{Client, ClientBody, Known, ReceivedRequest, RedisAnswer, RequestGuard};
+use crate::head::Head;
 use crate::metrics::Verdict;
 use crate::options::{RouteCache, RouteSpec, Settings};
 use crate::outbound::Outbound;
@@ -24,9 +24,10 @@ use crate::read_ahead::ReadAhead;
 use crate::record::Record;
 use crate::request_body::{BodyLimit, RequestBody};
 use crate::request_id::RequestId;
+use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::server_timing;
-use crate::target::{self, Origin, Trust, authority, target};
+use crate::target::{Origin, Trust};
 use crate::timing::{Layer, Moment, Timeline};
 use crate::upstream::Answer;
 use crate::worker::{Common, Upstream, Worker};
@@ -45,18 +46,17 @@ pub(crate) use second_tier::{RedisLookup, hit_in_redis, lead};
 use unread::Rest;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// An answer, now or later.
 pub(crate) enum Reply {
-    Now(Response<Outgoing>),
+    Now(Box<(ResponseHead, Outgoing)>),
     Later(PendingAnswer),
 }
 
 /// Has a request answered that memory does not answer as it stands.
 pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: ReceivedRequest) -> Reply {
-    let ReceivedRequest { mut request, begun, read, known, redis } = received;
+    let ReceivedRequest { mut head, body, begun, read, known, redis } = received;
     let timeline = Timeline::new(begun);
     if let Some((asked, answered)) = redis.as_ref().map(RedisAnswer::between) {
         timeline.end_phase(Layer::Parse, asked);
@@ -66,14 +66,13 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received
     let found = match known {
         Some(known) => {
             timeline.end_phase(Layer::Cache, Moment::now());
-            Ok(known.found(&request, worker))
+            Ok(known.found(&head, worker))
         }
         None => {
             timeline.end_phase(Layer::Parse, Moment::now());
-            target::complete(&mut request);
-            match local::answer(&mut request) {
+            match local::answer(&mut head) {
                 Some(answer) => answer.map(Found::Own),
-                None => find(worker, client, &request, &timeline),
+                None => find(worker, client, &head, &timeline),
             }
         }
     };
@@ -85,68 +84,65 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received
     let asked = match found {
         Ok(Found::Stored(_, verdict, answer)) => {
             record.verdict(verdict);
-            return Reply::Now(answer_now(worker, client, &request, answer.map(ResponseBody::stored), record));
+            let answer = answer_now(worker, client, (&head, &body), answer.map(ResponseBody::stored), record);
+            return Reply::Now(Box::new(answer));
         }
-        Ok(Found::Own(answer)) => return Reply::Now(answer_now(worker, client, &request, answer, record)),
-        Ok(Found::Route(route, authority, lookup)) => Ok((route, authority, Looked { lookup, redis })),
+        Ok(Found::Own(answer)) => {
+            return Reply::Now(Box::new(answer_now(worker, client, (&head, &body), answer, record)));
+        }
+        Ok(Found::Route(route, lookup)) => Ok((route, Looked { lookup, redis })),
         Err(failure) => Err(failure),
     };
     let detached_fetch = DetachedFetch::new(worker);
     let client = Rc::clone(client);
-    client.awaits_answer(request.version() == Version::HTTP_11);
+    client.awaits_answer(head.version == Version::HTTP_11);
     let guard = RequestGuard::new(&client, Rc::clone(&record));
-    let future = forward(Rc::clone(worker), (client, guard), request, asked, (record, detached_fetch.clone()));
+    let future = forward(Rc::clone(worker), (client, guard), (head, body), asked, (record, detached_fetch.clone()));
     Reply::Later(PendingAnswer::new(Box::pin(future), detached_fetch))
 }
 
 impl Known {
     /// What was found before the request was one.
-    fn found(self, request: &Request<ClientBody>, worker: &Worker) -> Found {
-        let Self { route, authority, lookup } = self;
+    fn found(self, head: &Head, worker: &Worker) -> Found {
+        let Self { route, lookup } = self;
         match lookup {
             Some(Lookup::Hit(stored)) => {
-                let answer = stored.answer(request.method(), request.headers(), worker.clock.timestamp(Moment::now()));
+                let answer = stored.answer(&head.method, head.headers(), worker.clock.timestamp(Moment::now()));
                 Found::Stored(route, Verdict::Hit, answer)
             }
-            lookup => Found::Route(route, authority, lookup),
+            lookup => Found::Route(route, lookup),
         }
     }
 }
 
-fn find(
-    worker: &Rc<Worker>,
-    client: &Rc<Client>,
-    request: &Request<ClientBody>,
-    timeline: &Timeline,
-) -> Result<Found, Failure> {
-    let authority = authority(request)?;
+fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeline) -> Result<Found, Failure> {
+    local::check_scope(head)?;
     let table = worker.common.table.load();
-    let path = request.uri().path();
-    if !path.starts_with('/') {
-        return Err(Failure::BadTarget);
-    }
-    let route = table.find(authority, path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
+    let path = head.path();
+    let route = table.find(head.authority(), path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
     let at = Moment::now();
     timeline.end_phase(Layer::Route, at);
     let now = worker.clock.timestamp(at);
-    let target = target(request.uri());
-    let origin = Origin::of(request.headers(), authority, Trust::of(client.settings.trust_forwarded));
-    let lookup = match route.upgrades.offered(request.headers()) {
+    let lookup = match offered(route, head) {
+        _ if route.cache == RouteCache::Off => None,
         Some(_) => None, // the answer may be another protocol
-        None => look_up(&worker.common, route, (origin, target), (request.method(), request.headers()), now),
+        None => {
+            let origin = Origin::of_head(head, Trust::of(client.settings.trust_forwarded));
+            look_up(&worker.common, route, (origin, head.target()), (&head.method, head.headers()), now)
+        }
     };
     let found = match lookup {
         Some(Lookup::Hit(stored)) => {
-            let answer = stored.answer(request.method(), request.headers(), now);
+            let answer = stored.answer(&head.method, head.headers(), now);
             Found::Stored(Arc::clone(route), Verdict::Hit, answer)
         }
         Some(Lookup::StaleWhileRevalidate(stored)) => {
-            refresh::begin((worker, client), route, request, authority, &stored);
+            refresh::begin((worker, client), route, head, &stored);
             let status = CacheStatus::stale_while_revalidated(stored.ttl_s(now));
-            let answer = stored.answer_as(status, request.method(), request.headers(), now);
+            let answer = stored.answer_as(status, &head.method, head.headers(), now);
             Found::Stored(Arc::clone(route), Verdict::Stale, answer)
         }
-        lookup => Found::Route(Arc::clone(route), authority.to_owned(), lookup),
+        lookup => Found::Route(Arc::clone(route), lookup),
     };
     timeline.end_phase(Layer::Cache, Moment::now());
     Ok(found)
@@ -155,26 +151,28 @@ fn find(
 fn answer_now(
     worker: &Rc<Worker>,
     client: &Rc<Client>,
-    request: &Request<ClientBody>,
+    (head, body): (&Head, &ClientBody),
     answer: Response<ResponseBody>,
     record: Rc<Record>,
-) -> Response<Outgoing> {
+) -> (ResponseHead, Outgoing) {
     if worker.access_log.is_some() {
-        let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
-        record.keep_head(request, &id, &client.peer);
+        let id = worker.ids.id(head.field(&X_REQUEST_ID));
+        record.keep_head(head, &id, &client.peer);
     }
-    record.answered(answer.status());
-    let mut answer = answer;
-    if server_timing::is_wanted(client.settings.server_timing, request.headers()) {
-        server_timing::append_to(answer.headers_mut(), &record.timeline);
+    let (mut response, source) = ResponseHead::part(answer);
+    record.answered(response.status);
+    if server_timing::is_wanted(client.settings.server_timing, |name| head.has(name)) {
+        server_timing::append_to(&mut response.fields, &record.timeline);
     }
     // Nobody reads a body that is not here already.
-    if !request.body().is_ended() && !client.skip_body() {
-        answer.headers_mut().insert(CONNECTION, CLOSE);
-    }
-    worker.say_goodbye(answer.headers_mut());
+    response.closes = worker.is_leaving() || !body.is_ended() && !client.skip_body();
     let guard = RequestGuard::new(client, record);
-    answer.map(|body| Outgoing::new(body, None, guard))
+    (response, Outgoing::new(source, None, guard))
+}
+
+/// The protocols that the route lets a client switch to, of those that it offers.
+fn offered(route: &RouteSpec, head: &Head) -> Option<HeaderValue> {
+    head.has(&UPGRADE).then(|| route.upgrades.offered(head.headers())).flatten()
 }
 
 /// What is stored for a request.
@@ -197,7 +195,7 @@ enum Found {
     /// It is for the gateway.
     Own(Response<ResponseBody>),
     Stored(Arc<Route>, Verdict, Response<StoredBody>),
-    Route(Arc<Route>, String, Option<Lookup>),
+    Route(Arc<Route>, Option<Lookup>),
 }
 
 pub(crate) fn now() -> Timestamp {
@@ -240,31 +238,30 @@ fn is_stored_method(method: &Method) -> bool {
 async fn forward(
     worker: Rc<Worker>,
     (client, guard): (Rc<Client>, RequestGuard),
-    request: Request<ClientBody>,
-    found: Result<(Arc<Route>, String, Looked), Failure>,
+    (head, body): (Head, ClientBody),
+    found: Result<(Arc<Route>, Looked), Failure>,
     (record, detached_fetch): (Rc<Record>, DetachedFetch),
-) -> Response<Outgoing> {
-    let id = worker.ids.id(request.headers().get(X_REQUEST_ID));
-    record.keep_head(&request, &id, &client.peer);
-    let is_timed = server_timing::is_wanted(client.settings.server_timing, request.headers());
-    let left = |(route, _, looked): &(Arc<Route>, _, Looked)| Some(route.timeout?.saturating_sub(looked.took()));
+) -> (ResponseHead, Outgoing) {
+    let id = worker.ids.id(head.field(&X_REQUEST_ID));
+    record.keep_head(&head, &id, &client.peer);
+    let is_timed = server_timing::is_wanted(client.settings.server_timing, |name| head.has(name));
+    let left = |(route, looked): &(Arc<Route>, Looked)| Some(route.timeout?.saturating_sub(looked.took()));
     let timeout = found.as_ref().ok().and_then(left);
     let deadline = timeout.map(|after| {
         let deadline = worker.deadlines.deadline();
         deadline.set(after);
         deadline
     });
-    let is_expected = request.headers().contains_key(EXPECT);
+    let is_expected = head.has(&EXPECT);
     let (result, rest) = match found {
-        Ok((route, authority, looked)) => {
-            let (parts, incoming) = request.into_parts();
+        Ok((route, looked)) => {
             let asks = (Caller::at(&client), &*record, &detached_fetch);
-            let mut inbound = Inbound::new(&worker, asks, route, (parts, Some(incoming)), (authority, id.clone()));
+            let mut inbound = Inbound::new(&worker, asks, route, (head, Some(body)), id.clone());
             let result = inbound.respond(looked).await;
             let rest = inbound.rest(result.is_err());
             (result, rest)
         }
-        Err(failure) => (Err(failure), Rest::Unread(request.into_body())),
+        Err(failure) => (Err(failure), Rest::Unread(body)),
     };
     let is_read = match rest {
         Rest::Read => true,
@@ -275,30 +272,23 @@ async fn forward(
         if status.is_server_error() {
             tracing::warn!(request_id = id.as_str(), "{status}: {}", failure.log_text());
         }
-        let (parts, body) = failure.response(id.as_str(), client.settings.dev).into_parts();
-        let mut response = Response::from_parts(parts, ());
-        CacheStatus::refused("gateway").append_to(response.headers_mut());
+        let (mut response, body) = ResponseHead::part(failure.response(id.as_str(), client.settings.dev));
+        response.closes = failure.closes();
+        CacheStatus::refused("gateway").append_to(response.fields.map());
         (response, ResponseBody::full(body))
     });
-    if let Some(id) = id.header() {
-        response.headers_mut().insert(X_REQUEST_ID, id);
-    }
-    record.answered(response.status());
+    response.fields.set(X_REQUEST_ID, id.as_bytes());
+    record.answered(response.status);
     client.has_answer();
     if is_timed {
-        server_timing::append_to(response.headers_mut(), &record.timeline);
+        server_timing::append_to(&mut response.fields, &record.timeline);
     }
-    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        if !is_read {
-            response.headers_mut().insert(CONNECTION, CLOSE);
-        }
-        worker.say_goodbye(response.headers_mut());
-    }
-    response.map(|()| Outgoing::new(body, deadline, guard))
+    response.closes |= !is_read || worker.is_leaving();
+    (response, Outgoing::new(body, deadline, guard))
 }
 
 /// A response without its body, and the body.
-type Parted = (Response<()>, ResponseBody);
+type Parted = (ResponseHead, ResponseBody);
 
 /// Who asks the service.
 enum Asks {
@@ -354,25 +344,23 @@ impl<'a> Inbound<'a> {
         worker: &'a Worker,
         (client, record, detached_fetch): (Caller, &'a Record, &'a DetachedFetch),
         route: Arc<Route>,
-        (parts, incoming): (Parts, Option<ClientBody>),
-        (authority, id): (String, RequestId),
+        (head, incoming): (Head, Option<ClientBody>),
+        id: RequestId,
     ) -> Self {
         let upstream = worker.upstream(&route.target, &client.settings.limits);
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
-        let may_switch = speaks_http && parts.version == Version::HTTP_11;
-        let upgrade = may_switch.then(|| route.upgrades.offered(&parts.headers)).flatten();
+        let may_switch = speaks_http && head.version == Version::HTTP_11;
+        let upgrade = may_switch.then(|| offered(&route, &head)).flatten();
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
-        let interim = client.connection.clone().filter(|_| parts.version == Version::HTTP_11);
+        let interim = client.connection.clone().filter(|_| head.version == Version::HTTP_11);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
-        let is_of_whole_service = target::is_of_whole_service(&parts.method, &parts.uri);
         let outbound = Outbound {
-            parts,
+            is_cached: route.cache != RouteCache::Off,
+            head,
             id,
-            authority,
             peer: Rc::clone(&client.peer),
             stripped,
-            is_of_whole_service,
             trust: Trust::of(client.settings.trust_forwarded),
             validators: None,
             upgrade,
@@ -382,8 +370,8 @@ impl<'a> Inbound<'a> {
         Self { worker, client, record, detached_fetch, route, upstream, outbound, incoming, unsent: None, ends }
     }
 
-    fn parts(&self) -> &Parts {
-        &self.outbound.parts
+    fn head(&self) -> &Head {
+        &self.outbound.head
     }
 
     /// By reference: it is large, and a future that takes what it is given holds it twice.
@@ -428,9 +416,9 @@ impl<'a> Inbound<'a> {
             Asks::Another(live) => {
                 self.record.verdict(Verdict::Collapsed);
                 let status = CacheStatus::forwarded(why).collapsed();
-                let answer = live.answer_as(status, &self.parts().method, &self.parts().headers, now());
-                let (parts, body) = answer.into_parts();
-                Ok((Response::from_parts(parts, ()), ResponseBody::Live(Box::new(body))))
+                let answer = live.answer_as(status, &self.head().method, self.head().headers(), now());
+                let (response, body) = ResponseHead::part(answer);
+                Ok((response, ResponseBody::Live(Box::new(body))))
             }
             Asks::Failed(stale) => {
                 self.record.verdict(Verdict::Stale);
@@ -449,10 +437,10 @@ impl<'a> Inbound<'a> {
     async fn turn(&self, cache: &Cache) -> Asks {
         let first_byte = self.first_byte();
         first_byte.service_turn(); // the other request takes as long as this one may
-        let headers = &self.parts().headers;
+        let headers = self.head().headers();
         let Ok(key) = self.key() else { return Asks::Alone };
         let key = key.as_key();
-        let mut turn = cache.begin(&key, &self.parts().method, headers, now());
+        let mut turn = cache.begin(&key, &self.head().method, headers, now());
         loop {
             turn = match turn {
                 Turn::Hit(stored) => return Asks::Nobody(stored),
@@ -471,33 +459,35 @@ impl<'a> Inbound<'a> {
     async fn pass(&mut self, cache: Option<&Cache>, why: Forward) -> Result<Parted, Failure> {
         let body = self.body()?;
         let post = cache.and_then(|cache| self.begin_post(cache, why));
-        let (answer, timing) = self.fetch_or_keep(body).await?;
+        let (mut answer, timing) = self.fetch_or_keep(body).await?;
         // A safe method makes nothing invalid.
         if let Some(cache) = cache
-            && !self.parts().method.is_safe()
+            && !self.head().method.is_safe()
         {
             let table = self.worker.common.table.load();
-            let url = (self.outbound.origin(), target(&self.parts().uri));
-            let answered = (&self.parts().method, answer.status);
-            let invalidated = cache_key::invalidate(cache, &table, url, answered, &answer.headers, now());
+            let url = (self.outbound.origin(), self.head().target());
+            let answered = (&self.head().method, answer.status);
+            let invalidated = cache_key::invalidate(cache, &table, url, answered, answer.fields.map(), now());
             if let Some(coherence) = &self.worker.common.coherence {
                 coherence.handle().publish_behind(invalidated.purges);
             }
         }
         let status = CacheStatus::forwarded(why).answered(answer.status);
         let Some(fill) = post else { return Ok(self.deliver(answer, status)) };
-        let headers = &self.parts().headers;
+        let answer_status = answer.status;
+        let answer_headers = answer.fields.map();
+        let headers = self.head().headers();
         let rules = cache_key::rules(&self.route, headers);
-        let decision = match cache_key::refuses(&self.route, answer.status, &answer.headers) {
+        let decision = match cache_key::refuses(&self.route, answer_status, answer_headers) {
             Some(why) => Decision::Pass(why),
-            None => fill.posted(headers, answer.status, &answer.headers, timing, rules),
+            None => fill.posted(headers, answer_status, answer_headers, timing, rules),
         };
         Ok(self.keep_or_pass(decision, answer, status, timing))
     }
 
     /// The place of what a POST may make, unless the route keeps the request away from the cache.
     fn begin_post(&self, cache: &Cache, why: Forward) -> Option<Fill> {
-        let is_post = why == Forward::Method && self.parts().method == Method::POST;
+        let is_post = why == Forward::Method && self.head().method == Method::POST;
         is_post.then(|| Some(cache.begin_post(&self.key().ok()?.as_key())))?
     }
 
@@ -521,18 +511,18 @@ impl<'a> Inbound<'a> {
             return Ok(parted);
         }
         let (mut answer, mut timing) = fetched.inspect_err(|_| self.unsent = body.take())?;
-        let rules = cache_key::rules(&self.route, &self.parts().headers);
+        let rules = cache_key::rules(&self.route, self.head().headers());
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) =
             (&stale, self.outbound.validators.is_some(), answer.status)
         {
-            match fill.not_modified(stored, &self.parts().headers, &answer.headers, timing, rules) {
+            match fill.not_modified(stored, self.head().headers(), answer.fields.map(), timing, rules) {
                 Validated::Answer { stored, unstored } => {
                     self.record.verdict(Verdict::Revalidated);
                     let status = CacheStatus::forwarded(why).answered(answer.status).ttl(stored.ttl_s(now()));
                     let status = unstored.map_or_else(|| status.stored(), |why| status.unstored(why));
                     let mut parted = self.answer_from(&stored, Some(status));
-                    for cookie in answer.headers.get_all(http::header::SET_COOKIE) {
-                        parted.0.headers_mut().append(http::header::SET_COOKIE, cookie.clone());
+                    for cookie in answer.fields.map().get_all(http::header::SET_COOKIE) {
+                        parted.0.fields.append(http::header::SET_COOKIE, cookie.clone());
                     }
                     return Ok(parted);
                 }
@@ -545,11 +535,11 @@ impl<'a> Inbound<'a> {
         }
         self.detached_fetch.end();
         let status = CacheStatus::forwarded(why).answered(answer.status);
-        if let Some(why) = cache_key::refuses(&self.route, answer.status, &answer.headers) {
+        if let Some(why) = cache_key::refuses(&self.route, answer.status, answer.fields.map()) {
             let why = fill.refuse(why, answer.status, timing.received);
             return Ok(self.keep_or_pass(Decision::Pass(why), answer, status, timing));
         }
-        let decision = fill.response(&self.parts().headers, answer.status, &answer.headers, timing, rules);
+        let decision = fill.response(self.head().headers(), answer.status, answer.fields.map(), timing, rules);
         Ok(self.keep_or_pass(decision, answer, status, timing))
     }
 
@@ -579,7 +569,7 @@ impl<'a> Inbound<'a> {
 
     fn serves_if_error(&self, stored: &Stored, now: Timestamp) -> bool {
         let (Some(cache), Ok(key)) = (&self.worker.common.cache, self.key()) else { return false };
-        cache.serves_if_error(&key.as_key(), stored, &self.parts().headers, now)
+        cache.serves_if_error(&key.as_key(), stored, self.head().headers(), now)
     }
 
     fn keep_or_pass(&self, decision: Decision, answer: Answer, status: CacheStatus, timing: Timing) -> Parted {
@@ -621,8 +611,8 @@ impl<'a> Inbound<'a> {
     }
 
     fn key(&self) -> Result<CacheKey<'_>, Forward> {
-        let (origin, target) = (self.outbound.origin(), target(&self.parts().uri));
-        CacheKey::of(cache_key::control(&self.route), origin, target, &self.parts().headers)
+        let (origin, target) = (self.outbound.origin(), self.head().target());
+        CacheKey::of(cache_key::control(&self.route), origin, target, self.head().headers())
     }
 
     fn body(&mut self) -> Result<Option<RequestBody>, Failure> {
@@ -639,33 +629,28 @@ impl<'a> Inbound<'a> {
 
     /// An answer from a stored response.
     fn answer_from(&self, stored: &Stored, status: Option<CacheStatus>) -> Parted {
-        let (method, headers) = (&self.parts().method, &self.parts().headers);
+        let (method, headers) = (&self.head().method, self.head().headers());
         let answer = match status {
             Some(status) => stored.answer_as(status, method, headers, now()),
             None => stored.answer(method, headers, now()),
         };
-        let (parts, body) = answer.into_parts();
-        (Response::from_parts(parts, ()), ResponseBody::stored(body))
+        let (response, body) = ResponseHead::part(answer);
+        (response, ResponseBody::stored(body))
     }
 
     /// An answer of the service on its way to the client.
     fn deliver(&self, answer: Answer, status: CacheStatus) -> Parted {
-        let Answer { status: code, mut headers, body, upgraded } = answer;
-        headers.append(CACHE_STATUS, status.value());
+        let Answer { status: code, mut fields, body, upgraded } = answer;
+        fields.append(CACHE_STATUS, status.value());
         if self.route.cache != RouteCache::Off
             && let Some(cache) = &self.worker.common.cache
         {
-            cache.finish(&mut headers);
+            cache.finish(fields.map());
         }
-        if let Some(upgraded) = upgraded {
-            headers.insert(CONNECTION, HeaderValue::from_static("upgrade")); // `Upgrade` itself came with the answer
-            if let Some(client) = &self.client.connection {
-                client.upgrade_to(upgraded);
-            }
+        // `Upgrade` itself came with the answer.
+        if let (Some(upgraded), Some(client)) = (upgraded, &self.client.connection) {
+            client.upgrade_to(upgraded);
         }
-        let mut response = Response::new(());
-        *response.status_mut() = code;
-        *response.headers_mut() = headers;
-        (response, body)
+        (ResponseHead::new(code, fields), body)
     }
 }

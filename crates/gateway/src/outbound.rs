@@ -3,50 +3,47 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
+use http::header::{HeaderMap, HeaderValue};
 use http::{Method, Version};
 
 use crate::client::Client;
-use crate::fields::is_hop_by_hop;
+use crate::head::{Head, Scope, crosses};
 use crate::request_id::RequestId;
 use crate::routes::normalized;
 use crate::target::{Origin, Trust};
 
 /// A request that is on its way to a service.
 pub(crate) struct Outbound {
-    pub(crate) parts: Parts,
+    pub(crate) head: Head,
     pub(crate) id: RequestId,
-    /// `Host`, or the authority of an absolute target.
-    pub(crate) authority: String,
     /// `address:port` of the client, or empty.
     pub(crate) peer: Rc<str>,
     /// What `strip_prefix` cut off the target.
     pub(crate) stripped: Option<String>,
-    /// It is for the service as a whole, whose target is `*`.
-    pub(crate) is_of_whole_service: bool,
     pub(crate) trust: Trust,
     /// `If-None-Match`/`If-Modified-Since` of the cache, in place of the client's.
     pub(crate) validators: Option<HeaderMap>,
     /// The protocol to switch to (`websocket`), if the client asks for one and the service speaks HTTP.
-    pub(crate) upgrade: Option<http::HeaderValue>,
+    pub(crate) upgrade: Option<HeaderValue>,
     /// Who gets interim answers (RFC 9110 §15.2).
     pub(crate) interim: Option<Rc<Client>>,
+    /// The cache looks at the fields of the answer.
+    pub(crate) is_cached: bool,
 }
 
 impl Outbound {
     /// Path and query as received, less the stripped prefix.
     pub(crate) fn target(&self) -> Cow<'_, str> {
-        if self.is_of_whole_service {
+        if self.head.scope == Scope::WholeService {
             return Cow::Borrowed("*");
         }
-        let whole = self.parts.uri.path_and_query().map_or("/", |t| t.as_str());
+        let whole = self.head.target();
         let Some(prefix) = self.stripped.as_deref() else { return Cow::Borrowed(whole) };
         // It matched without its dot segments, so if it has any, that is what the prefix is cut off.
-        let path = normalized(self.parts.uri.path());
-        if path != self.parts.uri.path() {
+        let path = normalized(self.head.path());
+        if path != self.head.path() {
             let rest = path.strip_prefix(prefix).unwrap_or(&path).trim_start_matches('/');
-            let query = self.parts.uri.query().map_or(String::new(), |query| format!("?{query}"));
+            let query = self.head.query().map_or(String::new(), |query| format!("?{query}"));
             return Cow::Owned(format!("/{rest}{query}"));
         }
         match whole.strip_prefix(prefix).unwrap_or("") {
@@ -57,37 +54,51 @@ impl Outbound {
 
     /// Scheme and authority as the client wrote them.
     pub(crate) fn origin(&self) -> Origin<'_> {
-        Origin::of(&self.parts.headers, &self.authority, self.trust)
+        Origin::of_head(&self.head, self.trust)
     }
 
     /// The version as text, for services that want to know.
     pub(crate) fn protocol(&self) -> &'static str {
-        if self.parts.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" }
+        if self.head.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" }
     }
 
     /// Whether the method may be sent twice (RFC 9110 §9.2.2).
     pub(crate) fn is_idempotent(&self) -> bool {
         matches!(
-            self.parts.method,
+            self.head.method,
             Method::GET | Method::HEAD | Method::PUT | Method::DELETE | Method::OPTIONS | Method::TRACE
         )
     }
 
-    /// Calls `field` with each field that the service gets, but `host` and `transfer-encoding`.
-    pub(crate) fn fields(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
-        for (name, value) in &self.parts.headers {
-            if self.crosses(name) {
-                field(name.as_str().as_bytes(), value.as_bytes());
+    /// The lines of the client's fields that the service gets, where no field of them has to be left out.
+    pub(crate) fn received_lines(&self) -> Option<&[u8]> {
+        self.head.crossing_lines().filter(|_| self.validators.is_none())
+    }
+
+    /// Calls `field` with each field of the client's that the service gets.
+    pub(crate) fn received_fields(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
+        self.head.each(&mut |name, value| {
+            let crosses = match name {
+                b"if-none-match" | b"if-modified-since" if self.validators.is_some() => false,
+                b"connection" | b"upgrade" => false,
+                name => crosses(name),
+            };
+            if crosses {
+                field(name, value);
             }
-        }
+        });
+    }
+
+    /// Calls `field` with each field that the gateway writes, but `host` and `transfer-encoding`.
+    pub(crate) fn own_fields(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
         for (name, value) in self.validators.iter().flatten() {
             field(name.as_str().as_bytes(), value.as_bytes());
         }
         field(b"x-request-id", self.id.as_bytes());
         self.forwarded(field);
         // RFC 9110 §7.6.3: every intermediary adds itself.
-        let version = if self.parts.version == Version::HTTP_10 { "1.0" } else { "1.1" };
-        match self.joined(&http::header::VIA) {
+        let version = if self.head.version == Version::HTTP_10 { "1.0" } else { "1.1" };
+        match self.head.joined("via") {
             Some(before) => field(b"via", &[&*before, b", ", version.as_bytes(), b" pilotlight"].concat()),
             None if version == "1.1" => field(b"via", b"1.1 pilotlight"),
             None => field(b"via", b"1.0 pilotlight"),
@@ -98,32 +109,15 @@ impl Outbound {
         }
     }
 
-    fn crosses(&self, name: &HeaderName) -> bool {
-        match name.as_str() {
-            "expect" => false,
-            name if is_replaced(name) => false,
-            "if-none-match" | "if-modified-since" if self.validators.is_some() => false,
-            name if name.as_bytes().contains(&b'_') && is_replaced(&name.replace('_', "-")) => false,
-            _ => !is_hop_by_hop(name),
-        }
-    }
-
-    /// A list field's lines as one: the last of them is the nearest proxy's, and must not be the one that is lost.
-    fn joined(&self, name: &HeaderName) -> Option<Cow<'_, [u8]>> {
-        let mut values = self.parts.headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|v| !v.is_empty());
-        let first = values.next()?;
-        Some(values.fold(Cow::Borrowed(first), |all, next| Cow::Owned([&*all, b", ", next].concat())))
-    }
-
     /// RFC 7239 and its older spellings. What a client says of itself counts only when it is trusted; then scheme and
     /// host are the same in all of them as in the cache's key.
     fn forwarded(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
         let Origin { scheme, authority } = self.origin();
         let ip = self.peer.rsplit_once(':').map_or(&*self.peer, |(ip, _)| ip);
         let bare = ip.trim_start_matches('[').trim_end_matches(']');
-        let before = |name: &'static str| {
-            let trusted = (self.trust == Trust::Peers).then(|| self.joined(&HeaderName::from_static(name))).flatten();
-            trusted.and_then(|v| String::from_utf8(v.into_owned()).ok())
+        let before = |name| {
+            let trusted = (self.trust == Trust::Peers).then(|| self.head.joined(name)).flatten();
+            trusted.and_then(|value| String::from_utf8(value).ok())
         };
         let mut text = String::with_capacity(128);
         if let Some(before) = before("forwarded") {
@@ -158,48 +152,38 @@ impl Outbound {
     }
 }
 
-/// Fields that the gateway writes itself. Programs that get fields as variables (CGI, WSGI) cannot tell
-/// `X_Forwarded_For` from `X-Forwarded-For`, so a client cannot have that either.
-fn is_replaced(name: &str) -> bool {
-    matches!(
-        name,
-        "host"
-            | "x-request-id"
-            | "via"
-            | "forwarded"
-            | "x-forwarded-for"
-            | "x-forwarded-proto"
-            | "x-forwarded-host"
-            | "x-forwarded-prefix"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::Request;
+    use pilotlight_http1::{FieldTable, Limits, parse_request};
 
-    fn outbound(request: Request<()>, peer: &str) -> Outbound {
-        let (parts, ()) = request.into_parts();
+    fn outbound(target: &str, fields: &str, peer: &str) -> Outbound {
+        let text = format!("GET {target} HTTP/1.1\r\nhost: example.org\r\n{fields}\r\n");
+        let mut table = FieldTable::new();
+        let head = parse_request(text.as_bytes(), &mut table, &Limits::REQUEST).unwrap().unwrap();
         Outbound {
-            parts,
+            head: Head::received(&head).unwrap(),
             id: crate::request_id::RequestIds::new().id(None),
-            authority: "example.org".into(),
             peer: peer.into(),
             stripped: None,
-            is_of_whole_service: false,
             trust: Trust::Nobody,
             validators: None,
             upgrade: None,
             interim: None,
+            is_cached: false,
         }
     }
 
+    /// What a service gets, which is the same by lines and one by one.
     fn fields(outbound: &Outbound) -> Vec<(String, String)> {
-        let mut all = Vec::new();
-        outbound.fields(&mut |n, v| {
-            all.push((String::from_utf8_lossy(n).into(), String::from_utf8_lossy(v).into()));
+        let (mut all, mut lines) = (Vec::new(), Vec::new());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        outbound.received_fields(&mut |name, value| {
+            lines.extend([name, b": ", value, b"\r\n"].concat());
+            all.push((text(name), text(value)));
         });
+        assert_eq!(outbound.received_lines().map(text), Some(text(&lines)));
+        outbound.own_fields(&mut |name, value| all.push((text(name), text(value))));
         all
     }
 
@@ -209,18 +193,17 @@ mod tests {
 
     #[test]
     fn what_a_client_claims_is_replaced() {
-        let request = Request::builder()
-            .header("x-forwarded-for", "6.6.6.6")
-            .header("forwarded", "for=6.6.6.6")
-            .header("X_Forwarded_For", "6.6.6.6")
-            .header("x-forwarded_host", "evil")
-            .header("x_kept", "1")
-            .header("x-kept", "1")
-            .header("x-kept", "2")
-            .header("te", "trailers")
-            .body(())
-            .unwrap();
-        let all = fields(&outbound(request, "10.1.2.3:555"));
+        let request = concat!(
+            "x-forwarded-for: 6.6.6.6\r\n",
+            "forwarded: for=6.6.6.6\r\n",
+            "X_Forwarded_For: 6.6.6.6\r\n",
+            "x-forwarded_host: evil\r\n",
+            "x_kept: 1\r\n",
+            "x-kept: 1\r\n",
+            "x-kept: 2\r\n",
+            "te: trailers\r\n",
+        );
+        let all = fields(&outbound("/", request, "10.1.2.3:555"));
         assert_eq!(value(&all, "x-forwarded-for"), ["10.1.2.3"]);
         assert_eq!(value(&all, "forwarded"), ["for=10.1.2.3;host=\"example.org\";proto=http"]);
         assert!(value(&all, "x_forwarded_for").is_empty() && value(&all, "x-forwarded_host").is_empty());
@@ -232,14 +215,13 @@ mod tests {
 
     #[test]
     fn trusted_claims_are_extended() {
-        let request = Request::builder()
-            .header("x-forwarded-for", "6.6.6.6")
-            .header("x-forwarded-for", "7.7.7.7")
-            .header("x-forwarded-proto", "https")
-            .header("via", "1.0 other")
-            .body(())
-            .unwrap();
-        let mut out = outbound(request, "[::1]:555");
+        let request = concat!(
+            "x-forwarded-for: 6.6.6.6\r\n",
+            "x-forwarded-for: 7.7.7.7\r\n",
+            "x-forwarded-proto: https\r\n",
+            "via: 1.0 other\r\n",
+        );
+        let mut out = outbound("/", request, "[::1]:555");
         out.trust = Trust::Peers;
         let all = fields(&out);
         assert_eq!(value(&all, "x-forwarded-for"), ["6.6.6.6, 7.7.7.7, ::1"]);
@@ -250,15 +232,16 @@ mod tests {
 
     #[test]
     fn a_stripped_prefix_leaves_a_path() {
-        let mut out = outbound(Request::builder().uri("/api/x?q=%2F").body(()).unwrap(), "");
-        assert_eq!(out.target(), "/api/x?q=%2F");
-        out.stripped = Some("/api".into());
-        assert_eq!(out.target(), "/x?q=%2F");
-        out.parts.uri = "/api?x=1".parse().unwrap();
-        assert_eq!(out.target(), "/?x=1");
+        assert_eq!(outbound("/api/x?q=%2F", "", "").target(), "/api/x?q=%2F");
+        let stripped = |target: &str| {
+            let mut out = outbound(target, "", "");
+            out.stripped = Some("/api".into());
+            out.target().into_owned()
+        };
+        assert_eq!(stripped("/api/x?q=%2F"), "/x?q=%2F");
+        assert_eq!(stripped("/api?x=1"), "/?x=1");
         for hidden in ["/x/../api/y?q=%2F", "/%2e/api/y?q=%2F", "/api/../x/../api/y?q=%2F"] {
-            out.parts.uri = hidden.parse().unwrap();
-            assert_eq!(out.target(), "/y?q=%2F", "{hidden}");
+            assert_eq!(stripped(hidden), "/y?q=%2F", "{hidden}");
         }
     }
 }

@@ -18,8 +18,6 @@ use crate::upstream::UpstreamError;
 /// Why a request could not be answered by a service.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// RFC 9112 §3.2: not exactly one valid `Host`.
-    BadHost,
     /// A target that is not a path.
     BadTarget,
     /// OPTIONS or TRACE with a `Max-Forwards` that is no number.
@@ -45,7 +43,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::BadHost | Self::BadTarget | Self::MaxForwards => StatusCode::BAD_REQUEST,
+            Self::BadTarget | Self::MaxForwards => StatusCode::BAD_REQUEST,
             Self::Connect => StatusCode::NOT_IMPLEMENTED,
             Self::NoRoute { .. } => StatusCode::NOT_FOUND,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
@@ -78,7 +76,6 @@ impl Failure {
 
     fn text(&self) -> String {
         match self {
-            Self::BadHost => "the request needs exactly one valid Host field: a host name or IP address and perhaps a port (RFC 9112 section 3.2)".into(),
             Self::BadTarget => "the request target must be a path that begins with /".into(),
             Self::MaxForwards => "Max-Forwards must be one decimal number (RFC 9110 section 7.6.2)".into(),
             Self::Connect => "this gateway is not a forward proxy: CONNECT is not supported".into(),
@@ -150,9 +147,6 @@ impl Failure {
         if let Some(after) = self.retry_after() {
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
-        }
-        if self.closes() {
-            headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

@@ -7,10 +7,11 @@ use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use pilotlight_cache::Unstored;
 
 use crate::access_log::Entry;
+use crate::head::Head;
 use crate::metrics::{Outcome, Series, Verdict};
 use crate::request_id::RequestId;
 use crate::timing::{Layer, Moment, Timeline};
@@ -28,7 +29,7 @@ pub(crate) struct Record {
     sent_bytes: Cell<u64>,
     received: OnceCell<Rc<Received>>,
     /// Only with an access log.
-    head: OnceCell<Box<Head>>,
+    head: OnceCell<Box<LoggedHead>>,
 }
 
 /// What has been read of a request's body.
@@ -40,9 +41,9 @@ pub(crate) struct Received {
 }
 
 /// What the access log wants of a request's head.
-struct Head {
+struct LoggedHead {
     method: Method,
-    target: Uri,
+    target: Box<str>,
     version: Version,
     fields: LoggedFields,
     id: RequestId,
@@ -93,12 +94,12 @@ impl Record {
     }
 
     /// Keeps of the head what the access log wants.
-    pub(crate) fn keep_head<B>(&self, request: &http::Request<B>, id: &RequestId, peer: &Rc<str>) {
+    pub(crate) fn keep_head(&self, request: &Head, id: &RequestId, peer: &Rc<str>) {
         if self.worker.access_log.is_some() {
-            let head = Head {
-                method: request.method().clone(),
-                target: request.uri().clone(),
-                version: request.version(),
+            let head = LoggedHead {
+                method: request.method.clone(),
+                target: request.target().into(),
+                version: request.version,
                 fields: LoggedFields::of(request.headers()),
                 id: id.clone(),
                 peer: Rc::clone(peer),
@@ -157,7 +158,7 @@ impl Drop for Record {
             peer: &head.peer,
             host: head.fields.host.as_ref().map(HeaderValue::as_bytes),
             method: head.method.as_str(),
-            target: head.target.path_and_query().map_or("", |target| target.as_str()).as_bytes(),
+            target: head.target.as_bytes(),
             protocol: if head.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" },
             status: outcome.status,
             sent_bytes: outcome.sent_bytes,

@@ -3,8 +3,6 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::HeaderValue;
-
 /// Longest id taken from a client.
 const MAX_CLIENT_ID: usize = 128;
 
@@ -12,26 +10,19 @@ const MAX_CLIENT_ID: usize = 128;
 #[derive(Clone)]
 pub(crate) enum RequestId {
     Ours([u8; 32]),
-    Client(HeaderValue),
+    Client(Box<[u8]>),
 }
 
 impl RequestId {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Ours(hex) => hex,
-            Self::Client(value) => value.as_bytes(),
+            Self::Client(value) => value,
         }
     }
 
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or("")
-    }
-
-    pub(crate) fn header(&self) -> Option<HeaderValue> {
-        match self {
-            Self::Ours(hex) => HeaderValue::from_bytes(hex).ok(),
-            Self::Client(value) => Some(value.clone()),
-        }
     }
 
     /// An id outside any worker, for answers to what was no request.
@@ -55,12 +46,12 @@ impl RequestIds {
     }
 
     /// The client's id if it is 1 to 128 visible ASCII characters, else a new one.
-    pub(crate) fn id(&self, given: Option<&HeaderValue>) -> RequestId {
-        if let Some(value) = given {
-            let bytes = value.as_bytes();
-            if (1..=MAX_CLIENT_ID).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic) {
-                return RequestId::Client(value.clone());
-            }
+    pub(crate) fn id(&self, given: Option<&[u8]>) -> RequestId {
+        if let Some(bytes) = given
+            && (1..=MAX_CLIENT_ID).contains(&bytes.len())
+            && bytes.iter().all(u8::is_ascii_graphic)
+        {
+            return RequestId::Client(bytes.into());
         }
         let count = self.count.get().wrapping_add(1);
         self.count.set(count);
@@ -112,8 +103,7 @@ mod tests {
         let (a, b) = (ids.id(None), ids.id(None));
         assert_ne!(a.as_str(), b.as_str());
         assert!(a.as_str().len() == 32 && a.as_str().bytes().all(|c| c.is_ascii_hexdigit()));
-        let client = HeaderValue::from_static("abc-123");
-        assert_eq!(ids.id(Some(&client)).as_str(), "abc-123");
-        assert_ne!(ids.id(Some(&HeaderValue::from_static("with space"))).as_str(), "with space");
+        assert_eq!(ids.id(Some(b"abc-123")).as_str(), "abc-123");
+        assert_ne!(ids.id(Some(b"with space")).as_str(), "with space");
     }
 }

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use http::header::{FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Uri, Version};
+use http::header::{FORWARDED, HeaderMap, HeaderName};
 
-use crate::problem::Failure;
+use crate::head::Head;
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -75,6 +74,15 @@ impl<'a> Origin<'a> {
     }
 
     /// By the first value of a list, which the proxy that is nearest to the client wrote.
+    /// The same for a whole head.
+    #[inline]
+    pub(crate) fn of_head(head: &'a Head, trust: Trust) -> Self {
+        match trust {
+            Trust::Nobody => Self { scheme: Scheme::Http, authority: head.authority() },
+            Trust::Peers => Self::claimed(head.headers(), head.authority()),
+        }
+    }
+
     fn claimed(headers: &'a HeaderMap, authority: &'a str) -> Self {
         let first = |name: &HeaderName| headers.get(name)?.to_str().ok()?.split(',').next().map(str::trim);
         let element = headers.get(FORWARDED).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -99,59 +107,6 @@ fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
         key.trim().eq_ignore_ascii_case(name).then_some(value.trim())
     })?;
     Some(found.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(found))
-}
-
-/// Gives an absolute target the path that it lacks (RFC 9110 §4.2.3): `http://a?x=1` is `http://a/?x=1`.
-pub(crate) fn complete(request: &mut Request<impl Sized>) {
-    let uri = request.uri();
-    if uri.authority().is_some() && target(uri).starts_with('?') {
-        let mut parts = uri.clone().into_parts();
-        parts.path_and_query = format!("/{}", target(uri)).parse().ok();
-        if let Ok(uri) = Uri::from_parts(parts) {
-            *request.uri_mut() = uri;
-        }
-    }
-}
-
-/// `OPTIONS *`: of the gateway, not of anything behind it (RFC 9112 §3.2.4).
-pub(crate) fn is_of_gateway(method: &Method, uri: &Uri) -> bool {
-    *method == Method::OPTIONS && uri.path() == "*"
-}
-
-/// OPTIONS of a URI that has neither path nor query: its service gets `*` (RFC 9112 §3.2.4).
-pub(crate) fn is_of_whole_service(method: &Method, uri: &Uri) -> bool {
-    let Some(authority) = uri.authority().filter(|_| *method == Method::OPTIONS) else { return false };
-    // `http` shows a path that was not there as a `/` of its own; one that was there stands behind the authority.
-    let was_there = std::ptr::eq(authority.as_str().as_bytes().as_ptr_range().end, target(uri).as_ptr());
-    target(uri) == "/" && !was_there
-}
-
-/// Path and query.
-pub(crate) fn target(uri: &Uri) -> &str {
-    uri.path_and_query().map_or("/", |target| target.as_str())
-}
-
-/// RFC 9112 §3.2: the authority of an absolute target, else the one `Host`; HTTP/1.0 may have none.
-pub(crate) fn authority(request: &Request<impl Sized>) -> Result<&str, Failure> {
-    if *request.method() == Method::CONNECT {
-        return Err(Failure::Connect);
-    }
-    if !request.uri().scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https")) {
-        return Err(Failure::BadTarget);
-    }
-    let host = match host(request.headers()) {
-        None if request.version() == Version::HTTP_10 && !request.headers().contains_key(HOST) => "",
-        host => host.and_then(|host| host.to_str().ok()).ok_or(Failure::BadHost)?,
-    };
-    // RFC 9110 §4.2.4: user information in a target is an error (`@` is not among the bytes).
-    let host = request.uri().authority().map_or(host, http::uri::Authority::as_str);
-    if is_authority(host) { Ok(host) } else { Err(Failure::BadHost) }
-}
-
-/// The one `Host`.
-fn host(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let mut hosts = headers.get_all(HOST).iter();
-    hosts.next().filter(|_| hosts.next().is_none())
 }
 
 /// Whether a text is `uri-host [ ":" port ]` (RFC 9110 §7.2), or nothing, as HTTP/1.0 has it.
@@ -210,7 +165,7 @@ mod tests {
         let origin = |fields: &[(&'static str, &'static str)], trust| {
             let mut headers = HeaderMap::new();
             for (name, value) in fields {
-                headers.append(*name, HeaderValue::from_static(value));
+                headers.append(*name, http::HeaderValue::from_static(value));
             }
             let Origin { scheme, authority } = Origin::of(&headers, "inner", trust);
             format!("{}://{authority}", scheme.as_str())
@@ -227,30 +182,6 @@ mod tests {
         let both = [("x-forwarded-host", "b, c"), ("forwarded", "host=a"), ("x-forwarded-proto", "https")];
         assert_eq!(origin(&both, Trust::Peers), "https://b");
         assert_eq!(origin(&[("x-forwarded-host", "a/b")], Trust::Peers), "http://inner");
-    }
-
-    #[test]
-    fn forms_of_targets() {
-        let seen = |method: &str, uri: &str| {
-            let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
-            complete(&mut request);
-            let (method, uri) = (request.method(), request.uri());
-            match (is_of_gateway(method, uri), is_of_whole_service(method, uri)) {
-                (false, false) => target(uri).to_owned(),
-                (true, false) => "the gateway".to_owned(),
-                (false, true) => "the whole service".to_owned(),
-                (true, true) => unreachable!(),
-            }
-        };
-        assert_eq!(seen("GET", "http://a?x=1"), "/?x=1");
-        assert_eq!(seen("GET", "http://a"), "/");
-        assert_eq!(seen("OPTIONS", "http://a"), "the whole service");
-        assert_eq!(seen("OPTIONS", "http://a/"), "/");
-        assert_eq!(seen("OPTIONS", "/"), "/");
-        assert_eq!(seen("OPTIONS", "http://a?x"), "/?x");
-        assert_eq!(seen("OPTIONS", "*"), "the gateway");
-        assert_eq!(seen("GET", "*"), "*");
-        assert_eq!(seen("GET", "/p?x"), "/p?x");
     }
 
     proptest! {

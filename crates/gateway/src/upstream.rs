@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use ::http::{HeaderMap, StatusCode};
+use ::http::StatusCode;
 
 use pilotlight_supervisor::{Instance, Lease, StartError};
 
 use crate::body::ResponseBody;
 use crate::net::Socket;
 use crate::request_body::{BodyError, RequestBody};
+use crate::response::ResponseFields;
 
 mod backlog;
 pub(crate) mod first_byte;
@@ -26,7 +27,7 @@ pub(crate) const MAX_GATHERED: usize = 16 * 1024;
 /// A service's answer; the body may still be coming.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+    pub(crate) fields: ResponseFields,
     pub(crate) body: ResponseBody,
     /// The connection of a 101.
     pub(crate) upgraded: Option<Upgraded>,

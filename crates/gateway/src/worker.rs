@@ -9,7 +9,6 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http::header::{CONNECTION, HeaderMap, HeaderValue};
 use pilotlight_cache::Cache;
 use pilotlight_cache_redis::{SharedTier, Tier};
 use pilotlight_supervisor::{Service, Transport, WorkerEvent, WorkerEvents};
@@ -262,13 +261,6 @@ impl Worker {
     /// Whether each connection is to end with its next answer.
     pub(crate) fn is_leaving(&self) -> bool {
         self.stopping.get() != Stop::No
-    }
-
-    /// Tells a client that this was the last answer on its connection, if so.
-    pub(crate) fn say_goodbye(&self, headers: &mut HeaderMap) {
-        if self.is_leaving() {
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
     }
 
     /// This worker's way to a service.

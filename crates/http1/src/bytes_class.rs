@@ -2,7 +2,7 @@
 
 /// `tchar` of RFC 9110 §5.6.2: methods, field names, options.
 const TOKEN: u8 = 1;
-/// What a request target may have: visible ASCII but `#`, and anything above 0x7F.
+/// What a request target may have: visible ASCII but `#`, `<` and `>`, and anything above 0x7F.
 const TARGET: u8 = 2;
 /// What a host with its port may have (RFC 3986 §3.2.2, §3.2.3): no user information, no delimiters of other parts.
 const HOST: u8 = 4;
@@ -24,7 +24,7 @@ const TABLE: [u8; 256] = {
         if is_alphanumeric || is_token_mark {
             table[index] |= TOKEN;
         }
-        if (byte > b' ' && byte < 0x7f && byte != b'#') || byte >= 0x80 {
+        if (byte > b' ' && byte < 0x7f && !matches!(byte, b'#' | b'<' | b'>')) || byte >= 0x80 {
             table[index] |= TARGET;
         }
         if is_alphanumeric || is_host_mark {

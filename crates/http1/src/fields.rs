@@ -16,6 +16,8 @@ pub enum Known {
     Expect,
     /// `Host`
     Host,
+    /// `HTTP2-Settings` (RFC 7540 §3.2.1)
+    Http2Settings,
     /// `Keep-Alive`
     KeepAlive,
     /// `Proxy-Connection`
@@ -40,6 +42,7 @@ impl Known {
             7 if name[0] | 0x20 == b'u' => (Self::Upgrade, b"upgrade"),
             10 if name[0] | 0x20 == b'c' => (Self::Connection, b"connection"),
             10 if name[0] | 0x20 == b'k' => (Self::KeepAlive, b"keep-alive"),
+            14 if name[0] | 0x20 == b'h' => (Self::Http2Settings, b"http2-settings"),
             14 => (Self::ContentLength, b"content-length"),
             16 => (Self::ProxyConnection, b"proxy-connection"),
             17 => (Self::TransferEncoding, b"transfer-encoding"),
@@ -53,7 +56,7 @@ impl Known {
     pub(crate) fn is_hop_by_hop(self) -> bool {
         match self {
             Self::Connection | Self::KeepAlive | Self::ProxyConnection | Self::Te => true,
-            Self::TransferEncoding | Self::Upgrade => true,
+            Self::Http2Settings | Self::TransferEncoding | Self::Upgrade => true,
             Self::Other | Self::ContentLength | Self::Expect | Self::Host => false,
         }
     }

@@ -46,7 +46,7 @@ pub(crate) fn read<'b>(head: &'b [u8], version: Version, table: &mut FieldTable)
     let (mut options, mut closes, mut upgrades) = (false, false, false);
     for (known, value) in table.values(head) {
         match known {
-            Known::Other | Known::KeepAlive | Known::ProxyConnection | Known::Te => {}
+            Known::Other | Known::KeepAlive | Known::ProxyConnection | Known::Te | Known::Http2Settings => {}
             Known::Host if framing.host.is_some() => return Err(Malformed::SeveralHosts),
             Known::Host => framing.host = Some(value),
             Known::ContentLength => framing.length = Some(length(value, framing.length)?),

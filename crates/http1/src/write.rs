@@ -56,6 +56,13 @@ impl<'o> MessageWriter<'o> {
         self
     }
 
+    /// Fields that stand in their lines already.
+    #[inline]
+    pub fn lines(&mut self, lines: &[u8]) -> &mut Self {
+        self.out.extend_from_slice(lines);
+        self
+    }
+
     /// The field that frames the body, if there is one to write: none for an empty body or one until close.
     pub fn framing(&mut self, body: BodyLength) -> &mut Self {
         match body {
@@ -66,7 +73,7 @@ impl<'o> MessageWriter<'o> {
     }
 
     /// The empty line: the head, or the trailer section, is whole.
-    pub fn end(self) {
+    pub fn end(&mut self) {
         self.out.extend_from_slice(b"\r\n");
     }
 }

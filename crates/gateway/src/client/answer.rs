@@ -3,14 +3,15 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{CONTENT_LENGTH, DATE, TRAILER};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pilotlight_http1::{BodyLength, members};
 
 use super::{Client, DIRECT_WRITE, MAX_GATHERED, Phase};
 use crate::body::{CutError, Outgoing};
 use crate::date;
 use crate::fields::is_hop_by_hop;
+use crate::response::ResponseHead;
 
 /// Why an answer cannot be ended as it should; the connection is closed (RFC 9112 §8).
 #[derive(Debug, thiserror::Error)]
@@ -26,39 +27,38 @@ pub(crate) enum AnswerError {
 
 impl Client {
     /// Writes the head of an answer; its body follows.
-    pub(crate) fn put_head(&self, response: Response<Outgoing>) -> Result<Outgoing, pilotlight_http1::SendError> {
-        let (parts, body) = response.into_parts();
-        let (status, headers) = (parts.status, &parts.headers);
+    pub(crate) fn put_head(&self, answer: (ResponseHead, Outgoing)) -> Result<Outgoing, pilotlight_http1::SendError> {
+        let (ResponseHead { status, fields, closes }, body) = answer;
         let io = &mut *self.io.borrow_mut();
         let is_head = io.http.is_asked_for_head();
         self.answer_moves();
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            io.http.switch_protocols(fields(headers), &mut io.out)?;
+            io.http.switch_protocols(&mut io.out, |writer| fields.write(writer))?;
             return Ok(body);
         }
-        if headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close")) {
+        if closes {
             io.http.close_after();
         }
-        let length = match (content_length(headers), body.length()) {
+        let length = match (fields.content_length(), body.length()) {
             (Some(length), _) if is_head => BodyLength::Exactly(length),
             // RFC 9110 §9.3.2: an answer to HEAD need not say what one to GET would.
             (None, None | Some(0)) if is_head => BodyLength::UntilClose,
             (_, Some(length)) | (Some(length), None) => BodyLength::Exactly(length),
             (None, None) => BodyLength::Chunked,
         };
-        *self.announced.borrow_mut() = match self.takes_trailers.get() {
-            true => headers.get_all(TRAILER).iter().cloned().collect(),
-            false => Vec::new(),
-        };
-        let head = (status.as_u16(), status.canonical_reason().unwrap_or_default());
-        if headers.contains_key(DATE) {
-            io.http.send_head(head, fields(headers), length, &mut io.out)?;
-        } else {
-            // RFC 9110 §6.6.1: who passes an answer on without a date gives it one.
-            let date = date::now();
-            let dated = fields(headers).chain([(&b"date"[..], &date[..])]);
-            io.http.send_head(head, dated, length, &mut io.out)?;
+        let announced = &mut *self.announced.borrow_mut();
+        announced.clear();
+        if self.takes_trailers.get() {
+            fields.all(&TRAILER, |value| announced.extend(HeaderValue::from_bytes(value)));
         }
+        let head = (status.as_u16(), status.canonical_reason().unwrap_or_default());
+        io.http.send_head_with(head, length, &mut io.out, |writer| {
+            fields.write(writer);
+            // RFC 9110 §6.6.1: who passes an answer on without a date gives it one.
+            if fields.get(&DATE).is_none() {
+                writer.field(b"date", &date::now());
+            }
+        })?;
         let has_none = is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         Ok(if has_none { body.without_data() } else { body })
     }
@@ -107,7 +107,7 @@ impl Client {
         let is_announced = |name: &[u8]| {
             announced.iter().flat_map(|value| members(value.as_bytes())).any(|one| one.eq_ignore_ascii_case(name))
         };
-        let mut passed = fields(trailers).filter(|(name, _)| is_announced(name)).peekable();
+        let mut passed = trailers.iter().map(bytes).filter(|(name, _)| is_announced(name)).peekable();
         match passed.peek() {
             Some(_) => io.http.send_trailers(passed, &mut io.out),
             None => io.http.send_end(&mut io.out),
@@ -143,16 +143,6 @@ impl Client {
     }
 }
 
-/// Fields of an answer, but for those that frame it.
-fn fields(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let frames = |name: &HeaderName| [CONTENT_LENGTH, CONNECTION, TRANSFER_ENCODING].contains(name);
-    headers.iter().filter(move |(name, _)| !frames(name)).map(bytes)
-}
-
 fn bytes<'h>((name, value): (&'h HeaderName, &'h HeaderValue)) -> (&'h [u8], &'h [u8]) {
     (name.as_str().as_bytes(), value.as_bytes())
-}
-
-fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -9,7 +9,8 @@ use http::HeaderMap;
 use http_body::Frame;
 use pilotlight_http1::{FieldTable, Fields, Malformed, ServerConnection};
 
-use super::{Client, Io, requests};
+use super::{Client, Io};
+use crate::head;
 use crate::upstream::{MAX_GATHERED, MIN_PIECE};
 
 /// Room for what is read of a body at once.
@@ -181,6 +182,6 @@ impl Io {
 
 fn trailers(fields: Fields<'_>) -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(fields.len());
-    requests::append(fields.end_to_end(), &mut trailers);
+    fields.end_to_end().for_each(|field| head::append(field.name, field.value, &mut trailers));
     trailers
 }

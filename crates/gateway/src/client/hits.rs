@@ -9,15 +9,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method};
-use pilotlight_cache::{Lookup, QueryRules, RequestFields, Stored, Timestamp};
+use pilotlight_cache::{Lookup, RequestFields, Stored, Timestamp};
 use pilotlight_http1::{BodyLength, Field, FieldTable, Fields, Persistence, RequestHead, Target, Version};
 
+use super::Client;
 use super::hit_timer::HitTimer;
-use super::{Client, requests};
 use crate::access_log::Entry;
 use crate::cache_key::CacheKey;
+use crate::head::put_fields;
 use crate::metrics::Verdict;
 use crate::options::RouteCache;
 use crate::routes::{Route, Table};
@@ -52,7 +52,6 @@ pub(super) enum Peeked {
 /// What was found out about a request before it was one.
 pub(crate) struct Known {
     pub(crate) route: Arc<Route>,
-    pub(crate) authority: String,
     /// `None` where the route does not use the cache.
     pub(crate) lookup: Option<Lookup>,
 }
@@ -124,20 +123,14 @@ pub(super) fn find<'a>(
     (head, headers): (&RequestHead<'_>, &mut HeaderMap),
     out: &mut BytesMut,
 ) -> Peeked {
-    // What is stored was once a target that was taken, so one that is found needs no check of its own, unless a rule of
-    // the route has left out a part of it.
     let Target::Origin(target) = head.target else { return Peeked::Nothing };
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
     let Some(route) = table.find(head.authority, path) else { return Peeked::Nothing };
-    let has_rules = |route| cache_key::control(route).is_some_and(|control| control.key.query != QueryRules::default());
-    if path.len() < target.len() && has_rules(route) && !is_taken(target) {
-        return Peeked::Nothing;
-    }
     let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
     let peeked = peek(worker, client, route, head, (target, now));
     if !matches!(peeked, Some(Lookup::Hit(_))) {
-        requests::put_fields(head, headers);
+        put_fields(head, headers);
     }
     let lookup = peeked.or_else(|| {
         let origin = Origin::of(headers, head.authority, Trust::of(client.settings.trust_forwarded));
@@ -159,23 +152,23 @@ pub(super) fn find<'a>(
             return Peeked::Hit;
         }
         Some(Lookup::Hit(_)) => {
-            requests::put_fields(head, headers);
-            return known(route, head, lookup);
+            put_fields(head, headers);
+            return known(route, lookup);
         }
         // Its refresh needs the whole request.
         Some(Lookup::StaleWhileRevalidate(_)) => return Peeked::Nothing,
         Some(Lookup::Miss(_)) => None,
         Some(Lookup::Stale(ref stale, _)) => Some(stale),
-        lookup => return known(route, head, lookup),
+        lookup => return known(route, lookup),
     };
     if ask(worker, client, hit_timer, route, (target, head.authority), headers, stale) {
         return Peeked::AsksRedis;
     }
-    known(route, head, lookup)
+    known(route, lookup)
 }
 
-fn known(route: &Arc<Route>, head: &RequestHead<'_>, lookup: Option<Lookup>) -> Peeked {
-    Peeked::Known(Known { route: Arc::clone(route), authority: head.authority.to_owned(), lookup })
+fn known(route: &Arc<Route>, lookup: Option<Lookup>) -> Peeked {
+    Peeked::Known(Known { route: Arc::clone(route), lookup })
 }
 
 /// Asks Redis, if there is one, for what memory has not, or no longer.
@@ -188,7 +181,7 @@ fn ask(
     headers: &mut HeaderMap,
     stale: Option<&Arc<Stored>>,
 ) -> bool {
-    if worker.second.is_none() || !is_taken(target) {
+    if worker.second.is_none() {
         return false;
     }
     hit_timer.time(); // Redis is waited for by those that follow
@@ -196,7 +189,7 @@ fn ask(
     let now = worker.clock.timestamp(begun);
     let origin = Origin::of(headers, authority, Trust::of(client.settings.trust_forwarded));
     let Some(asks) = exchange::lead(worker, route, (origin, target), headers, now) else { return false };
-    client.ask(begun, route, target, (std::mem::take(headers), stale.cloned()), asks);
+    client.ask(begun, route, (target, authority), (std::mem::take(headers), stale.cloned()), asks);
     true
 }
 
@@ -217,9 +210,4 @@ pub(super) fn count(
         let at = (worker.clock.timestamp(begun), took_ns);
         log.write(&Entry::of_hit(Verdict::Redis, series, at, request, answer));
     }
-}
-
-/// Whether the target is one of a URI, and one as it stands.
-fn is_taken(target: &str) -> bool {
-    target.parse::<PathAndQuery>().is_ok_and(|parsed| parsed.as_str() == target)
 }

@@ -21,13 +21,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{HeaderMap, Request};
+use http::HeaderMap;
 use pilotlight_cache::{Fill, Stored};
 use pilotlight_cache_redis::Tier;
 
 use super::hits::{self, MAX_BODY, Scratch};
-use super::{Client, ClientBody, ReceivedRequest, requests};
+use super::{Client, ClientBody, ReceivedRequest};
 use crate::exchange::{self, RedisLookup};
+use crate::head::Head;
 use crate::routes::Route;
 use crate::timing::Moment;
 use crate::worker::Worker;
@@ -45,6 +46,7 @@ pub(super) struct LookupRequest {
     /// What memory had.
     stale: Option<Arc<Stored>>,
     target: Box<str>,
+    authority: Box<str>,
 }
 
 /// What has become of a [`PendingLookup`].
@@ -80,12 +82,13 @@ impl Client {
         &self,
         begun: Moment,
         route: &Arc<Route>,
-        target: &str,
+        (target, authority): (&str, &str),
         (headers, stale): (HeaderMap, Option<Arc<Stored>>),
         (tier, fill): (&Rc<Tier>, Fill),
     ) {
         let route = Arc::clone(route);
-        let request = LookupRequest { headers, begun, asked: Moment::now(), route, stale, target: target.into() };
+        let (target, authority) = (target.into(), authority.into());
+        let request = LookupRequest { headers, begun, asked: Moment::now(), route, stale, target, authority };
         let tier = Rc::clone(tier);
         let lookup = async move { (RedisLookup::ask(&tier, fill, &request.headers).await, request) };
         *self.pending_lookup.borrow_mut() = Some(Box::pin(lookup));
@@ -129,12 +132,16 @@ impl Client {
 
 impl LookupRequest {
     fn received(self, redis: Box<RedisLookup>) -> ReceivedRequest {
-        let mut request = Request::new(ClientBody::empty());
-        // It was looked at when Redis was asked ([`hits`]).
-        *request.uri_mut() = requests::uri(&self.target).unwrap_or_default();
-        *request.headers_mut() = self.headers;
+        let head = Head::get(self.target, self.authority, self.headers);
         let redis = RedisAnswer { redis, asked: self.asked, answered: Moment::now() };
-        ReceivedRequest { request, begun: self.begun, read: self.asked, known: None, redis: Some(redis) }
+        ReceivedRequest {
+            head,
+            body: ClientBody::empty(),
+            begun: self.begun,
+            read: self.asked,
+            known: None,
+            redis: Some(redis),
+        }
     }
 }
 

@@ -13,16 +13,14 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
-use http::uri::InvalidUri;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
-use pilotlight_http1::{self as http1, BodyLength, Field, Known as Name, Malformed, RequestHead};
+use bytes::{Buf, BytesMut};
+use pilotlight_http1::{self as http1, BodyLength, Known as Name, Malformed, RequestHead};
 
 use super::hit_timer::HitTimer;
 use super::hits::{self, Known, Peeked, Scratch};
 use super::redis_lookup::LookedUp;
 use super::{Client, ClientBody, Io, Phase, RedisAnswer};
+use crate::head::Head;
 use crate::problem;
 use crate::strangers::Stranger;
 use crate::timing::Moment;
@@ -42,7 +40,8 @@ pub(crate) enum Next {
 
 /// A request as it was received, which memory does not answer.
 pub(crate) struct ReceivedRequest {
-    pub(crate) request: Request<ClientBody>,
+    pub(crate) head: Head,
+    pub(crate) body: ClientBody,
     /// When its first byte was there.
     pub(crate) begun: Moment,
     /// When the last byte of its head was there.
@@ -194,27 +193,26 @@ impl Client {
                 Peeked::Nothing => {}
             }
         }
-        if known.is_none() {
-            put_fields(&head, headers);
-        }
-        let request = match request(&head, std::mem::take(headers)) {
-            Ok(request) => request,
+        let received = match known {
+            Some(_) => Head::with_map(&head, std::mem::take(headers)),
+            None => Head::received(&head),
+        };
+        let owned = match received {
+            Ok(owned) => owned,
             Err(rule) => return Front::Refused(rule),
         };
         self.takes_trailers.set(takes_trailers(&head));
         let (has_body, is_expected) = (head.body != BodyLength::Empty, head.expects_continue);
         read.advance(length);
-        // What follows an expectation is a client that did not wait for the word.
-        let is_expected = is_expected && read.is_empty();
-        let body = if has_body { Some(is_expected) } else { None };
+        let body = match has_body {
+            // What follows an expectation is a client that did not wait for the word.
+            true => ClientBody::behind(self, http, is_expected && read.is_empty()),
+            false => ClientBody::empty(),
+        };
         hit_timer.time(); // of the hits before it
         let begun = hit_timer.begun();
         let read_at = read_at.max(begun);
-        let request = request.map(|()| match body {
-            Some(is_expected) => ClientBody::behind(self, http, is_expected),
-            None => ClientBody::empty(),
-        });
-        Front::Request(Box::new(ReceivedRequest { request, begun, read: read_at, known, redis: None }))
+        Front::Request(Box::new(ReceivedRequest { head: owned, body, begun, read: read_at, known, redis: None }))
     }
 
     /// Answers what is no request. Nothing behind it is read as one.
@@ -256,51 +254,6 @@ impl Io {
     }
 }
 
-/// Puts into `headers` what a proxy may look at and pass on: what belongs to the connection, or is named by
-/// `Connection`, is left out.
-pub(super) fn put_fields(head: &RequestHead<'_>, headers: &mut HeaderMap) {
-    headers.clear();
-    // However often and in which spelling it was said, a service hears it once.
-    if let Some(length) = head.content_length {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    }
-    append(head.fields.end_to_end().filter(|field| field.known != Name::ContentLength), headers);
-}
-
-/// Copies fields behind those that are there. The parser has checked both, so each is one.
-pub(super) fn append<'b>(fields: impl Iterator<Item = Field<'b>>, headers: &mut HeaderMap) {
-    for field in fields {
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value)) {
-            headers.append(name, value);
-        }
-    }
-}
-
-/// A request without its body.
-fn request(head: &RequestHead<'_>, headers: HeaderMap) -> Result<Request<()>, Malformed> {
-    let mut headers = headers;
-    if head.upgrade.is_some() {
-        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        for field in head.fields.iter().filter(|field| field.known == Name::Upgrade) {
-            if let Ok(value) = HeaderValue::from_bytes(field.value) {
-                headers.append(UPGRADE, value);
-            }
-        }
-    }
-    let mut request = Request::new(());
-    *request.method_mut() = Method::from_bytes(head.method.as_bytes()).map_err(|_| Malformed::Method)?;
-    *request.uri_mut() = uri(head.target_text).map_err(|_| Malformed::TargetForm)?;
-    *request.headers_mut() = headers;
-    if head.version == http1::Version::Http10 {
-        *request.version_mut() = Version::HTTP_10;
-    }
-    Ok(request)
-}
-
-pub(super) fn uri(target: &str) -> Result<Uri, InvalidUri> {
-    Uri::from_maybe_shared(Bytes::copy_from_slice(target.as_bytes()))
-}
-
 /// RFC 9110 §10.1.4: `trailers` in `TE`.
 fn takes_trailers(head: &RequestHead<'_>) -> bool {
     let values = head.fields.iter().filter(|field| field.known == Name::Te).map(|field| field.value);
@@ -313,51 +266,23 @@ mod tests {
 
     use super::*;
 
-    /// Names of what is looked at and passed on, and whether a stored response may answer it.
-    fn put(lines: &[&str]) -> (Vec<String>, bool) {
-        let text = format!(
-            "GET / HTTP/1.1\r\nhost: a\r\n{}\r\n",
-            lines.iter().map(|line| format!("{line}\r\n")).collect::<String>()
-        );
+    /// Whether a stored response may answer it as it stands.
+    fn is_plain(line: &str) -> bool {
+        let text = format!("GET / HTTP/1.1\r\nhost: a\r\n{line}\r\n\r\n");
         let mut table = FieldTable::new();
-        let head = http1::parse_request(text.as_bytes(), &mut table, &Limits::REQUEST).unwrap().unwrap();
-        let mut headers = HeaderMap::new();
-        put_fields(&head, &mut headers);
-        let is_plain = hits::is_plain(&head);
-        let mut names: Vec<_> = request(&head, headers).unwrap().headers().keys().map(ToString::to_string).collect();
-        names.sort_unstable();
-        (names, is_plain)
-    }
-
-    #[test]
-    fn what_a_client_names_is_gone_before_it_is_read() {
-        let (left, is_plain) = put(&[
-            "connection: keep-alive, Accept-Language, Upgrade, x-forwarded-for",
-            "connection: Authorization, connection, content-length, x-secret",
-            "accept-language: de",
-            "upgrade: websocket",
-            "x-forwarded-for: 1.2.3.4",
-            "authorization: x",
-            "content-length: 1",
-            "te: trailers",
-            "keep-alive: 5",
-            "origin: http://a",
-            "x-secret: 1",
-        ]);
-        let stay = ["authorization", "connection", "content-length", "host", "origin", "upgrade", "x-forwarded-for"];
-        assert_eq!(left, stay);
-        assert!(!is_plain);
+        hits::is_plain(&http1::parse_request(text.as_bytes(), &mut table, &Limits::REQUEST).unwrap().unwrap())
     }
 
     #[test]
     fn what_a_stored_response_answers_as_it_stands() {
         for line in ["accept: */*", "connection: keep-alive", "te: trailers", "x: y"] {
-            assert!(put(&[line]).1, "{line}");
+            assert!(is_plain(line), "{line}");
         }
         for line in
             ["connection: close", "range: bytes=0-", "if-none-match: *", "content-length: 0", "x-pilotlight-timing: 1"]
         {
-            assert!(!put(&[line]).1, "{line}");
+            assert!(!is_plain(line), "{line}");
         }
+        assert!(!is_plain("connection: upgrade\r\nupgrade: websocket"));
     }
 }

@@ -13,11 +13,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use http::Response;
 use pilotlight_cache::Watch;
 
 use crate::body::Outgoing;
 use crate::options::Abandoned;
+use crate::response::ResponseHead;
 use crate::worker::Worker;
 
 /// Whether an exchange is asking for others, too; shared by the exchange and whoever holds its future.
@@ -51,7 +51,7 @@ impl DetachedFetch {
     }
 }
 
-type Forwarded = Pin<Box<dyn Future<Output = Response<Outgoing>>>>;
+type Forwarded = Pin<Box<dyn Future<Output = (ResponseHead, Outgoing)>>>;
 
 /// An answer that is not here at once.
 pub(crate) struct PendingAnswer {
@@ -67,7 +67,7 @@ impl PendingAnswer {
 }
 
 impl Future for PendingAnswer {
-    type Output = Response<Outgoing>;
+    type Output = (ResponseHead, Outgoing);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(future) = &mut self.future else { return Poll::Pending };

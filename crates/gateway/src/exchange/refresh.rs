@@ -8,17 +8,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::header::{EXPECT, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
-use http::{Method, Request};
 use pilotlight_cache::{Fill, Forward, Stored};
 
 use super::second_tier::Second;
 use super::{Caller, DetachedFetch, Inbound, Parted, now};
 use crate::cache_key::{self, CacheKey};
-use crate::client::{Client, ClientBody};
+use crate::client::Client;
+use crate::head::Head;
 use crate::problem::Failure;
 use crate::record::Record;
 use crate::routes::Route;
-use crate::target::{Origin, Trust, target};
+use crate::target::{Origin, Trust};
 use crate::timing::{Moment, Timeline};
 use crate::worker::Worker;
 
@@ -30,8 +30,7 @@ pub(crate) const MAX_REFRESHES: usize = 64;
 pub(super) fn begin(
     (worker, client): (&Rc<Worker>, &Rc<Client>),
     route: &Arc<Route>,
-    request: &Request<ClientBody>,
-    authority: &str,
+    head: &Head,
     stored: &Arc<Stored>,
 ) {
     let Some(cache) = &worker.common.cache else { return };
@@ -39,26 +38,22 @@ pub(super) fn begin(
         tracing::debug!(worker = worker.index, "a stale response is not refreshed now: {MAX_REFRESHES} others are");
         return;
     };
-    let mut headers = request.headers().clone();
+    let mut headers = head.headers().clone();
     // They are about the client's copy, or about a part of the answer.
     for name in [RANGE, IF_RANGE, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, EXPECT] {
         headers.remove(name);
     }
     // Of the request as it is: that is what the response was found under.
-    let origin = Origin::of(request.headers(), authority, Trust::of(client.settings.trust_forwarded));
-    let key = CacheKey::of(cache_key::control(route), origin, target(request.uri()), request.headers());
+    let origin = Origin::of_head(head, Trust::of(client.settings.trust_forwarded));
+    let key = CacheKey::of(cache_key::control(route), origin, head.target(), head.headers());
     let Some(fill) = key.ok().and_then(|key| cache.refresh(&key.as_key(), &headers, now())) else { return };
-    let mut head = Request::new(());
-    *head.method_mut() = Method::GET;
-    *head.uri_mut() = request.uri().clone();
-    *head.version_mut() = request.version();
-    *head.headers_mut() = headers;
+    let mut asks = Head::get(head.target().into(), head.authority().into(), headers);
+    asks.version = head.version;
     let refresh = Refresh {
         place,
         caller: Caller::answered(client),
         route: Arc::clone(route),
-        head: head.into_parts().0,
-        authority: authority.to_owned(),
+        head: asks,
         fill,
         stored: Arc::clone(stored),
     };
@@ -69,21 +64,20 @@ struct Refresh {
     place: Place,
     caller: Caller,
     route: Arc<Route>,
-    head: http::request::Parts,
-    authority: String,
+    head: Head,
     fill: Fill,
     stored: Arc<Stored>,
 }
 
 impl Refresh {
     async fn run(self) {
-        let Self { place, caller, route, head, authority, fill, stored } = self;
+        let Self { place, caller, route, head, fill, stored } = self;
         let worker = &place.0;
         let id = worker.ids.id(None);
         let record = Record::uncounted(worker, &route.series, Timeline::new(Moment::now()));
         let detached_fetch = DetachedFetch::new(worker);
         let asks = (caller, &*record, &detached_fetch);
-        let mut inbound = Inbound::new(worker, asks, route, (head, None), (authority, id.clone()));
+        let mut inbound = Inbound::new(worker, asks, route, (head, None), id.clone());
         let mut end = pin!(worker.refreshes_end.notified());
         // Before the look at whether it has come already.
         end.as_mut().enable();

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::request::Parts;
 use http::{HeaderMap, Method};
 use pilotlight_cache::{Adopted, Cache, CacheStatus, Fill, Stored, Timestamp, Turn};
 use pilotlight_cache_redis::{Asked, Tier};
@@ -13,7 +12,7 @@ use crate::cache_key::{self, CacheKey};
 use crate::metrics::Verdict;
 use crate::options::RouteSpec;
 use crate::problem::Failure;
-use crate::target::{Origin, target};
+use crate::target::Origin;
 use crate::timing::Layer;
 use crate::worker::Worker;
 
@@ -111,7 +110,7 @@ impl Inbound<'_> {
         };
         // In a box of its own: no other request pays for the size of what asking Redis needs.
         let asked = Box::pin(async {
-            let asked = RedisLookup::ask(tier, fill, &self.parts().headers).await;
+            let asked = RedisLookup::ask(tier, fill, self.head().headers()).await;
             self.use_redis((tier, cache), asked, stale).await
         });
         let second = asked.await;
@@ -133,7 +132,7 @@ impl Inbound<'_> {
         mut redis: RedisLookup,
         stale: Option<Arc<Stored>>,
     ) -> Second {
-        let headers = &self.parts().headers;
+        let headers = self.head().headers();
         // No answer: nothing is known about what may be written, either.
         let Some(mut ticket) = redis.asked.ticket.take() else { return Second::Ask(redis.fill, stale) };
         if redis.fill.is_shared() && !redis.serves(cache, headers, stale.as_ref()) {
@@ -166,10 +165,10 @@ impl Inbound<'_> {
         let Some((tier, cache)) = tiers(self.worker) else { return Err(Failure::OnlyIfCached) };
         let Ok(key) = self.key() else { return Err(Failure::OnlyIfCached) };
         let key = key.as_key();
-        let Parts { method, uri, headers, .. } = self.parts();
+        let headers = self.head().headers();
         // What a rule sends past the cache is answered from no tier of it.
         let bypass = cache_key::control(&self.route).map(|control| &control.bypass);
-        if bypass.is_some_and(|rules| rules.applies(method, target(uri), headers).is_some()) {
+        if bypass.is_some_and(|rules| rules.applies(&self.head().method, self.head().target(), headers).is_some()) {
             return Err(Failure::OnlyIfCached);
         }
         let asked = tier.ask(&key, headers, now()).await;

@@ -9,8 +9,6 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
-
 use super::silence::{Silence, SilenceLimit};
 use super::{SendError, UpstreamError};
 use crate::deadline::Deadline;
@@ -78,9 +76,9 @@ impl FirstByte {
         self.deadline.clear();
     }
 
-    /// The wait for the rest of an answer with these fields.
-    pub(crate) fn then(self, headers: &HeaderMap) -> Silence {
-        Silence::new(self.deadline, self.silence, headers)
+    /// The wait for the rest of an answer with this `Content-Type`.
+    pub(crate) fn then(self, content_type: Option<&[u8]>) -> Silence {
+        Silence::new(self.deadline, self.silence, content_type)
     }
 
     /// Ready when the time is over; wakes the task then.

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use http::header::{CONTENT_LENGTH, UPGRADE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
 use http_body::Frame;
 use pilotlight_http1::FieldTable;
 use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease, Service};
 
 use super::backlog;
 use super::first_byte::FirstByte;
-use super::http1::{self, BodyLength, Decoded, Decoder, Malformed};
+use super::http1::{self, BodyLength, Decoded, Decoder, Keep, Malformed};
 use super::silence::Silence;
 use super::{Answer, BodyLeft, Delivery, Failed, SendError, Tries, Upgraded, UpstreamError};
 use crate::body::{CutError, ResponseBody};
@@ -218,14 +218,11 @@ struct Exchange {
 
 impl Exchange {
     fn new(connection: Connection, outbound: &Outbound, body: Option<RequestBody>) -> Self {
-        let known = outbound.parts.headers.contains_key(CONTENT_LENGTH);
+        let known = outbound.head.has(&CONTENT_LENGTH);
         let chunked = body.is_some() && !known;
         let framing = if chunked { BodyFraming::Chunked } else { BodyFraming::Length };
         let mut out = BytesMut::with_capacity(1024);
-        let authority = if outbound.authority.is_empty() { "localhost" } else { &outbound.authority };
-        http1::encode_request_head(&mut out, &outbound.parts.method, &outbound.target(), authority, chunked, |field| {
-            outbound.fields(field);
-        });
+        http1::encode_request_head(&mut out, outbound, chunked);
         Self {
             connection,
             pump: Pump::new(out, body, framing),
@@ -237,7 +234,7 @@ impl Exchange {
 
     /// RFC 9110 §7.8: a service switches only to what it was asked for, and only when it has the whole request.
     fn may_switch(&self, head: &http1::ResponseHead, outbound: &Outbound) -> bool {
-        let chosen = head.headers.get(UPGRADE).zip(outbound.upgrade.as_ref());
+        let chosen = head.fields.get(&UPGRADE).zip(outbound.upgrade.as_ref());
         chosen.is_some_and(|(chosen, offered)| upgrades::is_among(chosen, offered)) && self.pump.is_done()
     }
 
@@ -281,13 +278,14 @@ impl Exchange {
             if !self.connection.read.is_empty() {
                 self.any_byte = true;
                 let table = &mut pool.fields.borrow_mut();
-                match http1::parse_response_head(&mut self.connection.read, &outbound.parts.method, table) {
+                let keep = if outbound.is_cached { Keep::Map } else { Keep::Lines };
+                match http1::parse_response_head(&mut self.connection.read, (&outbound.head.method, keep), table) {
                     // RFC 9110 §15.2: any number of interim answers come before the final one.
-                    Ok(Some(head))
+                    Ok(Some(mut head))
                         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>
                     {
                         if let Some(client) = &outbound.interim {
-                            client.send_interim(head.status, &head.headers);
+                            client.send_interim(head.status, head.fields.map());
                         }
                         continue;
                     }
@@ -347,7 +345,7 @@ impl Exchange {
         lease: Option<Lease>,
         first_byte: FirstByte,
     ) -> Answer {
-        let http1::ResponseHead { status, headers, body, keep_alive } = head;
+        let http1::ResponseHead { status, fields, body, keep_alive } = head;
         self.pump.forget_sent();
         if let Some(lease) = &lease {
             lease.instance().mark_answered();
@@ -355,7 +353,7 @@ impl Exchange {
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let Connection { socket, read, .. } = self.connection;
             let upgraded = Some(Upgraded { socket, read_ahead: read, lease });
-            return Answer { status, headers, body: ResponseBody::Empty, upgraded };
+            return Answer { status, fields, body: ResponseBody::Empty, upgraded };
         }
         // The common small answer is in the buffer whole. One that came before the end of the request goes out as well,
         // and the connection, which still carries the request, is closed.
@@ -368,12 +366,12 @@ impl Exchange {
         };
         if let Some(data) = whole {
             self.recycle(pool, keep_alive);
-            return Answer { status, headers, body: ResponseBody::full(data), upgraded: None };
+            return Answer { status, fields, body: ResponseBody::full(data), upgraded: None };
         }
         let decoder = Decoder::new(body);
-        let (pool, silence) = (Rc::clone(pool), first_byte.then(&headers));
+        let (pool, silence) = (Rc::clone(pool), first_byte.then(fields.get(&CONTENT_TYPE)));
         let body = HttpBody { exchange: Some(self), decoder, keep_alive, silence, pool, lease };
-        Answer { status, headers, body: ResponseBody::Http(Box::new(body)), upgraded: None }
+        Answer { status, fields, body: ResponseBody::Http(Box::new(body)), upgraded: None }
     }
 
     /// Keeps the connection for the next exchange if both sides are done with this one.

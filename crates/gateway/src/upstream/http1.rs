@@ -3,11 +3,15 @@
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use pilotlight_http1::{BodyDecoder, BodyPiece, FieldTable, Fields, Known, Limits, MessageWriter, Persistence};
+use pilotlight_http1::{
+    BodyDecoder, BodyPiece, FieldLines, FieldTable, Fields, Known, Limits, MessageWriter, Persistence,
+};
 pub(crate) use pilotlight_http1::{BodyEncoder, BodyLength, Malformed};
 
 use super::{MAX_GATHERED, MIN_PIECE};
 use crate::fields;
+use crate::outbound::Outbound;
+use crate::response::ResponseFields;
 
 /// How much of a service's answer is taken.
 pub(crate) const LIMITS: Limits = Limits::RESPONSE;
@@ -19,21 +23,42 @@ const MIN_FURTHER: usize = 7;
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+    pub(crate) fields: ResponseFields,
     pub(crate) body: BodyLength,
     pub(crate) keep_alive: bool,
 }
 
+/// In which form the fields of a response are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// To be passed on as they are.
+    Lines,
+    /// To be looked at.
+    Map,
+}
+
+/// Room for what the gateway adds: `Cache-Status`, `X-Request-Id`.
+const MORE_FIELDS: usize = 2;
+const MORE_BYTES: usize = 128;
+
 /// Takes one response head off the front of `buf`, or `None` when it is not whole yet. `table` is used again for each.
 pub(crate) fn parse_response_head(
     buf: &mut BytesMut,
-    method: &Method,
+    (method, keep): (&Method, Keep),
     table: &mut FieldTable,
 ) -> Result<Option<ResponseHead>, Malformed> {
     let Some(head) = pilotlight_http1::parse_response(buf, method.as_str(), table, &LIMITS)? else { return Ok(None) };
     let (length, body, content_length) = (head.length, head.body, head.content_length);
     let status = StatusCode::from_u16(head.status).map_err(|_| Malformed::Status)?;
     let keep_alive = head.persistence == Persistence::KeepAlive;
+    if keep == Keep::Lines && !status.is_informational() {
+        let mut lines = FieldLines::with_capacity(head.fields.len() + MORE_FIELDS, length + MORE_BYTES);
+        let fields = head.fields.end_to_end().filter(|field| field.known != Known::ContentLength);
+        fields.for_each(|field| lines.push(field.name, field.value));
+        buf.advance(length);
+        let fields = ResponseFields::lines(lines, content_length);
+        return Ok(Some(ResponseHead { status, fields, body, keep_alive }));
+    }
     let protocol = head.upgrade.and_then(|protocol| HeaderValue::from_bytes(protocol).ok());
     // The fields share the bytes instead of being copied.
     let bytes = buf.split_to(length).freeze();
@@ -44,7 +69,7 @@ pub(crate) fn parse_response_head(
     if let Some(protocol) = protocol {
         headers.insert(UPGRADE, protocol);
     }
-    Ok(Some(ResponseHead { status, headers, body, keep_alive }))
+    Ok(Some(ResponseHead { status, fields: headers.into(), body, keep_alive }))
 }
 
 /// What is passed on of the fields, `Content-Length` apart.
@@ -59,17 +84,19 @@ fn end_to_end(bytes: &Bytes, fields: Fields<'_>) -> Result<HeaderMap, Malformed>
 }
 
 /// Writes a request head. `chunked` adds `Transfer-Encoding`; a known length is among the fields already.
-pub(crate) fn encode_request_head(
-    out: &mut BytesMut,
-    method: &Method,
-    target: &str,
-    authority: &str,
-    chunked: bool,
-    fields: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])),
-) {
-    out.reserve(512);
-    let mut writer = MessageWriter::request(out, method.as_str(), target.as_bytes(), authority);
-    fields(&mut |name, value| {
+pub(crate) fn encode_request_head(out: &mut BytesMut, outbound: &Outbound, chunked: bool) {
+    let authority = if outbound.head.authority().is_empty() { "localhost" } else { outbound.head.authority() };
+    let target = outbound.target();
+    let mut writer = MessageWriter::request(out, outbound.head.method.as_str(), target.as_bytes(), authority);
+    match outbound.received_lines() {
+        Some(lines) => {
+            writer.lines(lines);
+        }
+        None => outbound.received_fields(&mut |name, value| {
+            writer.field(name, value);
+        }),
+    }
+    outbound.own_fields(&mut |name, value| {
         writer.field(name, value);
     });
     if chunked {

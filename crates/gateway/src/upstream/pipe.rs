@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use pilotlight_pipe::control::{Drain, More, MoreKind};
 use pilotlight_pipe::frame::flags;
@@ -386,12 +387,12 @@ impl Reply {
         let body = match rest {
             None => ResponseBody::full(first),
             Some(stream) => {
-                let silence = first_byte.then(&headers);
+                let silence = first_byte.then(headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes));
                 let body = PipeBody::new(stream, (lease, silence), first, left, service.to_owned());
                 ResponseBody::Pipe(Box::new(body))
             }
         };
-        Answer { status, headers, body, upgraded: None }
+        Answer { status, fields: headers.into(), body, upgraded: None }
     }
 }
 
@@ -418,7 +419,7 @@ async fn send_shared(
     match outcome {
         Some(Outcome::Response(payload)) => match decode_response(payload) {
             Ok((status, mut headers, body)) => {
-                let length = frames::body_length(&outbound.parts.method, status, &mut headers)
+                let length = frames::body_length(&outbound.head.method, status, &mut headers)
                     .map_err(|e| unusable(service, e))?;
                 if length.is_some_and(|length| length != body.len() as u64) {
                     return Err(wrong_length(service).into());
@@ -516,7 +517,7 @@ async fn read_head(
                         return Err(stream.failed(service, StreamError::Protocol(error)));
                     }
                 };
-                let left = match frames::body_length(&outbound.parts.method, status, &mut headers) {
+                let left = match frames::body_length(&outbound.head.method, status, &mut headers) {
                     Ok(left) => left,
                     Err(e) => {
                         stream.cancel(ResetCode::Cancelled);

@@ -186,6 +186,25 @@ impl ServerConnection {
         body: BodyLength,
         out: &mut BytesMut,
     ) -> Result<(), SendError> {
+        let write = |writer: &mut MessageWriter<'_>| {
+            for (name, value) in fields {
+                writer.field(name, value);
+            }
+        };
+        self.send_head_with((status, reason), body, out, write)
+    }
+
+    /// The same, with fields that `write` writes.
+    ///
+    /// # Errors
+    /// As those of [`ServerConnection::send_head`].
+    pub fn send_head_with(
+        &mut self,
+        (status, reason): (u16, &str),
+        body: BodyLength,
+        out: &mut BytesMut,
+        write: impl FnOnce(&mut MessageWriter<'_>),
+    ) -> Result<(), SendError> {
         if self.response != Response::Awaited {
             return Err(SendError::Head);
         }
@@ -197,48 +216,47 @@ impl ServerConnection {
         if framing == BodyLength::UntilClose && !has_none {
             self.persistence = Persistence::Close;
         }
-        let persistence = self.persistence;
-        let version = self.asked.version;
-        write_head(MessageWriter::response(out, status, reason), fields, |writer| {
-            match (framing, status) {
-                (_, 204 | 304) => {}
-                // RFC 9112 §6.3: without a length the body would last until the close.
-                (BodyLength::Empty, _) => {
-                    writer.framing(BodyLength::Exactly(0));
-                }
-                (framing, _) => {
-                    writer.framing(framing);
-                }
+        let mut writer = MessageWriter::response(out, status, reason);
+        write(&mut writer);
+        match (framing, status) {
+            (_, 204 | 304) => {}
+            // RFC 9112 §6.3: without a length the body would last until the close.
+            (BodyLength::Empty, _) => {
+                writer.framing(BodyLength::Exactly(0));
             }
-            match (persistence, version) {
-                (Persistence::Close, Version::Http11) => {
-                    writer.field(b"connection", b"close");
-                }
-                (Persistence::KeepAlive, Version::Http10) => {
-                    writer.field(b"connection", b"keep-alive");
-                }
-                _ => {}
+            (framing, _) => {
+                writer.framing(framing);
             }
-        });
+        }
+        match (self.persistence, self.asked.version) {
+            (Persistence::Close, Version::Http11) => {
+                writer.field(b"connection", b"close");
+            }
+            (Persistence::KeepAlive, Version::Http10) => {
+                writer.field(b"connection", b"keep-alive");
+            }
+            _ => {}
+        }
+        writer.end();
         self.response = Response::Body(BodyEncoder::new(if has_none { BodyLength::Empty } else { framing }));
         Ok(())
     }
 
-    /// 101: from here on the bytes are another protocol's, in both directions.
+    /// 101, with fields that `write` writes: from here on the bytes are another protocol's, in both directions.
     ///
     /// # Errors
     /// [`SendError::Head`] if no response is awaited.
-    pub fn switch_protocols<'f>(
+    pub fn switch_protocols(
         &mut self,
-        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
         out: &mut BytesMut,
+        write: impl FnOnce(&mut MessageWriter<'_>),
     ) -> Result<(), SendError> {
         if self.response != Response::Awaited {
             return Err(SendError::Head);
         }
-        write_head(MessageWriter::response(out, 101, "Switching Protocols"), fields, |writer| {
-            writer.field(b"connection", b"upgrade");
-        });
+        let mut writer = MessageWriter::response(out, 101, "Switching Protocols");
+        write(&mut writer);
+        writer.field(b"connection", b"upgrade").end();
         (self.request, self.response) = (Request::Closed, Response::Switched);
         Ok(())
     }

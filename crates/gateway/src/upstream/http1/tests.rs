@@ -1,7 +1,19 @@
 use super::*;
 
 fn head(text: &str) -> Result<Option<ResponseHead>, Malformed> {
-    parse_response_head(&mut BytesMut::from(text), &Method::GET, &mut FieldTable::new())
+    let parsed = |keep| parse_response_head(&mut BytesMut::from(text), (&Method::GET, keep), &mut FieldTable::new());
+    let (lines, map) = (parsed(Keep::Lines), parsed(Keep::Map));
+    match (lines, map) {
+        (Ok(Some(mut lines)), Ok(Some(mut map))) => {
+            assert_eq!(lines.fields.content_length(), map.fields.content_length(), "{text:?}");
+            assert_eq!(lines.fields.map(), map.fields.map(), "{text:?}");
+            assert_eq!((lines.body, lines.keep_alive), (map.body, map.keep_alive), "{text:?}");
+            Ok(Some(lines))
+        }
+        (Ok(None), Ok(None)) => Ok(None),
+        (Err(lines), Err(map)) if lines == map => Err(lines),
+        (lines, map) => panic!("{text:?}: {lines:?} as lines, {map:?} as a map"),
+    }
 }
 
 #[track_caller]
@@ -52,8 +64,8 @@ fn heads_are_whole_or_not_there() {
     for cut in 0..text.len() - 2 {
         assert!(head(&text[..cut]).unwrap().is_none(), "cut at {cut}");
     }
-    let parsed = head(text).unwrap().unwrap();
-    let cookies: Vec<_> = parsed.headers.get_all("set-cookie").iter().collect();
+    let mut parsed = head(text).unwrap().unwrap();
+    let cookies: Vec<_> = parsed.fields.map().get_all("set-cookie").iter().collect();
     assert_eq!(cookies, ["a=1", "b=2"]);
     assert!(head("NOPE").is_err());
 }
@@ -61,7 +73,7 @@ fn heads_are_whole_or_not_there() {
 #[test]
 fn heads_up_to_their_limits() {
     let fields = |count| format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(count));
-    assert_eq!(head(&fields(LIMITS.max_fields)).unwrap().unwrap().headers.len(), LIMITS.max_fields);
+    assert_eq!(head(&fields(LIMITS.max_fields)).unwrap().unwrap().fields.map().len(), LIMITS.max_fields);
     assert_eq!(head(&fields(LIMITS.max_fields + 1)).unwrap_err(), Malformed::TooManyFields);
     let bytes = |count| format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "b".repeat(count - 24));
     assert!(head(&bytes(LIMITS.max_head)).unwrap().is_some());

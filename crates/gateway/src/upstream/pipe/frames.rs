@@ -17,20 +17,22 @@ pub(crate) fn request_frame(outbound: &Outbound, flags: u8, body: &[u8]) -> Opti
     frame.put_bytes(0, HEADER_LEN + 8); // with what `complete` writes
     let head_start = frame.len();
     let target = outbound.target();
-    let method = outbound.parts.method.as_str();
+    let method = outbound.head.method.as_str();
     let scheme = outbound.origin().scheme.as_str();
-    for text in [method, scheme, &outbound.authority, &target, outbound.protocol(), &outbound.peer] {
+    for text in [method, scheme, outbound.head.authority(), &target, outbound.protocol(), &outbound.peer] {
         frame.put_slice(text.as_bytes());
         frame.put_u8(0);
     }
     frame.put_slice(outbound.id.as_bytes());
     frame.put_u8(0);
-    outbound.fields(&mut |name, value| {
+    let mut field = |name: &[u8], value: &[u8]| {
         frame.put_slice(name);
         frame.put_u8(0);
         frame.put_slice(value);
         frame.put_u8(0);
-    });
+    };
+    outbound.received_fields(&mut field);
+    outbound.own_fields(&mut field);
     let head_length = frame.len() - head_start;
     frame.put_slice(body);
     let length = frame.len() - HEADER_LEN;

@@ -1,0 +1,123 @@
+//! The head of an answer on its way to the client.
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use http::{HeaderMap, Response, StatusCode};
+use pilotlight_http1::{FieldLines, MessageWriter};
+
+use crate::head;
+
+/// An answer without its body. Fields that belong to a connection are not among its fields.
+#[derive(Debug)]
+pub(crate) struct ResponseHead {
+    pub(crate) status: StatusCode,
+    pub(crate) fields: ResponseFields,
+    /// The client's connection ends behind it.
+    pub(crate) closes: bool,
+}
+
+/// The fields of an answer: as lines where they are passed on as they came, else as a map.
+#[derive(Debug)]
+pub(crate) struct ResponseFields {
+    /// While there are lines the map is empty.
+    lines: Option<FieldLines>,
+    /// Beside the lines, which do not have it.
+    content_length: Option<u64>,
+    map: HeaderMap,
+}
+
+impl ResponseHead {
+    pub(crate) fn new(status: StatusCode, fields: impl Into<ResponseFields>) -> Self {
+        Self { status, fields: fields.into(), closes: false }
+    }
+
+    /// Takes a response apart that the gateway, or the cache, has made.
+    pub(crate) fn part<B>(response: Response<B>) -> (Self, B) {
+        let (parts, body) = response.into_parts();
+        (Self::new(parts.status, parts.headers), body)
+    }
+}
+
+impl From<HeaderMap> for ResponseFields {
+    fn from(map: HeaderMap) -> Self {
+        Self { lines: None, content_length: None, map }
+    }
+}
+
+impl ResponseFields {
+    /// Lines as they are sent, without `Content-Length`.
+    pub(crate) fn lines(lines: FieldLines, content_length: Option<u64>) -> Self {
+        Self { lines: Some(lines), content_length, map: HeaderMap::new() }
+    }
+
+    /// Calls `field` with each value of a field; not for `Content-Length`.
+    pub(crate) fn all<'f>(&'f self, name: &HeaderName, mut field: impl FnMut(&'f [u8])) {
+        match &self.lines {
+            Some(lines) => {
+                lines.iter().filter(|(one, _)| *one == name.as_str().as_bytes()).for_each(|(_, value)| field(value));
+            }
+            None => self.map.get_all(name).iter().for_each(|value| field(value.as_bytes())),
+        }
+    }
+
+    /// The first value of a field; not for `Content-Length`.
+    pub(crate) fn get(&self, name: &HeaderName) -> Option<&[u8]> {
+        match &self.lines {
+            Some(lines) => lines.get(name.as_str()),
+            None => self.map.get(name).map(HeaderValue::as_bytes),
+        }
+    }
+
+    /// What `Content-Length` says.
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        match &self.lines {
+            Some(_) => self.content_length,
+            None => self.map.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok(),
+        }
+    }
+
+    /// Puts a field behind those that are there.
+    pub(crate) fn append(&mut self, name: HeaderName, value: HeaderValue) {
+        match &mut self.lines {
+            Some(lines) => lines.push(name.as_str().as_bytes(), value.as_bytes()),
+            None => {
+                self.map.append(name, value);
+            }
+        }
+    }
+
+    /// Sets a field in place of all others with its name.
+    pub(crate) fn set(&mut self, name: HeaderName, value: &[u8]) {
+        if let Some(lines) = &mut self.lines {
+            lines.remove(name.as_str());
+            lines.push(name.as_str().as_bytes(), value);
+        } else if let Ok(value) = HeaderValue::from_bytes(value) {
+            self.map.insert(name, value);
+        }
+    }
+
+    /// Writes all of them, but for those that frame the body.
+    pub(crate) fn write(&self, writer: &mut MessageWriter<'_>) {
+        if let Some(lines) = &self.lines {
+            writer.lines(lines.as_bytes());
+            return;
+        }
+        for (name, value) in self.map.iter().filter(|(name, _)| !frames(name)) {
+            writer.field(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+
+    /// All of them as a map, which they are from now on.
+    pub(crate) fn map(&mut self) -> &mut HeaderMap {
+        if let Some(lines) = self.lines.take() {
+            self.map.reserve(lines.len() + 1);
+            lines.iter().for_each(|(name, value)| head::append(name, value, &mut self.map));
+            let length = self.content_length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length)));
+            self.map.extend(length);
+        }
+        &mut self.map
+    }
+}
+
+fn frames(name: &HeaderName) -> bool {
+    [CONTENT_LENGTH, CONNECTION, TRANSFER_ENCODING].contains(name)
+}
