@@ -97,7 +97,7 @@ pub(crate) struct Client {
     /// `Trailer` of its answer, if so.
     announced: RefCell<Vec<HeaderValue>>,
     /// Set by an exchange that ended in 101; the connection becomes a tunnel behind that answer.
-    upgraded: RefCell<Option<Upgraded>>,
+    upgraded: RefCell<Option<Box<Upgraded>>>,
     /// When the first byte of the head came that is not whole.
     begun: Cell<Option<Moment>>,
     /// The request for which Redis is asked.
@@ -330,7 +330,7 @@ impl Client {
         (io.socket, io.read)
     }
 
-    pub(crate) fn upgrade_to(&self, upgraded: Upgraded) {
+    pub(crate) fn upgrade_to(&self, upgraded: Box<Upgraded>) {
         *self.upgraded.borrow_mut() = Some(upgraded);
     }
 
@@ -344,7 +344,7 @@ impl Client {
         self.io.borrow().http.is_over()
     }
 
-    pub(crate) fn take_upgraded(&self) -> Option<Upgraded> {
+    pub(crate) fn take_upgraded(&self) -> Option<Box<Upgraded>> {
         self.upgraded.borrow_mut().take()
     }
 

@@ -167,8 +167,8 @@ impl Drop for HangUp {
 }
 
 /// Passes bytes both ways until both sides have ended.
-async fn tunnel(client: &Client, upgraded: Upgraded) {
-    let Upgraded { mut socket, read_ahead: answered, lease } = upgraded;
+async fn tunnel(client: &Client, upgraded: Box<Upgraded>) {
+    let Upgraded { mut socket, read_ahead: answered, lease } = *upgraded;
     let (mut client, read_ahead) = client.take_socket();
     let result = async {
         client.write_all(&answered).await?;

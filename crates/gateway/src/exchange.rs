@@ -334,7 +334,7 @@ struct Inbound<'a> {
     outbound: Outbound,
     incoming: Option<ClientBody>,
     /// The body of a request that no service has answered.
-    unsent: Option<RequestBody>,
+    unsent: Option<Box<RequestBody>>,
     /// The route's `timeout`, and when it is over.
     ends: Option<(Duration, Instant)>,
 }
@@ -351,7 +351,7 @@ impl<'a> Inbound<'a> {
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
         let may_switch = speaks_http && head.version == Version::HTTP_11;
-        let upgrade = may_switch.then(|| offered(&route, &head)).flatten();
+        let upgrade = may_switch.then(|| offered(&route, &head)).flatten().map(Box::new);
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
         let interim = client.connection.clone().filter(|_| head.version == Version::HTTP_11);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
@@ -374,27 +374,36 @@ impl<'a> Inbound<'a> {
         &self.outbound.head
     }
 
-    /// By reference: it is large, and a future that takes what it is given holds it twice.
+    /// By reference: it is large, and a future that takes what it is given holds it twice. What only some requests need
+    /// is in boxes of its own, so that the others do not pay for its size.
     async fn respond(&mut self, looked: Looked) -> Result<Parted, Failure> {
         self.ends = self.ends.map(|(after, ends)| (after, ends.checked_sub(looked.took()).unwrap_or(ends)));
-        let Looked { lookup, redis } = looked;
-        // Unless memory, or the rules of the route, have changed meanwhile.
-        let is_for = |redis: &RedisAnswer| self.key().is_ok_and(|key| redis.redis.is_for(&key));
-        let redis = redis.filter(|redis| matches!(lookup, Some(Lookup::Miss(_) | Lookup::Stale(..))) && is_for(redis));
-        let cache = self.worker.common.cache.clone();
-        let (why, stale) = match lookup {
-            // RFC 9111 §4.4: an unsafe request makes invalid what is stored, by whatever route and with whatever wish
-            // for another protocol it comes.
-            None => return self.pass(cache.as_ref(), Forward::Disabled).await,
-            Some(Lookup::OnlyIfCached) => return Box::pin(self.only_if_cached()).await,
+        let past = match looked.lookup {
+            None => Forward::Disabled,
             Some(Lookup::Bypass(why)) => {
                 self.record.verdict(Verdict::Bypass);
-                return self.pass(cache.as_ref(), why).await;
+                why
             }
-            Some(Lookup::Miss(why)) => (why, None),
-            Some(Lookup::Stale(stored, why)) => (why, Some(stored)),
+            Some(lookup) => return Box::pin(self.respond_cached(lookup, looked.redis)).await,
+        };
+        // RFC 9111 §4.4: an unsafe request makes invalid what is stored, by whatever route and with whatever wish for
+        // another protocol it comes.
+        let cache = self.worker.common.cache.clone();
+        self.pass(cache.as_ref(), past).await
+    }
+
+    async fn respond_cached(&mut self, lookup: Lookup, redis: Option<RedisAnswer>) -> Result<Parted, Failure> {
+        // Unless memory, or the rules of the route, have changed meanwhile.
+        let is_for = |redis: &RedisAnswer| self.key().is_ok_and(|key| redis.redis.is_for(&key));
+        let redis = redis.filter(|redis| matches!(lookup, Lookup::Miss(_) | Lookup::Stale(..)) && is_for(redis));
+        let cache = self.worker.common.cache.clone();
+        let (why, stale) = match lookup {
+            Lookup::Miss(why) => (why, None),
+            Lookup::Stale(stored, why) => (why, Some(stored)),
+            Lookup::OnlyIfCached => return self.only_if_cached().await,
+            Lookup::Bypass(why) => return self.pass(cache.as_ref(), why).await,
             // Answered when it was found.
-            Some(Lookup::Hit(stored) | Lookup::StaleWhileRevalidate(stored)) => {
+            Lookup::Hit(stored) | Lookup::StaleWhileRevalidate(stored) => {
                 return Ok(self.answer_from(&stored, None));
             }
         };
@@ -497,7 +506,7 @@ impl<'a> Inbound<'a> {
         let mut fill = fill;
         if let Some(stored) = &stale {
             fill = fill.validating(stored);
-            let mut validators = HeaderMap::new();
+            let mut validators = Box::<HeaderMap>::default();
             stored.make_conditional(&mut validators);
             self.outbound.validators = Some(validators).filter(|v| !v.is_empty());
         }
@@ -615,7 +624,7 @@ impl<'a> Inbound<'a> {
         CacheKey::of(cache_key::control(&self.route), origin, target, self.head().headers())
     }
 
-    fn body(&mut self) -> Result<Option<RequestBody>, Failure> {
+    fn body(&mut self) -> Result<Option<Box<RequestBody>>, Failure> {
         let limits = &self.client.settings.limits;
         let limit = match self.route.body_size {
             Some(bytes) => BodyLimit { bytes: Some(bytes), setting: "the route's body_size" },
@@ -624,7 +633,7 @@ impl<'a> Inbound<'a> {
         let Some(incoming) = self.incoming.take() else { return Ok(None) };
         let body = RequestBody::new(incoming, limit, limits.body_timeout, || self.worker.deadlines.deadline())
             .map_err(Failure::Body)?;
-        Ok(body.map(|body| body.counted(self.record.received())))
+        Ok(body.map(|body| Box::new(body.counted(self.record.received()))))
     }
 
     /// An answer from a stored response.

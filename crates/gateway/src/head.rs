@@ -22,7 +22,7 @@ pub(crate) struct Head {
     written: Option<Box<str>>,
     /// `None`: the map has them.
     lines: Option<Lines>,
-    map: OnceCell<HeaderMap>,
+    map: OnceCell<Box<HeaderMap>>,
 }
 
 /// What a request is for, by the form of its target (RFC 9112 §3.2).
@@ -70,7 +70,7 @@ impl Head {
     pub(crate) fn with_map(head: &RequestHead<'_>, headers: HeaderMap) -> Result<Self, Malformed> {
         let mut headers = headers;
         put_upgrade(head, &mut headers);
-        Self::new(head, None, OnceCell::from(headers))
+        Self::new(head, None, OnceCell::from(Box::new(headers)))
     }
 
     /// A GET for a path, by HTTP/1.1.
@@ -83,11 +83,11 @@ impl Head {
             scope: Scope::Resource,
             written: None,
             lines: None,
-            map: OnceCell::from(headers),
+            map: OnceCell::from(Box::new(headers)),
         }
     }
 
-    fn new(head: &RequestHead<'_>, lines: Option<Lines>, map: OnceCell<HeaderMap>) -> Result<Self, Malformed> {
+    fn new(head: &RequestHead<'_>, lines: Option<Lines>, map: OnceCell<Box<HeaderMap>>) -> Result<Self, Malformed> {
         let is_options = head.method == "OPTIONS";
         let (target, scope) = match head.target {
             Target::Origin(target) => (Box::from(target), Scope::Resource),
@@ -184,13 +184,13 @@ impl Head {
 
     /// All fields, as a map.
     pub(crate) fn headers(&self) -> &HeaderMap {
-        self.map.get_or_init(|| self.lines.as_ref().map(Lines::to_map).unwrap_or_default())
+        self.map.get_or_init(|| self.lines.as_ref().map(Lines::to_map).unwrap_or_default().into())
     }
 
     /// Sets a field in place of all others with its name.
     pub(crate) fn set(&mut self, name: HeaderName, value: HeaderValue) {
         let lines = self.lines.take();
-        let made = self.map.take().or_else(|| lines.as_ref().map(Lines::to_map));
+        let made = self.map.take().or_else(|| lines.as_ref().map(|lines| Box::new(lines.to_map())));
         let mut headers = made.unwrap_or_default();
         headers.insert(name, value);
         self.map = OnceCell::from(headers);

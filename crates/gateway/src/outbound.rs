@@ -22,9 +22,9 @@ pub(crate) struct Outbound {
     pub(crate) stripped: Option<String>,
     pub(crate) trust: Trust,
     /// `If-None-Match`/`If-Modified-Since` of the cache, in place of the client's.
-    pub(crate) validators: Option<HeaderMap>,
+    pub(crate) validators: Option<Box<HeaderMap>>,
     /// The protocol to switch to (`websocket`), if the client asks for one and the service speaks HTTP.
-    pub(crate) upgrade: Option<HeaderValue>,
+    pub(crate) upgrade: Option<Box<HeaderValue>>,
     /// Who gets interim answers (RFC 9110 §15.2).
     pub(crate) interim: Option<Rc<Client>>,
     /// The cache looks at the fields of the answer.
@@ -89,65 +89,56 @@ impl Outbound {
         });
     }
 
-    /// Calls `field` with each field that the gateway writes, but `host` and `transfer-encoding`.
-    pub(crate) fn own_fields(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
-        for (name, value) in self.validators.iter().flatten() {
-            field(name.as_str().as_bytes(), value.as_bytes());
+    /// Calls `field` with each field that the gateway writes, but `host` and `transfer-encoding`: the name, and the
+    /// value in pieces.
+    pub(crate) fn own_fields(&self, mut field: impl FnMut(&[u8], &[&[u8]])) {
+        for (name, value) in self.validators.iter().flat_map(|map| map.iter()) {
+            field(name.as_str().as_bytes(), &[value.as_bytes()]);
         }
-        field(b"x-request-id", self.id.as_bytes());
-        self.forwarded(field);
+        field(b"x-request-id", &[self.id.as_bytes()]);
+        self.forwarded(&mut field);
         // RFC 9110 §7.6.3: every intermediary adds itself.
         let version = if self.head.version == Version::HTTP_10 { "1.0" } else { "1.1" };
         match self.head.joined("via") {
-            Some(before) => field(b"via", &[&*before, b", ", version.as_bytes(), b" pilotlight"].concat()),
-            None if version == "1.1" => field(b"via", b"1.1 pilotlight"),
-            None => field(b"via", b"1.0 pilotlight"),
+            Some(before) => field(b"via", &[&*before, b", ", version.as_bytes(), b" pilotlight"]),
+            None => field(b"via", &[version.as_bytes(), b" pilotlight"]),
         }
         if let Some(protocol) = &self.upgrade {
-            field(b"connection", b"upgrade");
-            field(b"upgrade", protocol.as_bytes());
+            field(b"connection", &[b"upgrade"]);
+            field(b"upgrade", &[protocol.as_bytes()]);
         }
     }
 
     /// RFC 7239 and its older spellings. What a client says of itself counts only when it is trusted; then scheme and
     /// host are the same in all of them as in the cache's key.
-    fn forwarded(&self, field: &mut dyn FnMut(&[u8], &[u8])) {
+    fn forwarded(&self, field: &mut impl FnMut(&[u8], &[&[u8]])) {
         let Origin { scheme, authority } = self.origin();
+        let (scheme, authority) = (scheme.as_str().as_bytes(), authority.as_bytes());
         let ip = self.peer.rsplit_once(':').map_or(&*self.peer, |(ip, _)| ip);
-        let bare = ip.trim_start_matches('[').trim_end_matches(']');
+        let ip = ip.trim_start_matches('[').trim_end_matches(']').as_bytes();
         let before = |name| {
             let trusted = (self.trust == Trust::Peers).then(|| self.head.joined(name)).flatten();
-            trusted.and_then(|value| String::from_utf8(value).ok())
+            trusted.filter(|value| std::str::from_utf8(value).is_ok()).map(|value| [&*value, b", "].concat())
         };
-        let mut text = String::with_capacity(128);
-        if let Some(before) = before("forwarded") {
-            text.extend([&before, ", "]);
+        let said = before("forwarded").unwrap_or_default();
+        let (open, node, close): (&[u8], _, &[u8]) = match ip {
+            b"" => (b"", &b"unknown"[..], b""),
+            v6 if v6.contains(&b':') => (b"\"[", v6, b"]\""),
+            v4 => (b"", v4, b""),
+        };
+        let is_quotable = !authority.is_empty() && authority.iter().all(|byte| !matches!(byte, b'"' | b'\\'));
+        let (host, quoted, end): (&[u8], _, &[u8]) =
+            if is_quotable { (b";host=\"", authority, b"\"") } else { (b"", &b""[..], b"") };
+        field(b"forwarded", &[&said, b"for=", open, node, close, host, quoted, end, b";proto=", scheme]);
+        if !ip.is_empty() {
+            field(b"x-forwarded-for", &[&before("x-forwarded-for").unwrap_or_default(), ip]);
         }
-        match bare {
-            "" => text.push_str("for=unknown"),
-            v6 if v6.contains(':') => text.extend(["for=\"[", v6, "]\""]),
-            v4 => text.extend(["for=", v4]),
-        }
-        let quotable = authority.bytes().all(|b| b != b'"' && b != b'\\');
-        if quotable && !authority.is_empty() {
-            text.extend([";host=\"", authority, "\""]);
-        }
-        text.extend([";proto=", scheme.as_str()]);
-        field(b"forwarded", text.as_bytes());
-        if !bare.is_empty() {
-            text.clear();
-            if let Some(before) = before("x-forwarded-for") {
-                text.extend([&before, ", "]);
-            }
-            text.push_str(bare);
-            field(b"x-forwarded-for", text.as_bytes());
-        }
-        field(b"x-forwarded-proto", scheme.as_str().as_bytes());
+        field(b"x-forwarded-proto", &[scheme]);
         if !authority.is_empty() {
-            field(b"x-forwarded-host", authority.as_bytes());
+            field(b"x-forwarded-host", &[authority]);
         }
         if let Some(prefix) = self.stripped.as_deref().filter(|p| !p.is_empty()) {
-            field(b"x-forwarded-prefix", prefix.as_bytes());
+            field(b"x-forwarded-prefix", &[prefix.as_bytes()]);
         }
     }
 }
@@ -183,7 +174,7 @@ mod tests {
             all.push((text(name), text(value)));
         });
         assert_eq!(outbound.received_lines().map(text), Some(text(&lines)));
-        outbound.own_fields(&mut |name, value| all.push((text(name), text(value))));
+        outbound.own_fields(|name, value| all.push((text(name), text(&value.concat()))));
         all
     }
 

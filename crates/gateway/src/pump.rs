@@ -34,9 +34,9 @@ pub(crate) enum PumpError {
 /// The write side of an exchange.
 pub(crate) struct Pump {
     pub(crate) out: BytesMut,
-    body: Option<RequestBody>,
+    body: Option<Box<RequestBody>>,
     /// The body when its end has been put out, if all of it is held.
-    sent: Option<RequestBody>,
+    sent: Option<Box<RequestBody>>,
     had_body: bool,
     /// Whether a piece of the body has come since [`Pump::take_moved`].
     moved: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Pump {
 }
 
 impl Pump {
-    pub(crate) fn new(out: BytesMut, body: Option<RequestBody>, framing: BodyFraming) -> Self {
+    pub(crate) fn new(out: BytesMut, body: Option<Box<RequestBody>>, framing: BodyFraming) -> Self {
         Self {
             out,
             had_body: body.is_some(),
@@ -165,7 +165,7 @@ impl Pump {
 
     fn body_ended(&mut self, trailers: Option<&HeaderMap>) {
         self.put_gathered();
-        self.sent = self.body.take().filter(RequestBody::is_whole);
+        self.sent = self.body.take().filter(|body| body.is_whole());
         self.end(trailers);
     }
 

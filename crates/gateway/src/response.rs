@@ -16,13 +16,13 @@ pub(crate) struct ResponseHead {
 }
 
 /// The fields of an answer: as lines where they are passed on as they came, else as a map.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ResponseFields {
-    /// While there are lines the map is empty.
+    /// While there are lines there is no map.
     lines: Option<FieldLines>,
     /// Beside the lines, which do not have it.
     content_length: Option<u64>,
-    map: HeaderMap,
+    map: Option<Box<HeaderMap>>,
 }
 
 impl ResponseHead {
@@ -39,23 +39,22 @@ impl ResponseHead {
 
 impl From<HeaderMap> for ResponseFields {
     fn from(map: HeaderMap) -> Self {
-        Self { lines: None, content_length: None, map }
+        Self { map: Some(Box::new(map)), ..Self::default() }
     }
 }
 
 impl ResponseFields {
     /// Lines as they are sent, without `Content-Length`.
     pub(crate) fn lines(lines: FieldLines, content_length: Option<u64>) -> Self {
-        Self { lines: Some(lines), content_length, map: HeaderMap::new() }
+        Self { lines: Some(lines), content_length, map: None }
     }
 
     /// Calls `field` with each value of a field; not for `Content-Length`.
-    pub(crate) fn all<'f>(&'f self, name: &HeaderName, mut field: impl FnMut(&'f [u8])) {
-        match &self.lines {
-            Some(lines) => {
-                lines.iter().filter(|(one, _)| *one == name.as_str().as_bytes()).for_each(|(_, value)| field(value));
-            }
-            None => self.map.get_all(name).iter().for_each(|value| field(value.as_bytes())),
+    pub(crate) fn all<'f>(&'f self, name: &HeaderName, field: impl FnMut(&'f [u8])) {
+        match (&self.lines, &self.map) {
+            (Some(lines), _) => lines.all(name.as_str()).for_each(field),
+            (None, Some(map)) => map.get_all(name).iter().map(HeaderValue::as_bytes).for_each(field),
+            (None, None) => {}
         }
     }
 
@@ -63,7 +62,7 @@ impl ResponseFields {
     pub(crate) fn get(&self, name: &HeaderName) -> Option<&[u8]> {
         match &self.lines {
             Some(lines) => lines.get(name.as_str()),
-            None => self.map.get(name).map(HeaderValue::as_bytes),
+            None => self.map.as_ref()?.get(name).map(HeaderValue::as_bytes),
         }
     }
 
@@ -71,7 +70,7 @@ impl ResponseFields {
     pub(crate) fn content_length(&self) -> Option<u64> {
         match &self.lines {
             Some(_) => self.content_length,
-            None => self.map.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok(),
+            None => self.map.as_ref()?.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok(),
         }
     }
 
@@ -80,7 +79,7 @@ impl ResponseFields {
         match &mut self.lines {
             Some(lines) => lines.push(name.as_str().as_bytes(), value.as_bytes()),
             None => {
-                self.map.append(name, value);
+                self.map().append(name, value);
             }
         }
     }
@@ -91,7 +90,7 @@ impl ResponseFields {
             lines.remove(name.as_str());
             lines.push(name.as_str().as_bytes(), value);
         } else if let Ok(value) = HeaderValue::from_bytes(value) {
-            self.map.insert(name, value);
+            self.map().insert(name, value);
         }
     }
 
@@ -99,22 +98,24 @@ impl ResponseFields {
     pub(crate) fn write(&self, writer: &mut MessageWriter<'_>) {
         if let Some(lines) = &self.lines {
             writer.lines(lines.as_bytes());
-            return;
         }
-        for (name, value) in self.map.iter().filter(|(name, _)| !frames(name)) {
+        for (name, value) in self.map.iter().flat_map(|map| map.iter()).filter(|(name, _)| !frames(name)) {
             writer.field(name.as_str().as_bytes(), value.as_bytes());
         }
     }
 
     /// All of them as a map, which they are from now on.
     pub(crate) fn map(&mut self) -> &mut HeaderMap {
-        if let Some(lines) = self.lines.take() {
-            self.map.reserve(lines.len() + 1);
-            lines.iter().for_each(|(name, value)| head::append(name, value, &mut self.map));
-            let length = self.content_length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length)));
-            self.map.extend(length);
-        }
-        &mut self.map
+        let (lines, length) = (self.lines.take(), self.content_length);
+        self.map.get_or_insert_with(|| {
+            let mut map = Box::<HeaderMap>::default();
+            if let Some(lines) = lines {
+                map.reserve(lines.len() + 1);
+                lines.iter().for_each(|(name, value)| head::append(name, value, &mut map));
+                map.extend(length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
+            }
+            map
+        })
     }
 }
 

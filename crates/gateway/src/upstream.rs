@@ -30,7 +30,7 @@ pub(crate) struct Answer {
     pub(crate) fields: ResponseFields,
     pub(crate) body: ResponseBody,
     /// The connection of a 101.
-    pub(crate) upgraded: Option<Upgraded>,
+    pub(crate) upgraded: Option<Box<Upgraded>>,
 }
 
 /// A connection to a service that no longer speaks HTTP.
@@ -144,7 +144,7 @@ impl From<UpstreamError> for SendError {
 /// The request's body after a failed try.
 pub(crate) enum BodyLeft {
     /// There was none, or it is untouched.
-    Whole(Option<RequestBody>),
+    Whole(Option<Box<RequestBody>>),
     /// Part of it is gone.
     Spent,
 }

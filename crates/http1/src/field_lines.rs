@@ -1,7 +1,7 @@
 //! Fields that were copied out of a head, in the form in which they are sent.
 
-/// Field lines, `name: value` and CRLF, one behind the other; names are in lower case. Unlike [`crate::Fields`] they own
-/// their bytes, so they outlive the buffer that they were read into, and they are written in one piece.
+/// Field lines, `name: value` and CRLF, one behind the other; names are in lower case. Unlike [`crate::Fields`] they
+/// own their bytes, so they outlive the buffer that they were read into, and they are written in one piece.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldLines {
     bytes: Vec<u8>,

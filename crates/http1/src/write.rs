@@ -56,6 +56,18 @@ impl<'o> MessageWriter<'o> {
         self
     }
 
+    /// One field, whose value is in pieces.
+    #[inline]
+    pub fn field_of(&mut self, name: &[u8], value: &[&[u8]]) -> &mut Self {
+        let length: usize = value.iter().map(|piece| piece.len()).sum();
+        self.out.reserve(name.len() + length + 4);
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(b": ");
+        value.iter().for_each(|piece| self.out.extend_from_slice(piece));
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
+
     /// Fields that stand in their lines already.
     #[inline]
     pub fn lines(&mut self, lines: &[u8]) -> &mut Self {

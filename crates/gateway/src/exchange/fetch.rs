@@ -24,22 +24,23 @@ const MAX_REQUEST_TIME: &str = "its max_request_time";
 
 impl Inbound<'_> {
     /// Sends the request and waits for the head of the answer. A body that is still whole afterwards stays in `body`.
-    pub(super) async fn fetch(&self, body: &mut Option<RequestBody>) -> Result<(Answer, Timing), Failure> {
-        self.hold_small(body).await?;
+    pub(super) async fn fetch(&self, body: &mut Option<Box<RequestBody>>) -> Result<(Answer, Timing), Failure> {
+        if body.is_some() {
+            Box::pin(self.hold_small(body)).await?;
+        }
         let mut tries = Tries::first();
         let mut is_first = true; // of its leases
         loop {
             let first_byte = self.first_byte();
-            let Some(lease) = first_byte.within(self.lease(is_first)).await else {
-                self.record.end_phase(Layer::Queue);
-                return Err(Failure::Upstream(first_byte.over(&self.service_name())));
+            let lease = match self.enter(is_first) {
+                Some(lease) => lease,
+                None => Box::pin(self.ready(&first_byte)).await?,
             };
-            let lease = lease?;
             let instance = lease.as_ref().map(|lease| Arc::clone(lease.instance()));
             let sent = self.worker.clock.timestamp(self.record.timeline.last()); // its start is not part of the answer's age
             let failed = match (self.upstream(), lease) {
                 (Upstream::Pipe(_, link), Some(lease)) => {
-                    pipe::send(link, lease, &self.outbound, body.take(), first_byte).await
+                    Box::pin(pipe::send(link, lease, &self.outbound, body.take(), first_byte)).await
                 }
                 (Upstream::Http(_, pool), Some(lease)) => {
                     http::send(pool, Target::Managed(lease), &self.outbound, body.take(), first_byte, &mut tries).await
@@ -60,7 +61,8 @@ impl Inbound<'_> {
             };
             // Nobody accepts there any more: the supervisor is about to learn it, too.
             if let (SendError::Upstream(UpstreamError::Connect { .. }), Some(instance)) = (&error, &instance) {
-                let _ = tokio::time::timeout(END_NOTICE, instance.ended()).await; // `may_retry` looks
+                let ended = Box::pin(tokio::time::timeout(END_NOTICE, instance.ended()));
+                let _ = ended.await; // `may_retry` looks
             }
             if let (SendError::Upstream(UpstreamError::Timeout { setting: MAX_REQUEST_TIME, .. }), Some(instance)) =
                 (&error, &instance)
@@ -89,7 +91,10 @@ impl Inbound<'_> {
     }
 
     /// The same, and keeps for [`Inbound::rest`] what is left of the body if nobody answers.
-    pub(super) async fn fetch_or_keep(&mut self, mut body: Option<RequestBody>) -> Result<(Answer, Timing), Failure> {
+    pub(super) async fn fetch_or_keep(
+        &mut self,
+        mut body: Option<Box<RequestBody>>,
+    ) -> Result<(Answer, Timing), Failure> {
         let fetched = self.fetch(&mut body).await;
         if fetched.is_err() {
             self.unsent = body;
@@ -99,7 +104,7 @@ impl Inbound<'_> {
 
     /// What is left of the request's body when it has been answered, or not been.
     pub(super) fn rest(&mut self, has_failed: bool) -> Rest {
-        let unsent = self.unsent.take().and_then(RequestBody::into_untouched);
+        let unsent = self.unsent.take().and_then(|body| body.into_untouched());
         match self.incoming.take().or(unsent) {
             Some(incoming) => Rest::Unread(incoming),
             // A service that has answered goes on taking it.
@@ -110,7 +115,7 @@ impl Inbound<'_> {
 
     /// A small body is awaited before the lease, so that a client that sends it byte by byte takes no place of
     /// `concurrency`.
-    async fn hold_small(&self, body: &mut Option<RequestBody>) -> Result<(), Failure> {
+    async fn hold_small(&self, body: &mut Option<Box<RequestBody>>) -> Result<(), Failure> {
         let Some(body) = body.as_mut().filter(|_| self.service().is_some()) else { return Ok(()) };
         let first_byte = self.first_byte();
         let held = first_byte.within(body.hold()).await.unwrap_or_else(|| Err(first_byte.late()));
@@ -118,19 +123,25 @@ impl Inbound<'_> {
         held.map_err(Failure::Body)
     }
 
-    /// The right to use an instance, which is started if need be; `None` for servers of somebody else's.
-    async fn lease(&self, is_first: bool) -> Result<Option<Lease>, Failure> {
-        let Some(service) = self.service() else {
-            self.record.end_phase(Layer::Queue);
-            return Ok(None);
+    /// The right to use an instance, if one has a place now; `Some(None)` for servers of somebody else's.
+    fn enter(&self, is_first: bool) -> Option<Option<Lease>> {
+        let lease = match self.service() {
+            // A second try asks the supervisor, which knows of the first instance's drain or death by then.
+            Some(service) if is_first => Some(service.enter(self.worker.index)?),
+            Some(_) => return None,
+            None => None,
         };
-        // A second try asks the supervisor, which knows of the first instance's drain or death by then.
-        let ready = if is_first { service.enter(self.worker.index) } else { None };
-        if let Some(lease) = ready {
+        self.record.end_phase(Layer::Queue);
+        Some(lease)
+    }
+
+    /// The right to use an instance, which is started if need be.
+    async fn ready(&self, first_byte: &FirstByte) -> Result<Option<Lease>, Failure> {
+        let Some(service) = self.service() else { return Ok(None) };
+        let Some(started) = first_byte.within(service.ready(self.worker.index)).await else {
             self.record.end_phase(Layer::Queue);
-            return Ok(Some(lease));
-        }
-        let started = service.ready(self.worker.index).await;
+            return Err(Failure::Upstream(first_byte.over(&self.service_name())));
+        };
         let (now, timeline) = (Moment::now(), &self.record.timeline);
         let until = Instant::now(); // the same, as the supervisor writes it
         let from = until.checked_sub(Duration::from_nanos(now.since(timeline.last()))).unwrap_or(until);

@@ -115,7 +115,7 @@ pub(crate) async fn send(
     pool: &Rc<Pool>,
     target: Target<'_>,
     outbound: &Outbound,
-    mut body: Option<RequestBody>,
+    mut body: Option<Box<RequestBody>>,
     first_byte: FirstByte,
     tries: &mut Tries,
 ) -> Result<Answer, Failed> {
@@ -141,7 +141,7 @@ pub(crate) async fn send(
             Some(connection) => (connection, true),
             None => {
                 first_byte.service_turn();
-                let connected = first_byte.within(connect(pool, place, number)).await;
+                let connected = Box::pin(first_byte.within(connect(pool, place, number))).await;
                 match connected.unwrap_or_else(|| Err(first_byte.over(&pool.service))) {
                     Ok(connection) => (connection, false),
                     Err(error) => return Err(Failed { error: error.into(), body: BodyLeft::Whole(body) }),
@@ -217,7 +217,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(connection: Connection, outbound: &Outbound, body: Option<RequestBody>) -> Self {
+    fn new(connection: Connection, outbound: &Outbound, body: Option<Box<RequestBody>>) -> Self {
         let known = outbound.head.has(&CONTENT_LENGTH);
         let chunked = body.is_some() && !known;
         let framing = if chunked { BodyFraming::Chunked } else { BodyFraming::Length };
@@ -352,7 +352,7 @@ impl Exchange {
         }
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let Connection { socket, read, .. } = self.connection;
-            let upgraded = Some(Upgraded { socket, read_ahead: read, lease });
+            let upgraded = Some(Box::new(Upgraded { socket, read_ahead: read, lease }));
             return Answer { status, fields, body: ResponseBody::Empty, upgraded };
         }
         // The common small answer is in the buffer whole. One that came before the end of the request goes out as well,

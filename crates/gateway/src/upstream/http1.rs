@@ -96,8 +96,8 @@ pub(crate) fn encode_request_head(out: &mut BytesMut, outbound: &Outbound, chunk
             writer.field(name, value);
         }),
     }
-    outbound.own_fields(&mut |name, value| {
-        writer.field(name, value);
+    outbound.own_fields(|name, value| {
+        writer.field_of(name, value);
     });
     if chunked {
         writer.framing(BodyLength::Chunked);

@@ -11,8 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use pilotlight_pipe::control::{Drain, More, MoreKind};
 use pilotlight_pipe::frame::flags;
 use pilotlight_pipe::head::{HeadError, decode_info, decode_response};
@@ -323,7 +322,7 @@ pub(crate) async fn send(
     link: &Link,
     lease: Lease,
     outbound: &Outbound,
-    mut body: Option<RequestBody>,
+    mut body: Option<Box<RequestBody>>,
     first_byte: FirstByte,
 ) -> Result<Answer, Failed> {
     let service = link.service.name();
@@ -387,7 +386,7 @@ impl Reply {
         let body = match rest {
             None => ResponseBody::full(first),
             Some(stream) => {
-                let silence = first_byte.then(headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes));
+                let silence = first_byte.then(headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes));
                 let body = PipeBody::new(stream, (lease, silence), first, left, service.to_owned());
                 ResponseBody::Pipe(Box::new(body))
             }
@@ -446,7 +445,7 @@ async fn send_own(
     link: &Link,
     peer: &Rc<Peer>,
     outbound: &Outbound,
-    body: Option<RequestBody>,
+    body: Option<Box<RequestBody>>,
     first_byte: &FirstByte,
 ) -> Result<Reply, Unsent> {
     let end = if body.is_some() { flags::NONE } else { flags::END };

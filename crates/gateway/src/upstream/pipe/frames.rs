@@ -25,14 +25,14 @@ pub(crate) fn request_frame(outbound: &Outbound, flags: u8, body: &[u8]) -> Opti
     }
     frame.put_slice(outbound.id.as_bytes());
     frame.put_u8(0);
-    let mut field = |name: &[u8], value: &[u8]| {
+    let mut field = |name: &[u8], value: &[&[u8]]| {
         frame.put_slice(name);
         frame.put_u8(0);
-        frame.put_slice(value);
+        value.iter().for_each(|piece| frame.put_slice(piece));
         frame.put_u8(0);
     };
-    outbound.received_fields(&mut field);
-    outbound.own_fields(&mut field);
+    outbound.received_fields(&mut |name, value| field(name, &[value]));
+    outbound.own_fields(field);
     let head_length = frame.len() - head_start;
     frame.put_slice(body);
     let length = frame.len() - HEADER_LEN;

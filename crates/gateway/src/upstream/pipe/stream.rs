@@ -65,7 +65,7 @@ impl Stream {
         peer: Rc<Peer>,
         exchange: u16,
         request: BytesMut,
-        body: Option<RequestBody>,
+        body: Option<Box<RequestBody>>,
     ) -> Self {
         let mut session = OwnGateway::default();
         let fresh = session.begin(exchange, if body.is_some() { Part::More } else { Part::Last });
