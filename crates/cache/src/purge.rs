@@ -4,19 +4,20 @@
 //!  purge ──▶ next number ──▶ table: tag, URL, prefix, everything → number of its last purge
 //!                                        ▲
 //!  fetch begins ──▶ position (number) ───┤ once for each response, after a purge
-//!  lookup: a number of the response ≥ the number of its stripe?  yes: nothing has happened
+//!  lookup: the response's number ≥ the epoch and ≥ that of its stripe?  yes: nothing has happened
 //! ```
 //!
-//! A response carries the number that was current when its fetch *began*, so one that was made before a purge and is
-//! stored after it is found out, too. A lookup compares one number; only after a purge the table is asked, and the
-//! response remembers that.
+//! A response carries the number that was current when its fetch *began*, so a response that was made before a purge
+//! and is stored after it is found out, too. A lookup compares numbers; only after a purge it asks the table, and the
+//! response remembers the result.
 //!
 //! There are two numberings: that of this cache, and that of a log which several caches share. Both only grow. A
 //! position holds the last number of each that had been applied; what is read from the shared tier is judged by the
 //! log's.
 //!
-//! The numbers of stripes exist for what concerns few responses: a record of the shared tier that another node has
-//! replaced raises the number of one stripe, a purge that of all.
+//! Purges and gaps in what is known may concern any response: they raise one number, the epoch, however many responses
+//! and stripes there are. A record of the shared tier that another node has replaced concerns few responses: it raises
+//! the number of their stripe alone.
 //!
 //! Invariant: when [`Purges::apply`] has returned, no lookup that begins gives an answer that it forbids.
 //! Invariant: what the table has forgotten, it takes for purged: what may have been forbidden must be validated.
@@ -184,9 +185,9 @@ pub struct Purges {
     logged: AtomicU64,
     /// The number of the last event that may concern any response: a purge, or a gap in what is known.
     epoch: AtomicU64,
-    /// For each stripe the number of the last event that concerns it alone. Their number is a power of two.
+    /// For each stripe the number of the last replaced record. There are a power of two of them.
     stripes: Box<[AtomicU64]>,
-    /// Written before the numbers above, which are written under its lock.
+    /// Written before the numbers above. They are written under its lock, too.
     table: RwLock<Table>,
     hasher: RandomState,
     /// None: there is no shared tier, and no log.
@@ -207,7 +208,7 @@ impl Purges {
             logged: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
             stripes: (0..stripes).map(|_| AtomicU64::new(0)).collect(),
-            table: RwLock::new(Table::new(stripes)),
+            table: RwLock::default(),
             hasher: RandomState::new(),
             record_name,
             tag_fields,
@@ -266,12 +267,10 @@ impl Purges {
     /// A record of the shared tier, known by its [name](RecordName), was replaced or removed by another node: what is
     /// stored here of the same key must be validated. So must what shares its stripe.
     pub fn replaced(&self, record_names: &[u64]) {
-        let mut table = self.locked();
+        let _table = self.locked();
         let next = self.next();
         for name in record_names {
-            let stripe = self.stripe(*name);
-            table.replaced[stripe] = next;
-            self.stripes[stripe].store(next, Ordering::Release);
+            self.stripes[self.stripe(*name)].store(next, Ordering::Release);
         }
         self.sequence.store(next, Ordering::Release);
     }
@@ -319,12 +318,19 @@ impl Purges {
         let current = self.current(mark);
         let standing = table
             .standing(Numbering::Local, mark.position.local, &subject)
-            .and(table.coverage(mark.stripe as usize, mark.position.local));
+            .and(table.coverage(mark.position.local))
+            .and(self.replacement(mark));
         if standing == Standing::Good {
             // Under the lock: nothing has been added to the table since the number was read.
             mark.checked.fetch_max(current, Ordering::Relaxed);
         }
         standing
+    }
+
+    /// What replaced records say about a response: nothing, or that it must be validated.
+    fn replacement(&self, mark: &Mark) -> Standing {
+        let replaced = self.stripes[mark.stripe as usize].load(Ordering::Acquire);
+        if replaced > mark.position.local { Standing::Unknown } else { Standing::Good }
     }
 
     fn write<'p>(&self, purges: impl Iterator<Item = (&'p Purge, u64)>, now: Timestamp) {

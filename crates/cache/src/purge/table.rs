@@ -167,7 +167,7 @@ pub(super) struct Subject<'a> {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Table {
     tags: Names,
     /// The newest purge of any tag, for responses that count as having every tag.
@@ -181,27 +181,10 @@ pub(super) struct Table {
     orphans: u32,
     /// What is older may have been purged or replaced while nobody could tell.
     pub(super) uncovered: u64,
-    /// For each stripe the number of the last replacement of a record.
-    pub(super) replaced: Box<[u64]>,
     applied: u64,
 }
 
 impl Table {
-    pub(super) fn new(stripes: usize) -> Self {
-        Self {
-            tags: Names::default(),
-            any_tag: Last::default(),
-            urls: Names::default(),
-            prefixes: Vec::new(),
-            prefix_floor: Numbers::default(),
-            everything: Last::default(),
-            orphans: 0,
-            uncovered: 0,
-            replaced: vec![0; stripes].into(),
-            applied: 0,
-        }
-    }
-
     pub(super) fn apply(&mut self, purge: &Hashed<'_>, numbers: Numbers, now: Timestamp) {
         let mode = purge.mode;
         self.applied += u64::from(numbers.local > 0);
@@ -308,10 +291,9 @@ impl Table {
         matching.map(|(_, last)| last.standing(numbering, since)).fold(floor, Standing::and)
     }
 
-    /// What lost connections and other nodes' writes say about a response of a stripe.
-    pub(super) fn coverage(&self, stripe: usize, since: u64) -> Standing {
-        let replaced = self.replaced.get(stripe).is_some_and(|number| *number > since);
-        if replaced || self.uncovered > since { Standing::Unknown } else { Standing::Good }
+    /// What lost connections say about a response.
+    pub(super) fn coverage(&self, since: u64) -> Standing {
+        if self.uncovered > since { Standing::Unknown } else { Standing::Good }
     }
 
     pub(super) fn counts(&self) -> PurgeCounts {

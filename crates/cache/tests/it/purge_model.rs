@@ -1,7 +1,9 @@
-//! Purges against a naive model: a list of all purges, searched for each lookup.
+//! Purges against a naive model: a list of all purges, searched for each lookup and for each record of a shared tier.
 
 use http::{HeaderMap, Method, StatusCode};
-use pilotlight_cache::{Address, Cache, Decision, Fill, Key, Lookup, Mode, Purge, RouteRules, Scope, Turn};
+use pilotlight_cache::{
+    Address, Cache, CacheOptions, Decision, Fill, Key, Lookup, Mode, Purge, RouteRules, Scope, Standing, Turn,
+};
 use proptest::prelude::*;
 
 use crate::support::*;
@@ -27,9 +29,24 @@ enum Step {
     Purge(What, Mode),
     /// As if another node had told of its purge, by the number of a log.
     Logged(What, Mode),
+    /// The log has a number for the purge of this cache that has waited longest.
+    Number,
+    /// The purges that wait become one of everything.
+    Fold,
+    /// The log no longer has its older half.
+    ForgetLogged,
+    /// Another node has replaced a record.
+    Replaced(Place),
     /// Nobody can tell any more what has happened until now.
     Uncover,
     Look(Place),
+    /// Whether a record is admitted that was fetched when the log had this part (of 4) of what it has now.
+    Admit {
+        place: Place,
+        tags: usize,
+        groups: usize,
+        age: u64,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -61,12 +78,16 @@ impl What {
         }
     }
 
-    fn concerns(self, (authority, target): Place, entry: &Entry) -> bool {
+    fn purge(self, mode: Mode) -> Purge {
+        Purge { scope: self.scope(), mode }
+    }
+
+    fn concerns(self, (authority, target): Place, tags: usize, groups: usize) -> bool {
         match self {
             Self::Url(place) => place == (authority, target),
             Self::Prefix(a, prefix) => a == authority && TARGETS[target].starts_with(PREFIXES[prefix]),
-            Self::Tag(tag) => entry.tags & 1 << tag != 0,
-            Self::Group(a, group) => a == authority && entry.groups & 1 << group != 0,
+            Self::Tag(tag) => tags & 1 << tag != 0,
+            Self::Group(a, group) => a == authority && groups & 1 << group != 0,
             Self::Everything => true,
         }
     }
@@ -82,27 +103,67 @@ struct Entry {
     body: String,
 }
 
+/// A purge as the log has it.
+#[derive(Debug, Clone, Copy)]
+struct InLog {
+    what: What,
+    mode: Mode,
+    /// `None`: it waits for one.
+    number: Option<u64>,
+}
+
 /// Everything that ever happened.
 #[derive(Default)]
 struct Model {
     stored: std::collections::HashMap<Place, Entry>,
     purges: Vec<(usize, What, Mode)>,
     uncovered: Vec<usize>,
+    replaced: Vec<(usize, Place)>,
+    in_log: Vec<InLog>,
+    /// The last number of the log.
+    logged: u64,
+    /// The log has forgotten what is older.
+    forgotten: u64,
 }
 
 impl Model {
     fn expected(&self, place: Place) -> String {
         let Some(entry) = self.stored.get(&place) else { return "miss".into() };
-        let after = self.purges.iter().filter(|(at, what, _)| *at > entry.begun && what.concerns(place, entry));
+        let concerns = |what: &What| what.concerns(place, entry.tags, entry.groups);
+        let after = self.purges.iter().filter(|(at, what, _)| *at > entry.begun && concerns(what));
         let modes: Vec<Mode> = after.map(|(_, _, mode)| *mode).collect();
+        let is_replaced =
+            |(at, other): &(usize, Place)| *at > entry.begun && record_name(&key(*other)) == record_name(&key(place));
+        let is_unknown = self.uncovered.iter().any(|at| *at > entry.begun) || self.replaced.iter().any(is_replaced);
         if modes.contains(&Mode::Hard) {
             "miss".into()
-        } else if modes.contains(&Mode::Soft) || self.uncovered.iter().any(|at| *at > entry.begun) {
+        } else if modes.contains(&Mode::Soft) || is_unknown {
             format!("stale {}", entry.body)
         } else {
             format!("hit {}", entry.body)
         }
     }
+
+    /// What is expected of a record that was fetched at this number of the log.
+    fn admitted(&self, (place, tags, groups): (Place, usize, usize), since: u64) -> Standing {
+        let after = self.in_log.iter().filter(|purge| purge.number.is_none_or(|number| number > since));
+        let modes: Vec<Mode> =
+            after.filter(|purge| purge.what.concerns(place, tags, groups)).map(|purge| purge.mode).collect();
+        if modes.contains(&Mode::Hard) {
+            Standing::Gone
+        } else if self.forgotten > since {
+            Standing::Unknown
+        } else if modes.contains(&Mode::Soft) {
+            Standing::Stale(START)
+        } else {
+            Standing::Good
+        }
+    }
+}
+
+/// Targets of the same length share a stripe.
+fn record_name(key: &Key<'_>) -> u64 {
+    key.target.len() as u64
 }
 
 fn key((authority, target): Place) -> Key<'static> {
@@ -143,54 +204,91 @@ fn found(cache: &Cache, place: Place) -> String {
     }
 }
 
-fn play(steps: &[Step]) -> Result<(), TestCaseError> {
-    let cache = cache();
+/// A step about purges and what is told of them.
+fn purge(cache: &Cache, model: &mut Model, at: usize, step: &Step) {
+    let purges = cache.purges();
+    match step {
+        Step::Purge(what, mode) => {
+            cache.purge(&[what.purge(*mode)], START);
+            model.purges.push((at, *what, *mode));
+            model.in_log.push(InLog { what: *what, mode: *mode, number: None });
+        }
+        Step::Logged(what, mode) => {
+            model.logged += 10;
+            purges.apply_logged(&[(what.purge(*mode), model.logged)], START);
+            model.purges.push((at, *what, *mode));
+            model.in_log.push(InLog { what: *what, mode: *mode, number: Some(model.logged) });
+        }
+        Step::Number => {
+            if let Some(oldest) = model.in_log.iter_mut().find(|purge| purge.number.is_none()) {
+                model.logged += 10;
+                oldest.number = Some(model.logged);
+                purges.number(&oldest.what.purge(oldest.mode), model.logged);
+            }
+        }
+        Step::Fold => {
+            let waiting = model.in_log.iter_mut().filter(|purge| purge.number.is_none());
+            let folded = waiting.map(|purge| {
+                purge.number = Some(0);
+                purge.what.purge(purge.mode)
+            });
+            purges.fold(&folded.collect::<Vec<_>>());
+            model.in_log.push(InLog { what: What::Everything, mode: Mode::Hard, number: None });
+        }
+        Step::ForgetLogged => {
+            model.forgotten = model.forgotten.max(model.logged / 2);
+            purges.forget_logged(model.logged / 2);
+        }
+        Step::Replaced(place) => {
+            purges.replaced(&[record_name(&key(*place))]);
+            model.replaced.push((at, *place));
+        }
+        Step::Uncover => {
+            purges.uncover();
+            model.uncovered.push(at);
+        }
+        Step::Begin(_) | Step::End { .. } | Step::Look(_) | Step::Admit { .. } => unreachable!("{step:?}"),
+    }
+}
+
+fn end(cache: &Cache, under_way: (Place, usize, Fill), (tags, groups): (usize, usize), body: String) -> Option<Entry> {
+    let (_, begun, fill) = under_way;
+    let timing = self::at(START);
+    let answer = answer(tags, groups);
+    let decision = fill.response(&HeaderMap::new(), StatusCode::OK, &answer, timing, RouteRules::default());
+    let Decision::Store(mut recorder) = decision else { panic!("{decision:?} of {cache:?}") };
+    recorder.push(body.as_bytes()).unwrap();
+    // Not stored: a URL was purged meanwhile whose group of keys it shares.
+    recorder.finish(START).ok().map(|_| Entry { begun, tags, groups, body })
+}
+
+fn play(cache: &Cache, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut model = Model::default();
     let mut under_way: Vec<(Place, usize, Fill)> = Vec::new();
-    let mut logged = 0;
     for (at, step) in steps.iter().enumerate() {
         match step {
-            Step::Begin(place) => under_way.push((*place, at, begin(&cache, *place))),
+            Step::Begin(place) => under_way.push((*place, at, begin(cache, *place))),
+            Step::End { .. } if under_way.is_empty() => {}
             Step::End { which, tags, groups } => {
-                if under_way.is_empty() {
-                    continue;
-                }
-                let (place, begun, fill) = under_way.swap_remove(which % under_way.len());
-                let body = at.to_string();
-                let decision = fill.response(
-                    &HeaderMap::new(),
-                    StatusCode::OK,
-                    &answer(*tags, *groups),
-                    self::at(START),
-                    RouteRules::default(),
-                );
-                let Decision::Store(mut recorder) = decision else { panic!("{decision:?}") };
-                recorder.push(body.as_bytes()).unwrap();
-                // Not stored: a URL was purged meanwhile whose group of keys it shares.
-                if recorder.finish(START).is_ok() {
-                    model.stored.insert(place, Entry { begun, tags: *tags, groups: *groups, body });
+                let ended = under_way.swap_remove(which % under_way.len());
+                let place = ended.0;
+                if let Some(entry) = end(cache, ended, (*tags, *groups), at.to_string()) {
+                    model.stored.insert(place, entry);
                 }
             }
-            Step::Purge(what, mode) => {
-                cache.purge(&[Purge { scope: what.scope(), mode: *mode }], START);
-                model.purges.push((at, *what, *mode));
+            Step::Look(place) => prop_assert_eq!(found(cache, *place), model.expected(*place), "step {}", at),
+            Step::Admit { place, tags, groups, age } => {
+                let since = model.logged * age / 4;
+                let admitted = cache.purges().admits(&key(*place), &answer(*tags, *groups), since);
+                prop_assert_eq!(admitted, model.admitted((*place, *tags, *groups), since), "step {}", at);
             }
-            Step::Logged(what, mode) => {
-                logged += 10;
-                cache.purges().apply_logged(&[(Purge { scope: what.scope(), mode: *mode }, logged)], START);
-                model.purges.push((at, *what, *mode));
-            }
-            Step::Uncover => {
-                cache.purges().uncover();
-                model.uncovered.push(at);
-            }
-            Step::Look(place) => prop_assert_eq!(found(&cache, *place), model.expected(*place), "step {}", at),
+            step => purge(cache, &mut model, at, step),
         }
     }
     for authority in 0..AUTHORITIES.len() {
         for target in 0..TARGETS.len() {
             let place = (authority, target);
-            prop_assert_eq!(found(&cache, place), model.expected(place), "{:?} in the end", place);
+            prop_assert_eq!(found(cache, place), model.expected(place), "{:?} in the end", place);
         }
     }
     Ok(())
@@ -214,6 +312,7 @@ fn mode() -> impl Strategy<Value = Mode> {
     prop_oneof![Just(Mode::Hard), Just(Mode::Soft)]
 }
 
+/// What happens in any cache.
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => place().prop_map(Step::Begin),
@@ -225,11 +324,29 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// The same and what happens in front of a shared tier.
+fn shared_step() -> impl Strategy<Value = Step> {
+    let admit = (place(), 0..8usize, 0..8usize, 0..=4u64);
+    prop_oneof![
+        26 => step(),
+        2 => place().prop_map(Step::Replaced),
+        3 => Just(Step::Number),
+        1 => Just(Step::Fold),
+        1 => Just(Step::ForgetLogged),
+        6 => admit.prop_map(|(place, tags, groups, age)| Step::Admit { place, tags, groups, age }),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
     fn lookups_agree_with_the_model(steps in proptest::collection::vec(step(), 0..80)) {
-        play(&steps)?;
+        play(&cache(), &steps)?;
+    }
+
+    #[test]
+    fn lookups_and_records_agree_with_the_model(steps in proptest::collection::vec(shared_step(), 0..80)) {
+        play(&Cache::shared(CacheOptions::default(), record_name).unwrap(), &steps)?;
     }
 }
