@@ -23,9 +23,6 @@ pub struct Options {
     pub max_queue_bytes: usize,
     /// How long a response that can be validated is kept when it is stale; 1 minute by default.
     pub keep_stale: Duration,
-    /// How long a read that is all that a worker waits for keeps it from sleeping; 100 µs by default. `None`: not at
-    /// all.
-    pub busy_poll: Option<Duration>,
 }
 
 impl Options {
@@ -40,14 +37,10 @@ impl Options {
             max_queue: 1024,
             max_queue_bytes: 16 << 20,
             keep_stale: Duration::from_secs(60),
-            busy_poll: Some(BUSY_POLL),
         }
     }
 }
 
-/// A server on the same machine or near it answers in less, and a worker that sleeps meanwhile needs about as long to
-/// wake up.
-pub(crate) const BUSY_POLL: Duration = Duration::from_micros(100);
 /// Bodies up to this length are in the record, longer ones apart: a request that only has to validate, or is for
 /// another variant, does not read those.
 pub const MAX_INLINE_BODY_BYTES: usize = 64 * 1024;

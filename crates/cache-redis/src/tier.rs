@@ -5,7 +5,6 @@
 
 mod ask;
 mod budget;
-mod busy_poll;
 mod lease;
 mod shared;
 mod ticket;
@@ -27,8 +26,6 @@ pub use ticket::Ticket;
 use crate::breaker::Breakers;
 use crate::hints::Hints;
 use crate::options::{MAX_RECONNECT_PAUSE, WRITE_TIMEOUT};
-use budget::Budget;
-use busy_poll::BusyPoll;
 use shared::Worker;
 
 /// See the module.
@@ -39,8 +36,6 @@ pub struct Tier {
     client: Client,
     breakers: RefCell<Breakers>,
     hints: RefCell<Hints>,
-    budget: Budget,
-    busy_poll: BusyPoll,
     own: Arc<Worker>,
 }
 
@@ -69,12 +64,10 @@ impl Tier {
         let options = shared.options();
         let client = Client::new(client_config(&options.redis))?;
         let is_cluster = matches!(options.redis.topology, Topology::Cluster);
-        let budget = Budget::new(options.budget);
-        let busy_poll = BusyPoll::new(options.busy_poll);
         let own = shared.register();
         let (breakers, hints) = (RefCell::new(Breakers::new(is_cluster)), RefCell::default());
         let (shared, cache) = (shared.clone(), cache.clone());
-        Ok(Rc::new(Self { shared, cache, client, breakers, hints, budget, busy_poll, own }))
+        Ok(Rc::new(Self { shared, cache, client, breakers, hints, own }))
     }
 
     /// Connects, and writes until it is dropped.
@@ -82,19 +75,6 @@ impl Tier {
     /// # Cancel safety
     /// Dropping it ends the writes on their way; what waits in the queue stays there.
     pub async fn run(self: Rc<Self>) {
-        tokio::join!(self.connect_and_write(), self.budget.watch());
-    }
-
-    /// Keeps the event loop of its caller awake while one read is all that it waits for
-    /// ([`Options::busy_poll`](crate::Options::busy_poll)): as a task of its own.
-    ///
-    /// # Cancel safety
-    /// Dropping it loses nothing but that.
-    pub async fn keep_awake(self: Rc<Self>) {
-        self.busy_poll.keep_awake().await;
-    }
-
-    async fn connect_and_write(self: &Rc<Self>) {
         // Requests that come meanwhile ask for themselves. A cluster's map and all connections are there before the
         // first of them, mostly.
         let greeted = self.client.ping().on(Route::AllPrimaries).of::<()>().timeout(WRITE_TIMEOUT).await;

@@ -32,6 +32,7 @@ mod operate;
 mod pattern;
 mod relations;
 mod render;
+pub mod retired;
 mod root;
 mod route;
 mod scaling;

@@ -167,7 +167,6 @@ fn redis(redis: &config::CacheRedis) -> RedisOptions {
         max_queue: redis.queue,
         max_queue_bytes: redis.queue_memory,
         keep_stale: redis.keep_stale,
-        busy_poll: default.busy_poll.filter(|_| redis.busy_poll),
         ..default
     }
 }

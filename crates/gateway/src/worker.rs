@@ -167,7 +167,6 @@ async fn main(
     }
     if let Some(second) = &worker.second {
         spawner.spawn(Rc::clone(second).run());
-        spawner.spawn(Rc::clone(second).keep_awake());
     }
     let supervised = tokio::task::spawn_local(Rc::clone(&worker).take_events(events));
     let mut open = Vec::new();

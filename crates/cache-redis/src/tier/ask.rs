@@ -1,6 +1,5 @@
 //! The read: one round trip where the target does not vary, or where it is known by what.
 
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +45,7 @@ impl Tier {
             self.own.counters.skipped.add_one();
             return Asked { stored: None, ticket: None };
         }
-        let Some((found, stored)) = self.look(&name, key, request, (now, began)).await else {
+        let Some((found, stored)) = self.look(&name, key, request, now).await else {
             return Asked { stored: None, ticket: None };
         };
         let counters = &self.own.counters;
@@ -67,14 +66,11 @@ impl Tier {
         name: &Name,
         key: &Key<'_>,
         request: &HeaderMap,
-        (now, began): (Timestamp, Instant),
+        now: Timestamp,
     ) -> Option<(Target, Option<Arc<Stored>>)> {
         // Before the read, so that a purge during it counts.
         let position = self.cache.purges().position();
-        let read = pin!(self.read(name, key, request)); // once, where it stays: it is large
-        let reading = self.busy_poll.read(began);
-        let read = self.budget.within(began, read).await;
-        drop(reading);
+        let read = within(self.shared.options().budget, self.read(name, key, request)).await;
         let mut found = self.heard(name, read)?;
         if found.is_refused {
             self.own.counters.refused.add_one();
@@ -108,7 +104,7 @@ impl Tier {
         now: Timestamp,
     ) -> Option<Option<Arc<Stored>>> {
         let began = Instant::now();
-        let (found, stored) = self.look(&ticket.name, key, request, (now, began)).await?;
+        let (found, stored) = self.look(&ticket.name, key, request, now).await?;
         ticket.seen = found.seen;
         ticket.selection = with_extra(found.selection, key);
         ticket.began = began;
@@ -185,7 +181,7 @@ impl Tier {
     async fn whole(&self, name: &Name, response: Response) -> Option<Parts> {
         let Response { parts, apart, .. } = response;
         let Some(apart) = apart else { return Some(parts) };
-        let body = Box::pin(self.body(name, apart)).await?; // with a timer, which few need
+        let body = Box::pin(self.body(name, apart)).await?; // few need it, and it is large
         Some(Parts { body, ..parts })
     }
 

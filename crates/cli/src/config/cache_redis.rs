@@ -27,8 +27,6 @@ pub struct CacheRedis {
     pub queue_memory: usize,
     /// How long stale answers that can be validated are kept.
     pub keep_stale: Duration,
-    /// Whether a worker that waits for nothing but one read stays awake for a moment.
-    pub busy_poll: bool,
 }
 
 /// A URL that is known to be one, and may have a password in it.
@@ -80,8 +78,7 @@ pub(super) fn read(cache: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Op
     let queue = count(section.number("queue", &schema::CACHE_REDIS_QUEUE, found));
     let queue_memory = count(section.size("queue_memory", &schema::CACHE_REDIS_QUEUE_MEMORY, found));
     let keep_stale = section.time("keep_stale", &schema::CACHE_REDIS_KEEP_STALE, found);
-    let busy_poll = section.boolean("busy_poll", true, found);
-    Some(CacheRedis { url: url?, prefix: prefix?, budget, lease, queue, queue_memory, keep_stale, busy_poll })
+    Some(CacheRedis { url: url?, prefix: prefix?, budget, lease, queue, queue_memory, keep_stale })
 }
 
 fn url(field: &Field<'_>) -> Result<RedisUrl, Diagnostic> {

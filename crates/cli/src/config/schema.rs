@@ -290,7 +290,6 @@ pub const CACHE_REDIS: &[Key] = &[
     key("queue", "a number", "1024", &["max_queue", "write_queue"]),
     key("queue_memory", A_SIZE, "\"16MiB\"", &["queue_size", "max_queue_bytes"]),
     key("keep_stale", A_TIME, "\"60s\"", &["grace", "stale", "keep"]),
-    key("busy_poll", TRUE_OR_FALSE, "false", &["busy_polling", "spin", "poll"]),
 ];
 
 /// The keys of `[services.NAME]`.

@@ -6,6 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::render::shown;
+use super::retired::RETIRED;
 use super::schema::{Bounds, Key, Part};
 use super::value::{self, HumanSize, HumanTime, Rejected, nearest};
 
@@ -36,6 +37,11 @@ impl<'a> Section<'a> {
             let word = name.get_ref().as_ref();
             if let Some(key) = part.keys().iter().find(|key| key.name == word) {
                 section.fields.push(Field { key, key_at: name.span(), at: value.span(), value: value.get_ref() });
+                continue;
+            }
+            if let Some(retired) = RETIRED.iter().find(|key| key.part == part && key.name == word) {
+                let message = format!("{} has no effect any more: {}", shown(word), retired.why);
+                found.push(Diagnostic::warning(Code::NoEffect, name.span(), message).help("remove it"));
                 continue;
             }
             let (meant, help) = suggestion(word, value.get_ref(), part);

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use pilotlight_cli::config::retired::RETIRED;
 use pilotlight_cli::config::schema::Part;
-use pilotlight_cli::config::{Code, parse};
+use pilotlight_cli::config::{Code, Severity, parse};
 
 fn reference() -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
@@ -33,6 +34,19 @@ fn chapter(reference: &str, part: Part) -> &str {
     };
     let (_, rest) = reference.split_once(heading).unwrap_or_else(|| panic!("{heading} is missing"));
     rest.split("\n## ").next().unwrap()
+}
+
+#[test]
+fn keys_that_are_retired_are_read_with_a_warning_and_not_documented() {
+    let reference = reference();
+    for retired in RETIRED {
+        assert!(retired.part.keys().iter().all(|key| key.name != retired.name), "{retired:?}");
+        assert!(!chapter(&reference, retired.part).contains(&format!("`{}`", retired.name)), "{retired:?}");
+    }
+    let text = "[cache.redis]\nurl = \"redis://a\"\nbusy_poll = true\n";
+    let loaded = parse(text, Path::new("pilotlight.toml")).unwrap();
+    let warned = loaded.warnings.diagnostics().iter().find(|found| found.message.contains("busy_poll")).unwrap();
+    assert_eq!((warned.code, warned.severity), (Code::NoEffect, Severity::Warning));
 }
 
 #[test]
