@@ -9,12 +9,12 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
-use crate::collapse::{self, Company, Flights, KeyHash, LeaderGuard, Wait};
+use crate::collapse::{self, Company, Flights, LeaderGuard, Wait};
 use crate::fill::Fill;
-use crate::key::Key;
+use crate::key::{Key, KeyHash};
 use crate::live::Live;
 use crate::policy::storing::{has_body, has_credentials};
-use crate::policy::vary::Vary;
+use crate::policy::vary::Selection;
 use crate::policy::{Forward, PolicyOptions, RequestDirectives, Timestamp, Unstored, reference};
 use crate::purge::{
     Address, Mode, Purge, Purges, RecordName, Scope, Standing, TagFields, invalidated_groups, remove_tag_fields,
@@ -477,7 +477,7 @@ impl Cache {
     }
 
     /// A hash of what the request selects by these fields, 0 without any.
-    pub(crate) fn selection_by(&self, vary: &Vary, request: &HeaderMap) -> u64 {
+    pub(crate) fn selection_by(&self, vary: &Selection, request: &HeaderMap) -> u64 {
         let mut state = self.inner.hasher.build_hasher();
         vary.hash_selection(request, &mut state);
         if vary.is_empty() { 0 } else { state.finish() }

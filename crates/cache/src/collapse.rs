@@ -20,7 +20,7 @@ use http::{HeaderMap, Method};
 use tokio::sync::Notify;
 
 use crate::cache::{Cache, MAX_WAITS, Turn};
-use crate::key::{Key, StoredKey};
+use crate::key::{Key, KeyHash, StoredKey};
 use crate::live::{Live, LiveAnswer};
 use crate::policy::Timestamp;
 use crate::purge::{Mark, Position};
@@ -34,28 +34,6 @@ const EPOCHS_PER_STRIPE: usize = 64;
 const SOLO_SLOTS: usize = 4096;
 /// How long such a key is remembered.
 const SOLO_MS: u64 = 10_000;
-
-/// The hash of a key, by the cache's own hasher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct KeyHash(pub(crate) u64);
-
-impl KeyHash {
-    /// The same for one of the key's variants, which have hashes of their own (0 while it is not known what the
-    /// resource varies on).
-    pub(crate) fn of_variant(self, selection: u64) -> Self {
-        Self(self.0 ^ selection)
-    }
-
-    /// The same for what it gives to requests with credentials.
-    pub(crate) fn with_credentials(self) -> Self {
-        Self(self.0 ^ 0x9e37_79b9_7f4a_7c15)
-    }
-
-    fn bits(self, from: u32, count: usize) -> usize {
-        // The mask leaves fewer than 16 bits.
-        (self.0 >> from) as usize & (count - 1)
-    }
-}
 
 /// How a flight ended.
 #[derive(Debug, Clone)]

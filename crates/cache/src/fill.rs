@@ -224,7 +224,7 @@ impl Fill {
             },
             Err(why) => {
                 // The service no longer wants it stored.
-                if is_lasting(why) {
+                if why.is_lasting() {
                     cache.memory().remove_variant(key, old);
                     cache.tell_invalidated(&key.as_key());
                 }
@@ -237,7 +237,7 @@ impl Fill {
     fn pass_on(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
         self.leader.cache().reasons().note(self.leader.hash(), why, now);
         // A failing service says nothing about its answers when it works.
-        if is_lasting(why) && !status.is_server_error() {
+        if why.is_lasting() && !status.is_server_error() {
             self.leader.cache().flights().remember_solo(self.leader.solo(), now);
             if let Some(stale) = &self.stale {
                 // RFC 9111 §4.3.3: another answer came in its place, and that is not to be kept. Another tier may still
@@ -278,34 +278,6 @@ fn update(
     };
     let mark = mark(&merged);
     (Arc::new(stored.with_headers(merged, freshness, vary, mark)), verdict)
-}
-
-/// Whether the reason lies in the resource, so that the next answer will be no different.
-pub(crate) fn is_lasting(why: Unstored) -> bool {
-    match why {
-        Unstored::NoStore
-        | Unstored::Private
-        | Unstored::SetCookie
-        | Unstored::VaryAny
-        | Unstored::VaryCookie
-        | Unstored::VaryTooLong
-        | Unstored::Malformed
-        | Unstored::NoFreshness
-        | Unstored::Stale
-        | Unstored::TooLarge
-        | Unstored::RouteStatus
-        | Unstored::RouteType => true,
-        Unstored::Method
-        | Unstored::RequestBody
-        | Unstored::Status
-        | Unstored::RequestNoStore
-        | Unstored::Authorization
-        | Unstored::Credentials
-        | Unstored::Busy
-        | Unstored::Incomplete
-        | Unstored::Invalidated
-        | Unstored::Superseded => false,
-    }
 }
 
 /// Lands a flight with a response that was just stored.

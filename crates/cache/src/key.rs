@@ -92,6 +92,29 @@ impl Hash for StoredKey {
     }
 }
 
+/// The hash of a key, by the cache's own hasher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyHash(pub(crate) u64);
+
+impl KeyHash {
+    /// The same for one of the key's variants, which have hashes of their own (0 while it is not known what the
+    /// resource varies on).
+    pub(crate) fn of_variant(self, selection: u64) -> Self {
+        Self(self.0 ^ selection)
+    }
+
+    /// The same for what it gives to requests with credentials.
+    pub(crate) fn with_credentials(self) -> Self {
+        Self(self.0 ^ 0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Some of its bits, from `from` on, as an index into `count` places, a power of two.
+    pub(crate) fn bits(self, from: u32, count: usize) -> usize {
+        // The mask leaves fewer than 16 bits.
+        (self.0 >> from) as usize & (count - 1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::hash::{BuildHasher, RandomState};

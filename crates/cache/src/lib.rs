@@ -48,10 +48,11 @@ pub use collapse::{Landed, Wait, Watch};
 pub use fill::{Adopted, Decision, Fill, Validated};
 pub use key::Key;
 pub use live::{BrokenOff, Live, LiveBody, Tail};
-pub use parts::{Freshness, LifetimeSource, Parts, Selection};
+pub use parts::Parts;
 pub use policy::{
-    CDN_CACHE_CONTROL, ERROR_STATUSES, ErrorLifetimes, Forward, LanguageOrder, MAX_VARY_FIELDS, MaxStale,
-    PolicyOptions, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Timestamp, Timing, Unstored,
+    CDN_CACHE_CONTROL, ERROR_STATUSES, ErrorLifetimes, Forward, Freshness, LanguageOrder, LifetimeSource,
+    MAX_VARY_FIELDS, MaxStale, PolicyOptions, RequestDirectives, ResponseDirectives, RouteRules, Seconds, Selection,
+    Timestamp, Timing, Unstored,
 };
 pub use purge::{
     Address, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, MAX_TAG_BYTES, MAX_TAGS, Mode, Position, Purge,

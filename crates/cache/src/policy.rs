@@ -23,13 +23,15 @@ pub(crate) mod reference;
 pub(crate) mod reuse;
 pub(crate) mod storing;
 pub(crate) mod time;
+mod unstored;
 pub(crate) mod validate;
 pub(crate) mod vary;
 
 pub use directives::{MaxStale, RequestDirectives, ResponseDirectives, Seconds};
-pub use lifetimes::{ERROR_STATUSES, ErrorLifetimes};
+pub use freshness::{Freshness, Source as LifetimeSource};
+pub use lifetimes::{ERROR_STATUSES, ErrorLifetimes, RouteRules};
 pub use options::{CDN_CACHE_CONTROL, LanguageOrder, PolicyOptions};
 pub use reuse::Forward;
-pub use storing::{RouteRules, Unstored};
 pub use time::{Timestamp, Timing};
-pub use vary::MAX_VARY_FIELDS;
+pub use unstored::Unstored;
+pub use vary::{MAX_VARY_FIELDS, Selection};

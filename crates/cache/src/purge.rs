@@ -22,10 +22,11 @@
 //! Invariant: when [`Purges::apply`] has returned, no lookup that begins gives an answer that it forbids.
 //! Invariant: what the table has forgotten, it takes for purged: what may have been forbidden must be validated.
 
+mod scope;
+mod standing;
 mod table;
 mod tags;
 
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -37,90 +38,11 @@ use crate::policy::Timestamp;
 use table::{Numbering, Numbers, Subject, Table};
 use tags::Tags;
 
-pub use table::{MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS};
+pub use scope::{Address, Mode, Purge, Scope};
+pub use standing::Standing;
+pub use table::{MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, PurgeCounts};
 pub use tags::{MAX_TAG_BYTES, MAX_TAGS, TagFields};
 pub(crate) use tags::{invalidated_groups, is_tag_field, remove_tag_fields};
-
-/// What is purged, and how.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Purge {
-    /// What.
-    pub scope: Scope,
-    /// How.
-    pub mode: Mode,
-}
-
-/// What a purge is about.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// A target, with all its variants and whatever else its key consists of.
-    Url(Address),
-    /// Every target of one authority that begins with these bytes.
-    Prefix(Address),
-    /// Every response with this tag (`Cache-Tag`, `Surrogate-Key`), whatever its origin.
-    Tag(String),
-    /// Every response of a group (RFC 9875): of one origin.
-    Group {
-        /// `http` or `https`.
-        scheme: String,
-        /// As in [`Key`].
-        authority: String,
-        /// The group.
-        name: String,
-    },
-    /// Every response.
-    Everything,
-}
-
-/// A target, or the beginning of one; the parts are those of a [`Key`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Address {
-    /// `http` or `https`, lower case.
-    pub scheme: String,
-    /// Host and port, lower case, without the scheme's default port.
-    pub authority: String,
-    /// Path and query.
-    pub target: String,
-}
-
-/// What becomes of what is purged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// It is gone.
-    Hard,
-    /// It is stale: it has to be validated, or may be used as any stale response may.
-    Soft,
-}
-
-/// What purges say about a stored response, from the best to the worst.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// Nothing.
-    Good,
-    /// It was purged softly: stale since then.
-    Stale(Timestamp),
-    /// It may have been purged, or replaced: it is used only after validation, and never stale.
-    Unknown,
-    /// It was purged: as if it were not stored.
-    Gone,
-}
-
-impl Standing {
-    /// The worse of two.
-    fn and(self, other: Self) -> Self {
-        let rank = |standing| match standing {
-            Self::Good => 0,
-            Self::Stale(_) => 1,
-            Self::Unknown => 2,
-            Self::Gone => 3,
-        };
-        match (self, other) {
-            (Self::Stale(a), Self::Stale(b)) => Self::Stale(a.min(b)),
-            _ if rank(other) > rank(self) => other,
-            _ => self,
-        }
-    }
-}
 
 /// Where the order of purges was at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -161,19 +83,6 @@ impl Mark {
     pub(crate) fn tag_fields(&self) -> TagFields {
         self.tag_fields
     }
-}
-
-/// How much there was to do, and is remembered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PurgeCounts {
-    /// Purges applied since the start, those of other nodes included.
-    pub applied: u64,
-    /// Tags and groups whose last purge is remembered.
-    pub tags: usize,
-    /// URLs whose last purge is remembered.
-    pub urls: usize,
-    /// Prefixes whose last purge is remembered.
-    pub prefixes: usize,
 }
 
 /// The purges of a cache.
@@ -402,34 +311,5 @@ impl Purges {
 
     fn locked(&self) -> RwLockWriteGuard<'_, Table> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Address {
-    /// The target of a key.
-    pub fn of(key: &Key<'_>) -> Self {
-        Self { scheme: key.scheme.to_owned(), authority: key.authority.to_owned(), target: key.target.to_owned() }
-    }
-
-    pub(crate) fn key(&self) -> Key<'_> {
-        Key { scheme: &self.scheme, authority: &self.authority, target: &self.target, extra: "" }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}{}", self.scheme, self.authority, self.target)
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Url(address) => write!(f, "{address}"),
-            Self::Prefix(address) => write!(f, "{address}*"),
-            Self::Tag(tag) => write!(f, "tag {tag}"),
-            Self::Group { scheme, authority, name } => write!(f, "group {name} of {scheme}://{authority}"),
-            Self::Everything => f.write_str("everything"),
-        }
     }
 }

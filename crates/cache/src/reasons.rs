@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::collapse::KeyHash;
+use crate::key::KeyHash;
 use crate::policy::{Timestamp, Unstored};
 
 /// Keys whose reasons are known at most; 32 KiB.

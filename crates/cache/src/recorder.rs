@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::body::StoredBody;
 use crate::collapse::LeaderGuard;
-use crate::fill::{is_lasting, land};
+use crate::fill::land;
 use crate::live::{LiveAnswer, Recording, Tail};
 use crate::policy::storing::Plan;
 use crate::policy::{Timestamp, Timing, Unstored, fields};
@@ -156,7 +156,7 @@ impl Recorder {
         if let Some(leader) = self.leader.take() {
             self.release(&leader);
             leader.cache().reasons().note(leader.hash(), why, self.timing.received);
-            if is_lasting(why) {
+            if why.is_lasting() {
                 leader.cache().flights().remember_solo(leader.solo(), self.timing.received);
             }
             leader.passed();

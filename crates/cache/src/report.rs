@@ -51,17 +51,17 @@ impl Stored {
             Source::Targeted => "a targeted field",
             Source::Response => lifetime_by(self.headers()),
         };
-        let is_cut = rules.max_ttl.is_some_and(|max| u128::from(freshness.lifetime_ms()) == max.as_millis());
+        let is_cut = rules.max_ttl.is_some_and(|max| u128::from(freshness.lifetime_ms) == max.as_millis());
         Report {
             status: self.status(),
             body_bytes: self.body().len(),
             weight_bytes: self.weight(),
             age_s: freshness.age_s(now),
-            lifetime_s: freshness.lifetime_ms() / 1000,
+            lifetime_s: freshness.lifetime_ms / 1000,
             lifetime_by: if is_cut { "max_ttl of the route" } else { given },
             no_cache: freshness.no_cache,
             must_revalidate: freshness.must_revalidate,
-            vary: self.vary().selected().map(|(name, value)| (name.to_string(), value.map(text))).collect(),
+            vary: self.vary().fields().map(|(name, value)| (name.to_string(), value.map(text))).collect(),
             tags: TAG_FIELDS
                 .iter()
                 .flat_map(|name| self.headers().get_all(*name))

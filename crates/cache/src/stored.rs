@@ -11,10 +11,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use crate::body::StoredBody;
 use crate::policy::freshness::Freshness;
-use crate::policy::range::Selection;
+use crate::policy::range::Requested;
 use crate::policy::storing::{Plan, has_credentials};
 use crate::policy::validate::Validators;
-use crate::policy::vary::Vary;
+use crate::policy::vary::Selection;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
 use crate::purge::{Mark, Position, Standing, TagFields, is_tag_field, remove_tag_fields};
 use crate::request_fields::RequestFields;
@@ -29,7 +29,7 @@ pub struct Stored {
     headers: HeaderMap,
     body: StoredBody,
     freshness: Freshness,
-    vary: Vary,
+    vary: Selection,
     validators: Validators,
     /// What purges have to know of it.
     mark: Mark,
@@ -118,10 +118,10 @@ impl Stored {
         headers: HeaderMap,
         body: StoredBody,
         freshness: Freshness,
-        vary: Vary,
+        vary: Selection,
         mark: Mark,
     ) -> Self {
-        let weight = weight::of_response(&headers, &body) + vary.weight() + mark.weight();
+        let weight = weight::of_response(size_of::<Self>(), &headers, &body) + vary.weight() + mark.weight();
         let validators = Validators::of(&headers);
         Self { status, headers, body, freshness, vary, validators, mark, weight, prepared: OnceLock::new() }
     }
@@ -223,7 +223,7 @@ impl Stored {
         &self.freshness
     }
 
-    pub(crate) fn vary(&self) -> &Vary {
+    pub(crate) fn vary(&self) -> &Selection {
         &self.vary
     }
 
@@ -284,7 +284,7 @@ impl Stored {
     }
 
     /// This response with updated fields; the body and what it was selected by stay.
-    pub(crate) fn with_headers(&self, headers: HeaderMap, freshness: Freshness, vary: Vary, mark: Mark) -> Self {
+    pub(crate) fn with_headers(&self, headers: HeaderMap, freshness: Freshness, vary: Selection, mark: Mark) -> Self {
         Self::assemble(self.status, headers, self.body.clone(), freshness, vary, mark)
     }
 
@@ -327,9 +327,9 @@ impl Stored {
         // RFC 9110 §14.2: a range is a part of what would be answered with 200.
         if self.status == StatusCode::OK {
             let length = self.body.len();
-            match Selection::of(method, request, &self.validators, length as u64) {
-                Selection::Whole => {}
-                Selection::Part(range) => {
+            match Requested::of(method, request, &self.validators, length as u64) {
+                Requested::Whole => {}
+                Requested::Part(range) => {
                     let mut headers = headers;
                     // RFC 9110 §14.4
                     let content_range = format!("bytes {}-{}/{length}", range.start, range.end - 1);
@@ -339,7 +339,7 @@ impl Stored {
                     let body = self.body.slice(range.start as usize..range.end as usize);
                     return respond(StatusCode::PARTIAL_CONTENT, headers, body);
                 }
-                Selection::Unsatisfiable => {
+                Requested::Unsatisfiable => {
                     let mut headers = only(&headers, &[&DATE, &AGE, &CACHE_STATUS]);
                     // RFC 9110 §15.5.17
                     set(&mut headers, CONTENT_RANGE, &format!("bytes */{length}"));

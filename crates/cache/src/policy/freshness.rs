@@ -9,23 +9,26 @@ use super::control::{Control, Field};
 use super::directives::Seconds;
 use super::fields;
 use super::time::{Timestamp, Timing, millis};
-use crate::parts::Freshness as Parts;
 
-/// How old a stored response was when it arrived, how long it is fresh, and what it demands when it no longer is.
+/// Age and freshness lifetime (RFC 9111 §4.2) as they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Freshness {
-    received: Timestamp,
-    initial_age_ms: u64,
-    lifetime_ms: u64,
-    pub(crate) source: Source,
-    /// §4.2.4: it must not be used stale, whatever the request accepts.
-    pub(crate) must_revalidate: bool,
-    /// §5.2.2.4: it must not be used without validation, even fresh.
-    pub(crate) no_cache: bool,
-    /// RFC 5861 §3: how long after its lifetime it may be used while it is being revalidated.
-    while_revalidate_ms: u64,
-    /// RFC 5861 §4: how long after its lifetime it may be used when the service fails.
-    if_error_ms: u64,
+pub struct Freshness {
+    /// When it was received, by the clock of whoever received it.
+    pub received: Timestamp,
+    /// `corrected_initial_age` (§4.2.3).
+    pub initial_age_ms: u64,
+    /// The freshness lifetime (§4.2.1).
+    pub lifetime_ms: u64,
+    /// Where the lifetime comes from.
+    pub source: Source,
+    /// It must not be used stale (§5.2.2.2).
+    pub must_revalidate: bool,
+    /// It must not be used without validation (§5.2.2.4).
+    pub no_cache: bool,
+    /// How long after its lifetime it may be used while it is being revalidated (RFC 5861 §3).
+    pub while_revalidate_ms: u64,
+    /// How long after its lifetime it may be used in place of an error (RFC 5861 §4).
+    pub if_error_ms: u64,
 }
 
 /// What is assumed of a response that does not say it.
@@ -53,6 +56,11 @@ pub enum Source {
 }
 
 impl Freshness {
+    /// How long after its lifetime it is of use without being validated first.
+    pub fn stale_use_ms(&self) -> u64 {
+        if self.must_revalidate || self.no_cache { 0 } else { self.while_revalidate_ms.max(self.if_error_ms) }
+    }
+
     /// The freshness of a response, or `None` if it says nothing and nothing is assumed.
     pub(crate) fn of(headers: &HeaderMap, control: &Control, timing: Timing, assumed: Assumed) -> Option<Self> {
         let directives = &control.directives;
@@ -88,32 +96,6 @@ impl Freshness {
         })
     }
 
-    pub(crate) fn to_parts(self) -> Parts {
-        Parts {
-            received: self.received,
-            initial_age_ms: self.initial_age_ms,
-            lifetime_ms: self.lifetime_ms,
-            source: self.source,
-            must_revalidate: self.must_revalidate,
-            no_cache: self.no_cache,
-            while_revalidate_ms: self.while_revalidate_ms,
-            if_error_ms: self.if_error_ms,
-        }
-    }
-
-    pub(crate) fn from_parts(parts: Parts) -> Self {
-        Self {
-            received: parts.received,
-            initial_age_ms: parts.initial_age_ms,
-            lifetime_ms: parts.lifetime_ms,
-            source: parts.source,
-            must_revalidate: parts.must_revalidate,
-            no_cache: parts.no_cache,
-            while_revalidate_ms: parts.while_revalidate_ms,
-            if_error_ms: parts.if_error_ms,
-        }
-    }
-
     /// Not reusable from the start: for an answer that serves one request and is not stored.
     pub(crate) fn stale(timing: Timing) -> Self {
         Self {
@@ -136,10 +118,6 @@ impl Freshness {
     /// RFC 9111 §4.2.3: `current_age = corrected_initial_age + resident_time`.
     pub(crate) fn age_ms(&self, now: Timestamp) -> u64 {
         self.initial_age_ms.saturating_add(now.millis_since(self.received))
-    }
-
-    pub(crate) fn lifetime_ms(&self) -> u64 {
-        self.lifetime_ms
     }
 
     /// RFC 9111 §4.2: `response_is_fresh = (freshness_lifetime > current_age)`.
@@ -271,7 +249,7 @@ mod tests {
     #[track_caller]
     fn check_lifetime(fields: &[(&'static str, &'static str)], default_s: Option<u64>, expected_s: Option<u64>) {
         let timing = Timing { sent: Timestamp(T), received: Timestamp(T) };
-        let found = freshness(fields, timing, default_s).map(|freshness| freshness.lifetime_ms() / 1000);
+        let found = freshness(fields, timing, default_s).map(|freshness| freshness.lifetime_ms / 1000);
         assert_eq!(found, expected_s, "{fields:?}");
     }
 
@@ -357,7 +335,7 @@ mod tests {
             let control = Control::of(&headers, &PolicyOptions::default());
             let assumed = Assumed { max_heuristic: max_s.map(Duration::from_secs), ..Assumed::default() };
             let found = Freshness::of(&headers, &control, timing, assumed);
-            assert_eq!(found.map(|f| f.lifetime_ms() / 1000), expected_s, "{fields:?}");
+            assert_eq!(found.map(|f| f.lifetime_ms / 1000), expected_s, "{fields:?}");
             assert!(found.is_none_or(|f| f.is_assumed() == (f.source == Source::Heuristic)));
         };
         let modified = ("last-modified", TEN_DAYS_BEFORE_T);

@@ -4,7 +4,25 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::storing::RouteRules;
+/// What a route adds to the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RouteRules {
+    /// The freshness lifetime of responses that do not give one, none by default.
+    ///
+    /// It applies to statuses that are heuristically cacheable and not server errors (200, 203, 204, 300, 301, 308,
+    /// 404, 410), and never between requests with `Cookie` or `Authorization`: a service that says nothing about
+    /// caching has not said either that its answer is for everybody.
+    pub default_ttl: Option<Duration>,
+    /// The longest freshness lifetime, whoever gives it; no bound by default. There is no shortest one: to use a
+    /// response for longer than the service calls it fresh is to answer with what is wrong (RFC 9111 §4.2).
+    pub max_ttl: Option<Duration>,
+    /// Freshness lifetimes of errors that give none, under the same conditions as `default_ttl`.
+    pub errors: ErrorLifetimes,
+    /// The longest body that is stored, if that is less than the cache allows.
+    pub max_object_bytes: Option<u64>,
+    /// Every cookie of the request is in its key ([`crate::KeyRules::covers_cookies`]).
+    pub cookies_in_key: bool,
+}
 
 /// Statuses of errors that a route may give a lifetime (negative caching).
 ///

@@ -9,7 +9,7 @@ use super::validate::Validators;
 
 /// What of a stored response a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Selection {
+pub(crate) enum Requested {
     /// All of it: there is no `Range`, or it is one that is ignored.
     Whole,
     /// These bytes: 206. Never empty, never beyond the end.
@@ -18,7 +18,7 @@ pub(crate) enum Selection {
     Unsatisfiable,
 }
 
-impl Selection {
+impl Requested {
     /// What `request` asks of a representation with so many bytes.
     pub(crate) fn of(method: &Method, request: &HeaderMap, validators: &Validators, length: u64) -> Self {
         // RFC 9110 §14.2: Range has a meaning with GET only.
@@ -81,31 +81,31 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(range: &str, length: u64, expected: &Selection) {
-        let found = Selection::of(&Method::GET, &map(&[("range", range)]), &Validators::default(), length);
+    fn check(range: &str, length: u64, expected: &Requested) {
+        let found = Requested::of(&Method::GET, &map(&[("range", range)]), &Validators::default(), length);
         assert_eq!(&found, expected, "{range} of {length}");
     }
 
     #[test]
     fn ranges() {
-        check("bytes=0-0", 10, &Selection::Part(0..1));
-        check("bytes=0-9", 10, &Selection::Part(0..10));
-        check("bytes=3-", 10, &Selection::Part(3..10));
-        check("bytes=3-99", 10, &Selection::Part(3..10));
-        check("Bytes=-3", 10, &Selection::Part(7..10));
-        check("bytes=-99", 10, &Selection::Part(0..10));
-        check("bytes=9-99999999999999999999999999", 10, &Selection::Part(9..10));
-        check("bytes= 2-3 ", 10, &Selection::Part(2..4));
+        check("bytes=0-0", 10, &Requested::Part(0..1));
+        check("bytes=0-9", 10, &Requested::Part(0..10));
+        check("bytes=3-", 10, &Requested::Part(3..10));
+        check("bytes=3-99", 10, &Requested::Part(3..10));
+        check("Bytes=-3", 10, &Requested::Part(7..10));
+        check("bytes=-99", 10, &Requested::Part(0..10));
+        check("bytes=9-99999999999999999999999999", 10, &Requested::Part(9..10));
+        check("bytes= 2-3 ", 10, &Requested::Part(2..4));
     }
 
     #[test]
     fn unsatisfiable() {
-        check("bytes=10-", 10, &Selection::Unsatisfiable);
-        check("bytes=10-20", 10, &Selection::Unsatisfiable);
-        check("bytes=99999999999999999999999999-", 10, &Selection::Unsatisfiable);
-        check("bytes=-0", 10, &Selection::Unsatisfiable);
-        check("bytes=-1", 0, &Selection::Unsatisfiable);
-        check("bytes=0-", 0, &Selection::Unsatisfiable);
+        check("bytes=10-", 10, &Requested::Unsatisfiable);
+        check("bytes=10-20", 10, &Requested::Unsatisfiable);
+        check("bytes=99999999999999999999999999-", 10, &Requested::Unsatisfiable);
+        check("bytes=-0", 10, &Requested::Unsatisfiable);
+        check("bytes=-1", 0, &Requested::Unsatisfiable);
+        check("bytes=0-", 0, &Requested::Unsatisfiable);
     }
 
     #[test]
@@ -128,12 +128,12 @@ mod tests {
             "bytes=0 -1",
             "bytes=20-x",
         ] {
-            check(range, 10, &Selection::Whole);
+            check(range, 10, &Requested::Whole);
         }
         let twice = map(&[("range", "bytes=0-1"), ("range", "bytes=0-1")]);
-        assert_eq!(Selection::of(&Method::GET, &twice, &Validators::default(), 10), Selection::Whole);
+        assert_eq!(Requested::of(&Method::GET, &twice, &Validators::default(), 10), Requested::Whole);
         let head = map(&[("range", "bytes=0-1")]);
-        assert_eq!(Selection::of(&Method::HEAD, &head, &Validators::default(), 10), Selection::Whole);
+        assert_eq!(Requested::of(&Method::HEAD, &head, &Validators::default(), 10), Requested::Whole);
     }
 
     #[test]
@@ -141,8 +141,8 @@ mod tests {
         const AT: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
         let check = |stored: &[(&'static str, &str)], condition: &str, expected: bool| {
             let request = map(&[("range", "bytes=0-1"), ("if-range", condition)]);
-            let found = Selection::of(&Method::GET, &request, &Validators::of(&map(stored)), 10);
-            assert_eq!(found == Selection::Part(0..2), expected, "{stored:?} {condition}");
+            let found = Requested::of(&Method::GET, &request, &Validators::of(&map(stored)), 10);
+            assert_eq!(found == Requested::Part(0..2), expected, "{stored:?} {condition}");
         };
         check(&[("etag", "\"a\"")], "\"a\"", true);
         check(&[("etag", "\"a\"")], "\"b\"", false);

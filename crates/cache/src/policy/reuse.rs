@@ -66,7 +66,7 @@ pub(crate) fn refusal(freshness: &Freshness, request: &RequestDirectives, now: T
     if request.wants_validation() {
         return Some(Forward::Request);
     }
-    let (age_ms, lifetime_ms) = (freshness.age_ms(now), freshness.lifetime_ms());
+    let (age_ms, lifetime_ms) = (freshness.age_ms(now), freshness.lifetime_ms);
     // RFC 9111 §5.2.1.1: not older than max-age.
     if request.max_age.is_some_and(|max_age| age_ms > max_age.saturating_mul(1000)) {
         return Some(Forward::Request);

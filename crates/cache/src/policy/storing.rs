@@ -1,153 +1,25 @@
 //! Whether a response may be stored (RFC 9111 §3).
 
-use std::time::Duration;
-
 use http::header::{AUTHORIZATION, COOKIE, EXPIRES, LAST_MODIFIED, SET_COOKIE, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, StatusCode};
 
-use super::RequestDirectives;
 use super::control::{Control, Field};
-use super::directives::{ResponseDirectives, Seconds};
+use super::directives::{RequestDirectives, ResponseDirectives, Seconds};
 use super::fields::{self, Length};
 use super::freshness::{Assumed, Freshness};
-use super::lifetimes::ErrorLifetimes;
+use super::lifetimes::RouteRules;
 use super::options::PolicyOptions;
 use super::time::Timing;
+use super::unstored::Unstored;
 use super::validate::ENTITY_TAG;
-use super::vary::Vary;
+use super::vary::Selection;
 use crate::request_fields::RequestFields;
-
-/// What a route adds to the rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RouteRules {
-    /// The freshness lifetime of responses that do not give one, none by default.
-    ///
-    /// It applies to statuses that are heuristically cacheable and not server errors (200, 203, 204, 300, 301, 308,
-    /// 404, 410), and never between requests with `Cookie` or `Authorization`: a service that says nothing about
-    /// caching has not said either that its answer is for everybody.
-    pub default_ttl: Option<Duration>,
-    /// The longest freshness lifetime, whoever gives it; no bound by default. There is no shortest one: to use a
-    /// response for longer than the service calls it fresh is to answer with what is wrong (RFC 9111 §4.2).
-    pub max_ttl: Option<Duration>,
-    /// Freshness lifetimes of errors that give none, under the same conditions as `default_ttl`.
-    pub errors: ErrorLifetimes,
-    /// The longest body that is stored, if that is less than the cache allows.
-    pub max_object_bytes: Option<u64>,
-    /// Every cookie of the request is in its key ([`crate::KeyRules::covers_cookies`]).
-    pub cookies_in_key: bool,
-}
-
-/// Why an answer was not stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("not stored: {}", self.as_str())]
-pub enum Unstored {
-    /// Not the answer to a GET.
-    Method,
-    /// The request had a body, which the cache key does not cover.
-    RequestBody,
-    /// Informational, 206, 304, 412 or 416.
-    Status,
-    /// The request says `no-store`.
-    RequestNoStore,
-    /// The response says `no-store`.
-    NoStore,
-    /// The response says `private`.
-    Private,
-    /// The request has `Authorization` and the response does not say that it may be shared.
-    Authorization,
-    /// The response sets a cookie.
-    SetCookie,
-    /// `Vary: *`
-    VaryAny,
-    /// `Vary: Cookie`
-    VaryCookie,
-    /// More than [`super::MAX_VARY_FIELDS`] fields in `Vary`.
-    VaryTooLong,
-    /// `Cache-Control`, `Vary` or `Content-Length` cannot be understood.
-    Malformed,
-    /// Neither the response nor the route gives a freshness lifetime.
-    NoFreshness,
-    /// Only the route gives a freshness lifetime, and the request has `Cookie` or `Authorization`.
-    Credentials,
-    /// Stale on arrival and without a validator, so of no use.
-    Stale,
-    /// Larger than `max_object_bytes`.
-    TooLarge,
-    /// Too many answers are being recorded at the same time.
-    Busy,
-    /// The body ended early, or has not the length that was announced.
-    Incomplete,
-    /// The target was changed by an unsafe request while the response was on its way.
-    Invalidated,
-    /// The stored response was replaced or evicted while it was being validated.
-    Superseded,
-    /// The route does not store this status.
-    RouteStatus,
-    /// The route does not store this media type.
-    RouteType,
-}
-
-impl Unstored {
-    /// Every reason, in the order of their numbers (`why as usize`).
-    pub const ALL: [Self; 22] = [
-        Self::Method,
-        Self::RequestBody,
-        Self::Status,
-        Self::RequestNoStore,
-        Self::NoStore,
-        Self::Private,
-        Self::Authorization,
-        Self::SetCookie,
-        Self::VaryAny,
-        Self::VaryCookie,
-        Self::VaryTooLong,
-        Self::Malformed,
-        Self::NoFreshness,
-        Self::Credentials,
-        Self::Stale,
-        Self::TooLarge,
-        Self::Busy,
-        Self::Incomplete,
-        Self::Invalidated,
-        Self::Superseded,
-        Self::RouteStatus,
-        Self::RouteType,
-    ];
-
-    /// A token for `Cache-Status`'s `detail` and for metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Method => "method",
-            Self::RequestBody => "request-body",
-            Self::Status => "status",
-            Self::RequestNoStore => "request-no-store",
-            Self::NoStore => "no-store",
-            Self::Private => "private",
-            Self::Authorization => "authorization",
-            Self::SetCookie => "set-cookie",
-            Self::VaryAny => "vary-any",
-            Self::VaryCookie => "vary-cookie",
-            Self::VaryTooLong => "vary-too-long",
-            Self::Malformed => "malformed",
-            Self::NoFreshness => "no-freshness",
-            Self::Credentials => "credentials",
-            Self::Stale => "stale-on-arrival",
-            Self::TooLarge => "too-large",
-            Self::Busy => "busy",
-            Self::Incomplete => "incomplete",
-            Self::Invalidated => "invalidated",
-            Self::Superseded => "superseded",
-            Self::RouteStatus => "route-status",
-            Self::RouteType => "route-type",
-        }
-    }
-}
 
 /// What was learned about a response that may be stored, once, so that no later request parses it again.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) freshness: Freshness,
-    pub(crate) vary: Vary,
+    pub(crate) vary: Selection,
     /// The announced length of the body.
     pub(crate) length: Option<u64>,
 }
@@ -176,7 +48,7 @@ impl Candidate<'_> {
         // well.
         let is_keyed = self.rules.cookies_in_key && directives.public;
         let refused = (!is_keyed).then_some(&COOKIE);
-        let vary = Vary::capture(self.response, self.request, refused, self.policy.language_order)?;
+        let vary = Selection::capture(self.response, self.request, refused, self.policy.language_order)?;
         let length = match fields::content_length(self.response) {
             Length::Unknown => None,
             Length::Known(length) => Some(length),

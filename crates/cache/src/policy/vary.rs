@@ -7,17 +7,18 @@ use http::{HeaderMap, HeaderName};
 
 use super::fields;
 use super::options::LanguageOrder;
-use super::storing::Unstored;
+use super::unstored::Unstored;
 use crate::request_fields::RequestFields;
 
 /// A response that varies on more fields than this is not stored.
 pub const MAX_VARY_FIELDS: usize = 16;
 
-/// The fields a response varies on and the values they had in the request it was made for.
+/// Selecting fields (RFC 9111 §4.1): the fields a response varies on and the normalised values they had in the request
+/// it was made for.
 ///
 /// Invariant: sorted by name, each name once, so that equal selections compare equal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Vary {
+pub struct Selection {
     fields: Box<[Selecting]>,
 }
 
@@ -51,7 +52,7 @@ impl Selecting {
     }
 }
 
-impl Vary {
+impl Selection {
     /// Reads `Vary` of `response` and what it selects in `request`. `Cookie` is refused unless the key has all cookies
     /// of the request and the service calls the response public.
     pub(crate) fn capture(
@@ -86,16 +87,13 @@ impl Vary {
     }
 
     /// What `request` has for these fields.
-    pub(crate) fn select<'a>(
-        names: impl IntoIterator<Item = &'a HeaderName>,
-        request: &HeaderMap,
-        order: LanguageOrder,
-    ) -> Self {
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a HeaderName>, request: &HeaderMap, order: LanguageOrder) -> Self {
         Self::sorted_by_name(names.into_iter().map(|name| Selecting::of(request, name.clone(), order)).collect())
     }
 
-    /// Fields with their normalised values; of a name that comes twice the first counts.
-    pub(crate) fn from_fields(fields: impl IntoIterator<Item = (HeaderName, Option<Box<[u8]>>)>) -> Self {
+    /// Fields with values that are normalised already, `None` where the request had no such field; of a name that comes
+    /// twice the first counts.
+    pub fn from_fields(fields: impl IntoIterator<Item = (HeaderName, Option<Box<[u8]>>)>) -> Self {
         let one = |(name, value)| Selecting { name, value, unordered: false };
         Self::sorted_by_name(fields.into_iter().map(one).collect())
     }
@@ -114,7 +112,8 @@ impl Vary {
         Self { fields: fields.into_boxed_slice() }
     }
 
-    pub(crate) fn fields(&self) -> impl ExactSizeIterator<Item = (&HeaderName, Option<&[u8]>)> {
+    /// The fields in their order, with their values.
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&HeaderName, Option<&[u8]>)> {
         self.fields.iter().map(|field| (&field.name, field.value.as_deref()))
     }
 
@@ -123,16 +122,18 @@ impl Vary {
         self.fields.iter().all(|field| field.matches(request))
     }
 
-    /// Selects what both select. The body of an updated response (§4.3.4) stays tied to the requests it was made for,
-    /// even if the update names fewer fields.
-    pub(crate) fn and(&self, other: &Self) -> Self {
+    /// The fields of both; for those that both have, the values of `self`. The body of an updated response (§4.3.4)
+    /// stays tied to the requests it was made for, even if the update names fewer fields.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
         let mut fields = self.fields.to_vec();
         fields.extend(other.fields.iter().filter(|new| self.fields.iter().all(|old| old.name != new.name)).cloned());
         fields.sort_unstable_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         Self { fields: fields.into_boxed_slice() }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
@@ -146,11 +147,6 @@ impl Vary {
                 false => normalised(request, &field.name).for_each(|byte| state.write_u8(byte)),
             }
         }
-    }
-
-    /// Each field with the normalised value that it selects by, `None` where it must be absent.
-    pub(crate) fn selected(&self) -> impl Iterator<Item = (&HeaderName, Option<&[u8]>)> {
-        self.fields.iter().map(|field| (&field.name, field.value.as_deref()))
     }
 
     /// Bytes held, for the store's budget.
@@ -241,8 +237,8 @@ mod tests {
         fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_str(v).unwrap())).collect()
     }
 
-    fn vary(value: &'static str, for_request: &HeaderMap) -> Result<Vary, Unstored> {
-        Vary::capture(&request(&[("vary", value)]), for_request, Some(&COOKIE), LanguageOrder::Counts)
+    fn vary(value: &'static str, for_request: &HeaderMap) -> Result<Selection, Unstored> {
+        Selection::capture(&request(&[("vary", value)]), for_request, Some(&COOKIE), LanguageOrder::Counts)
     }
 
     #[track_caller]
@@ -279,7 +275,7 @@ mod tests {
     fn order_of_languages() {
         let of = |order, stored: &str, asked: &str| {
             let vary = request(&[("vary", "accept-language")]);
-            let stored = Vary::capture(&vary, &request(&[("accept-language", stored)]), None, order).unwrap();
+            let stored = Selection::capture(&vary, &request(&[("accept-language", stored)]), None, order).unwrap();
             stored.matches(&request(&[("accept-language", asked)]))
         };
         assert!(!of(LanguageOrder::Counts, "en, de", "de, en"));
@@ -298,7 +294,7 @@ mod tests {
         assert_eq!(vary("x a", &none), Err(Unstored::Malformed));
         let names: Vec<String> = (0..=MAX_VARY_FIELDS).map(|n| format!("x-{n}")).collect();
         let response = request(&[("vary", &names.join(","))]);
-        let capture = |response| Vary::capture(response, &none, Some(&COOKIE), LanguageOrder::Counts);
+        let capture = |response| Selection::capture(response, &none, Some(&COOKIE), LanguageOrder::Counts);
         assert_eq!(capture(&response), Err(Unstored::VaryTooLong));
         let response = request(&[("vary", &names.get(1..).unwrap().join(","))]);
         assert!(capture(&response).is_ok());

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use super::scope::{Address, Mode};
+use super::standing::Standing;
 use super::tags::Tags;
-use super::{Address, Mode, PurgeCounts, Standing};
 use crate::key::Key;
 use crate::policy::Timestamp;
 
@@ -16,6 +17,19 @@ pub const MAX_PURGED_URLS: usize = 65_536;
 /// Prefixes whose last purge is remembered. Each response is compared with those that came after it, once; when there
 /// are more, the oldest is forgotten, and responses that are older than its purge must be validated.
 pub const MAX_PURGED_PREFIXES: usize = 256;
+
+/// How much there was to do, and is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PurgeCounts {
+    /// Purges applied since the start, those of other nodes included.
+    pub applied: u64,
+    /// Tags and groups whose last purge is remembered.
+    pub tags: usize,
+    /// URLs whose last purge is remembered.
+    pub urls: usize,
+    /// Prefixes whose last purge is remembered.
+    pub prefixes: usize,
+}
 
 /// A purge whose names are hashed.
 pub(super) struct Hashed<'p> {

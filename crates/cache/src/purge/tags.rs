@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName};
 use sfv::BareItemFromInput;
 use sfv::visitor::{EntryVisitor, Ignored, InnerListVisitor, ItemVisitor, ListVisitor};
 
-use super::{Mode, Purge, Scope};
+use super::scope::{Mode, Purge, Scope};
 use crate::key::Key;
 
 /// Tags and groups of one response that are kept apart; RFC 9875 §2 asks for 32 at least. A response with more counts

@@ -1,6 +1,8 @@
+use std::time::Duration;
+
 use http::{HeaderName, HeaderValue};
 
-use super::super::Timestamp;
+use super::super::time::Timestamp;
 use super::*;
 
 type Fields = &'static [(&'static str, &'static str)];
