@@ -1,15 +1,14 @@
 //! What a leader does with the answer it got: record it, update a stored response, or let it pass.
 
-mod adopt;
-
-pub use adopt::Adopted;
+pub(crate) mod adopt;
 
 use std::sync::Arc;
 
 use http::header::{AGE, CACHE_CONTROL, CONTENT_LOCATION, EXPIRES, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::collapse::{LeaderGuard, Watch};
+use crate::flight::Watch;
+use crate::leader::LeaderGuard;
 use crate::policy::control::Control;
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::Candidate;
@@ -85,10 +84,10 @@ impl Fill {
         if self.method == Method::HEAD {
             self.describe(request, status, headers, timing, rules);
         }
-        let policy = self.leader.cache().policy();
+        let policy = self.leader.state().policy();
         let candidate =
             Candidate { method: &self.method, request, status, response: headers, timing, rules, policy: &policy };
-        let allowed = self.leader.cache().options().max_object_bytes;
+        let allowed = self.leader.state().options().max_object_bytes;
         let max_object_bytes = rules.max_object_bytes.map_or(allowed, |bytes| bytes.min(allowed));
         match candidate.plan() {
             Ok(plan) if plan.length.is_some_and(|length| length > max_object_bytes) => {
@@ -147,14 +146,14 @@ impl Fill {
             }
         }
         let mark = |merged: &HeaderMap| self.leader.mark(merged);
-        let policy = self.leader.cache().policy();
+        let policy = self.leader.state().policy();
         let (updated, verdict) = update(stored, request, (merged, &judged), (timing, rules, &policy), mark);
         let unstored = self.replace(stored, &updated, verdict).err();
         match unstored {
             Some(why) => {
                 self.pass_on(why, stored.status(), timing.received);
             }
-            None => land(self.leader, &updated, timing.received),
+            None => self.leader.land_stored(&updated, timing.received),
         }
         Validated::Answer { stored: updated, unstored }
     }
@@ -180,7 +179,7 @@ impl Fill {
         rules: RouteRules,
     ) {
         let key = self.leader.key();
-        let Some(stored) = self.leader.cache().memory().select(&key.as_key(), request) else {
+        let Some(stored) = self.leader.state().memory().select(&key.as_key(), request) else {
             return;
         };
         if status != StatusCode::OK || stored.status() != StatusCode::OK {
@@ -189,7 +188,7 @@ impl Fill {
         if stored.validators().described_by(headers, stored.headers()) {
             // Stricter than the RFC: other than 304, HEAD has all fields of GET (RFC 9110 §9.3.2), so what it does not
             // say about caching is not taken over from the stored response.
-            let policy = self.leader.cache().policy();
+            let policy = self.leader.state().policy();
             let mut merged = stored.merged_headers(headers, timing);
             for name in [&CACHE_CONTROL, &EXPIRES].into_iter().chain(&policy.targets) {
                 if !headers.contains_key(name) {
@@ -197,7 +196,7 @@ impl Fill {
                 }
             }
             // It says nothing about the body, so what has been purged since that was fetched remains purged.
-            let purges = self.leader.cache().purges();
+            let purges = self.leader.state().purges();
             let mark = |merged: &HeaderMap| purges.mark(&key.as_key(), merged, stored.position());
             let (updated, verdict) = update(&stored, request, (merged, headers), (timing, rules, &policy), mark);
             if verdict.is_ok() {
@@ -205,9 +204,9 @@ impl Fill {
                 let _ = self.replace(&stored, &updated, verdict);
             }
         } else {
-            self.leader.write(|cache| {
-                cache.memory().remove_variant(key, &stored);
-                cache.tell_invalidated(&key.as_key());
+            self.leader.write(|state| {
+                state.memory().remove_variant(key, &stored);
+                state.tell_invalidated(&key.as_key());
             });
         }
     }
@@ -215,8 +214,8 @@ impl Fill {
     /// Puts an updated response in the place of the old one, if the verdict allows.
     fn replace(&self, old: &Arc<Stored>, new: &Arc<Stored>, verdict: Result<(), Unstored>) -> Result<(), Unstored> {
         let key = self.leader.key();
-        let written = self.leader.write(|cache| match verdict {
-            Ok(()) => match cache.memory().replace(key, old, new) {
+        let written = self.leader.write(|state| match verdict {
+            Ok(()) => match state.memory().replace(key, old, new) {
                 // Evicted, or replaced by an answer that may be newer than the one confirmed here.
                 Ok(false) => Err(Unstored::Superseded),
                 Ok(true) => Ok(()),
@@ -225,8 +224,8 @@ impl Fill {
             Err(why) => {
                 // The service no longer wants it stored.
                 if why.is_lasting() {
-                    cache.memory().remove_variant(key, old);
-                    cache.tell_invalidated(&key.as_key());
+                    state.memory().remove_variant(key, old);
+                    state.tell_invalidated(&key.as_key());
                 }
                 Err(why)
             }
@@ -235,22 +234,22 @@ impl Fill {
     }
 
     fn pass_on(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
-        self.leader.cache().reasons().note(self.leader.hash(), why, now);
+        self.leader.state().reasons().note(self.leader.hash(), why, now);
         // A failing service says nothing about its answers when it works.
         if why.is_lasting() && !status.is_server_error() {
-            self.leader.cache().flights().remember_solo(self.leader.solo(), now);
+            self.leader.state().flights().remember_solo(self.leader.solo(), now);
             if let Some(stale) = &self.stale {
                 // RFC 9111 §4.3.3: another answer came in its place, and that is not to be kept. Another tier may still
                 // call the old one fresh: the request may have wanted validation.
-                self.leader.write(|cache| {
-                    cache.memory().remove_variant(self.leader.key(), stale);
-                    cache.tell_invalidated(&self.leader.key().as_key());
+                self.leader.write(|state| {
+                    state.memory().remove_variant(self.leader.key(), stale);
+                    state.tell_invalidated(&self.leader.key().as_key());
                 });
             }
         }
         if why == Unstored::Credentials {
             // It lies in the request as well, so it is remembered for those that are alike.
-            self.leader.cache().flights().remember_solo(self.leader.solo().with_credentials(), now);
+            self.leader.state().flights().remember_solo(self.leader.solo().with_credentials(), now);
         }
         self.leader.passed();
         why
@@ -278,18 +277,4 @@ fn update(
     };
     let mark = mark(&merged);
     (Arc::new(stored.with_headers(merged, freshness, vary, mark)), verdict)
-}
-
-/// Lands a flight with a response that was just stored.
-pub(crate) fn land(mut leader: LeaderGuard, stored: &Arc<Stored>, now: Timestamp) {
-    leader.write_behind(stored);
-    let flights = leader.cache().flights();
-    if stored.is_reusable(now) {
-        flights.forget_solo(leader.solo());
-        leader.stored(Arc::clone(stored));
-    } else {
-        // Everybody has to validate: nobody gains by waiting.
-        flights.remember_solo(leader.solo(), now);
-        leader.passed();
-    }
 }

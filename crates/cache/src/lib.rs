@@ -14,6 +14,22 @@
 //!                                        └── not_modified (304)          └▶ Pass(why)
 //! ```
 //!
+//! The modules are storeys, and each uses only those below it:
+//!
+//! ```text
+//!  cache                                  the handle
+//!  turn                                   ask, wait, or use what another request got
+//!  fill, recorder, live                   what becomes of an answer
+//!  leader                                 who may write, and how a flight lands
+//!  lookup
+//!  state                                  what all handles share
+//!  tier, flights, flight, reasons, optionswhat is stored, what is on its way
+//!  recording, second                      a body on its way, hooks of another tier
+//!  stored, parts                          a response
+//!  weight, status, purge, policy, route   decisions and order
+//!  key, body, request_fields              plain types
+//! ```
+//!
 //! Where this cache is stricter than the RFC allows (each is cited at its line): a response with `Set-Cookie` is never
 //! stored, one with `Vary: Cookie` only under a key that has all cookies; `private` and `no-cache` with a list of
 //! fields count for the whole response; a lifetime that the response does not give itself (a route's default, or
@@ -24,30 +40,40 @@
 
 mod body;
 mod cache;
-mod collapse;
 mod fill;
+mod flight;
+mod flights;
 mod key;
+mod leader;
 mod live;
+mod lookup;
+mod options;
 mod parts;
 mod policy;
 mod purge;
 mod reasons;
 mod recorder;
+mod recording;
 mod report;
 mod request_fields;
 mod route;
 mod second;
+mod state;
 mod status;
 mod stored;
 mod tier;
+mod turn;
 mod weight;
 
 pub use body::StoredBody;
-pub use cache::{Cache, CacheOptions, Invalidated, Lookup, MAX_WAITS, OptionsError, Place, Turn, Usage};
-pub use collapse::{Landed, Wait, Watch};
-pub use fill::{Adopted, Decision, Fill, Validated};
+pub use cache::{Cache, Invalidated, Place, Usage};
+pub use fill::adopt::Adopted;
+pub use fill::{Decision, Fill, Validated};
+pub use flight::Watch;
 pub use key::Key;
-pub use live::{BrokenOff, Live, LiveBody, Tail};
+pub use live::{Live, LiveBody};
+pub use lookup::Lookup;
+pub use options::{CacheOptions, OptionsError};
 pub use parts::Parts;
 pub use policy::{
     CDN_CACHE_CONTROL, ERROR_STATUSES, ErrorLifetimes, Forward, Freshness, LanguageOrder, LifetimeSource,
@@ -59,6 +85,7 @@ pub use purge::{
     PurgeCounts, Purges, RecordName, Scope, Standing, TagFields,
 };
 pub use recorder::Recorder;
+pub use recording::{BrokenOff, Tail};
 pub use report::Report;
 pub use request_fields::RequestFields;
 pub use route::{
@@ -69,3 +96,4 @@ pub use second::{Invalidations, WriteBehind};
 pub use status::CacheStatus;
 pub use stored::Stored;
 pub use tier::MAX_VARIANTS;
+pub use turn::{Landed, MAX_WAITS, Turn, Wait};

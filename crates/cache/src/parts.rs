@@ -41,7 +41,7 @@ impl Cache {
 
     /// What the order of `Accept-Language` means to services, for whoever selects by it in another tier.
     pub fn language_order(&self) -> LanguageOrder {
-        self.policy().language_order
+        self.state().policy().language_order
     }
 
     /// Whether a response, stored in memory or not, may answer a request without validation.

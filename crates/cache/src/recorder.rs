@@ -5,11 +5,10 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 
 use crate::body::StoredBody;
-use crate::collapse::LeaderGuard;
-use crate::fill::land;
-use crate::live::{LiveAnswer, Recording, Tail};
+use crate::leader::LeaderGuard;
 use crate::policy::storing::Plan;
 use crate::policy::{Timestamp, Timing, Unstored, fields};
+use crate::recording::{LiveAnswer, Recording, Tail};
 use crate::stored::Stored;
 use crate::weight;
 
@@ -81,7 +80,7 @@ impl Recorder {
             let doubled = (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(self.max_object_bytes).max(needed);
             let wanted = self.plan.length.unwrap_or(doubled);
             let more = weight::of_recording(wanted) - weight::of_recording(self.reserved_bytes);
-            if !leader.cache().memory().lend(more) {
+            if !leader.state().memory().lend(more) {
                 return self.give_up(Unstored::Busy);
             }
             self.reserved_bytes = wanted;
@@ -109,14 +108,14 @@ impl Recorder {
         let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing, mark);
         self.release(&leader);
         let stored = Arc::new(stored);
-        match leader.write(|cache| cache.memory().put(leader.key().clone(), &stored)) {
+        match leader.write(|state| state.memory().put(leader.key().clone(), &stored)) {
             None => Err(Unstored::Invalidated),
             Some(Err(_)) => {
                 leader.stored(stored);
                 Err(Unstored::TooLarge)
             }
             Some(Ok(())) => {
-                land(leader, &stored, now);
+                leader.land_stored(&stored, now);
                 Ok(stored)
             }
         }
@@ -155,9 +154,9 @@ impl Recorder {
         self.failure = why;
         if let Some(leader) = self.leader.take() {
             self.release(&leader);
-            leader.cache().reasons().note(leader.hash(), why, self.timing.received);
+            leader.state().reasons().note(leader.hash(), why, self.timing.received);
             if why.is_lasting() {
-                leader.cache().flights().remember_solo(leader.solo(), self.timing.received);
+                leader.state().flights().remember_solo(leader.solo(), self.timing.received);
             }
             leader.passed();
         }
@@ -166,7 +165,7 @@ impl Recorder {
     }
 
     fn release(&mut self, leader: &LeaderGuard) {
-        leader.cache().memory().take_back(weight::of_recording(std::mem::take(&mut self.reserved_bytes)));
+        leader.state().memory().take_back(weight::of_recording(std::mem::take(&mut self.reserved_bytes)));
     }
 }
 

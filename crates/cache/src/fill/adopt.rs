@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Fill, land};
+use super::Fill;
 use crate::key::Key;
 use crate::policy::Timestamp;
 use crate::second::WriteBehind;
+use crate::state::State;
 use crate::stored::Stored;
 
 impl Fill {
@@ -22,7 +23,7 @@ impl Fill {
     /// Whether another tier may have an answer, or have use for this one's: not if the target's last answer could not
     /// be shared.
     pub fn is_worth_sharing(&self, now: Timestamp) -> bool {
-        self.leader.is_shared() || !self.leader.cache().flights().is_solo(self.leader.solo(), now)
+        self.leader.is_shared() || !self.leader.state().flights().is_solo(self.leader.solo(), now)
     }
 
     /// Has what this flight stores passed on.
@@ -36,14 +37,14 @@ impl Fill {
         if !self.keep(&stored) {
             return Adopted::Invalidated(self);
         }
-        land(self.leader, &stored, now);
+        self.leader.land_stored(&stored, now);
         Adopted::Landed(stored)
     }
 
     /// Puts a response into memory that another tier had and that is to be validated: [`Fill::not_modified`] replaces
     /// it there. `false`: the target was invalidated since the flight began, so the response is of no use.
     pub fn keep(&self, stored: &Arc<Stored>) -> bool {
-        let put = |cache: &crate::Cache| cache.memory().put(self.leader.key().clone(), stored);
+        let put = |state: &State| state.memory().put(self.leader.key().clone(), stored);
         // One that is too large for memory is still good for those who wait for it.
         self.leader.write(put).is_some()
     }

@@ -3,7 +3,7 @@
 //!
 //! Invariant: the weights of all resources and of all recordings together never exceed the budget. A resource's weight
 //! counts its key, and body, fields and `Vary` of each of its variants, with a fixed overhead for each.
-//! Invariant: writers of one key hold a lock of their own (see `collapse`), so that read, change, write is one step.
+//! Invariant: writers of one key hold a lock of their own (see `flights`), so that read, change, write is one step.
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use quick_cache::sync::Cache as Store;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 use crate::body::PIECE_BYTES;
-use crate::cache::OptionsError;
 use crate::key::{Key, StoredKey};
+use crate::options::OptionsError;
 use crate::policy::{RequestDirectives, Timestamp};
 use crate::purge::Purges;
 use crate::request_fields::RequestFields;
