@@ -16,76 +16,29 @@
 mod coverage;
 mod follow;
 mod publish;
+mod queue;
+mod shared;
 mod tracking;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use pilotlight_cache::{Cache, Purge, Timestamp};
+use pilotlight_cache::{Cache, Purge};
 use pilotlight_redis::config::WhenDown;
 use pilotlight_redis::{Client, Config, Error};
 use tokio::sync::{mpsc, watch};
 
 use crate::log::Names;
 use coverage::{Coverage, Gap};
-use publish::Queue;
+use queue::Queue;
+use shared::Shared;
 
-/// Purges of this gateway that wait to be appended to the log. When there are more, they become one of everything.
-pub const MAX_WAITING_PURGES: usize = 4096;
-/// How long an answer to a purge waits for the other gateways to have applied it.
-pub const MAX_CONFIRMATION: Duration = Duration::from_secs(1);
-/// How long one command of the log may take.
-pub const LOG_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often a connection that is only listened on is asked whether it is there.
-pub const BEAT: Duration = Duration::from_millis(250);
-/// A connection from which nothing has come for so long is lost.
-pub const SILENCE: Duration = Duration::from_secs(1);
-/// How long a gateway counts as one after its last sign of life.
-pub const NODE_LIFETIME: Duration = Duration::from_secs(3);
+pub use queue::{MAX_WAITING_PURGES, Told};
+pub use shared::{BEAT, LOG_COMMAND_TIMEOUT, MAX_CONFIRMATION, NODE_LIFETIME, Options, SILENCE};
+
 /// Replaced records that wait to be told, where servers do not tell.
 const MAX_UNTOLD: usize = 1024;
-
-/// How a gateway takes part.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The prefix of all names in Redis.
-    pub prefix: String,
-    /// What this gateway is called where people read it.
-    pub node: String,
-    /// How long a stored response is used without validation while it cannot be known what was purged. Default: 1 s.
-    pub uncovered: Duration,
-}
-
-impl Options {
-    /// The usual ones.
-    pub fn new(prefix: &str, node: &str) -> Self {
-        Self { prefix: prefix.to_owned(), node: node.to_owned(), uncovered: Duration::from_secs(1) }
-    }
-}
-
-/// What became of a purge beyond this gateway.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
-    /// It is in the log.
-    Logged {
-        /// Its number.
-        number: u64,
-        /// Gateways that have applied it.
-        applied: Vec<String>,
-        /// Gateways that had not after [`MAX_CONFIRMATION`].
-        late: Vec<String>,
-        /// From the begin to the last of those that have.
-        took: Duration,
-    },
-    /// It is not in the log yet.
-    Waiting {
-        /// Why.
-        why: String,
-        /// How many purges wait.
-        waiting: usize,
-    },
-}
 
 /// How the agreement stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,23 +72,6 @@ pub struct Driver {
     stopped: watch::Receiver<bool>,
     /// Of the log, and of the records.
     gaps: (Gap, Gap),
-}
-
-#[derive(Debug)]
-struct Shared {
-    cache: Cache,
-    client: Client,
-    options: Options,
-    names: Names,
-    /// This process's own name: that for people is not unique.
-    instance: String,
-    coverage: Arc<Coverage>,
-    applied: watch::Sender<u64>,
-    queue: Queue,
-    replaced: AtomicU64,
-    by_channel: AtomicBool,
-    /// Every purge of the log is applied as it comes.
-    is_followed: AtomicBool,
 }
 
 impl Coherence {
@@ -246,10 +182,6 @@ impl Driver {
 async fn ended(mut stopped: watch::Receiver<bool>) {
     // The error says that they are gone.
     let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-fn now() -> Timestamp {
-    Timestamp::from_system(SystemTime::now())
 }
 
 /// A number that no other process has.

@@ -52,4 +52,5 @@ pub use options::{
     MAX_INVALIDATIONS, MAX_JITTER, MAX_KEEP, MAX_RECONNECT_PAUSE, MAX_WRITES_IN_FLIGHT, Options, TOMBSTONE,
     WRITE_TIMEOUT,
 };
-pub use tier::{Asked, SharedTier, Status, Ticket, Tier, client_config};
+pub use tier::ask::Asked;
+pub use tier::{SharedTier, Status, Ticket, Tier, client_config};

@@ -2,65 +2,40 @@
 //! Redis is then slower than what is stored, and the next to miss it will store it again.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pilotlight_cache::Stored;
 use tokio::sync::Notify;
 
-use crate::tier::Ticket;
-
-/// A job of the writer.
-#[derive(Debug)]
-pub(crate) enum Job {
-    Write(Box<Write>),
-    /// Gives a lease back that led to nothing.
-    Release {
-        lease: String,
-        token: u64,
-    },
+/// What can wait.
+pub(crate) trait Weigh {
+    /// Bytes that it counts for.
+    fn bytes(&self) -> usize;
 }
 
 #[derive(Debug)]
-pub(crate) struct Write {
-    pub(crate) ticket: Ticket,
-    /// Scheme, authority, target, and what the route adds.
-    pub(crate) key: [Box<str>; 4],
-    pub(crate) stored: Arc<Stored>,
-}
-
-impl Job {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Write(write) => write.stored.weight(),
-            Self::Release { lease, .. } => lease.len(),
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
+pub(crate) struct Queue<J> {
+    waiting: Mutex<Waiting<J>>,
     max: usize,
     max_bytes: usize,
     pub(crate) wanted: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Waiting {
-    jobs: VecDeque<Job>,
+#[derive(Debug)]
+struct Waiting<J> {
+    jobs: VecDeque<J>,
     bytes: usize,
 }
 
 /// There is no room.
 #[derive(Debug)]
-pub(crate) struct Full(pub(crate) Job);
+pub(crate) struct Full<J>(pub(crate) J);
 
-impl Queue {
+impl<J: Weigh> Queue<J> {
     pub(crate) fn new(max: usize, max_bytes: usize) -> Self {
-        Self { waiting: Mutex::default(), max, max_bytes, wanted: Notify::new() }
+        Self { waiting: Mutex::new(Waiting { jobs: VecDeque::new(), bytes: 0 }), max, max_bytes, wanted: Notify::new() }
     }
 
-    pub(crate) fn push(&self, job: Job) -> Result<(), Full> {
+    pub(crate) fn push(&self, job: J) -> Result<(), Full<J>> {
         let bytes = job.bytes();
         {
             let mut waiting = self.lock();
@@ -74,7 +49,7 @@ impl Queue {
         Ok(())
     }
 
-    pub(crate) fn pop(&self) -> Option<Job> {
+    pub(crate) fn pop(&self) -> Option<J> {
         let mut waiting = self.lock();
         let job = waiting.jobs.pop_front()?;
         waiting.bytes -= job.bytes();
@@ -87,7 +62,7 @@ impl Queue {
         (waiting.jobs.len(), waiting.bytes)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, Waiting<J>> {
         // Consistent between any two statements.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

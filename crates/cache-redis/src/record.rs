@@ -8,12 +8,14 @@
 //!
 //! It refuses to know sockets, keys of Redis and the time.
 
+mod error;
 mod wire;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pilotlight_cache::{Freshness, Key, LifetimeSource, Parts, Selection, Timestamp};
 
+pub use self::error::RecordError;
 use self::wire::{Reader, Writer};
 
 /// the first bytes, with the version of the format.
@@ -97,20 +99,6 @@ impl Apart {
     pub fn is(&self, body: &[u8]) -> bool {
         self.length == body.len() as u64 && self.crc == crc32fast::hash(body)
     }
-}
-
-/// Why a record is of no use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// Not a record of this version.
-    #[error("not a record of a version that is known here")]
-    Unknown,
-    /// Damaged, or cut off.
-    #[error("the record is damaged")]
-    Damaged,
-    /// Of another target, whose key has the same hash.
-    #[error("the record is of another target")]
-    OtherTarget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

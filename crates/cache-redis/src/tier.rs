@@ -3,7 +3,7 @@
 //! Each worker has connections of its own, which live on its own thread: nothing is handed from one thread to another,
 //! and commands of requests that are answered in the same turn of the event loop go out in one write.
 
-mod ask;
+pub(crate) mod ask;
 mod budget;
 mod lease;
 mod shared;
@@ -19,14 +19,13 @@ use pilotlight_cache::Cache;
 use pilotlight_redis::config::{Overload, ReadFrom, Topology, WhenDown};
 use pilotlight_redis::{Client, Commands, Config, Error, Route};
 
-pub use ask::Asked;
 pub use shared::{SharedTier, Status};
 pub use ticket::Ticket;
 
 use crate::breaker::Breakers;
 use crate::hints::Hints;
 use crate::options::{MAX_RECONNECT_PAUSE, WRITE_TIMEOUT};
-use shared::Worker;
+use ticket::Worker;
 
 /// See the module.
 #[derive(Debug)]

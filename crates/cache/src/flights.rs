@@ -3,8 +3,8 @@
 //! The first request without a usable stored response *leads*; the others *follow*. A flight is known by its key and by
 //! what the request selects as far as `Vary` of the resource is known already, so variants do not wait for each other.
 //!
-//! Invariant: each flight lands exactly once, whatever becomes of its leader (its [`LeaderGuard`](crate::leader::LeaderGuard) lands it when
-//! dropped), and a landed flight is in no table.
+//! Invariant: each flight lands exactly once, whatever becomes of its leader (its
+//! [`LeaderGuard`](crate::leader::LeaderGuard) lands it when dropped), and a landed flight is in no table.
 //! Invariant: a response is stored before its flight leaves the table, and a leader looks into the store after it
 //! entered the table, both under the key's lock; so no request can miss both.
 //!

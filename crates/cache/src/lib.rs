@@ -17,17 +17,18 @@
 //! The modules are storeys, and each uses only those below it:
 //!
 //! ```text
+//!  parts                                  a response taken apart for other tiers, and put together
 //!  cache                                  the handle
 //!  turn                                   ask, wait, or use what another request got
 //!  fill, recorder, live                   what becomes of an answer
 //!  leader                                 who may write, and how a flight lands
 //!  lookup
 //!  state                                  what all handles share
-//!  tier, flights, flight, reasons, optionswhat is stored, what is on its way
+//!  tier, flights, flight, reasons         what is stored, what is on its way
 //!  recording, second                      a body on its way, hooks of another tier
-//!  stored, parts                          a response
+//!  stored                                 a response
 //!  weight, status, purge, policy, route   decisions and order
-//!  key, body, request_fields              plain types
+//!  key, body, request_fields, options     plain types
 //! ```
 //!
 //! Where this cache is stricter than the RFC allows (each is cited at its line): a response with `Set-Cookie` is never

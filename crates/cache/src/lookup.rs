@@ -26,10 +26,11 @@ pub enum Lookup {
     Hit(Arc<Stored>),
     /// Nothing usable: [`Cache::begin`](crate::Cache::begin), then ask the service.
     Miss(Forward),
-    /// Stale, and usable now if it is validated soon (RFC 5861 §3): answer from this response, then [`Cache::begin`](crate::Cache::begin)
-    /// and ask the service conditionally, beside the client.
+    /// Stale, and usable now if it is validated soon (RFC 5861 §3): answer from this response, then
+    /// [`Cache::begin`](crate::Cache::begin) and ask the service conditionally, beside the client.
     StaleWhileRevalidate(Arc<Stored>),
-    /// Usable after validation: [`Cache::begin`](crate::Cache::begin), then ask the service conditionally ([`Stored::make_conditional`]).
+    /// Usable after validation: [`Cache::begin`](crate::Cache::begin), then ask the service conditionally
+    /// ([`Stored::make_conditional`]).
     Stale(Arc<Stored>, Forward),
     /// Ask the service; the answer will not be stored.
     Bypass(Forward),

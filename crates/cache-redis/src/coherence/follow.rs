@@ -11,7 +11,7 @@ use pilotlight_redis::{Commands, Dedicated, Error, Route};
 use tokio::time::{sleep, timeout};
 
 use super::coverage::Gap;
-use super::{BEAT, LOG_COMMAND_TIMEOUT, NODE_LIFETIME, SILENCE, Shared, now};
+use super::shared::{BEAT, LOG_COMMAND_TIMEOUT, NODE_LIFETIME, SILENCE, Shared, now};
 use crate::log::{self, Entry, History, MAX_LOG_ENTRIES};
 
 /// Entries that are read at a time.

@@ -1,17 +1,17 @@
 //! Purges of this gateway are appended to the log, in their order; those that cannot be wait.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pilotlight_cache::{Cache, Mode, Purge, Scope};
+use pilotlight_cache::Purge;
 use pilotlight_redis::{Commands, Error};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::{MAX_CONFIRMATION, MAX_WAITING_PURGES, Shared, Told, follow};
+use super::follow;
+use super::queue::Told;
+use super::shared::{MAX_CONFIRMATION, Shared};
 use crate::log;
 
 /// Pause before what could not be appended is tried again.
@@ -20,111 +20,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(5);
 /// Replaced records that are told in one message.
 const MAX_TOLD: usize = 256;
-
-/// Purges that are applied here and not in the log yet, in their order.
-#[derive(Debug)]
-pub(super) struct Queue {
-    instance: String,
-    inner: Mutex<Inner>,
-    pushed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    waiting: VecDeque<Waiting>,
-    purges: usize,
-    count: u64,
-}
-
-/// An entry to be.
-#[derive(Debug)]
-struct Waiting {
-    by: String,
-    purges: Vec<Purge>,
-    since: Instant,
-    reply: Option<oneshot::Sender<Told>>,
-}
-
-impl Queue {
-    pub(super) fn new(instance: String) -> Self {
-        Self { instance, inner: Mutex::default(), pushed: Notify::new() }
-    }
-
-    pub(super) fn push(&self, cache: &Cache, purges: Vec<Purge>) {
-        self.add(cache, purges, None);
-    }
-
-    /// The same for somebody who wants to know what became of it.
-    pub(super) fn push_asked(&self, cache: &Cache, purges: Vec<Purge>) -> oneshot::Receiver<Told> {
-        let (reply, told) = oneshot::channel();
-        self.add(cache, purges, Some(reply));
-        told
-    }
-
-    /// Purges that wait.
-    pub(super) fn len(&self) -> usize {
-        self.lock().purges
-    }
-
-    fn add(&self, cache: &Cache, purges: Vec<Purge>, reply: Option<oneshot::Sender<Told>>) {
-        let mut inner = self.lock();
-        inner.push(&self.instance, purges, reply);
-        if inner.purges > MAX_WAITING_PURGES {
-            tracing::warn!(
-                "more than {MAX_WAITING_PURGES} purges wait for Redis: other gateways will purge everything"
-            );
-            let (mut folded, mut replies) = (Vec::new(), Vec::new());
-            for entry in inner.waiting.drain(..) {
-                folded.extend(entry.purges);
-                replies.extend(entry.reply);
-            }
-            inner.purges = 0;
-            cache.purges().fold(&folded);
-            inner.push(&self.instance, vec![everything()], None);
-            drop(inner);
-            for reply in replies {
-                let _ = reply.send(Told::Waiting { why: "too many purges wait".to_owned(), waiting: 1 }); // gone
-            }
-        }
-        self.pushed.notify_one();
-    }
-
-    /// The next to be appended.
-    fn first(&self) -> Option<(String, Vec<Purge>)> {
-        self.lock().waiting.front().map(|first| (first.by.clone(), first.purges.clone()))
-    }
-
-    /// It was appended. `None`: it has been folded into another one meanwhile.
-    fn pop(&self, by: &str) -> Option<Waiting> {
-        let mut inner = self.lock();
-        let popped = inner.waiting.front().is_some_and(|first| first.by == by).then(|| inner.waiting.pop_front())??;
-        inner.purges -= popped.purges.len();
-        Some(popped)
-    }
-
-    /// Nothing can be appended now: whoever waits to hear of it does.
-    fn fail(&self, why: &str) {
-        let mut inner = self.lock();
-        let waiting = inner.purges;
-        for reply in inner.waiting.iter_mut().filter_map(|entry| entry.reply.take()) {
-            let _ = reply.send(Told::Waiting { why: why.to_owned(), waiting }); // gone
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Consistent between any two statements.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Inner {
-    fn push(&mut self, instance: &str, purges: Vec<Purge>, reply: Option<oneshot::Sender<Told>>) {
-        self.count += 1;
-        self.purges += purges.len();
-        let by = format!("{instance} {}", self.count);
-        self.waiting.push_back(Waiting { by, purges, since: Instant::now(), reply });
-    }
-}
 
 /// Appends what comes, for ever.
 pub(super) async fn publish(shared: &Shared) {
@@ -153,10 +48,6 @@ pub(super) async fn publish(shared: &Shared) {
             }
         }
     }
-}
-
-fn everything() -> Purge {
-    Purge { scope: Scope::Everything, mode: Mode::Hard }
 }
 
 async fn append(shared: &Shared, by: &str, purges: &[Purge]) -> Result<u64, Error> {

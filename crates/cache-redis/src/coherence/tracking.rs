@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::coverage::Gap;
-use super::{BEAT, LOG_COMMAND_TIMEOUT, SILENCE, Shared};
+use super::shared::{BEAT, LOG_COMMAND_TIMEOUT, SILENCE, Shared};
 use crate::keys;
 
 /// How often it is looked which primaries there are.

@@ -1,6 +1,6 @@
 //! Numbers and strings of a record: LEB128 and length-prefixed bytes.
 
-use super::RecordError;
+use super::error::RecordError;
 
 /// Appends.
 pub(super) struct Writer(Vec<u8>);

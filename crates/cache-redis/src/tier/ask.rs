@@ -9,8 +9,9 @@ use http::{HeaderMap, HeaderName};
 use pilotlight_cache::{Key, Parts, Selection, Standing, Stored, Timestamp};
 use pilotlight_redis::{Commands, Error};
 
+use super::Tier;
 use super::budget::{Late, within};
-use super::{Ticket, Tier};
+use super::ticket::Ticket;
 use crate::keys::{self, EXTRA, Name};
 use crate::options::{BODY_BYTES_PER_MS, MAX_CLOCK_SKEW};
 use crate::record::{self, Apart, Content, Generation, Record, RecordError, Response};

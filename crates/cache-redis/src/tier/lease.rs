@@ -8,8 +8,9 @@ use pilotlight_cache::{Key, Stored, Timestamp};
 use pilotlight_redis::Commands;
 use pilotlight_redis::commands::options::SetOptions;
 
+use super::Tier;
 use super::budget::within;
-use super::{Ticket, Tier};
+use super::ticket::Ticket;
 use crate::options::LEASE_POLL;
 
 impl Tier {

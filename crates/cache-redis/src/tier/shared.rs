@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use pilotlight_cache::Invalidations;
 use tokio::sync::Notify;
 
+use super::ticket::Worker;
 use crate::breaker;
 use crate::coherence::Coherence;
 use crate::counters::{Counters, Totals};
@@ -33,22 +34,6 @@ struct Inner {
     is_lost: AtomicBool,
     /// Tells other gateways what was written, where the servers do not, and knows what they have purged.
     coherence: OnceLock<Coherence>,
-}
-
-/// What of a worker others may see.
-#[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) counters: Counters,
-    pub(super) queue: Queue,
-    pub(super) in_flight: AtomicUsize,
-    /// Nothing waits and nothing is on its way.
-    pub(super) rested: Notify,
-}
-
-impl Worker {
-    pub(super) fn writing(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
-    }
 }
 
 /// How the tier is, and what it has done.

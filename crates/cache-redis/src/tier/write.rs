@@ -11,11 +11,11 @@ use pilotlight_redis::{Commands, Error};
 use tokio::task::JoinSet;
 
 use super::Tier;
+use super::ticket::{Job, Write};
 use crate::keys::Name;
 use crate::options::{
     JITTER_PERCENT, MAX_FLIGHT, MAX_INLINE_BODY_BYTES, MAX_JITTER, MAX_KEEP, MAX_WRITES_IN_FLIGHT, TOMBSTONE,
 };
-use crate::queue::{Job, Write};
 use crate::record::{self, Apart, Generation, Response};
 use crate::script;
 
