@@ -29,7 +29,7 @@ impl Live {
         Self { answer, follower }
     }
 
-    /// The answer to a GET, as [`Stored::answer_as`] gives it once the response is stored.
+    /// The answer to a GET, as [`Stored::answer_as`](crate::Stored::answer_as) gives it once the response is stored.
     pub fn answer_as(
         self,
         status: CacheStatus,

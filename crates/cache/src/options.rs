@@ -5,7 +5,7 @@ use crate::purge::TagFields;
 /// The smallest useful cache.
 const MIN_BYTES: u64 = 64 * 1024;
 
-/// Limits of a [`Cache`].
+/// Limits of a [`Cache`](crate::Cache).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheOptions {
     /// Memory of all stored responses, keys and fields included, and of answers that are being recorded, which take up
