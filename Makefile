@@ -65,4 +65,4 @@ generate: ## write the commands of crates/redis anew from their descriptions
 
 clean: ## remove what was built or downloaded, except the tools in target-tools
 	cargo clean
-	rm -rf lab/peers/http/target fuzz/target fuzz/artifacts sdk/node/node_modules tests/http-cache-tests/node_modules tests/page/node_modules
+	rm -rf lab/peers/http/target lab/peers/proxyfloor/target fuzz/target fuzz/artifacts sdk/node/node_modules tests/http-cache-tests/node_modules tests/page/node_modules

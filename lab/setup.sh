@@ -31,4 +31,5 @@ if [ ! -x "$venv/bin/uvicorn" ] || [ ! -x "$venv/bin/flask" ]; then
 fi
 echo "lab/setup.sh: building what \`pilotlight lab cache\` compares with"
 (cd peers/http && cargo build --quiet --release -p limit -p hyperd)
+(cd peers/proxyfloor && cargo build --quiet --release)
 echo "lab/setup.sh: ready; run target/release/pilotlight lab cache, or lab/bench.py"

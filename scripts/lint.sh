@@ -23,6 +23,7 @@ formatting() {
   cargo fmt --all --check
   cargo fmt --manifest-path fuzz/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/http/Cargo.toml --check
+  cargo fmt --all --manifest-path lab/peers/proxyfloor/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/redis/rust/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/rest/rust/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/factors/Cargo.toml --check

@@ -4,6 +4,7 @@
 mod answers;
 mod cold;
 mod figures;
+mod floors;
 mod gateways;
 mod load_groups;
 mod loaded;
@@ -27,6 +28,7 @@ use crate::transport::peers::Peers;
 use crate::transport::services::{self, Interpreters, Language, Service};
 use crate::transport::target::Setup;
 use cold::Cold;
+use floors::Floor;
 use gateways::{Gateway, Kind, Work};
 use load_groups::{Cached, Proxied};
 
@@ -87,6 +89,11 @@ impl Experiment for Cache {
         let _ = warm_python(setting, &mut missing);
         let mut all = vec![here("Pilotlight", "this binary")];
         all.extend(load_groups::bare(setting.peers.as_deref()));
+        all.extend(Floor::ALL.map(|floor| Participant {
+            name: floor.title().into(),
+            what: format!("requests passed to a service: {}", floor.software().settings.join("; ")),
+            missing: floor.find(setting.peers.as_deref()).err(),
+        }));
         for Found { kind, work, gateway } in find_gateways() {
             let what = match work {
                 Work::Cached => "a cached answer",
@@ -133,7 +140,9 @@ impl Experiment for Cache {
             }
             let warm = if service.language == Language::Python { warm_python(setting, &mut skipped) } else { None };
             let service = warm.as_ref().unwrap_or(service);
-            groups.push(Proxied::many(&format!("proxy{suffix}"), service).group(&lab, &mut skipped, amount));
+            let floors = if service.language == Language::Rust { floors_of(&lab) } else { &[] };
+            let many = Proxied::many(&format!("proxy{suffix}"), service).with_floors(floors);
+            groups.push(many.group(&lab, &mut skipped, amount));
             if !lab.quick {
                 groups.push(Proxied::one(&format!("proxy-one{suffix}"), service).group(&lab, &mut skipped, amount));
             }
@@ -200,6 +209,11 @@ impl Lab {
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(dir)
     }
+}
+
+/// The floors that passing on stands beside; what batches would save is no question of a quick run.
+fn floors_of(lab: &Lab) -> &'static [Floor] {
+    if lab.quick { &[Floor::Epoll] } else { &Floor::ALL }
 }
 
 /// Of what may be missing there; nginx starts nothing.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::answers::{self, LARGE_PATH, SMALL_PATH};
+use super::floors::Floor;
 use super::gateways::{Kind, Work};
 use super::loaded::{Loaded, Shape, Start};
 use super::server::{Server, own_settings};
@@ -107,17 +108,23 @@ pub(super) struct Proxied<'a> {
     pub(super) id: String,
     pub(super) service: &'a Service,
     pub(super) connections: usize,
+    pub(super) floors: &'static [Floor],
 }
 
 impl<'a> Proxied<'a> {
     /// With many requests at once.
     pub(super) fn many(id: &str, service: &'a Service) -> Self {
-        Self { id: id.into(), service, connections: CONNECTIONS }
+        Self { id: id.into(), service, connections: CONNECTIONS, floors: &[] }
     }
 
     /// With one request after the other.
     pub(super) fn one(id: &str, service: &'a Service) -> Self {
-        Self { id: id.into(), service, connections: 1 }
+        Self { id: id.into(), service, connections: 1, floors: &[] }
+    }
+
+    /// Beside these floors as well.
+    pub(super) fn with_floors(self, floors: &'static [Floor]) -> Self {
+        Self { floors, ..self }
     }
 
     /// The group, with everything that is here.
@@ -147,6 +154,18 @@ impl<'a> Proxied<'a> {
         let service = http.clone();
         let start: Rc<Start> = Rc::new(move |place| Server::alone(&service, &place));
         variants.push(lane(FLOOR, "the service alone", Role::Floor, vec![runtime(http_name)], start));
+        for floor in Floor::ALL.into_iter().filter(|floor| self.floors.contains(floor)) {
+            match floor.find(lab.peers.as_deref()) {
+                Ok(program) => {
+                    let service = http.clone();
+                    let start: Rc<Start> =
+                        Rc::new(move |place| Server::floor(floor.id(), &program, floor.mode(), &service, place));
+                    let software = vec![floor.software(), runtime(http_name)];
+                    variants.push(lane(floor.id(), floor.title(), Role::Floor, software, start));
+                }
+                Err(missing) => skip(skipped, missing),
+            }
+        }
         for kind in Kind::ALL {
             match lab.gateway(kind, Work::Proxy) {
                 Ok(gateway) => {
@@ -197,9 +216,25 @@ impl<'a> Proxied<'a> {
         }
         let cpu = beside(OWN, title, variants, Metric::GatewayCpuUs, "CPU of the gateway for a request");
         let p99 = beside(OWN, title, variants, Metric::P99Ms, "p99 of a request").into_iter().filter(is_published);
-        let questions = cpu.into_iter().filter(is_peer).chain([pipe(Metric::CpuUs, of_all)]).chain(p99).collect();
+        let batches = batched(variants);
+        let questions =
+            cpu.into_iter().filter(is_peer).chain(batches).chain([pipe(Metric::CpuUs, of_all)]).chain(p99).collect();
         (vec![Metric::GatewayCpuUs, Metric::CpuUs, Metric::PerSecond, Metric::P50Ms, Metric::P99Ms], questions)
     }
+}
+
+/// What io_uring saves the floor.
+fn batched(variants: &[Variant]) -> Vec<Question> {
+    let here = |floor: Floor| variants.iter().any(|variant| variant.id == floor.id());
+    let batching = [Floor::Hybrid, Floor::Uring].into_iter().filter(|floor| here(*floor) && here(Floor::Epoll));
+    let question = |floor: Floor| Question {
+        text: format!("CPU of the gateway for a request, {} / {}", floor.title(), Floor::Epoll.title()),
+        metric: Metric::GatewayCpuUs,
+        one: floor.id().into(),
+        other: Floor::Epoll.id().into(),
+        difference: false,
+    };
+    batching.map(question).collect()
 }
 
 /// A program of `lab/peers/http` that answers by itself.

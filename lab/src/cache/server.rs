@@ -1,5 +1,6 @@
 //! What is under load: a gateway, and what stands behind it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -62,12 +63,21 @@ pub(super) struct Processes {
 impl Server {
     /// A program that answers by itself and takes a port as its argument.
     pub(super) fn bare(name: &str, program: &Path, place: Place) -> anyhow::Result<Self> {
-        let address = free_address()?;
-        let command = vec![program.into(), address.port().to_string().into()];
-        let program = Program { name: name.into(), command, output: place.dir.join("output"), dir: place.dir };
-        let mut front = cores::on(place.core, || program.start())??;
-        front.wait_until(LISTEN_LIMIT, "it listens", |_| listens(address).then_some(()))?;
+        let (front, address) = on_port(name, program, &[], place)?;
         Ok(Self::of(address, front))
+    }
+
+    /// The floor of passing on before a service.
+    pub(super) fn floor(
+        name: &str,
+        program: &Path,
+        mode: &str,
+        service: &Service,
+        place: Place,
+    ) -> anyhow::Result<Self> {
+        let (service, socket) = started(service, &place)?;
+        let (front, address) = on_port(name, program, &[socket.into(), mode.into()], place)?;
+        Ok(Self { service: Some(service), ..Self::of(address, front) })
     }
 
     /// A service that is asked without a gateway.
@@ -153,6 +163,17 @@ impl Server {
         let output = self.front.as_ref().or(self.service.as_ref())?.output();
         Some(output.trim().lines().next_back()?.replace(char::is_control, " "))
     }
+}
+
+/// A program that takes a port and these arguments, once it listens there.
+fn on_port(name: &str, program: &Path, more: &[OsString], place: Place) -> anyhow::Result<(Held, SocketAddr)> {
+    let address = free_address()?;
+    let mut command: Vec<OsString> = vec![program.into(), address.port().to_string().into()];
+    command.extend_from_slice(more);
+    let program = Program { name: name.into(), command, output: place.dir.join("output"), dir: place.dir };
+    let mut front = cores::on(place.core, || program.start())??;
+    front.wait_until(LISTEN_LIMIT, "it listens", |_| listens(address).then_some(()))?;
+    Ok((front, address))
 }
 
 /// A service on a Unix socket.
