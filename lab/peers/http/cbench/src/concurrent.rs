@@ -24,6 +24,8 @@ struct Connection {
     /// When requests were sent, oldest first, and how many of them are unanswered.
     sent: VecDeque<(Instant, usize)>,
     responses: Responses,
+    /// Requests so far.
+    asked: u64,
     waits_to_write: bool,
 }
 
@@ -38,6 +40,7 @@ impl Connection {
             output: Vec::new(),
             sent: VecDeque::new(),
             responses: Responses::default(),
+            asked: 0,
             waits_to_write: false,
         })
     }
@@ -45,7 +48,8 @@ impl Connection {
     fn send(&mut self, requests: &mut Requests, count: usize, now: Instant) -> io::Result<()> {
         self.sent.push_back((now, count));
         for _ in 0..count {
-            self.output.extend_from_slice(requests.next());
+            self.output.extend_from_slice(requests.next(self.asked));
+            self.asked += 1;
         }
         self.flush()
     }

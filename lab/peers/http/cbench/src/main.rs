@@ -2,8 +2,8 @@
 //!
 //! `cbench TARGET CONNECTIONS DEPTH SECONDS PATH [PATHS]`, where TARGET is `127.0.0.1:PORT` or `unix:PATH` and DEPTH is
 //! the number of requests in flight on each connection. With PATHS, that many paths are asked for in turn: PATH and six
-//! digits. One connection with one request uses blocking I/O: round trips without an event loop. Prints one line of
-//! JSON; times are microseconds.
+//! digits. With `A|B` as PATH, every connection asks for both by turns. One connection with one request uses blocking
+//! I/O: round trips without an event loop. Prints one line of JSON; times are microseconds.
 mod concurrent;
 mod histogram;
 mod requests;

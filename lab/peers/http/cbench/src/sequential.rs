@@ -16,7 +16,7 @@ pub fn run(plan: &mut Plan) -> io::Result<Outcome> {
     let start = Instant::now();
     while start.elapsed() < plan.duration {
         let sent = Instant::now();
-        if exchange(&mut socket, plan.requests.next(), &mut responses, &mut buffer).is_err() {
+        if exchange(&mut socket, plan.requests.next(outcome.latency.count()), &mut responses, &mut buffer).is_err() {
             outcome.broken += 1;
             break;
         }
