@@ -87,25 +87,20 @@ fn size_line(input: &[u8], limits: &Limits) -> Result<Option<(u64, usize, usize)
     if let [b'\r', b'\n', ..] = &window[digits..] {
         return Ok(Some((number(&window[..digits]), digits + 2, 0)));
     }
+    // Judged before the end of the line is looked for: else the rule would depend on how much of it has come.
+    if !matches!(&window[digits..], [] | [b'\r'] | [b'\n' | b';' | b' ' | b'\t', ..]) {
+        return Err(Malformed::ChunkSize);
+    }
     let Some(end) = memchr::memchr(b'\n', window) else {
-        let rest = &window[digits..];
-        let is_begun = rest.is_empty() || rest == b"\r" || matches!(rest[0], b';' | b' ' | b'\t');
-        return match is_begun {
-            false => Err(Malformed::ChunkSize),
-            true if window.len() > limits.max_chunk_line + 1 => Err(Malformed::ChunkExtensionsTooLarge),
-            true => Ok(None),
-        };
+        let is_too_long = window.len() > limits.max_chunk_line + 1;
+        return if is_too_long { Err(Malformed::ChunkExtensionsTooLarge) } else { Ok(None) };
     };
     if window[end - 1] != b'\r' {
         return Err(Malformed::BareLf);
     }
     let extensions = &window[digits..end - 1];
     if !are_extensions(extensions) {
-        return Err(if matches!(extensions[0], b';' | b' ' | b'\t') {
-            Malformed::ChunkExtension
-        } else {
-            Malformed::ChunkSize
-        });
+        return Err(Malformed::ChunkExtension);
     }
     Ok(Some((number(&window[..digits]), end + 1, extensions.len())))
 }
@@ -192,6 +187,8 @@ mod tests {
         check("0x1\r\n", Err(Malformed::ChunkSize));
         check("5\n", Err(Malformed::BareLf));
         check("5;x\n", Err(Malformed::BareLf));
+        check("5x\n", Err(Malformed::ChunkSize));
+        check("5\rx\n", Err(Malformed::ChunkSize));
         check("5;\r\n", Err(Malformed::ChunkExtension));
         check("5;a=\r\n", Err(Malformed::ChunkExtension));
         check("5;a=\"b\r\n", Err(Malformed::ChunkExtension));

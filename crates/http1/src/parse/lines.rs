@@ -80,6 +80,13 @@ pub(super) fn version(bytes: &[u8]) -> Result<Version, Malformed> {
     }
 }
 
+/// As much as a section of at most `max` bytes may have. What stands behind is not judged: else the rule that a section
+/// breaks would depend on how much of it had come when its size was looked at.
+#[inline]
+pub(super) fn within(bytes: &[u8], max: usize) -> &[u8] {
+    &bytes[..bytes.len().min(max)]
+}
+
 /// Whether a head that is not whole has more than `max` bytes already.
 #[inline]
 pub(super) fn incomplete<T>(bytes: &[u8], max: usize) -> Result<Option<T>, Malformed> {

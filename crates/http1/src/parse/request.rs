@@ -1,6 +1,6 @@
 //! The head of a request (RFC 9112 §3).
 
-use super::lines::{fields, incomplete, line_end, version};
+use super::lines::{fields, incomplete, line_end, version, within};
 use crate::bytes_class::{target_length, token_length};
 use crate::error::Malformed;
 use crate::fields::{FieldTable, Fields};
@@ -20,15 +20,13 @@ pub fn parse_request<'b>(
     limits: &Limits,
 ) -> Result<Option<RequestHead<'b>>, Malformed> {
     table.clear();
+    let (read, bytes) = (bytes, within(bytes, limits.max_head));
     // RFC 9112 §2.2: one empty line before the request line is ignored.
     let begin = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
-    let Some(line) = request_line(bytes, begin)? else { return incomplete(bytes, limits.max_head) };
+    let Some(line) = request_line(bytes, begin)? else { return incomplete(read, limits.max_head) };
     let Some(length) = fields(bytes, line.end, limits.max_fields, table)? else {
-        return incomplete(bytes, limits.max_head);
+        return incomplete(read, limits.max_head);
     };
-    if length > limits.max_head {
-        return Err(Malformed::HeadTooLarge);
-    }
     let RequestLine { method, target: target_text, version, .. } = line;
     let target = Target::parse(method, target_text)?;
     let framing = framing::read(bytes, version, table)?;

@@ -1,6 +1,6 @@
 //! The head of a response (RFC 9112 §4).
 
-use super::lines::{fields, incomplete, line_end, version};
+use super::lines::{fields, incomplete, line_end, version, within};
 use crate::bytes_class::value_length;
 use crate::error::Malformed;
 use crate::fields::{FieldTable, Fields};
@@ -20,14 +20,12 @@ pub fn parse_response<'b>(
     limits: &Limits,
 ) -> Result<Option<ResponseHead<'b>>, Malformed> {
     table.clear();
-    let Some(line) = status_line(bytes)? else { return incomplete(bytes, limits.max_head) };
+    let (read, bytes) = (bytes, within(bytes, limits.max_head));
+    let Some(line) = status_line(bytes)? else { return incomplete(read, limits.max_head) };
     let StatusLine { version, status, end } = line;
     let Some(length) = fields(bytes, end, limits.max_fields, table)? else {
-        return incomplete(bytes, limits.max_head);
+        return incomplete(read, limits.max_head);
     };
-    if length > limits.max_head {
-        return Err(Malformed::HeadTooLarge);
-    }
     let mut framing = framing::read(bytes, version, table)?;
     let body = body(method, status, &framing)?;
     // RFC 9112 §6.1: HTTP/1.0 has no chunks; what sends them there is not trusted with another message.

@@ -114,6 +114,18 @@ fn limits_are_exact() {
 }
 
 #[track_caller]
+/// Else the rule would depend on how much had come when the size was looked at.
+#[test]
+fn what_stands_behind_a_limit_is_not_judged() {
+    let limits = Limits { max_head: 64, max_trailers: 64, ..Limits::REQUEST };
+    let (long, mut table) = (format!("a: {}\r\nb: c\n", "b".repeat(64)), FieldTable::new());
+    let request = parse_request(get(&long).as_bytes(), &mut table, &limits).err();
+    assert_eq!(request, Some(Malformed::HeadTooLarge));
+    let text = format!("HTTP/1.1 200 OK\r\n{long}\r\n");
+    assert_eq!(parse_response(text.as_bytes(), "GET", &mut table, &limits).err(), Some(Malformed::HeadTooLarge));
+    assert_eq!(parse_trailers(long.as_bytes(), &mut table, &limits).err(), Some(Malformed::TrailersTooLarge));
+}
+
 fn response(method: &str, text: &str) -> Result<(u16, BodyLength, Persistence), Malformed> {
     let mut table = FieldTable::new();
     let head = parse_response(text.as_bytes(), method, &mut table, &Limits::RESPONSE)?.expect("it is whole");

@@ -1,6 +1,6 @@
 //! The trailer section of a chunked body (RFC 9112 §7.1.2).
 
-use super::lines::fields;
+use super::lines::{fields, within};
 use crate::error::Malformed;
 use crate::fields::{FieldTable, Fields};
 use crate::limits::Limits;
@@ -16,10 +16,10 @@ pub fn parse_trailers<'b>(
     limits: &Limits,
 ) -> Result<Option<(Fields<'b>, usize)>, Malformed> {
     table.clear();
+    let (read, bytes) = (bytes, within(bytes, limits.max_trailers));
     match fields(bytes, 0, limits.max_fields, table)? {
-        Some(length) if length > limits.max_trailers => Err(Malformed::TrailersTooLarge),
         Some(length) => Ok(Some((Fields::new(bytes, table), length))),
-        None if bytes.len() > limits.max_trailers => Err(Malformed::TrailersTooLarge),
+        None if read.len() > limits.max_trailers => Err(Malformed::TrailersTooLarge),
         None => Ok(None),
     }
 }
