@@ -85,11 +85,12 @@ fn request_line(bytes: &[u8], begin: usize) -> Result<Option<RequestLine<'_>>, M
     let target_end = target_begin + target_length(&bytes[target_begin..]);
     let text_end = target_end;
     let target_end = without_fragment(bytes, target_end);
+    if text_end == target_begin && target_end > text_end {
+        return Err(Malformed::TargetByte); // a fragment of nothing
+    }
     match bytes.get(target_end) {
-        None if text_end == target_begin && target_end > text_end => return Err(Malformed::TargetByte),
         None => return Ok(None),
         Some(b' ') if text_end > target_begin => {}
-        Some(b' ') if target_end > text_end => return Err(Malformed::TargetByte),
         Some(b' ') => return Err(Malformed::RequestLine),
         Some(b'\r' | b'\n') => {
             return line_end(bytes, target_end, Malformed::RequestLine)?

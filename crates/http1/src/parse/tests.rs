@@ -98,6 +98,8 @@ fn requests_that_are_refused() {
     refused(&get(&"a: b\r\n".repeat(100)), Malformed::TooManyFields);
     refused(&get(&format!("a: {}\r\n", "b".repeat(70_000))), Malformed::HeadTooLarge);
     refused(&format!("GET /{}", "a".repeat(70_000)), Malformed::HeadTooLarge);
+    refused("GET #a", Malformed::TargetByte);
+    refused("GET #a\r\n", Malformed::TargetByte);
 }
 
 #[test]
