@@ -325,11 +325,16 @@ class OwnConnections(Scripted):
         self.assertLess(time.monotonic() - begin, 15)
 
     def test_those_that_wait_are_counted(self):
-        """limits.queue holds for requests that wait for an own connection, too."""
+        """The old limits.queue is the default of queue.max, which holds for the wait for an own connection, too."""
         gateway = self.pipe_gateway("mute", limits(queue=2, response_timeout="5s"))
+        self.assertIn("`limits.queue` has become a setting of each service", gateway.output())
         gateway.get("/")
-        statuses = in_threads(8, lambda _: gateway.request("POST", "/", body=self.BODY, timeout=30).status)
-        self.assertIn(503, statuses)
+        answers = in_threads(8, lambda _: gateway.request("POST", "/", body=self.BODY, timeout=30))
+        self.assertIn(503, [answer.status for answer in answers])
+        full = [answer for answer in answers if b"2 requests wait for it already (queue.max)" in answer.body]
+        self.assertTrue(full, [answer.body for answer in answers])
+        problem = self.assert_problem(full[0], 503)
+        self.assertEqual((problem["phase"], full[0].get("retry-after")), ("queue", "1"))
 
     def test_connections_that_are_closed_after_each_exchange(self):
         gateway = self.pipe_gateway("once", limits(response_timeout="8s"))

@@ -238,7 +238,7 @@ service = "b"
 
     #[test]
     fn settings_that_are_followed_and_those_that_are_not() {
-        check(&[("workers = 2", "workers = 3\ndev = true\n[limits]\nqueue = 7")], |plan| {
+        check(&[("workers = 2", "workers = 3\ndev = true\n[limits]\nconnections = 7")], |plan| {
             plan.fixed = vec!["workers"];
             plan.settings = vec!["limits", "dev"];
         });

@@ -8,7 +8,7 @@ use pilotlight_gateway::{
     RouteCache, RouteControl, RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
 };
 use pilotlight_supervisor::{
-    HttpSocket, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, Service, ServiceSpec, Spare, Transport,
+    HttpSocket, MinInstances, Preload, PreloadAt, Recycle, Service, ServiceSpec, Spare, Transport,
 };
 
 use crate::config::{self, Config, Managed, PathMatch, ServiceKind, Upstream, Workers};
@@ -54,7 +54,7 @@ pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
         max_instances: scaling.max_instances,
         concurrency: scaling.concurrency,
         spare: if scaling.spare == 0 { Spare::None } else { Spare::One },
-        queue: QueueLimits { max: scaling.queue_max, timeout: scaling.queue_timeout },
+        queue: scaling.queue,
         scale_up_after: scaling.scale_up_after,
         scale_down_after: scaling.scale_down_after,
         recycle: Recycle {
@@ -182,7 +182,6 @@ fn limits(limits: &config::Limits) -> Limits {
         response_timeout: Some(limits.response_timeout),
         response_body_timeout: limits.response_body_timeout,
         connections: limits.connections,
-        queue: limits.queue,
         shutdown_timeout: limits.shutdown_timeout,
     }
 }

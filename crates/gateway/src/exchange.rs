@@ -347,7 +347,7 @@ impl<'a> Inbound<'a> {
         (head, incoming): (Head, Option<ClientBody>),
         id: RequestId,
     ) -> Self {
-        let upstream = worker.upstream(&route.target, &client.settings.limits);
+        let upstream = worker.upstream(&route.target);
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
         let may_switch = speaks_http && head.version == Version::HTTP_11;

@@ -121,8 +121,6 @@ pub struct Limits {
     pub response_body_timeout: Option<Duration>,
     /// `limits.connections`: open client connections of all workers; more wait to be accepted.
     pub connections: usize,
-    /// `limits.queue`: requests of one worker waiting for one service; 503 beyond it.
-    pub queue: usize,
     /// `limits.shutdown_timeout`: how long requests in progress may take when the gateway stops.
     pub shutdown_timeout: Duration,
 }
@@ -139,7 +137,6 @@ impl Default for Limits {
             response_timeout: Some(Duration::from_secs(60)),
             response_body_timeout: Some(Duration::from_secs(60)),
             connections: 10_000,
-            queue: 1024,
             shutdown_timeout: Duration::from_secs(10),
         }
     }

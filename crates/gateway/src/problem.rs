@@ -33,10 +33,6 @@ pub(crate) enum Failure {
     Body(BodyError),
     Start(StartError),
     Upstream(UpstreamError),
-    QueueFull {
-        service: String,
-        limit: usize,
-    },
     ShuttingDown,
 }
 
@@ -52,7 +48,7 @@ impl Failure {
                 StatusCode::REQUEST_TIMEOUT
             }
             Self::Body(BodyError::Client(_)) => StatusCode::BAD_REQUEST,
-            Self::Start(_) | Self::QueueFull { .. } | Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Start(_) | Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(e) => match e {
                 UpstreamError::Refused { .. } | UpstreamError::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
@@ -86,9 +82,6 @@ impl Failure {
             Self::Body(e) => e.to_string(),
             Self::Start(e) => e.to_string(),
             Self::Upstream(e) => e.to_string(),
-            Self::QueueFull { service, limit } => {
-                format!("{limit} requests are already waiting for service {service} (limits.queue); try again later")
-            }
             Self::ShuttingDown => "the gateway is shutting down".into(),
         }
     }
@@ -105,9 +98,7 @@ impl Failure {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Start(e) => Some(e.retry_after),
-            Self::Upstream(UpstreamError::Refused { .. }) | Self::QueueFull { .. } | Self::ShuttingDown => {
-                Some(Duration::from_secs(1))
-            }
+            Self::Upstream(UpstreamError::Refused { .. }) | Self::ShuttingDown => Some(Duration::from_secs(1)),
             Self::Upstream(UpstreamError::Overloaded { retry_after, .. }) => Some(*retry_after),
             _ => None,
         }

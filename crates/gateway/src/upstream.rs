@@ -128,11 +128,8 @@ pub(crate) struct Failed {
 pub(crate) enum SendError {
     Upstream(UpstreamError),
     Client(BodyError),
-    /// The instance ended before its first answer.
+    /// The instance ended before its first answer, or the request waited too long for it, or among too many.
     Start(StartError),
-    QueueFull {
-        limit: usize,
-    },
 }
 
 impl From<UpstreamError> for SendError {

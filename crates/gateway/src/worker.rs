@@ -26,7 +26,7 @@ use crate::deadline::Deadlines;
 use crate::listen::Listener;
 use crate::metrics::{Connections, Registry};
 use crate::net::Socket;
-use crate::options::{Abandoned, External, Limits, ListenAddr, ServiceTarget};
+use crate::options::{Abandoned, External, ListenAddr, ServiceTarget};
 use crate::request_id::RequestIds;
 use crate::routes::Table;
 use crate::spawn::Spawner;
@@ -263,17 +263,17 @@ impl Worker {
     }
 
     /// This worker's way to a service.
-    pub(crate) fn upstream(&self, target: &ServiceTarget, limits: &Limits) -> Rc<Upstream> {
+    pub(crate) fn upstream(&self, target: &ServiceTarget) -> Rc<Upstream> {
         let mut all = self.upstreams.borrow_mut();
-        Rc::clone(all.entry(target.key()).or_insert_with(|| Rc::new(self.make(target, limits))))
+        Rc::clone(all.entry(target.key()).or_insert_with(|| Rc::new(self.make(target))))
     }
 
-    fn make(&self, target: &ServiceTarget, limits: &Limits) -> Upstream {
+    fn make(&self, target: &ServiceTarget) -> Upstream {
         match target {
             ServiceTarget::Managed(service, Transport::Pipe) => {
                 let workers = u16::try_from(self.common.workers).unwrap_or(u16::MAX);
                 let (service, spawner) = (Arc::clone(service), self.spawner.clone());
-                let link = Link::new(Arc::clone(&service), self.index as u32, workers, spawner, limits.queue);
+                let link = Link::new(Arc::clone(&service), self.index as u32, workers, spawner);
                 Upstream::Pipe(service, link)
             }
             ServiceTarget::Managed(service, Transport::Http(_)) => {
@@ -303,13 +303,6 @@ impl Worker {
             },
             Order::Close(closed) => open.retain(|(address, _)| *address != closed),
             Order::Follow => {
-                let table = self.common.table.load();
-                let limits = &table.settings().limits;
-                for upstream in self.upstreams.borrow().values() {
-                    if let Upstream::Pipe(_, link) = &**upstream {
-                        link.set_max_queue(limits.queue);
-                    }
-                }
                 self.max_clients.set(max_clients(&self.common));
                 self.clients_changed.notify_waiters();
             }
@@ -378,8 +371,7 @@ impl Worker {
             match event {
                 WorkerEvent::Connected { instance, service, hello, stream, read_ahead, link } => {
                     let target = ServiceTarget::Managed(service, Transport::Pipe);
-                    let limits = Arc::clone(self.common.table.load().settings());
-                    if let Upstream::Pipe(_, to) = &*self.upstream(&target, &limits.limits) {
+                    if let Upstream::Pipe(_, to) = &*self.upstream(&target) {
                         to.connected(&instance, &hello, stream, read_ahead, link);
                     }
                 }

@@ -45,6 +45,7 @@ mod service;
 mod spec;
 mod start_times;
 mod supervisor;
+mod waiting;
 mod zygote;
 
 pub use error::{Exit, Phase, StartError, SupervisorError};
@@ -59,11 +60,11 @@ pub use log::{LogLine, Output};
 pub use policy::circuit::CircuitState;
 pub use runtime_dir::{RUNTIME_DIR_PREFIX, make_private_folder, make_runtime_dir};
 pub use service::{
-    InstanceStatus, Refused, Replaced, Service, ServiceId, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus,
+    InstanceStatus, Replaced, Service, ServiceId, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus,
 };
 pub use spec::{
-    HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, QueueLimits, Recycle, ServiceSpec, Spare,
-    SupervisorOptions, Transport,
+    HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, Recycle, ServiceSpec, Spare, SupervisorOptions, Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
 pub use supervisor::{Control, Supervisor, start};
+pub use waiting::{QueueLimits, Refused, Waiting};

@@ -13,13 +13,12 @@
 use crate::error::StartError;
 use crate::in_flight::{InFlightCounter, Lease, pick};
 use crate::instance::Notice;
-use crate::limits::MAX_QUEUE;
-use crate::service::Refused;
 use crate::spec::{ServiceSpec, Spare};
+use crate::waiting::{Waiting, WaitingLimit};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -40,24 +39,8 @@ pub(crate) struct Queue {
     notices: UnboundedSender<Notice>,
     /// Whether a free instance is kept, and the supervisor to be told when there is none.
     has_spare: AtomicBool,
-    max: AtomicUsize,
-    timeout_ms: AtomicU64,
-    pub(crate) refused: RefusedCounts,
-}
-
-/// [`Refused`], counted.
-#[derive(Debug, Default)]
-pub(crate) struct RefusedCounts {
-    pub(crate) full: AtomicU64,
-    pub(crate) timeout: AtomicU64,
-    pub(crate) circuit: AtomicU64,
-}
-
-impl RefusedCounts {
-    pub(crate) fn counts(&self) -> Refused {
-        let Self { full, timeout, circuit } = self;
-        Refused { full: full.load(Relaxed), timeout: timeout.load(Relaxed), circuit: circuit.load(Relaxed) }
-    }
+    /// How many may wait, here and elsewhere.
+    limit: Arc<WaitingLimit>,
 }
 
 #[derive(Debug, Default)]
@@ -78,18 +61,19 @@ struct Waiter {
     worker: usize,
     since: Instant,
     reply: Reply,
+    _counted: Waiting,
 }
 
 /// What became of a request for an instance.
 pub(crate) enum Joined<'a> {
     Entered(Lease),
-    Waiting(Place<'a>),
+    Waiting(QueuePlace<'a>),
     Full,
     Closed,
 }
 
 /// A place in the queue, given up when dropped.
-pub(crate) struct Place<'a> {
+pub(crate) struct QueuePlace<'a> {
     queue: &'a Queue,
     ticket: u64,
     pub(crate) answer: oneshot::Receiver<Result<Lease, StartError>>,
@@ -97,7 +81,7 @@ pub(crate) struct Place<'a> {
 
 /// What the supervisor sees of a queue.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct QueueView {
     pub(crate) count: usize,
     pub(crate) oldest: Option<Instant>,
     /// The worker of the first.
@@ -105,7 +89,12 @@ pub(crate) struct Waiting {
 }
 
 impl Queue {
-    pub(crate) fn new(service: usize, spec: &ServiceSpec, notices: UnboundedSender<Notice>) -> Self {
+    pub(crate) fn new(
+        service: usize,
+        spec: &ServiceSpec,
+        limit: Arc<WaitingLimit>,
+        notices: UnboundedSender<Notice>,
+    ) -> Self {
         let queue = Self {
             waiting: AtomicUsize::default(),
             wanted: AtomicBool::new(false),
@@ -114,27 +103,15 @@ impl Queue {
             service,
             notices,
             has_spare: AtomicBool::default(),
-            max: AtomicUsize::default(),
-            timeout_ms: AtomicU64::default(),
-            refused: RefusedCounts::default(),
+            limit,
         };
         queue.configure(spec);
         queue
     }
 
-    /// Follows other settings; those who wait already keep their time.
+    /// Follows other settings.
     pub(crate) fn configure(&self, spec: &ServiceSpec) {
         self.has_spare.store(spec.spare == Spare::One, Relaxed);
-        self.max.store(spec.queue.max.min(MAX_QUEUE), Relaxed);
-        self.timeout_ms.store(u64::try_from(spec.queue.timeout.as_millis()).unwrap_or(u64::MAX), Relaxed);
-    }
-
-    pub(crate) fn max(&self) -> usize {
-        self.max.load(Relaxed)
-    }
-
-    pub(crate) fn timeout(&self) -> Duration {
-        Duration::from_millis(self.timeout_ms.load(Relaxed))
     }
 
     /// How many wait.
@@ -153,13 +130,11 @@ impl Queue {
             self.taken(state.firsts());
             return Joined::Entered(lease);
         }
-        if state.waiters.len() >= self.max() {
-            return Joined::Full;
-        }
+        let Some(counted) = self.limit.join() else { return Joined::Full };
         let (reply, answer) = oneshot::channel();
         state.tickets += 1;
         let ticket = state.tickets;
-        state.waiters.push_back(Waiter { ticket, worker, since: Instant::now(), reply });
+        state.waiters.push_back(Waiter { ticket, worker, since: Instant::now(), reply, _counted: counted });
         self.count(&state); // before the look at the limiters: who leaves from here on sees it
         let served = self.served(&mut state);
         let tell = !state.waiters.is_empty() && (first || state.alert);
@@ -168,7 +143,7 @@ impl Queue {
         if tell {
             self.want();
         }
-        Joined::Waiting(Place { queue: self, ticket, answer })
+        Joined::Waiting(QueuePlace { queue: self, ticket, answer })
     }
 
     /// Lets those who wait enter, as far as there is room.
@@ -190,11 +165,11 @@ impl Queue {
     }
 
     /// What the supervisor needs to know, who has taken the notice.
-    pub(crate) fn look(&self) -> Waiting {
+    pub(crate) fn look(&self) -> QueueView {
         self.wanted.store(false, SeqCst); // before the look: who comes after it tells again
         let state = self.lock();
         let first = state.waiters.front();
-        Waiting {
+        QueueView {
             count: state.waiters.len(),
             oldest: first.map(|waiter| waiter.since),
             worker: first.map_or(0, |waiter| waiter.worker),
@@ -306,7 +281,7 @@ impl State {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
         if let Ok(index) = state.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) {
@@ -325,6 +300,8 @@ fn send(served: Vec<(Reply, Lease)>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::concurrency_limiter::ConcurrencyLimiter;
     use crate::instance::{Endpoint, Instance, InstanceState};
@@ -337,7 +314,8 @@ mod tests {
     fn one_place(workers: usize) -> (Arc<Queue>, Arc<[Arc<InFlightCounter>]>, mpsc::UnboundedReceiver<Notice>) {
         let (notices, noticed) = mpsc::unbounded_channel();
         let spec = ServiceSpec::new("x", vec!["x".into()], Transport::Pipe);
-        let queue = Arc::new(Queue::new(0, &spec, notices.clone()));
+        let limit = Arc::new(WaitingLimit::new(&"x".into(), spec.queue));
+        let queue = Arc::new(Queue::new(0, &spec, limit, notices.clone()));
         let instance = Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices);
         instance.set_state(InstanceState::Ready);
         let (instance, limiter) = (Arc::new(instance), Arc::new(ConcurrencyLimiter::new(1, Arc::clone(&queue))));

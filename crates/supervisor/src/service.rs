@@ -7,8 +7,9 @@ use crate::isolation::SandboxBounds;
 use crate::policy::circuit::CircuitState;
 use crate::queue::{Joined, Queue};
 use crate::spec::ServiceSpec;
+use crate::waiting::{Refused, Waiting, WaitingLimit};
 use arc_swap::ArcSwapOption;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
@@ -25,6 +26,8 @@ pub struct Service {
     /// For each worker its counters at the ready instances.
     slots: Box<[Padded<Slot>]>,
     pub(crate) queue: Arc<Queue>,
+    /// How many requests wait, in the queue and elsewhere.
+    pub(crate) waiting: Arc<WaitingLimit>,
     /// Milliseconds; 0: for ever.
     max_request_time_ms: AtomicU64,
     /// Whether the requests of an instance are limited: only then can there be several. Written when the settings
@@ -32,8 +35,6 @@ pub struct Service {
     is_limited: AtomicBool,
     status: Mutex<Status>,
     dropped_lines: AtomicU64,
-    /// Requests of all workers that have an instance, and wait for a place in the backlog of its socket.
-    backlogged: AtomicUsize,
 }
 
 /// One worker's counters at the ready instances. The first has a place of its own, because for most services it is the
@@ -146,17 +147,6 @@ pub struct Stopped {
     pub killed: u64,
 }
 
-/// Requests that got no instance, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
-    /// `queue.max` waited already.
-    pub full: u64,
-    /// `queue.timeout` was over.
-    pub timeout: u64,
-    /// The circuit was open.
-    pub circuit: u64,
-}
-
 /// What an instance is doing, for people.
 #[derive(Clone, Debug)]
 pub struct InstanceStatus {
@@ -213,12 +203,15 @@ impl ServiceState {
 
 impl Service {
     pub(crate) fn new(id: usize, spec: &Arc<ServiceSpec>, workers: usize, notices: UnboundedSender<Notice>) -> Self {
-        let queue = Queue::new(id, spec, notices);
+        let name = spec.name.as_str().into();
+        let waiting = Arc::new(WaitingLimit::new(&name, spec.queue));
+        let queue = Queue::new(id, spec, Arc::clone(&waiting), notices);
         Self {
             id: ServiceId(id),
-            name: spec.name.as_str().into(),
+            name,
             slots: (0..workers).map(|_| Padded::default()).collect(),
             queue: Arc::new(queue),
+            waiting,
             max_request_time_ms: AtomicU64::new(millis(spec.max_request_time)),
             is_limited: AtomicBool::new(spec.concurrency.is_some()),
             status: Mutex::new(Status {
@@ -240,7 +233,6 @@ impl Service {
                 spec: Arc::clone(spec),
             }),
             dropped_lines: AtomicU64::new(0),
-            backlogged: AtomicUsize::new(0),
         }
     }
 
@@ -264,23 +256,25 @@ impl Service {
         (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
     }
 
-    /// Requests that have an instance, and wait for a place in the backlog of its socket; whoever makes one wait counts
-    /// it. `queue.max` bounds them.
-    #[must_use]
-    pub fn backlogged(&self) -> &AtomicUsize {
-        &self.backlogged
-    }
-
-    /// How many requests wait for an instance.
+    /// How many requests wait: for an instance, or in a [`Waiting`] for something of one that they have.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.queue.waiting()
+        self.waiting.count()
     }
 
-    /// Requests that got no instance, since the gateway started.
+    /// Requests that were refused, since the gateway started.
     #[must_use]
     pub fn refused(&self) -> Refused {
-        self.queue.refused.counts()
+        self.waiting.refused_requests()
+    }
+
+    /// Counts a request that has an instance and waits for something else: a place in the backlog of its socket, room
+    /// on its connections. `queue.max` bounds them together with those that wait for an instance.
+    ///
+    /// # Errors
+    /// As many wait already as may.
+    pub fn wait(&self) -> Result<Waiting, StartError> {
+        self.waiting.join().ok_or_else(|| self.waiting.full())
     }
 
     /// Counts an exchange with a ready instance that has room, if there is one and nobody waits. The hot path: no lock,
@@ -321,27 +315,13 @@ impl Service {
     /// # Cancel safety
     /// The place in the queue is free again, and the exchange is not counted. A start that has begun goes on.
     pub async fn ready(&self, worker: usize) -> Result<Lease, StartError> {
-        let (queue, timeout) = (&self.queue, self.queue.timeout());
-        let mut place = match queue.join(worker) {
+        let mut place = match self.queue.join(worker) {
             Joined::Entered(lease) => return Ok(lease),
             Joined::Waiting(place) => place,
-            Joined::Full => {
-                queue.refused.full.fetch_add(1, Ordering::Relaxed);
-                return Err(
-                    self.busy(format!("{} requests wait for it already (queue.max)", queue.max()), Duration::ZERO)
-                );
-            }
+            Joined::Full => return Err(self.waiting.full()),
             Joined::Closed => return Err(self.stopping()),
         };
-        match tokio::time::timeout(timeout, &mut place.answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(self.stopping()),
-            Err(_) => {
-                queue.refused.timeout.fetch_add(1, Ordering::Relaxed);
-                let limit = timeout.as_secs_f32();
-                Err(self.busy(format!("no instance was free within queue.timeout ({limit} s)"), timeout))
-            }
-        }
+        self.waiting.within("no instance was free", &mut place.answer).await?.unwrap_or_else(|_| Err(self.stopping()))
     }
 
     /// What it is doing.
@@ -383,6 +363,7 @@ impl Service {
     /// Follows other settings. Instances that were started before keep their places until they are replaced.
     pub(crate) fn configure(&self, spec: &ServiceSpec) {
         self.max_request_time_ms.store(millis(spec.max_request_time), Ordering::Relaxed);
+        self.waiting.configure(spec.queue);
         self.queue.configure(spec);
         if self.is_limited.swap(spec.concurrency.is_some(), Ordering::Relaxed) != spec.concurrency.is_some() {
             self.change(None, None); // into the other kind of slot
@@ -390,11 +371,6 @@ impl Service {
                 if spec.concurrency.is_some() { slot.first.store(None) } else { slot.all.store(None) }
             }
         }
-    }
-
-    fn busy(&self, reason: String, waited: Duration) -> StartError {
-        let error = StartError::new(&self.name, Phase::Queue, reason, Instant::now());
-        StartError { elapsed: waited, ..error }.retry_after(Duration::from_secs(1))
     }
 
     fn stopping(&self) -> StartError {

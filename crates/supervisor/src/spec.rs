@@ -2,6 +2,7 @@
 
 use crate::isolation::{Isolation, Sandbox};
 use crate::log::LogLine;
+use crate::waiting::QueueLimits;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -105,15 +106,6 @@ impl InheritEnv {
 
 /// What every program needs of its environment, and what says nothing about anybody else.
 const BASIC: [&str; 4] = ["PATH", "LANG", "TZ", "HOME"];
-
-/// Limits of the requests that wait for an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueLimits {
-    /// How many; more are refused. Default 4096.
-    pub max: usize,
-    /// For how long. Default 30 s.
-    pub timeout: Duration,
-}
 
 /// When an instance is replaced by a fresh one: at 90 % to 100 % of each limit, by chance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

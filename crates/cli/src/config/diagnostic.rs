@@ -55,6 +55,8 @@ pub enum Code {
     Unused,
     /// A key that changes nothing where it stands.
     NoEffect,
+    /// A key that has been replaced by another; it still counts.
+    Deprecated,
     /// Allowed, but dangerous.
     Unsafe,
     /// A program, script or folder that the machine does not have, or may not use.
@@ -65,7 +67,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Code; 15] = [
+    pub const ALL: [Code; 16] = [
         Code::File,
         Code::Syntax,
         Code::UnknownKey,
@@ -78,6 +80,7 @@ impl Code {
         Code::UnknownService,
         Code::Unused,
         Code::NoEffect,
+        Code::Deprecated,
         Code::Unsafe,
         Code::Missing,
         Code::Listen,
@@ -99,6 +102,7 @@ impl Code {
             Code::UnknownService => "unknown-service",
             Code::Unused => "unused",
             Code::NoEffect => "no-effect",
+            Code::Deprecated => "deprecated",
             Code::Unsafe => "unsafe",
             Code::Missing => "missing",
             Code::Listen => "listen",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pilotlight_gateway::{BodyTimeout, PolicyOptions, RouteControl, RouteRules, Upgrades};
-use pilotlight_supervisor::{InheritEnv, Isolation};
+use pilotlight_supervisor::{InheritEnv, Isolation, QueueLimits};
 
 use super::cache_redis::CacheRedis;
 use super::diagnostic::Span;
@@ -122,8 +122,6 @@ pub struct Limits {
     pub shutdown_timeout: Duration,
     /// Most connections from clients at once.
     pub connections: usize,
-    /// Most requests of one worker that wait for one service.
-    pub queue: usize,
 }
 
 /// The response cache.
@@ -230,10 +228,8 @@ pub struct Scaling {
     pub concurrency: Option<u32>,
     /// Instances ready beyond those that are needed, 0 or 1.
     pub spare: u8,
-    /// Most requests that wait for an instance.
-    pub queue_max: usize,
-    /// Longest time that a request waits for an instance.
-    pub queue_timeout: Duration,
+    /// How many requests wait for an instance, and for how long.
+    pub queue: QueueLimits,
     /// Another instance is started when a request has waited for so long.
     pub scale_up_after: Duration,
     /// An instance is stopped when fewer have been enough for so long.

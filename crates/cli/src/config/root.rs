@@ -21,9 +21,9 @@ use super::{cache_policy, cache_redis};
 /// checked.
 pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Diagnostic>) -> Config {
     let root = Section::read(Part::Top, "at the top of the file", 0..0, table, found);
-    let limits = limits(&root, found);
+    let (limits, queue_max) = limits(&root, found);
     let cache_field = root.field("cache");
-    let services = service::read_all(root.field("services"), folder, found);
+    let services = service::read_all(root.field("services"), folder, queue_max, found);
     let drafts = route::read_all(root.field("routes"), &limits, found);
     let mut config = Config {
         listen: listen(&root, folder, found),
@@ -90,14 +90,23 @@ fn workers(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Workers {
     number.map_or(Workers::PerCore, Workers::Exactly)
 }
 
-fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Limits {
+/// `[limits]`, and the default that it gives to each service's `queue.max`.
+fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, u64) {
     let empty = DeTable::new();
     let field = root.field("limits");
     let table = field.as_ref().and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
     let at = field.as_ref().map_or(0..0, |field| field.at.clone());
     let limits = Section::read(Part::Limits, "in [limits]", at, table.unwrap_or(&empty), found);
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    Limits {
+    let queue = limits.field("queue");
+    let queue_max = queue.as_ref().and_then(|field| noted(field.number(&schema::QUEUE_MAX), found));
+    if let Some((field, queue_max)) = queue.zip(queue_max) {
+        let message = "`limits.queue` has become a setting of each service";
+        let help =
+            format!("write queue.max = {queue_max} in [services.NAME] instead; until then it is the default there");
+        found.push(Diagnostic::warning(Code::Deprecated, field.key_at, message).help(help));
+    }
+    let limits = Limits {
         header_size: limits.size("header_size", &schema::HEADER_SIZE, found),
         header_count: count(limits.number("header_count", &schema::HEADER_COUNT, found)),
         body_size: limits.size_or_none("body_size", &schema::BODY_SIZE, Some(schema::BODY_SIZE.default), found),
@@ -113,8 +122,8 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Limits {
         ),
         shutdown_timeout: limits.time("shutdown_timeout", &schema::SHUTDOWN_TIMEOUT, found),
         connections: count(limits.number("connections", &schema::CONNECTIONS, found)),
-        queue: count(limits.number("queue", &schema::QUEUE, found)),
-    }
+    };
+    (limits, queue_max.unwrap_or(schema::QUEUE_MAX.default))
 }
 
 fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<CacheLimits> {

@@ -2,23 +2,27 @@
 
 use std::time::Duration;
 
+use pilotlight_supervisor::QueueLimits;
 use toml::de::DeTable;
 
 use super::diagnostic::{Code, Diagnostic};
 use super::model::{Config, Scaling, ServiceKind};
-use super::schema::{self, Part};
+use super::schema::{self, Bounds, Part};
 use super::section::{Section, noted};
 use super::value::HumanTime;
 
-pub(super) fn read(section: &Section<'_>, start_timeout: Duration, found: &mut Vec<Diagnostic>) -> Scaling {
+pub(super) fn read(
+    section: &Section<'_>,
+    start_timeout: Duration,
+    queue_max: u64,
+    found: &mut Vec<Diagnostic>,
+) -> Scaling {
     let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let (queue_max, queue_timeout) = queue(section, start_timeout, found);
     let scaling = Scaling {
         max_instances: small(section.number("max_instances", &schema::MAX_INSTANCES, found)),
         concurrency: section.number_or_none("concurrency", &schema::CONCURRENCY, found).map(small),
         spare: u8::from(section.number("spare", &schema::SPARE, found) > 0),
-        queue_max,
-        queue_timeout,
+        queue: queue(section, start_timeout, queue_max, found),
         scale_up_after: section.time("scale_up_after", &schema::SCALE_UP_AFTER, found),
         scale_down_after: section.time("scale_down_after", &schema::SCALE_DOWN_AFTER, found),
         max_requests: section.number_or_none("max_requests", &schema::MAX_REQUESTS, found),
@@ -32,16 +36,17 @@ pub(super) fn read(section: &Section<'_>, start_timeout: Duration, found: &mut V
     scaling
 }
 
-/// `queue.max` and `queue.timeout`.
-fn queue(section: &Section<'_>, start_timeout: Duration, found: &mut Vec<Diagnostic>) -> (usize, Duration) {
+/// `queue.max`, by default `default_max`, and `queue.timeout`.
+fn queue(section: &Section<'_>, start_timeout: Duration, default_max: u64, found: &mut Vec<Diagnostic>) -> QueueLimits {
     let empty = DeTable::new();
     let field = section.field("queue");
     let table = field.as_ref().and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
     let at = field.map_or(0..0, |field| field.at);
     let queue = Section::read(Part::ServiceQueue, "in the service's queue", at, table.unwrap_or(&empty), found);
-    let max = usize::try_from(queue.number("max", &schema::QUEUE_MAX, found)).unwrap_or(usize::MAX);
+    let bounds = Bounds { default: default_max, ..schema::QUEUE_MAX };
+    let max = usize::try_from(queue.number("max", &bounds, found)).unwrap_or(usize::MAX);
     let Some(field) = queue.field("timeout") else {
-        return (max, schema::QUEUE_TIMEOUT.default.max(start_timeout));
+        return QueueLimits { max, timeout: schema::QUEUE_TIMEOUT.default.max(start_timeout) };
     };
     let timeout = queue.time("timeout", &schema::QUEUE_TIMEOUT, found);
     if let (Some(start), true) = (section.field("start_timeout"), timeout < start_timeout) {
@@ -56,7 +61,7 @@ fn queue(section: &Section<'_>, start_timeout: Duration, found: &mut Vec<Diagnos
                 .help("raise `queue.timeout`, or lower `start_timeout`"),
         );
     }
-    (max, timeout)
+    QueueLimits { max, timeout }
 }
 
 fn check(section: &Section<'_>, scaling: &Scaling, found: &mut Vec<Diagnostic>) {

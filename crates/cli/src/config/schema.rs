@@ -75,8 +75,6 @@ pub const SHUTDOWN_TIMEOUT: Bounds<Duration> =
     Bounds { default: Duration::from_secs(10), min: Duration::ZERO, max: Duration::from_secs(3600) };
 /// `limits.connections`.
 pub const CONNECTIONS: Bounds<u64> = Bounds { default: 10_000, min: 1, max: 1_000_000 };
-/// `limits.queue`.
-pub const QUEUE: Bounds<u64> = Bounds { default: 1024, min: 1, max: 1_000_000 };
 /// `cache.memory`, bytes.
 pub const CACHE_MEMORY: Bounds<u64> = Bounds { default: 64 * MIB, min: MIB, max: 1024 * GIB };
 /// `cache.max_object`, bytes.
@@ -149,7 +147,7 @@ pub const MAX_REQUEST_TIME: Bounds<Duration> =
     Bounds { default: Duration::ZERO, min: Duration::from_millis(1), max: Duration::from_secs(DAY) };
 /// A service's `max_failures`.
 pub const MAX_FAILURES: Bounds<u64> = Bounds { default: 3, min: 1, max: 1000 };
-/// A service's `queue.max`.
+/// A service's `queue.max`, and `limits.queue`, its old form.
 pub const QUEUE_MAX: Bounds<u64> = Bounds { default: 4096, min: 1, max: 1_000_000 };
 /// A service's `queue.timeout`; a longer `start_timeout` raises the default.
 pub const QUEUE_TIMEOUT: Bounds<Duration> =
@@ -255,7 +253,7 @@ pub const LIMITS: &[Key] = &[
     key("response_body_timeout", A_TIME_OR_NONE, "\"60s\"", &["stream_timeout", "stream_idle_timeout"]),
     key("shutdown_timeout", A_TIME, "\"10s\"", &["shutdown_grace", "grace_period"]),
     key("connections", "a number", "10000", &["max_connections", "worker_connections", "maxconn"]),
-    key("queue", "a number", "1024", &["max_queue", "backlog"]),
+    key("queue", "a number", "1024", &["max_queue", "backlog"]), // deprecated: the default of each service's `queue.max`
 ];
 
 /// The keys of `[cache]`.

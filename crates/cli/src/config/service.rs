@@ -30,7 +30,13 @@ fn managed_keys() -> impl Iterator<Item = &'static str> {
     schema::SERVICE.iter().map(|key| key.name).filter(|name| !["command", "url", "transport"].contains(name))
 }
 
-pub(super) fn read_all(field: Option<Field<'_>>, folder: &Path, found: &mut Vec<Diagnostic>) -> Services {
+/// `queue_max`: the default of each service's `queue.max`.
+pub(super) fn read_all(
+    field: Option<Field<'_>>,
+    folder: &Path,
+    queue_max: u64,
+    found: &mut Vec<Diagnostic>,
+) -> Services {
     let mut services = Services { complete: Vec::new(), declared: Vec::new() };
     let Some(field) = field else { return services };
     let Some(table) = field.value.as_table() else {
@@ -46,7 +52,7 @@ pub(super) fn read_all(field: Option<Field<'_>>, folder: &Path, found: &mut Vec<
     }
     for (name, value) in entries {
         services.declared.push((name.get_ref().to_string(), name.span()));
-        services.complete.extend(read(name, value, folder, found));
+        services.complete.extend(read(name, value, (folder, queue_max), found));
     }
     services
 }
@@ -54,7 +60,7 @@ pub(super) fn read_all(field: Option<Field<'_>>, folder: &Path, found: &mut Vec<
 fn read<'a>(
     name: &Spanned<std::borrow::Cow<'_, str>>,
     value: &'a Spanned<DeValue<'a>>,
-    folder: &Path,
+    (folder, queue_max): (&Path, u64),
     found: &mut Vec<Diagnostic>,
 ) -> Option<Service> {
     let (at, name) = (name.span(), name.get_ref().as_ref());
@@ -89,9 +95,8 @@ fn read<'a>(
             );
             None
         }
-        (Some(command), None) => {
-            managed(&section, &command, folder, found).map(|managed| ServiceKind::Managed(Box::new(managed)))
-        }
+        (Some(command), None) => managed(&section, &command, (folder, queue_max), found)
+            .map(|managed| ServiceKind::Managed(Box::new(managed))),
         (None, Some(url)) => external(&section, &url, folder, found),
     };
     let kind = kind.filter(|_| good_name)?;
@@ -138,7 +143,12 @@ fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {
         .help(format!("take `{}` away, or give `command` instead of `url`", field.key.name))
 }
 
-fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<Managed> {
+fn managed(
+    section: &Section<'_>,
+    command: &Field<'_>,
+    (folder, queue_max): (&Path, u64),
+    found: &mut Vec<Diagnostic>,
+) -> Option<Managed> {
     let argv = read_command(command, found);
     let dir_field = section.field("dir");
     let dir_text = dir_field.as_ref().and_then(|field| noted(non_empty(field), found));
@@ -151,7 +161,7 @@ fn managed(section: &Section<'_>, command: &Field<'_>, folder: &Path, found: &mu
     let start_timeout = section.time("start_timeout", &schema::START_TIMEOUT, found);
     let drain_timeout = section.time("drain_timeout", &schema::DRAIN_TIMEOUT, found);
     let stop_grace = section.time("stop_grace", &schema::STOP_GRACE, found);
-    let scaling = scaling::read(section, start_timeout, found);
+    let scaling = scaling::read(section, start_timeout, queue_max, found);
     let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
     let keeper = if min_instances > 0 { Some("min_instances") } else { (scaling.spare > 0).then_some("spare") };
     let stops_after = idle_timeout.filter(|_| keeper.is_none());

@@ -9,7 +9,7 @@ use pilotlight_cli::config::{
     Transport, Upstream, Workers, commands, parse,
 };
 use pilotlight_gateway::{BodyTimeout, LanguageOrder, PolicyOptions, RouteControl, Upgrades};
-use pilotlight_supervisor::{InheritEnv, Sandbox};
+use pilotlight_supervisor::{InheritEnv, QueueLimits, Sandbox};
 
 #[track_caller]
 fn config(text: &str) -> Config {
@@ -51,7 +51,6 @@ fn an_empty_file_is_all_defaults() {
             response_body_timeout: Some(60 * SECOND),
             shutdown_timeout: 10 * SECOND,
             connections: 10_000,
-            queue: 1024,
         }
     );
     assert!(config.services.is_empty() && config.routes.is_empty());
@@ -93,7 +92,6 @@ fn every_key_of_a_full_file_arrives() {
             response_body_timeout: None,
             shutdown_timeout: Duration::ZERO,
             connections: 77,
-            queue: 64,
         }
     );
     let names: Vec<&str> = config.services.iter().map(|service| service.name.as_str()).collect();
@@ -120,7 +118,7 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert_eq!(node.start_timeout, 10 * SECOND);
     let scaling = &node.scaling;
     assert_eq!((scaling.max_instances, scaling.concurrency, scaling.spare), (8, Some(20), 1));
-    assert_eq!((scaling.queue_max, scaling.queue_timeout), (500, 2 * SECOND));
+    assert_eq!(scaling.queue, QueueLimits { max: 500, timeout: 2 * SECOND });
     assert_eq!((scaling.scale_up_after, scaling.scale_down_after), (SECOND / 20, 300 * SECOND));
     assert_eq!((scaling.max_requests, scaling.max_age), (Some(10_000), Some(86_400 * SECOND)));
     assert_eq!((scaling.max_memory, scaling.max_request_time), (Some(512 << 20), Some(SECOND * 9 / 10)));
@@ -140,7 +138,9 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert!(users.isolation.is_none() && users.inherit_env.is_none());
     let default = &users.scaling;
     assert_eq!((default.max_instances, default.concurrency, default.spare), (1, None, 0));
-    assert_eq!((default.queue_max, default.queue_timeout, default.max_failures), (4096, 30 * SECOND, 3));
+    let limits_queue = 64; // of [limits], the default of each service
+    assert_eq!(default.queue, QueueLimits { max: limits_queue, timeout: 30 * SECOND });
+    assert_eq!(default.max_failures, 3);
     assert_eq!((default.max_requests, default.max_age, default.max_memory), (None, None, None));
 
     assert_eq!(managed(&config, 2).transport, Transport::Http(HttpSocket::Unix));
@@ -149,6 +149,16 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     let tcp = ServiceKind::External(Upstream::Tcp { host: "localhost".to_owned(), port: 9000 });
     let unix = ServiceKind::External(Upstream::Unix(PathBuf::from("/etc/pilotlight/run/app.sock")));
     assert_eq!(upstreams, [&tcp, &unix]);
+}
+
+#[test]
+fn the_queue_of_a_service() {
+    let limits = |text: &str| managed(&config(&format!("{text}\n[services.a]\ncommand = [\"a\"]")), 0).scaling.queue;
+    assert_eq!(limits(""), QueueLimits { max: 4096, timeout: 30 * SECOND });
+    assert_eq!(limits("[limits]\nqueue = 7"), QueueLimits { max: 7, timeout: 30 * SECOND });
+    let own = "queue = { max = 9, timeout = \"20s\" }";
+    let config = config(&format!("[limits]\nqueue = 7\n[services.a]\ncommand = [\"a\"]\n{own}"));
+    assert_eq!(managed(&config, 0).scaling.queue, QueueLimits { max: 9, timeout: 20 * SECOND }, "its own wins");
 }
 
 #[test]

@@ -218,7 +218,6 @@ fn limits(shared: &Shared, route: &Route) -> Value {
         { "setting": response_setting, "value": seconds(response), "unit": "seconds", "beyond": 504 },
         { "setting": body_time_setting, "value": seconds(body_time), "unit": "seconds without a byte", "beyond": "the answer is cut" },
         { "setting": "the route's timeout", "value": seconds(route.timeout), "unit": "seconds", "beyond": 504 },
-        { "setting": "limits.queue", "value": limits.queue, "unit": "requests of one worker", "beyond": 503 },
     ]);
     if let (Value::Array(all), ServiceTarget::Managed(service, _)) = (&mut all, &route.target) {
         all.extend(of_service(&service.status().spec));

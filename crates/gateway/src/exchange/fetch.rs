@@ -83,9 +83,6 @@ impl Inbound<'_> {
                 SendError::Upstream(e) => return Err(Failure::Upstream(e)),
                 SendError::Client(e) => return Err(Failure::Body(e)),
                 SendError::Start(e) => return Err(Failure::Start(e)),
-                SendError::QueueFull { limit } => {
-                    return Err(Failure::QueueFull { service: self.service_name(), limit });
-                }
             }
         }
     }

@@ -142,9 +142,9 @@ pub(crate) async fn send(
             None => {
                 first_byte.service_turn();
                 let connected = Box::pin(first_byte.within(connect(pool, place, number))).await;
-                match connected.unwrap_or_else(|| Err(first_byte.over(&pool.service))) {
+                match connected.unwrap_or_else(|| Err(first_byte.over(&pool.service).into())) {
                     Ok(connection) => (connection, false),
-                    Err(error) => return Err(Failed { error: error.into(), body: BodyLeft::Whole(body) }),
+                    Err(error) => return Err(Failed { error, body: BodyLeft::Whole(body) }),
                 }
             }
         };
@@ -201,7 +201,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-async fn connect(pool: &Pool, place: Place<'_>, instance: u64) -> Result<Connection, UpstreamError> {
+async fn connect(pool: &Pool, place: Place<'_>, instance: u64) -> Result<Connection, SendError> {
     let socket = backlog::connect(place, &pool.service, pool.queue.as_ref()).await?;
     Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance })
 }

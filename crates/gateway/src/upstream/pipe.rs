@@ -48,7 +48,6 @@ pub(crate) struct Link {
     worker: u32,
     workers: u16,
     spawner: Spawner,
-    max_queue: Cell<usize>,
     /// Of every instance that has a connection here: the current one, and those that are still ending.
     peers: RefCell<Vec<Rc<Peer>>>,
     changed: Notify,
@@ -74,28 +73,8 @@ pub(crate) struct Peer {
 }
 
 impl Link {
-    pub(crate) fn new(
-        service: Arc<Service>,
-        worker: u32,
-        workers: u16,
-        spawner: Spawner,
-        max_queue: usize,
-    ) -> Rc<Self> {
-        let peers = RefCell::default();
-        Rc::new(Self {
-            service,
-            worker,
-            workers,
-            spawner,
-            max_queue: Cell::new(max_queue),
-            peers,
-            changed: Notify::new(),
-        })
-    }
-
-    /// Follows another `limits.queue`.
-    pub(crate) fn set_max_queue(&self, max_queue: usize) {
-        self.max_queue.set(max_queue);
+    pub(crate) fn new(service: Arc<Service>, worker: u32, workers: u16, spawner: Spawner) -> Rc<Self> {
+        Rc::new(Self { service, worker, workers, spawner, peers: RefCell::default(), changed: Notify::new() })
     }
 
     /// Whether it has no connection to any instance.
@@ -249,38 +228,54 @@ impl Peer {
         self.own_changed.notify_one();
     }
 
-    /// An own connection at rest, asked for if there is none. At most `max_queue` exchanges wait for one.
+    /// An own connection at rest, asked for if there is none. `queue.max` bounds how many exchanges wait for one beside
+    /// those for which a connection can come.
     ///
     /// # Cancel safety
     /// Safe: a connection that comes too late is the next exchange's.
-    async fn own(&self, max_queue: usize) -> Result<(Socket, BytesMut), SendError> {
+    async fn own(&self, service: &Service) -> Result<(Socket, BytesMut), SendError> {
         if self.max_own == 0 {
             let what = "takes no own connections (max_own = 0), so it cannot take this request".to_owned();
             return Err(UpstreamError::Protocol { service: self.service.clone(), what }.into());
         }
-        let mut counted = None;
+        if let Some(own) = self.take_own()? {
+            return Ok(own);
+        }
+        let to_come = usize::from(self.max_own.saturating_sub(self.own_open.get()));
+        if self.own_waiting.get() < to_come {
+            return self.own_to_come().await;
+        }
+        let waiting = service.wait().map_err(SendError::Start)?;
+        let own = waiting.within("none of its own connections was free", self.own_to_come()).await;
+        own.map_err(SendError::Start)?
+    }
+
+    /// Waits for an own connection.
+    async fn own_to_come(&self) -> Result<(Socket, BytesMut), SendError> {
+        let _counted = OwnWaiter::new(self);
         loop {
-            while let Some((socket, read)) = self.own_idle.borrow_mut().pop() {
-                // P-23: the service may have closed it.
-                if matches!(socket.try_read(&mut [0; 1]), Err(e) if e.kind() == std::io::ErrorKind::WouldBlock) {
-                    return Ok((socket, read));
-                }
-                self.own_open.set(self.own_open.get().saturating_sub(1));
-            }
-            if self.shared.is_ended() || self.shared.is_draining() {
-                return Err(closed(&self.service, "ended", Delivery::No).into());
-            }
-            if counted.is_none() {
-                let to_come = usize::from(self.max_own.saturating_sub(self.own_open.get()));
-                if self.own_waiting.get() >= max_queue.saturating_add(to_come) {
-                    return Err(SendError::QueueFull { limit: max_queue });
-                }
-                counted = Some(OwnWaiter::new(self));
-            }
             self.ask_for_own();
             // The time over is no error: the service may have been unable to dial, and is asked again.
             let _ = tokio::time::timeout(OWN_PATIENCE, self.own_changed.notified()).await;
+            if let Some(own) = self.take_own()? {
+                return Ok(own);
+            }
         }
+    }
+
+    /// An own connection at rest, if there is one.
+    fn take_own(&self) -> Result<Option<(Socket, BytesMut)>, SendError> {
+        while let Some((socket, read)) = self.own_idle.borrow_mut().pop() {
+            // P-23: the service may have closed it.
+            if matches!(socket.try_read(&mut [0; 1]), Err(e) if e.kind() == std::io::ErrorKind::WouldBlock) {
+                return Ok(Some((socket, read)));
+            }
+            self.own_open.set(self.own_open.get().saturating_sub(1));
+        }
+        if self.shared.is_ended() || self.shared.is_draining() {
+            return Err(closed(&self.service, "ended", Delivery::No).into());
+        }
+        Ok(None)
     }
 
     /// Sends MORE if fewer connections are on their way than exchanges wait.
@@ -403,11 +398,9 @@ async fn send_shared(
     first_byte: &FirstByte,
 ) -> Result<Reply, Unsent> {
     let service = &peer.service;
-    let mut waiting = match peer.shared.begin(link.max_queue.get(), &mut frame, first_byte).await {
+    let mut waiting = match peer.shared.begin(&link.service, &mut frame, first_byte).await {
         Ok(waiting) => waiting,
-        Err(BeginError::QueueFull) => {
-            return Err(Unsent { error: SendError::QueueFull { limit: link.max_queue.get() }, body: None });
-        }
+        Err(BeginError::Queue(error)) => return Err(Unsent { error: SendError::Start(error), body: None }),
         Err(BeginError::Ended(why)) => return Err(closed(service, &why, Delivery::No).into()),
     };
     let outcome = poll_fn(|cx| match waiting.poll(cx) {
@@ -455,7 +448,7 @@ async fn send_own(
         let error = UpstreamError::Protocol { service: peer.service.clone(), what: what.to_owned() };
         return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
     };
-    let (socket, read) = match peer.own(link.max_queue.get()).await {
+    let (socket, read) = match peer.own(&link.service).await {
         Ok(own) => own,
         Err(error) => return Err(Unsent { error, body: Some(BodyLeft::Whole(body)) }),
     };

@@ -12,7 +12,7 @@ use crate::guardian::GroupSignal;
 use crate::in_flight::close_if_unused;
 use crate::instance::InstanceState;
 use crate::policy::idle::thaws;
-use crate::queue::Waiting;
+use crate::queue::QueueView;
 use std::time::Instant;
 
 impl Owner {
@@ -58,7 +58,7 @@ impl Owner {
     }
 
     /// Thaws as many as those who wait need, and lets them in.
-    pub(super) fn thaw_for(&mut self, service: usize, waiting: &Waiting, now: Instant) {
+    pub(super) fn thaw_for(&mut self, service: usize, waiting: &QueueView, now: Instant) {
         let record = &self.records[service];
         let members =
             || record.members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);

@@ -12,10 +12,9 @@ use crate::error::{Phase, StartError};
 use crate::policy::orders::{Orders, Situation, decide};
 use crate::policy::recycle::{Reached, Worn};
 use crate::policy::scale::{Load, Scale};
-use crate::queue::Waiting;
+use crate::queue::QueueView;
 use crate::spec::{MinInstances, ServiceSpec, Spare};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// A ready run that is to be replaced.
@@ -88,9 +87,9 @@ impl Owner {
             && record.service.queue.waiting() > keep
         {
             let error = self.circuit_error(service, now);
-            let queue = &self.records[service].service.queue;
-            let refused = queue.refuse(keep, &error);
-            queue.refused.circuit.fetch_add(refused as u64, Ordering::Relaxed);
+            let service = &self.records[service].service;
+            let refused = service.queue.refuse(keep, &error);
+            service.waiting.count_refused_by_circuit(refused);
         }
         self.start_some(service, orders.start, worker, now);
         if let Some(worn) = worn {
@@ -125,7 +124,7 @@ impl Owner {
         }
     }
 
-    fn load(&self, service: usize, waiting: &Waiting) -> Load {
+    fn load(&self, service: usize, waiting: &QueueView) -> Load {
         let members = &self.records[service].members;
         let ready = || members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
         let count = ready().count();

@@ -1,11 +1,13 @@
-//! Requests as frames, and RESET as errors.
+//! Requests as frames, RESET as errors, and what services log.
 
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
+use pilotlight_pipe::control::{Log, LogLevel};
 use pilotlight_pipe::frame::{FrameHeader, FrameType, HEADER_LEN, MAX_FRAME};
 use pilotlight_pipe::reset::{Reset, ResetCode};
+use pilotlight_pipe::session::ProtocolError;
 
 use crate::outbound::Outbound;
 use crate::upstream::length::{self, LengthError};
@@ -101,4 +103,17 @@ pub(crate) fn body_length(
     }
     let length = length::settle(headers)?;
     Ok(length.filter(|_| *method != Method::HEAD && status != StatusCode::NOT_MODIFIED))
+}
+
+/// Writes a line that the service logs.
+pub(super) fn log(service: &str, payload: &[u8]) -> Result<(), ProtocolError> {
+    let Log { level, text } = Log::parse(payload)?;
+    match level {
+        LogLevel::Error => tracing::error!(%service, "{text}"),
+        LogLevel::Warn => tracing::warn!(%service, "{text}"),
+        LogLevel::Info => tracing::info!(%service, "{text}"),
+        LogLevel::Debug => tracing::debug!(%service, "{text}"),
+        LogLevel::Trace => tracing::trace!(%service, "{text}"),
+    }
+    Ok(())
 }

@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use pilotlight_pipe::control::{Drain, Log, LogLevel, encode_pong, parse_ping};
+use pilotlight_pipe::control::{Drain, encode_pong, parse_ping};
 use pilotlight_pipe::frame::{FrameHeader, MAX_FRAME, split_frame};
 use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerGateway, GatewayExchanges, ProtocolError, SharedEvent, SharedId};
-use pilotlight_supervisor::Instance;
+use pilotlight_supervisor::{Instance, Service, StartError};
 use slab::Slab;
 
 use super::stream::AnswerStream;
@@ -130,19 +130,26 @@ impl Shared {
         state.wake_driver();
     }
 
-    /// Sends a REQUEST frame under an id that is written into it. Waits for room if the connection is full, among at
-    /// most `max_queue` others.
+    /// Sends a REQUEST frame under an id that is written into it. Waits for room if the connection is full, as the
+    /// service's `queue` says.
     ///
     /// # Cancel safety
     /// Dropping the future, or the [`Waiting`] it returns, cancels the exchange.
     pub(crate) async fn begin(
         self: &Rc<Self>,
-        max_queue: usize,
+        service: &Service,
         frame: &mut [u8],
         first_byte: &FirstByte,
     ) -> Result<Waiting, BeginError> {
         let mut ticket = Ticket { shared: self, number: None };
-        let exchange = poll_fn(|cx| ticket.poll(cx, max_queue)).await?;
+        let exchange = match ticket.enter()? {
+            Some(exchange) => exchange,
+            None => {
+                let waiting = service.wait().map_err(BeginError::Queue)?;
+                let room = waiting.within("its connection had no room", poll_fn(|cx| ticket.poll(cx))).await;
+                room.map_err(BeginError::Queue)??
+            }
+        };
         super::frames::complete(frame, exchange, first_byte.left());
         let mut state = self.state.borrow_mut();
         state.out.extend_from_slice(frame);
@@ -310,16 +317,7 @@ impl Shared {
     }
 
     pub(crate) fn log(&self, payload: &[u8]) -> Result<(), ProtocolError> {
-        let log = Log::parse(payload)?;
-        let (service, text) = (&self.service, &log.text);
-        match log.level {
-            LogLevel::Error => tracing::error!(%service, "{text}"),
-            LogLevel::Warn => tracing::warn!(%service, "{text}"),
-            LogLevel::Info => tracing::info!(%service, "{text}"),
-            LogLevel::Debug => tracing::debug!(%service, "{text}"),
-            LogLevel::Trace => tracing::trace!(%service, "{text}"),
-        }
-        Ok(())
+        super::frames::log(&self.service, payload)
     }
 
     fn end(&self, why: &Arc<str>) {
@@ -395,7 +393,8 @@ impl Place {
 
 /// Why an exchange could not begin.
 pub(crate) enum BeginError {
-    QueueFull,
+    /// Too many wait already, or it waited too long.
+    Queue(StartError),
     Ended(Arc<str>),
 }
 
@@ -406,35 +405,36 @@ struct Ticket<'a> {
 }
 
 impl Ticket<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>, max_queue: usize) -> Poll<Result<u16, BeginError>> {
+    /// An id, if there is room and it is this one's turn.
+    fn enter(&mut self) -> Result<Option<u16>, BeginError> {
         let mut state = self.shared.state.borrow_mut();
-        if let Some(why) = &state.ended {
-            return Poll::Ready(Err(BeginError::Ended(Arc::clone(why))));
+        let stopped = || state.draining.then(|| "was being stopped".into());
+        if let Some(why) = state.ended.clone().or_else(stopped) {
+            return Err(BeginError::Ended(why));
         }
-        if state.draining {
-            return Poll::Ready(Err(BeginError::Ended("was being stopped".into())));
+        if state.queue.front().is_some_and(|(number, _)| Some(*number) != self.number) {
+            return Ok(None);
         }
         let id = state.id;
-        let first = state.queue.front().is_none_or(|(number, _)| Some(*number) == self.number);
-        if first && let Some(exchange) = state.exchanges.begin_shared(id) {
-            if self.number.take().is_some() {
-                state.queue.pop_front();
-                state.wake_queue();
-            }
-            return Poll::Ready(Ok(exchange));
+        let exchange = state.exchanges.begin_shared(id);
+        if exchange.is_some() && self.number.take().is_some() {
+            state.queue.pop_front();
+            state.wake_queue();
         }
-        match self.number {
-            Some(number) => {
-                if let Some((_, waker)) = state.queue.iter_mut().find(|(n, _)| *n == number) {
-                    waker.clone_from(cx.waker());
-                }
-            }
-            None if state.queue.len() >= max_queue => return Poll::Ready(Err(BeginError::QueueFull)),
+        Ok(exchange)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<u16, BeginError>> {
+        if let Some(entered) = self.enter().transpose() {
+            return Poll::Ready(entered);
+        }
+        let state = &mut *self.shared.state.borrow_mut();
+        match state.queue.iter_mut().find(|(number, _)| Some(*number) == self.number) {
+            Some((_, waker)) => waker.clone_from(cx.waker()),
             None => {
                 state.tickets += 1;
-                let number = state.tickets;
-                self.number = Some(number);
-                state.queue.push_back((number, cx.waker().clone()));
+                self.number = Some(state.tickets);
+                state.queue.push_back((state.tickets, cx.waker().clone()));
             }
         }
         Poll::Pending
