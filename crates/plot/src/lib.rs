@@ -16,11 +16,13 @@ pub mod markup;
 mod picture;
 mod plain;
 mod scale;
+mod style;
 mod text;
 mod waterfall;
 
 pub use bars::{Bar, Bars};
 pub use distribution::{Curve, Distribution};
 pub use intervals::{Interval, Intervals, Tone};
-pub use picture::{Kind, Picture, RULES, Range, THEME};
+pub use picture::{Kind, Picture, Range};
+pub use style::{RULES, THEME};
 pub use waterfall::{Course, Waterfall};

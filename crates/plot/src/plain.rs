@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::picture::{RULES, THEME};
+use crate::style::{RULES, THEME};
 
 /// What can be an attribute of its own.
 const ATTRIBUTES: [&str; 9] = [

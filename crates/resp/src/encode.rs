@@ -6,7 +6,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Protocol, Value};
+use crate::value::{Protocol, Value};
 
 /// Appends `*n\r\n`.
 #[inline]

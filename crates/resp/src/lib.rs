@@ -34,10 +34,12 @@ extern crate std;
 mod decode;
 pub mod encode;
 mod error;
+mod limits;
 mod scan;
 mod value;
 
-pub use decode::{Attributes, Decoder, Limits};
+pub use decode::Decoder;
 pub use error::{DecodeError, DecodeErrorKind};
+pub use limits::{Attributes, Limits};
 pub use scan::{Scanner, Step};
 pub use value::{Attributed, Frame, Protocol, Value};

@@ -6,7 +6,8 @@
 
 use alloc::vec::Vec;
 
-use crate::{DecodeError, DecodeErrorKind, Limits};
+use crate::error::{DecodeError, DecodeErrorKind};
+use crate::limits::Limits;
 
 /// Decimal digits of a length.
 const MAX_DIGITS: u8 = 19;

@@ -1,7 +1,7 @@
 //! A blocking connection over the server's Unix socket, apart from anything under test: it works with TLS, behind
 //! faults and at `maxclients`.
 
-use crate::Error;
+use crate::error::Error;
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,15 +1,14 @@
 //! A real cluster: its nodes, what they know of each other, and failover.
 
-mod form;
-mod migrate;
-mod view;
+pub(crate) mod form;
+pub(crate) mod migrate;
+pub(crate) mod view;
 
-pub use form::ClusterBuilder;
-pub use migrate::SlotMove;
-pub use view::KnownNode;
+use view::KnownNode;
 
+use crate::error::Error;
+use crate::server::Server;
 use crate::wait::{EVERY, Look, until};
-use crate::{Error, Server};
 use std::time::{Duration, Instant};
 
 /// How long nodes have to agree after a change.
@@ -81,19 +80,6 @@ pub struct Promotion<'c> {
 }
 
 impl Cluster {
-    /// A cluster with this many masters, and this many replicas of each.
-    ///
-    /// # Errors
-    /// If a server cannot be started, or the nodes do not agree in time.
-    pub fn start(masters: usize, replicas_per_master: usize) -> Result<Self, Error> {
-        Self::builder().masters(masters).replicas_per_master(replicas_per_master).start()
-    }
-
-    /// A cluster to be configured first.
-    pub fn builder() -> ClusterBuilder {
-        ClusterBuilder::default()
-    }
-
     /// All nodes: first the original masters, in the order of their slots, then the original replicas: those of the
     /// first master, and so on.
     pub fn nodes(&self) -> &[Node] {
@@ -212,15 +198,6 @@ impl Cluster {
             }
             Ok(Look::NotYet("only replicas".to_owned()))
         })
-    }
-
-    /// Waits until all nodes that run (killed or stopped ones do not) agree: every slot has one master, every node that
-    /// runs is connected to every other one, replicas follow their masters.
-    ///
-    /// # Errors
-    /// If they do not within 20 seconds; the error says who differs.
-    pub fn wait_until_agreed(&self) -> Result<(), Error> {
-        until("an agreement of all nodes", AGREE_LIMIT, EVERY, || Ok(form::look_at_agreement(&self.running())))
     }
 
     fn running(&self) -> Vec<&Node> {

@@ -25,7 +25,10 @@ mod server;
 mod wait;
 
 pub use admin::Reply;
-pub use cluster::{Cluster, ClusterBuilder, Failover, KnownNode, Node, Promotion, SlotMove};
+pub use cluster::form::ClusterBuilder;
+pub use cluster::migrate::SlotMove;
+pub use cluster::view::KnownNode;
+pub use cluster::{Cluster, Failover, Node, Promotion};
 pub use error::Error;
 pub use proxy::{Accepting, DirectionFaults, Ending, FaultProxy, Faults, ProxiedConnection, ProxyStats};
 pub use script::{
@@ -33,4 +36,6 @@ pub use script::{
     cluster_slots,
 };
 pub use sentinel::Sentinels;
-pub use server::{Certificates, ClientAuth, Server, ServerBuilder};
+pub use server::Server;
+pub use server::builder::{ClientAuth, ServerBuilder};
+pub use server::certificates::Certificates;

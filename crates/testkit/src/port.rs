@@ -1,6 +1,6 @@
 //! Ports that no parallel test process takes meanwhile.
 
-use crate::Error;
+use crate::error::Error;
 use rustix::fs::{FlockOperation, flock};
 use socket2::{Domain, Socket, Type};
 use std::fs::{File, OpenOptions, create_dir_all};

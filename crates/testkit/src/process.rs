@@ -1,6 +1,7 @@
 //! One server process: found, spawned, signalled, waited for.
 
-use crate::{Error, reaper};
+use crate::error::Error;
+use crate::reaper;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use std::env;

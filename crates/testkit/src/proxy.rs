@@ -4,8 +4,12 @@
 //! client ──read──▶ queue (arrival + delay) ──▶ pause? drip? cut? ──write──▶ server      and the same the other way round
 //! ```
 
+mod faults;
+mod forward;
 mod link;
 mod pump;
+
+pub use faults::{DirectionFaults, Ending, Faults};
 
 use crate::port::PortLease;
 use link::Link;
@@ -22,39 +26,6 @@ use tokio::time::{sleep, timeout};
 
 const RETRY_EVERY: Duration = Duration::from_millis(5);
 const REBIND_LIMIT: Duration = Duration::from_secs(5);
-
-/// What happens to the bytes of a connection. The default is nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// From the client to the server.
-    pub to_server: DirectionFaults,
-    /// From the server to the client.
-    pub to_client: DirectionFaults,
-}
-
-/// What happens to the bytes that go one way.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DirectionFaults {
-    /// Every byte arrives so much later; how many are on their way does not matter.
-    pub delay: Duration,
-    /// Bytes pass one by one with this pause between them (of at least a millisecond).
-    pub drip: Option<Duration>,
-    /// No byte passes; up to 256 KiB are kept, then the sender's kernel has to. Both ways paused is a connection that
-    /// is half open.
-    pub is_paused: bool,
-    /// After so many further bytes, counted down as they pass, the whole connection ends: in the middle of a frame, if
-    /// they say so.
-    pub cut_after: Option<(u64, Ending)>,
-}
-
-/// How a connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// In order (FIN), on both sides.
-    Close,
-    /// RST, on both sides.
-    Reset,
-}
 
 /// What happens to new connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -305,10 +276,10 @@ async fn next_client(listener: Option<&TcpListener>) -> (TcpStream, SocketAddr) 
 
 async fn serve(client: TcpStream, link: Arc<Link>, shared: Arc<Shared>, accepting: Accepting) {
     if accepting == Accepting::Swallow {
-        return link.swallow(client).await;
+        return forward::swallow(&link, client).await;
     }
     match TcpStream::connect(shared.upstream).await {
-        Ok(server) => link.forward(client, server).await,
+        Ok(server) => forward::forward(&link, client, server).await,
         Err(_) => {
             shared.unreachable.fetch_add(1, Ordering::Relaxed);
             link.give_up();

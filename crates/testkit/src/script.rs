@@ -9,14 +9,17 @@
 
 mod commands;
 mod handshake;
+mod observed;
 mod play;
 mod steps;
 mod transport;
 
 pub use handshake::{Handshake, SlotRange, cluster_slots};
+pub use observed::{Answer, ReceivedCommand, ScriptError};
 pub use steps::{Script, Signal};
 
 use bytes::Bytes;
+use observed::{Observed, Progress};
 use parking_lot::Mutex;
 use play::Player;
 use std::io;
@@ -36,70 +39,12 @@ const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 /// What an in-memory connection holds in each direction.
 const MEMORY_BYTES: usize = 64 << 10;
 
-/// A command as it came, and by which connection (counted from 0).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReceivedCommand {
-    /// The connection, in the order of acceptance.
-    pub connection: usize,
-    /// The command's words.
-    pub words: Vec<Bytes>,
-}
-
-/// What a closure wants to happen after a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// These bytes; none is an answer that never comes.
-    Send(Vec<u8>),
-    /// These bytes, then an orderly end of the connection.
-    SendAndClose(Vec<u8>),
-    /// RST.
-    Reset,
-}
-
-impl<B: Into<Vec<u8>>> From<B> for Answer {
-    fn from(bytes: B) -> Self {
-        Self::Send(bytes.into())
-    }
-}
-
-/// Where a script and a client part ways.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScriptError {
-    /// Another command than the expected one came.
-    #[error("connection {connection}, step {step}: expected {expected}, got {got}")]
-    Unexpected {
-        /// The connection, counted from 0.
-        connection: usize,
-        /// The step of its script, counted from 0.
-        step: usize,
-        /// The step.
-        expected: String,
-        /// The command, or what came instead of one.
-        got: String,
-    },
-    /// The script was not at its end when the time was over.
-    #[error(
-        "{played} of {scripted} connections were played to the end within {within:?}; the commands so far: {commands}"
-    )]
-    Unfinished {
-        /// Connections whose steps are done.
-        played: usize,
-        /// Connections that the script has.
-        scripted: usize,
-        /// How long it was waited for.
-        within: Duration,
-        /// What was received.
-        commands: String,
-    },
-}
-
 /// A scripted Redis server on the loopback interface, on a Unix socket, or in memory. Dropping it closes its
 /// connections.
 #[derive(Debug)]
 pub struct ScriptedServer {
     place: Place,
-    shared: Arc<Shared>,
+    observed: Arc<Observed>,
     scripted: usize,
     patience: Duration,
     acceptor: JoinHandle<()>,
@@ -110,22 +55,6 @@ enum Place {
     Tcp(SocketAddr),
     Unix(PathBuf, #[expect(dead_code, reason = "removes the folder when dropped")] TempDir),
     Memory(mpsc::UnboundedSender<DuplexStream>),
-}
-
-/// What connections and the test see of each other.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    commands: Mutex<Vec<ReceivedCommand>>,
-    handshake: Mutex<Handshake>,
-    progress: watch::Sender<Progress>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Progress {
-    accepted: usize,
-    received: usize,
-    played: usize,
-    failure: Option<ScriptError>,
 }
 
 /// What a [`ScriptedServer`] is started with: by default on TCP, with the [default handshake](Handshake::default).
@@ -213,13 +142,13 @@ impl ScriptedServerBuilder {
                 (Acceptor::Memory(dialed), Place::Memory(dialer))
             }
         };
-        let shared = Arc::new(Shared {
+        let observed = Arc::new(Observed {
             commands: Mutex::default(),
             handshake: Mutex::new(self.handshake),
             progress: watch::Sender::default(),
         });
-        let accepting = accept(acceptor, player, Arc::clone(&shared), self.patience);
-        Ok(ScriptedServer { place, shared, scripted, patience: self.patience, acceptor: tokio::spawn(accepting) })
+        let accepting = accept(acceptor, player, Arc::clone(&observed), self.patience);
+        Ok(ScriptedServer { place, observed, scripted, patience: self.patience, acceptor: tokio::spawn(accepting) })
     }
 }
 
@@ -292,17 +221,17 @@ impl ScriptedServer {
 
     /// Replaces what is answered without the script's doing; connections that are open take it up, too.
     pub fn set_handshake(&self, handshake: Handshake) {
-        *self.shared.handshake.lock() = handshake;
+        *self.observed.handshake.lock() = handshake;
     }
 
     /// All commands so far, with the handshakes.
     pub fn commands(&self) -> Vec<ReceivedCommand> {
-        self.shared.commands.lock().clone()
+        self.observed.commands.lock().clone()
     }
 
     /// How many connections were accepted so far.
     pub fn connections(&self) -> usize {
-        self.shared.progress.borrow().accepted
+        self.observed.progress.borrow().accepted
     }
 
     /// Waits until this many connections were accepted; `false` if they did not come in time.
@@ -332,9 +261,9 @@ impl ScriptedServer {
         let is_over = |progress: &Progress| progress.failure.is_some() || progress.played >= self.scripted;
         // Longer than a step waits, so that the step is named.
         let within = self.patience + Duration::from_secs(1);
-        let mut progress = self.shared.progress.subscribe();
+        let mut progress = self.observed.progress.subscribe();
         let waited = tokio::time::timeout(within, progress.wait_for(is_over)).await;
-        let progress = self.shared.progress.borrow().clone();
+        let progress = self.observed.progress.borrow().clone();
         match (progress.failure, waited) {
             (Some(failure), _) => Err(failure),
             (None, Ok(Ok(_))) => Ok(()),
@@ -342,13 +271,13 @@ impl ScriptedServer {
                 played: progress.played,
                 scripted: self.scripted,
                 within,
-                commands: format!("{:?}", self.shared.commands.lock()),
+                commands: format!("{:?}", self.observed.commands.lock()),
             }),
         }
     }
 
     async fn wait_for(&self, is_so: impl FnMut(&Progress) -> bool) -> bool {
-        let mut progress = self.shared.progress.subscribe();
+        let mut progress = self.observed.progress.subscribe();
         let waited = tokio::time::timeout(self.patience, progress.wait_for(is_so)).await;
         matches!(waited, Ok(Ok(_)))
     }
@@ -361,13 +290,13 @@ impl Drop for ScriptedServer {
 }
 
 /// Owns the connections' tasks: they end when this ends.
-async fn accept(mut acceptor: Acceptor, player: Player, shared: Arc<Shared>, patience: Duration) {
+async fn accept(mut acceptor: Acceptor, player: Player, observed: Arc<Observed>, patience: Duration) {
     let mut connections = JoinSet::new();
     let mut accepted = 0;
     while let Ok(stream) = acceptor.accept().await {
-        let play = play::connection(stream, player.clone(), accepted, Arc::clone(&shared), patience);
+        let play = play::connection(stream, player.clone(), accepted, Arc::clone(&observed), patience);
         accepted += 1;
-        shared.progress.send_modify(|progress| progress.accepted = accepted);
+        observed.progress.send_modify(|progress| progress.accepted = accepted);
         connections.spawn(play);
         while connections.try_join_next().is_some() {}
     }

@@ -1,8 +1,10 @@
 //! A primary, its replicas, and the Sentinels that watch them.
 
+use crate::error::Error;
+use crate::server::Server;
+use crate::server::builder::ServerBuilder;
 use crate::server::{ADMIN_PASSWORD, ADMIN_USER, field};
 use crate::wait::{EVERY, Look, until};
-use crate::{Error, Server};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -170,7 +172,7 @@ impl Sentinels {
     }
 }
 
-fn sentinel(primary_port: &str) -> crate::ServerBuilder {
+fn sentinel(primary_port: &str) -> ServerBuilder {
     Server::builder()
         .sentinel()
         .config(format!("sentinel monitor {NAME} 127.0.0.1 {primary_port} {QUORUM}"))

@@ -1,13 +1,12 @@
 //! One real server: its configuration, readiness, faults and admin commands.
 
-mod builder;
-mod certificates;
+pub(crate) mod builder;
+pub(crate) mod certificates;
 
-pub use builder::{ClientAuth, ServerBuilder};
-pub use certificates::Certificates;
+use certificates::Certificates;
 
-use crate::Error;
 use crate::admin::{Admin, Reply, first_words};
+use crate::error::Error;
 use crate::port::PortLease;
 use crate::process::Process;
 use crate::wait::{Look, until};
@@ -44,19 +43,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with the default configuration.
-    ///
-    /// # Errors
-    /// If none is installed, or it does not answer in time; the error has the end of its log.
-    pub fn start() -> Result<Self, Error> {
-        Self::builder().start()
-    }
-
-    /// A server to be configured first.
-    pub fn builder() -> ServerBuilder {
-        ServerBuilder::default()
-    }
-
     /// The TCP port: with TLS if the server has TLS, plain otherwise.
     pub fn port(&self) -> u16 {
         self.port.port()

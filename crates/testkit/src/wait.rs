@@ -1,6 +1,6 @@
 //! Bounded polling.
 
-use crate::Error;
+use crate::error::Error;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 

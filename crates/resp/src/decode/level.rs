@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 
 use super::lexer::Kind;
-use crate::{Attributed, Value};
+use crate::value::{Attributed, Value};
 
 /// Elements that are reserved at most when an aggregate is announced; beyond, memory grows with what has come.
 const MAX_RESERVED: usize = 1024;

@@ -6,8 +6,9 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::Limits;
-use crate::{DecodeError, DecodeErrorKind, Value};
+use crate::error::{DecodeError, DecodeErrorKind};
+use crate::limits::Limits;
+use crate::value::Value;
 
 /// Decimal digits of a number; 19 always fit 64 bits unsigned.
 const MAX_DIGITS: usize = 19;

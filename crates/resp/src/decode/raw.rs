@@ -2,9 +2,11 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{Decoder, Limits};
+use super::values::ValueDecoder;
+use crate::error::DecodeError;
+use crate::limits::Limits;
 use crate::scan::Scanner;
-use crate::{DecodeError, Frame, Value};
+use crate::value::{Frame, Value};
 
 /// Levels of a frame that is not built: 16 bytes of memory each.
 const MAX_RAW_DEPTH: usize = 1 << 16;
@@ -49,7 +51,7 @@ impl Raw {
         let frame = input.split_to(core::mem::take(&mut self.scanned));
         match frame.first() {
             Some(b'-') => Ok(Some(Frame::Reply(Value::Error(line(frame))))),
-            Some(b'!' | b'>') => Decoder::new(self.limits).decode(&mut { frame }),
+            Some(b'!' | b'>') => ValueDecoder::new(self.limits).decode(&mut { frame }),
             _ => Ok(Some(Frame::Reply(Value::Bulk(frame.freeze())))),
         }
     }
@@ -68,6 +70,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::decode::Decoder;
 
     #[test]
     fn frames_are_whole_however_they_are_cut() {

@@ -1,8 +1,11 @@
 //! Forming a cluster within the time that the servers themselves need.
 
-use super::{AGREE_LIMIT, Cluster, KnownNode, Node};
+use super::view::KnownNode;
+use super::{AGREE_LIMIT, Cluster, Node};
+use crate::error::Error;
+use crate::server::builder::{ClientAuth, ServerBuilder};
+use crate::server::certificates::Certificates;
 use crate::wait::{EVERY, Look, until};
-use crate::{Certificates, ClientAuth, Error, ServerBuilder};
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -115,6 +118,28 @@ impl ClusterBuilder {
 }
 
 impl Cluster {
+    /// A cluster with this many masters, and this many replicas of each.
+    ///
+    /// # Errors
+    /// If a server cannot be started, or the nodes do not agree in time.
+    pub fn start(masters: usize, replicas_per_master: usize) -> Result<Self, Error> {
+        Self::builder().masters(masters).replicas_per_master(replicas_per_master).start()
+    }
+
+    /// A cluster to be configured first.
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder::default()
+    }
+
+    /// Waits until all nodes that run (killed or stopped ones do not) agree: every slot has one master, every node that
+    /// runs is connected to every other one, replicas follow their masters.
+    ///
+    /// # Errors
+    /// If they do not within 20 seconds; the error says who differs.
+    pub fn wait_until_agreed(&self) -> Result<(), Error> {
+        until("an agreement of all nodes", AGREE_LIMIT, EVERY, || Ok(look_at_agreement(&self.running())))
+    }
+
     fn form(&self, masters: usize) -> Result<(), Error> {
         for (index, node) in self.nodes.iter().enumerate() {
             // Distinct epochs from the start, or masters would argue them out one gossip round at a time.
@@ -180,7 +205,7 @@ fn look_at_roles(nodes: &[&Node], replicas: usize) -> Look<()> {
 type Owners = BTreeMap<String, (Option<String>, Vec<RangeInclusive<u16>>)>;
 
 /// Whether all of these nodes see the same cluster, whole and connected.
-pub(super) fn look_at_agreement(nodes: &[&Node]) -> Look<()> {
+fn look_at_agreement(nodes: &[&Node]) -> Look<()> {
     let mut agreed: Option<Owners> = None;
     for node in nodes {
         let seen = match node.settled_view(nodes) {

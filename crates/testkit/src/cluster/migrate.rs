@@ -1,9 +1,10 @@
 //! Live migration of slots, whole or step by step.
 
 use super::{Cluster, Node};
+use crate::admin::Reply;
+use crate::error::Error;
 use crate::server::{ADMIN_PASSWORD, ADMIN_USER};
 use crate::wait::{EVERY, Look, until};
-use crate::{Error, Reply};
 use std::time::Duration;
 
 /// `MIGRATE` logs in at its target by this.

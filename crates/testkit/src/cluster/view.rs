@@ -1,6 +1,6 @@
 //! `CLUSTER NODES`, read.
 
-use crate::Error;
+use crate::error::Error;
 use std::ops::RangeInclusive;
 
 /// A node, as another node (or itself) knows it: a line of `CLUSTER NODES`.

@@ -1,7 +1,7 @@
 //! One direction of a connection.
 
-use super::link::{Direction, Link};
-use super::{DirectionFaults, Ending};
+use super::faults::{Direction, DirectionFaults, Ending};
+use super::link::Link;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::io;

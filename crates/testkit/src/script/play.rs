@@ -1,9 +1,9 @@
 //! One connection of a scripted server.
 
 use super::commands::Commands;
-use super::steps::{Expected, Step};
+use super::observed::{Answer, Observed, ReceivedCommand, ScriptError};
+use super::steps::{Expected, Script, Step};
 use super::transport::Transport;
-use super::{Answer, ReceivedCommand, Script, ScriptError, Shared};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io;
@@ -25,11 +25,11 @@ pub(super) async fn connection(
     stream: Box<dyn Transport>,
     player: Player,
     number: usize,
-    shared: Arc<Shared>,
+    observed: Arc<Observed>,
     patience: Duration,
 ) {
     let mut connection =
-        Connection { stream, number, input: Commands::default(), waiting: VecDeque::new(), shared, patience };
+        Connection { stream, number, input: Commands::default(), waiting: VecDeque::new(), observed, patience };
     match player {
         Player::Closure(respond) => connection.respond(&*respond).await,
         Player::Script(script) => {
@@ -47,7 +47,7 @@ struct Connection {
     input: Commands,
     /// Read while no step wanted them.
     waiting: VecDeque<Vec<Bytes>>,
-    shared: Arc<Shared>,
+    observed: Arc<Observed>,
     patience: Duration,
 }
 
@@ -88,14 +88,14 @@ impl Connection {
                 Ok(()) => {}
                 Err((expected, got)) => {
                     let failure = ScriptError::Unexpected { connection: self.number, step: index, expected, got };
-                    self.shared.progress.send_modify(|progress| {
+                    self.observed.progress.send_modify(|progress| {
                         progress.failure.get_or_insert(failure);
                     });
                     return;
                 }
             }
         }
-        self.shared.progress.send_modify(|progress| progress.played += usize::from(!is_repeated));
+        self.observed.progress.send_modify(|progress| progress.played += usize::from(!is_repeated));
         let is_over = matches!(steps.last(), Some(Step::Close | Step::Reset));
         // Further commands are recorded, and not answered but for the handshake's.
         while !is_over && self.next_for_script(None).await.is_ok() {}
@@ -180,7 +180,7 @@ impl Connection {
     }
 
     fn answer_of_handshake(&self, words: &[Bytes]) -> Option<Bytes> {
-        self.shared.handshake.lock().answer(self.number, words)
+        self.observed.handshake.lock().answer(self.number, words)
     }
 
     /// Cancel safe: what was read stays in the buffer.
@@ -202,11 +202,11 @@ impl Connection {
     }
 
     fn record(&self, words: &[Bytes]) {
-        let mut commands = self.shared.commands.lock();
+        let mut commands = self.observed.commands.lock();
         commands.push(ReceivedCommand { connection: self.number, words: words.to_vec() });
         let received = commands.len();
         drop(commands);
-        self.shared.progress.send_modify(|progress| progress.received = progress.received.max(received));
+        self.observed.progress.send_modify(|progress| progress.received = progress.received.max(received));
     }
 
     async fn close(&mut self) {

@@ -1,7 +1,8 @@
 //! From what a test asks for to a configuration file and a running server.
 
-use super::{ADMIN_PASSWORD, ADMIN_USER, Certificates, Server, socket_in};
-use crate::Error;
+use super::certificates::Certificates;
+use super::{ADMIN_PASSWORD, ADMIN_USER, Server, socket_in};
+use crate::error::Error;
 use crate::port::PortLease;
 use crate::process::Process;
 use std::fmt::Write as _;
@@ -35,6 +36,21 @@ pub struct ServerBuilder {
     tls: Option<(Arc<Certificates>, ClientAuth)>,
     generate_tls: Option<ClientAuth>,
     is_sentinel: bool,
+}
+
+impl Server {
+    /// A server with the default configuration.
+    ///
+    /// # Errors
+    /// If none is installed, or it does not answer in time; the error has the end of its log.
+    pub fn start() -> Result<Self, Error> {
+        Self::builder().start()
+    }
+
+    /// A server to be configured first.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
 }
 
 impl ServerBuilder {

@@ -1,6 +1,6 @@
 //! A CA and certificates for a server and a client, as files.
 
-use crate::Error;
+use crate::error::Error;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
