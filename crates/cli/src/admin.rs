@@ -25,9 +25,9 @@ mod table;
 /// How often `status --watch` looks.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 /// How long a reload may take: its file is read and checked, and addresses are bound.
-const RELOAD_PATIENCE: Duration = Duration::from_secs(30);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an upgrade may take: longer than the gateway waits for its successor.
-const UPGRADE_PATIENCE: Duration = Duration::from_secs(60);
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is looked whether a service has done what it was told.
 const ACTION_PAUSE: Duration = Duration::from_millis(50);
 
@@ -205,14 +205,14 @@ pub fn logs(
     Ok(Outcome::Done)
 }
 
-/// `pilotlight restart`, `stop`, `start`. Waits until it is done unless `patience` is zero.
+/// `pilotlight restart`, `stop`, `start`. Waits until it is done unless `timeout` is zero.
 ///
 /// # Errors
 /// No gateway, no such service, it did not do what it was told, or the output cannot be written.
 pub fn act(
     client: &Client,
     (service, action): (&str, Action),
-    patience: Duration,
+    timeout: Duration,
     report: Report,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
@@ -223,17 +223,17 @@ pub fn act(
         before["last_instance"] = told["instance_before"].clone(); // one may have been started between the two
     }
     let begun = Instant::now();
-    let mut done = patience.is_zero();
+    let mut done = timeout.is_zero();
     while !done {
         let now = client.get(&path)?;
         match progress(action, &before, &now) {
             Progress::Done => done = true,
             Progress::Failed(reason) => return Err(Failure::Service(service.to_owned(), reason)),
-            Progress::GoesOn if begun.elapsed() > patience => {
+            Progress::GoesOn if begun.elapsed() > timeout => {
                 let left = if action == Action::Stop { stop::waits_for(&before, &now) } else { String::new() };
                 let reason = format!(
                     "it is not done after {} s{left}; `pilotlight logs {service}` may say why",
-                    patience.as_secs()
+                    timeout.as_secs()
                 );
                 return Err(Failure::Service(service.to_owned(), reason));
             }
@@ -242,12 +242,12 @@ pub fn act(
         told = now;
     }
     if action == Action::Stop
-        && let Some(map) = told.as_object_mut().filter(|_| !patience.is_zero())
+        && let Some(map) = told.as_object_mut().filter(|_| !timeout.is_zero())
     {
         let done = stop::difference(&before["stopped"], &map["stopped"]);
         map.insert("stop".to_owned(), done);
     }
-    let text = |told: &Value| table::acted(service, action, &before, told, patience.is_zero());
+    let text = |told: &Value| table::acted(service, action, &before, told, timeout.is_zero());
     report_change((client.gateway(), told), report, text, out)?;
     Ok(Outcome::Done)
 }
@@ -297,7 +297,7 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
 /// an address cannot be had, or the output cannot be written. Nothing has changed then.
 pub fn reload(client: &Client, emptying: Emptying, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let body = (emptying == Emptying::Forced).then(|| json!({ "force": true }));
-    let told = client.order("/reload", body.as_ref(), RELOAD_PATIENCE)?;
+    let told = client.order("/reload", body.as_ref(), RELOAD_TIMEOUT)?;
     report_change((client.gateway(), told), report, plan::text, out)?;
     Ok(Outcome::Done)
 }
@@ -314,7 +314,7 @@ pub fn upgrade(
 ) -> Result<Outcome, Failure> {
     let named = program.map(|program| name_program(client, program)).transpose()?;
     let body = named.as_ref().map(|named| json!({ "program_file": named.name() }));
-    let told = client.order("/upgrade", body.as_ref(), UPGRADE_PATIENCE)?;
+    let told = client.order("/upgrade", body.as_ref(), UPGRADE_TIMEOUT)?;
     let gateway = client.gateway().with_pid(told["pid"].as_u64().unwrap_or_default());
     let text = |told: &Value| {
         format!(

@@ -290,10 +290,10 @@ impl Purging {
 
 impl Acted {
     fn run(self, action: admin::Action) -> io::Result<Outcome> {
-        let patience = if self.no_wait { Duration::ZERO } else { Duration::from_secs(self.timeout) };
+        let timeout = if self.no_wait { Duration::ZERO } else { Duration::from_secs(self.timeout) };
         let service = self.service;
         self.gateway
-            .run(Effect::Changes, |client, report, out| admin::act(client, (&service, action), patience, report, out))
+            .run(Effect::Changes, |client, report, out| admin::act(client, (&service, action), timeout, report, out))
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Sockets {
 }
 
 /// What people are shown and told.
-pub(crate) struct Said {
+pub(crate) struct Reports {
     /// The last lines of services.
     pub(crate) logs: LogBook,
     /// The configuration in force.
@@ -43,7 +43,7 @@ pub(crate) fn start(
     (file, config): (&Path, &Config),
     runtime_dir: &Path,
     (gateway, supervisor): (&Gateway, &Supervisor),
-    said: &Said,
+    reports: &Reports,
     orders: UnboundedSender<Order>,
     inherited: Sockets,
 ) -> anyhow::Result<Option<Admin>> {
@@ -53,15 +53,15 @@ pub(crate) fn start(
         return Ok(None);
     }
     let file = std::path::absolute(file)?;
-    let shown = said.shown.clone();
+    let shown = reports.shown.clone();
     let options = AdminOptions {
         socket,
         metrics: config.operate.metrics,
         inherited: (inherited.admin, inherited.metrics),
         turn: inherited.turn,
         control: supervisor.control(),
-        logs: said.logs.clone(),
-        dropped_log_lines: said.stderr.dropped(),
+        logs: reports.logs.clone(),
+        dropped_log_lines: reports.stderr.dropped(),
         config: Arc::new(move || shown.value()),
         orders,
         config_file: file,

@@ -25,12 +25,12 @@ pub(crate) struct Followed {
     /// That of the start, without services and routes: what cannot be followed stays as it was there.
     start: Config,
     /// How long services may take to end.
-    pub(crate) patience: Duration,
+    pub(crate) stop_timeout: Duration,
 }
 
 impl Followed {
     pub(crate) fn new(config: &Config, shown: Shown) -> Self {
-        Self { shown, start: config.without_services(), patience: settings::patience(config) }
+        Self { shown, start: config.without_services(), stop_timeout: settings::stop_timeout(config) }
     }
 
     /// What the operator sees of the gateway.
@@ -99,7 +99,7 @@ fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loade
     control.retire(ids(services).filter(|id| !kept.contains(id)).collect());
     *services = targets;
     followed.shown.follow(warnings);
-    followed.patience = settings::patience(new);
+    followed.stop_timeout = settings::stop_timeout(new);
     for setting in &plan.fixed {
         tracing::warn!(
             "`{setting}` has changed, which a running gateway cannot follow: `pilotlight upgrade` does, without losing a request"

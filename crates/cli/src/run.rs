@@ -15,13 +15,13 @@ use tokio::sync::{mpsc, oneshot};
 use crate::config::{self, AdminSocket, Code, Config, Loaded, Ports, Report, Style, commands};
 use crate::memory;
 use crate::notify::{self, Note};
-use crate::operate::{self, Said, Shown, Sockets};
+use crate::operate::{self, Reports, Shown, Sockets};
 use crate::presence::{self, Presence, Record};
 use crate::reload::{self, Followed, Live};
 use crate::runtime_folder::{self, For};
 use crate::service_log;
 use crate::settings;
-use crate::signals::{Signals, Told};
+use crate::signals::{SignalEvent, Signals};
 use crate::standard_error::StandardError;
 use crate::upgrade::{self, Handover, Predecessor, StartingSuccessor, Successor};
 
@@ -135,8 +135,8 @@ fn start(
     let signals = Signals::install(ordered).context("signals cannot be waited for")?;
     let turn = predecessor.as_ref().map(Predecessor::silence).transpose()?;
     let turn = turn.map(|turn| Box::new(turn) as Box<dyn FnOnce() + Send>);
-    let said = Said { logs: LogBook::default(), shown: Shown::new(file, warnings), stderr: stderr.clone() };
-    let running = match Running::start((file, config), said, orders, handover, turn) {
+    let reports = Reports { logs: LogBook::default(), shown: Shown::new(file, warnings), stderr: stderr.clone() };
+    let running = match Running::start((file, config), reports, orders, handover, turn) {
         Ok(running) => running,
         Err(e) => {
             if let Some(predecessor) = predecessor {
@@ -174,7 +174,7 @@ struct Running {
 impl Running {
     fn start(
         (file, config): (&Path, &Config),
-        said: Said,
+        reports: Reports,
         orders: mpsc::UnboundedSender<Order>,
         handover: Handover,
         turn: Option<Box<dyn FnOnce() + Send>>,
@@ -184,7 +184,7 @@ impl Running {
         let workers = settings::workers(config);
         let whom = if settings::has_users(config) { For::OtherUsers } else { For::ThisUser };
         let runtime_dir = runtime_folder::make(whom)?;
-        let (supervisor, events) = supervise(config, workers, (&program, &runtime_dir), &said)?;
+        let (supervisor, events) = supervise(config, workers, (&program, &runtime_dir), &reports)?;
         let services = settings::targets(config, supervisor.services());
         let Handover { listeners, admin, metrics, warm, guardians } = handover;
         // Their services may go on until the last request of the process before has ended.
@@ -203,21 +203,21 @@ impl Running {
         let has_inherited_admin = admin.is_some();
         let is_heir = turn.is_some();
         let sockets = Sockets { admin, metrics, turn };
-        let admin = match operate::start((file, config), &runtime_dir, (&gateway, &supervisor), &said, orders, sockets)
-        {
-            Ok(admin) => admin,
-            Err(e) => {
-                gateway.drain();
-                let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
-                gateway.join();
-                return Err(e);
-            }
-        };
+        let admin =
+            match operate::start((file, config), &runtime_dir, (&gateway, &supervisor), &reports, orders, sockets) {
+                Ok(admin) => admin,
+                Err(e) => {
+                    gateway.drain();
+                    let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
+                    gateway.join();
+                    return Err(e);
+                }
+            };
         upgrade::warm(&services, &supervisor.control(), &warm);
         let replaces = is_heir.then(rustix::process::getppid).flatten();
         let presence = present((file, config), &runtime_dir, replaces);
         announce(config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
-        let Said { shown, stderr, .. } = said;
+        let Reports { shown, stderr, .. } = reports;
         let (file, followed) = (file.to_owned(), Followed::new(config, shown));
         Ok(Self {
             program,
@@ -238,9 +238,9 @@ impl Running {
     fn run(mut self, mut signals: Signals) {
         loop {
             let (asked, reply) = match signals.next() {
-                Told::Stop(name) => return self.told_to_stop(name, signals),
-                Told::Do(asked) => (asked, None),
-                Told::Order(Order { asked, reply }) => (asked, Some(reply)),
+                SignalEvent::Stop(name) => return self.told_to_stop(name, signals),
+                SignalEvent::Do(asked) => (asked, None),
+                SignalEvent::Order(Order { asked, reply }) => (asked, Some(reply)),
             };
             let answer = match asked {
                 Asked::Reload(emptying) => self.reload(emptying),
@@ -364,9 +364,9 @@ impl Running {
     /// Clients have gone: services, then the workers that connect them.
     fn end(self) {
         let Self { followed, supervisor, gateway, .. } = self;
-        let patience = followed.patience;
-        if !supervisor.shutdown(patience) {
-            tracing::warn!("some services had to be killed: they did not end within {} s", patience.as_secs());
+        let stop_timeout = followed.stop_timeout;
+        if !supervisor.shutdown(stop_timeout) {
+            tracing::warn!("some services had to be killed: they did not end within {} s", stop_timeout.as_secs());
         }
         gateway.join();
     }
@@ -396,7 +396,7 @@ impl Running {
 
 fn stop_when_told_again(mut signals: Signals, stderr: StandardError) {
     let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
-        while !matches!(signals.next(), Told::Stop(_)) {}
+        while !matches!(signals.next(), SignalEvent::Stop(_)) {}
         stderr.say("pilotlight: told again, stopping at once");
         stderr.finish();
         std::process::exit(1); // the guardian kills what is left
@@ -410,7 +410,7 @@ fn supervise(
     config: &Config,
     workers: usize,
     (program, runtime_dir): (&Path, &Path),
-    said: &Said,
+    reports: &Reports,
 ) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
     let (log, lines) = mpsc::channel(limits::MAX_LOG_LINES);
     let options = SupervisorOptions {
@@ -420,7 +420,7 @@ fn supervise(
         runtime_dir: runtime_dir.to_owned(),
         log,
     };
-    service_log::print_lines(lines, said.logs.clone(), said.stderr.clone())
+    service_log::print_lines(lines, reports.logs.clone(), reports.stderr.clone())
         .context("the thread that prints services' output cannot be started")?;
     Ok(pilotlight_supervisor::start(options, settings::specs(config))?)
 }

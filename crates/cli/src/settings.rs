@@ -8,7 +8,7 @@ use pilotlight_gateway::{
     RouteCache, RouteControl, RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
 };
 use pilotlight_supervisor::{
-    HttpSocket, MinInstances, Preload, PreloadAt, Recycle, Service, ServiceSpec, Spare, Transport,
+    HttpSocket, MinInstances, Preload, PreloadAt, RecycleLimits, Service, ServiceSpec, Spare, Transport,
 };
 
 use crate::config::{self, Config, Managed, PathMatch, ServiceKind, Upstream, Workers};
@@ -57,7 +57,7 @@ pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
         queue: scaling.queue,
         scale_up_after: scaling.scale_up_after,
         scale_down_after: scaling.scale_down_after,
-        recycle: Recycle {
+        recycle: RecycleLimits {
             max_requests: scaling.max_requests,
             max_age: scaling.max_age,
             max_memory: scaling.max_memory,
@@ -219,7 +219,7 @@ fn cache(cache: &config::RouteCache) -> RouteCache {
 }
 
 /// How long services may take to end: the longest that any of them was promised, and a little more.
-pub(crate) fn patience(config: &Config) -> Duration {
+pub(crate) fn stop_timeout(config: &Config) -> Duration {
     let promised = config.services.iter().filter_map(|service| match &service.kind {
         ServiceKind::Managed(managed) => Some(managed.drain_timeout + managed.stop_grace),
         ServiceKind::External(_) => None,

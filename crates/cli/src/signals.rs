@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 /// What is asked for.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum SignalEvent {
     /// To end, and how it was said.
     Stop(&'static str),
     /// By a signal; nobody waits for an answer.
@@ -49,22 +49,22 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    pub(crate) fn next(&mut self) -> Told {
+    pub(crate) fn next(&mut self) -> SignalEvent {
         let Self { runtime, interrupt, terminate, hangup, upgrade, orders, terminal } = self;
         runtime.block_on(async {
             loop {
                 return tokio::select! {
                     biased;
-                    _ = interrupt.recv() => Told::Stop("interrupted"),
-                    _ = terminate.recv() => Told::Stop("told to end (SIGTERM)"),
+                    _ = interrupt.recv() => SignalEvent::Stop("interrupted"),
+                    _ = terminate.recv() => SignalEvent::Stop("told to end (SIGTERM)"),
                     _ = hangup.recv() => match *terminal && !has_terminal() {
-                        true => Told::Stop("the terminal is gone (SIGHUP)"),
-                        false => Told::Do(Asked::Reload(Emptying::Refused)),
+                        true => SignalEvent::Stop("the terminal is gone (SIGHUP)"),
+                        false => SignalEvent::Do(Asked::Reload(Emptying::Refused)),
                     },
-                    _ = upgrade.recv() => Told::Do(Asked::Upgrade { program_file: None }),
+                    _ = upgrade.recv() => SignalEvent::Do(Asked::Upgrade { program_file: None }),
                     Some(order) = orders.recv() => match order.reply.is_closed() {
                         true => continue, // who asked has gone away before it was begun
-                        false => Told::Order(order),
+                        false => SignalEvent::Order(order),
                     },
                 };
             }

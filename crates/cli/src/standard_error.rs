@@ -26,10 +26,10 @@ const LAST_LINES_TIME: Duration = Duration::from_secs(1);
 
 /// A handle; clones are handles to the same.
 #[derive(Clone, Debug)]
-pub(crate) struct StandardError(Arc<Shared>);
+pub(crate) struct StandardError(Arc<Relay>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct Relay {
     state: Mutex<State>,
     /// There is something to write.
     more: Condvar,
@@ -53,7 +53,7 @@ impl StandardError {
     /// # Errors
     /// The thread is refused.
     pub(crate) fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Relay::default());
         let writer = Arc::clone(&shared);
         thread::Builder::new().name("stderr".into()).spawn(move || writer.write_all(&mut Descriptor))?;
         Ok(Self(shared))
@@ -94,7 +94,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl Relay {
     fn push(&self, text: &[u8]) {
         let mut state = self.locked();
         if state.is_closed || text.is_empty() {
@@ -177,7 +177,7 @@ impl Write for Descriptor {
 }
 
 /// What the subscriber of events writes to. It writes an event at once.
-pub(crate) struct Events<'a>(&'a Shared);
+pub(crate) struct Events<'a>(&'a Relay);
 
 impl Write for Events<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -58,12 +58,13 @@ pub use isolation::{
 pub use lineage::{Descent, Guardians, Process};
 pub use log::{LogLine, Output};
 pub use policy::circuit::CircuitState;
+pub use policy::recycle::RecycleLimits;
 pub use runtime_dir::{RUNTIME_DIR_PREFIX, make_private_folder, make_runtime_dir};
 pub use service::{
     InstanceStatus, Replaced, Service, ServiceId, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus,
 };
 pub use spec::{
-    HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, Recycle, ServiceSpec, Spare, SupervisorOptions, Transport,
+    HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, ServiceSpec, Spare, SupervisorOptions, Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
 pub use supervisor::{Control, Supervisor, start};

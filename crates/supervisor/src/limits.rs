@@ -41,9 +41,9 @@ pub const DRAIN_SETTLE: Duration = Duration::from_secs(1);
 /// How long a pipe service without open exchanges may take to exit after DRAIN before it gets SIGTERM.
 pub const EXIT_GRACE: Duration = Duration::from_secs(2);
 /// How long a group that got SIGKILL may take to vanish before it is killed and reported again.
-pub const KILL_PATIENCE: Duration = Duration::from_secs(5);
+pub const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the guardian may take to say that it is there, and to end.
-pub const GUARDIAN_PATIENCE: Duration = Duration::from_secs(5);
+pub const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of one message to or from the guardian; a larger one is an error of the start it belongs to.
 pub const MAX_MESSAGE: usize = 1024 * 1024;
 /// Processes that ended without being a run, remembered by the guardian for a zygote's word about them; the oldest is
@@ -63,7 +63,7 @@ pub const MAX_SOCKET_PATH: usize = 107;
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the first request may take to connect to a new instance before the supervisor connects itself, to see
 /// whether it accepts.
-pub const REQUEST_PATIENCE: Duration = Duration::from_secs(1);
+pub const CONNECT_BY_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// First and longest pause between two looks at whether a service listens on its `PORT`, or accepts on the socket that
 /// it inherited.
 pub const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));

@@ -6,7 +6,7 @@
 //! is meant for its successor.
 
 use crate::instance::Address;
-use crate::limits::{BACKLOG, PORT_PAUSE, REQUEST_PATIENCE};
+use crate::limits::{BACKLOG, CONNECT_BY_REQUEST_TIMEOUT, PORT_PAUSE};
 use crate::spec::HttpSocket;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -88,7 +88,10 @@ impl Acceptance {
         let (mut own, mut has_waited) = (None, false);
         loop {
             // Whoever was to ask may have gone.
-            if own.is_none() && !has_waited && (self.asks == Asks::Itself || begun.elapsed() >= REQUEST_PATIENCE) {
+            if own.is_none()
+                && !has_waited
+                && (self.asks == Asks::Itself || begun.elapsed() >= CONNECT_BY_REQUEST_TIMEOUT)
+            {
                 own = connect(&self.address).await.ok();
                 has_waited = own.is_some(); // also if it was taken at once
             }

@@ -30,7 +30,7 @@ pub(crate) use run::Record;
 use crate::event::WorkerEvent;
 use crate::guardian::{Link, LinkEvent, parent_of};
 use crate::instance::Notice;
-use crate::limits::{ACCEPT_PAUSE, KILL_PATIENCE};
+use crate::limits::{ACCEPT_PAUSE, KILL_TIMEOUT};
 use crate::lineage::Guardians;
 use crate::log::LogLine;
 use crate::runtime_dir::RuntimeDir;
@@ -314,7 +314,7 @@ impl Owner {
         stopping.until = None;
         if stopping.phase == StopPhase::Asked {
             stopping.phase = StopPhase::Killed;
-            self.timers.set(Timer::Shutdown, &mut stopping.until, Some(now + KILL_PATIENCE));
+            self.timers.set(Timer::Shutdown, &mut stopping.until, Some(now + KILL_TIMEOUT));
             self.kill_everything(now);
         } else {
             stopping.phase = StopPhase::GaveUp;

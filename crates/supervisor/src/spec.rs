@@ -2,6 +2,7 @@
 
 use crate::isolation::{Isolation, Sandbox};
 use crate::log::LogLine;
+use crate::policy::recycle::RecycleLimits;
 use crate::waiting::QueueLimits;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
@@ -70,7 +71,7 @@ pub struct ServiceSpec {
     /// How long fewer instances must have been enough before one is stopped. Default 1 min.
     pub scale_down_after: Duration,
     /// When an instance is replaced by a fresh one. Default never.
-    pub recycle: Recycle,
+    pub recycle: RecycleLimits,
     /// How long a request may be without an answer before its instance counts as stuck and is ended. Default `None`:
     /// for ever.
     pub max_request_time: Option<Duration>,
@@ -107,17 +108,6 @@ impl InheritEnv {
 /// What every program needs of its environment, and what says nothing about anybody else.
 const BASIC: [&str; 4] = ["PATH", "LANG", "TZ", "HOME"];
 
-/// When an instance is replaced by a fresh one: at 90 % to 100 % of each limit, by chance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recycle {
-    /// Requests that it was given.
-    pub max_requests: Option<u64>,
-    /// Time since it was ready.
-    pub max_age: Option<Duration>,
-    /// Bytes of its processes, what they share counted once.
-    pub max_memory: Option<u64>,
-}
-
 /// Whether an instance is ready beyond those that are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spare {
@@ -151,7 +141,7 @@ impl ServiceSpec {
             queue: QueueLimits { max: 4096, timeout: Duration::from_secs(30) },
             scale_up_after: Duration::from_millis(100),
             scale_down_after: Duration::from_secs(60),
-            recycle: Recycle::default(),
+            recycle: RecycleLimits::default(),
             max_request_time: None,
             max_failures: 3,
             isolation: Isolation::default(),

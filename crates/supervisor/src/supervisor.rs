@@ -166,16 +166,16 @@ impl Supervisor {
     }
 
     /// Stops everything and joins the thread: open exchanges may end and services may exit by themselves until
-    /// `patience` is over, then all that is left is killed. Blocks, so it is not for a worker's thread: workers have
+    /// `timeout` is over, then all that is left is killed. Blocks, so it is not for a worker's thread: workers have
     /// events to handle meanwhile. Returns whether everything ended before it had to be killed for lack of time.
     #[must_use]
-    pub fn shutdown(mut self, patience: Duration) -> bool {
-        self.end(patience)
+    pub fn shutdown(mut self, timeout: Duration) -> bool {
+        self.end(timeout)
     }
 
-    fn end(&mut self, patience: Duration) -> bool {
+    fn end(&mut self, timeout: Duration) -> bool {
         let Some(thread) = self.thread.take() else { return true };
-        self.notice(Notice::Shutdown { until: Instant::now() + patience });
+        self.notice(Notice::Shutdown { until: Instant::now() + timeout });
         // A panic of the thread has been printed; the guardian has killed everything by then.
         thread.join().unwrap_or(false)
     }

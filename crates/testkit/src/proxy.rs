@@ -60,7 +60,7 @@ pub struct ProxyStats {
 /// A TCP proxy with faults. Dropping it closes its connections.
 #[derive(Debug)]
 pub struct FaultProxy {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     accepting: watch::Sender<Accepting>,
     applied: watch::Receiver<Accepting>,
     acceptor: JoinHandle<()>,
@@ -72,7 +72,7 @@ pub struct FaultProxy {
 pub struct ProxiedConnection(Arc<Link>);
 
 #[derive(Debug)]
-struct Shared {
+struct ProxyState {
     upstream: SocketAddr,
     faults: Mutex<Faults>,
     links: Mutex<Vec<Arc<Link>>>,
@@ -91,7 +91,7 @@ impl FaultProxy {
         // Leased: nobody else gets the port while connections are refused.
         let port = PortLease::take().map_err(io::Error::other)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.port())).await?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             upstream,
             faults: Mutex::default(),
             links: Mutex::default(),
@@ -219,7 +219,7 @@ impl ProxiedConnection {
 /// Owns the listener and the connections' tasks: they end when this ends.
 async fn accept(
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     mut wanted: watch::Receiver<Accepting>,
     applying: watch::Sender<Accepting>,
 ) {
@@ -274,7 +274,7 @@ async fn next_client(listener: Option<&TcpListener>) -> (TcpStream, SocketAddr) 
     }
 }
 
-async fn serve(client: TcpStream, link: Arc<Link>, shared: Arc<Shared>, accepting: Accepting) {
+async fn serve(client: TcpStream, link: Arc<Link>, shared: Arc<ProxyState>, accepting: Accepting) {
     if accepting == Accepting::Swallow {
         return forward::swallow(&link, client).await;
     }
@@ -287,7 +287,7 @@ async fn serve(client: TcpStream, link: Arc<Link>, shared: Arc<Shared>, acceptin
     }
 }
 
-impl Shared {
+impl ProxyState {
     fn link(&self, client_addr: SocketAddr) -> Arc<Link> {
         let mut links = self.links.lock();
         let link = Arc::new(Link::new(client_addr, self.faults.lock().clone()));

@@ -43,7 +43,7 @@ const MEMORY_BYTES: usize = 64 << 10;
 /// connections.
 #[derive(Debug)]
 pub struct ScriptedServer {
-    place: Place,
+    place: ServedAt,
     observed: Arc<Observed>,
     scripted: usize,
     patience: Duration,
@@ -51,7 +51,7 @@ pub struct ScriptedServer {
 }
 
 #[derive(Debug)]
-enum Place {
+enum ServedAt {
     Tcp(SocketAddr),
     Unix(PathBuf, #[expect(dead_code, reason = "removes the folder when dropped")] TempDir),
     Memory(mpsc::UnboundedSender<DuplexStream>),
@@ -130,16 +130,16 @@ impl ScriptedServerBuilder {
             Kind::Tcp => {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
                 let addr = listener.local_addr()?;
-                (Acceptor::Tcp(listener), Place::Tcp(addr))
+                (Acceptor::Tcp(listener), ServedAt::Tcp(addr))
             }
             Kind::Unix => {
                 let dir = tempfile::Builder::new().prefix("pilotlight-script-").tempdir()?;
                 let path = dir.path().join("redis.sock");
-                (Acceptor::Unix(UnixListener::bind(&path)?), Place::Unix(path, dir))
+                (Acceptor::Unix(UnixListener::bind(&path)?), ServedAt::Unix(path, dir))
             }
             Kind::Memory => {
                 let (dialer, dialed) = mpsc::unbounded_channel();
-                (Acceptor::Memory(dialed), Place::Memory(dialer))
+                (Acceptor::Memory(dialed), ServedAt::Memory(dialer))
             }
         };
         let observed = Arc::new(Observed {
@@ -186,7 +186,7 @@ impl ScriptedServer {
 
     /// The TCP address, if it listens on one.
     pub fn addr(&self) -> Option<SocketAddr> {
-        if let Place::Tcp(addr) = &self.place { Some(*addr) } else { None }
+        if let ServedAt::Tcp(addr) = &self.place { Some(*addr) } else { None }
     }
 
     /// The TCP port; 0 if it listens on none.
@@ -197,15 +197,15 @@ impl ScriptedServer {
     /// `redis://127.0.0.1:PORT` or `unix:///PATH`; `memory:` in memory.
     pub fn url(&self) -> String {
         match &self.place {
-            Place::Tcp(addr) => format!("redis://{addr}"),
-            Place::Unix(path, _) => format!("unix://{}", path.display()),
-            Place::Memory(_) => "memory:".to_owned(),
+            ServedAt::Tcp(addr) => format!("redis://{addr}"),
+            ServedAt::Unix(path, _) => format!("unix://{}", path.display()),
+            ServedAt::Memory(_) => "memory:".to_owned(),
         }
     }
 
     /// The Unix socket, if it listens on one.
     pub fn unix_path(&self) -> Option<&PathBuf> {
-        if let Place::Unix(path, _) = &self.place { Some(path) } else { None }
+        if let ServedAt::Unix(path, _) = &self.place { Some(path) } else { None }
     }
 
     /// The client's end of a new connection in memory.
@@ -213,7 +213,7 @@ impl ScriptedServer {
     /// # Errors
     /// If this server is not in memory.
     pub fn dial(&self) -> io::Result<DuplexStream> {
-        let Place::Memory(dialer) = &self.place else { return Err(io::ErrorKind::Unsupported.into()) };
+        let ServedAt::Memory(dialer) = &self.place else { return Err(io::ErrorKind::Unsupported.into()) };
         let (client, server) = tokio::io::duplex(MEMORY_BYTES);
         dialer.send(server).map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
         Ok(client)

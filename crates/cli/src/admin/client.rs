@@ -13,7 +13,7 @@ use crate::config::commands::Outcome;
 use crate::presence::Record;
 
 /// How long the gateway may take to answer; output that is followed has no such time.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a whole answer: far more than 4096 services need.
 const MAX_ANSWER: u64 = 256 * 1024 * 1024;
 /// Bytes of a line of an answer's head.
@@ -133,21 +133,21 @@ impl Client {
     }
 
     pub(super) fn get(&self, target: &str) -> Result<Value, Failure> {
-        self.whole(("GET", target, None), PATIENCE)
+        self.whole(("GET", target, None), TIMEOUT)
     }
 
     /// What may take longer.
-    pub(super) fn order(&self, target: &str, body: Option<&Value>, patience: Duration) -> Result<Value, Failure> {
-        self.whole(("POST", target, body), patience)
+    pub(super) fn order(&self, target: &str, body: Option<&Value>, timeout: Duration) -> Result<Value, Failure> {
+        self.whole(("POST", target, body), timeout)
     }
 
     pub(super) fn post(&self, target: &str, body: Option<&Value>) -> Result<Value, Failure> {
-        self.whole(("POST", target, body), PATIENCE)
+        self.whole(("POST", target, body), TIMEOUT)
     }
 
     /// An answer's body as it comes.
     pub(super) fn stream(&self, target: &str) -> Result<impl Read + use<>, Failure> {
-        let body = self.send(("GET", target, None), PATIENCE)?;
+        let body = self.send(("GET", target, None), TIMEOUT)?;
         body.get_ref().set_read_timeout(None).map_err(|cause| self.broken(cause))?;
         Ok(body)
     }
@@ -156,22 +156,22 @@ impl Client {
         Failure::Broken { socket: self.socket.clone(), cause }
     }
 
-    fn whole(&self, request: (&str, &str, Option<&Value>), patience: Duration) -> Result<Value, Failure> {
+    fn whole(&self, request: (&str, &str, Option<&Value>), timeout: Duration) -> Result<Value, Failure> {
         let mut text = String::new();
-        let read = self.send(request, patience)?.take(MAX_ANSWER).read_to_string(&mut text);
+        let read = self.send(request, timeout)?.take(MAX_ANSWER).read_to_string(&mut text);
         read.map_err(|cause| self.broken(cause))?;
         serde_json::from_str(&text).map_err(|e| self.broken(io::Error::other(e)))
     }
 
     /// The body of a successful answer.
-    fn send(&self, (method, target, body): (&str, &str, Option<&Value>), patience: Duration) -> Result<Body, Failure> {
+    fn send(&self, (method, target, body): (&str, &str, Option<&Value>), timeout: Duration) -> Result<Body, Failure> {
         let failed = |cause| self.broken(cause);
         let mut stream = UnixStream::connect(&self.socket).map_err(failed)?;
         if self.served_by == ServedBy::ThisUser {
             check_listener(&stream).map_err(failed)?;
         }
-        stream.set_read_timeout(Some(patience)).map_err(failed)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_read_timeout(Some(timeout)).map_err(failed)?;
+        stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
         let body = body.map(Value::to_string).unwrap_or_default();
         let length = body.len();
         write!(stream, "{method} {target} HTTP/1.1\r\nhost: pilotlight\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")

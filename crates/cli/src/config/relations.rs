@@ -60,7 +60,7 @@ pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<D
 }
 
 /// What the file says about services and routes, right or wrong.
-pub(super) struct Said<'a> {
+pub(super) struct Declared<'a> {
     /// The names of all services, with the place of each.
     pub(super) services: &'a [(String, Span)],
     /// There may be further services under a misspelt heading.
@@ -70,10 +70,15 @@ pub(super) struct Said<'a> {
 }
 
 /// Resolves the services of the routes and reports routes that can never match, and services without a route.
-pub(super) fn routes(drafts: Vec<Draft>, config: &Config, said: &Said<'_>, found: &mut Vec<Diagnostic>) -> Vec<Route> {
+pub(super) fn routes(
+    drafts: Vec<Draft>,
+    config: &Config,
+    declared: &Declared<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<Route> {
     let indexes: HashMap<&str, usize> =
         config.services.iter().enumerate().map(|(index, service)| (service.name.as_str(), index)).collect();
-    let names: HashSet<&str> = said.services.iter().map(|(name, _)| name.as_str()).collect();
+    let names: HashSet<&str> = declared.services.iter().map(|(name, _)| name.as_str()).collect();
     let mut seen: HashMap<(Option<HostPattern>, String, PathMatch), Span> = HashMap::new();
     let mut used = HashSet::new();
     let mut has_unknown = false;
@@ -86,8 +91,8 @@ pub(super) fn routes(drafts: Vec<Draft>, config: &Config, said: &Said<'_>, found
             }
             Some((name, at)) => {
                 has_unknown = true;
-                if !said.services_elsewhere {
-                    found.push(unknown_service(name, at, said.services));
+                if !declared.services_elsewhere {
+                    found.push(unknown_service(name, at, declared.services));
                 }
             }
             None => has_unknown = true,
@@ -101,7 +106,7 @@ pub(super) fn routes(drafts: Vec<Draft>, config: &Config, said: &Said<'_>, found
         note_duplicate(&draft, &mut seen, found);
         routes.extend(complete(draft, &indexes));
     }
-    if is_empty && !said.routes {
+    if is_empty && !declared.routes {
         let message = "there is no route, so every request is answered with 404";
         found.push(
             Diagnostic::whole_file(Severity::Warning, Code::Unused, message)
@@ -110,7 +115,7 @@ pub(super) fn routes(drafts: Vec<Draft>, config: &Config, said: &Said<'_>, found
     }
     // A route whose service is misspelt or missing may be the one that uses a service.
     for (name, at) in
-        said.services.iter().filter(|(name, _)| !used.contains(name.as_str()) && !has_unknown && !is_empty)
+        declared.services.iter().filter(|(name, _)| !used.contains(name.as_str()) && !has_unknown && !is_empty)
     {
         found.push(
             Diagnostic::warning(Code::Unused, at.clone(), format!("no route leads to the service {}", shown(name)))

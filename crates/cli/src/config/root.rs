@@ -39,12 +39,12 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     };
     relations::listeners(&config, root.field("dev").map(|field| field.at), found);
     operate::relations(&config, found);
-    let said = relations::Said {
+    let declared = relations::Declared {
         services: &services.declared,
         services_elsewhere: root.meant("services"),
         routes: root.mentions("routes"),
     };
-    config.routes = relations::routes(drafts, &config, &said, found);
+    config.routes = relations::routes(drafts, &config, &declared, found);
     scaling::check_routes(&config, found);
     config
 }

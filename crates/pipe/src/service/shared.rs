@@ -32,7 +32,7 @@ pub(super) struct Shared {
     /// Exchanges at work; those that were answered at once never come here.
     /// Invariant: a part of the session's open
     /// ones.
-    running: RefCell<HashMap<u16, Place>>,
+    running: RefCell<HashMap<u16, RunningExchange>>,
     tasks: RefCell<JoinSet<()>>,
     /// Filled by exchanges, emptied by the loop. At most `exchanges` answers of one frame.
     out: RefCell<BytesMut>,
@@ -41,7 +41,7 @@ pub(super) struct Shared {
 }
 
 /// An exchange at work, and where its answer goes.
-struct Place {
+struct RunningExchange {
     exchange: Exchange,
     moved: bool,
 }
@@ -222,7 +222,7 @@ impl Shared {
     }
 
     fn spawn(self: &Rc<Self>, exchange: Exchange, work: Work) {
-        let place = Place { exchange: exchange.clone(), moved: false };
+        let place = RunningExchange { exchange: exchange.clone(), moved: false };
         self.running.borrow_mut().insert(exchange.id(), place);
         let shared = Rc::clone(self);
         self.tasks.borrow_mut().spawn_local(async move { shared.work(&exchange, work).await });

@@ -67,7 +67,7 @@ enum Slot {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Shared {
+struct SharedConnection {
     limit: u16,
     open: u16,
 }
@@ -80,7 +80,7 @@ pub struct GatewayExchanges {
     /// The longest free first.
     free: VecDeque<u16>,
     min_resting: usize,
-    shared: Vec<Option<Shared>>,
+    shared: Vec<Option<SharedConnection>>,
 }
 
 impl Default for GatewayExchanges {
@@ -92,7 +92,7 @@ impl Default for GatewayExchanges {
 impl GatewayExchanges {
     /// A shared connection was accepted; `limit` is its HELLO's `exchanges`.
     pub fn add_shared(&mut self, limit: u16) -> SharedId {
-        let shared = Some(Shared { limit, open: 0 });
+        let shared = Some(SharedConnection { limit, open: 0 });
         let index = match self.shared.iter().position(Option::is_none) {
             Some(index) => index,
             None => {

@@ -65,7 +65,7 @@ pub(crate) use elsewhere::kill_marked;
 mod linux {
     use super::{HashMap, HashSet, Leader, Leaders, MARK, Pid};
     use crate::guardian::children;
-    use crate::limits::{KILL_PATIENCE, MAX_ENVIRONMENT, MAX_FAMILY};
+    use crate::limits::{KILL_TIMEOUT, MAX_ENVIRONMENT, MAX_FAMILY};
     use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
     use std::fs::{self, File};
     use std::io::Read;
@@ -162,7 +162,7 @@ mod linux {
         let begun = Instant::now();
         let mut pause = Duration::from_millis(1);
         while kill_seen(marks) {
-            if begun.elapsed() > KILL_PATIENCE {
+            if begun.elapsed() > KILL_TIMEOUT {
                 return tracing::error!("something that a service started is still there after SIGKILL");
             }
             std::thread::sleep(pause);

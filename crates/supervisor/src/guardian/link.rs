@@ -5,7 +5,7 @@ use super::wire::{self, Inbox};
 use super::{GroupSignal, socket_pair};
 use crate::error::Exit;
 use crate::isolation::SandboxBounds;
-use crate::limits::{GUARDIAN_PATIENCE, MAX_GUARDIAN_QUEUE, MAX_MESSAGE};
+use crate::limits::{GUARDIAN_TIMEOUT, MAX_GUARDIAN_QUEUE, MAX_MESSAGE};
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -67,7 +67,7 @@ pub(crate) fn spawn_process(program: &(PathBuf, Vec<OsString>)) -> io::Result<(C
 
 /// Blocks until the guardian is ready, so that one that cannot run is found when the gateway starts.
 pub(crate) fn await_ready(mut socket: &StdUnixStream) -> io::Result<()> {
-    socket.set_read_timeout(Some(GUARDIAN_PATIENCE))?;
+    socket.set_read_timeout(Some(GUARDIAN_TIMEOUT))?;
     let mut length = [0; 4];
     socket.read_exact(&mut length).map_err(not_ready)?;
     let mut message = vec![0; (u32::from_ne_bytes(length) as usize).min(MAX_MESSAGE)];
@@ -84,7 +84,7 @@ fn not_ready(error: io::Error) -> io::Error {
             io::Error::other("it ended before it was ready; its program must call `guardian::main`")
         }
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            io::Error::other(format!("it was not ready within {GUARDIAN_PATIENCE:?}"))
+            io::Error::other(format!("it was not ready within {GUARDIAN_TIMEOUT:?}"))
         }
         _ => error,
     }
@@ -147,7 +147,7 @@ impl Link {
     pub(crate) async fn finish(self) -> bool {
         let Self { mut child, outgoing, mut incoming } = self;
         drop(outgoing); // the writer shuts the socket down
-        let ended = tokio::time::timeout(GUARDIAN_PATIENCE, async { while incoming.recv().await.is_some() {} }).await;
+        let ended = tokio::time::timeout(GUARDIAN_TIMEOUT, async { while incoming.recv().await.is_some() {} }).await;
         if ended.is_err()
             && let Err(error) = child.kill()
         {

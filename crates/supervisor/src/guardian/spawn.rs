@@ -166,7 +166,7 @@ pub(super) fn probe_sandbox() -> Option<SandboxBounds> {
         }
         Fork::Child => {
             end_with_guardian(&report);
-            let line = isolation::probe().ok().and_then(|found| serde_json::to_vec(&Said::InForce(found)).ok());
+            let line = isolation::probe().ok().and_then(|found| serde_json::to_vec(&ChildEvent::InForce(found)).ok());
             let _ = report.write_all(&line.unwrap_or_default()); // without an answer nothing is said
             std::process::exit(0)
         }
@@ -175,7 +175,7 @@ pub(super) fn probe_sandbox() -> Option<SandboxBounds> {
 
 /// What the child says: one JSON value for each line.
 #[derive(Debug, Serialize, Deserialize)]
-enum Said {
+enum ChildEvent {
     Notice(String),
     InForce(SandboxBounds),
     Bounds(String),
@@ -184,8 +184,8 @@ enum Said {
 
 /// The child's part, up to its end as this program.
 fn execute(mut command: Command, request: &SpawnRequest, prepared: Option<Prepared<'_>>, report: &PipeWriter) -> ! {
-    let say = |said: &Said| {
-        let mut line = serde_json::to_vec(said).unwrap_or_default();
+    let say = |event: &ChildEvent| {
+        let mut line = serde_json::to_vec(event).unwrap_or_default();
         line.push(b'\n');
         // If even this fails, the service ends at once with this status, which is reported as well.
         let mut report = report;
@@ -198,19 +198,19 @@ fn execute(mut command: Command, request: &SpawnRequest, prepared: Option<Prepar
     let entered = match prepared.map(|prepared| isolation::enter(&prepared)).transpose() {
         Ok(entered) => entered.unwrap_or_default(),
         Err(reason) => {
-            say(&Said::Bounds(reason));
+            say(&ChildEvent::Bounds(reason));
             std::process::exit(127)
         }
     };
     let given = entered.env.iter().filter(|(name, _)| !request.env.iter().any(|(set, _)| set == name));
     command.envs(given.map(|(name, value)| (name, value)));
-    entered.notices.into_iter().for_each(|notice| say(&Said::Notice(notice)));
+    entered.notices.into_iter().for_each(|notice| say(&ChildEvent::Notice(notice)));
     if let Some(in_force) = entered.sandbox {
-        say(&Said::InForce(in_force));
+        say(&ChildEvent::InForce(in_force));
     }
     end_with_guardian(report); // again, because another user is another beginning
     let error = command.exec();
-    say(&Said::Exec(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())));
+    say(&ChildEvent::Exec(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())));
     std::process::exit(127)
 }
 
@@ -240,10 +240,10 @@ fn executed(said: PipeReader) -> Result<(Vec<String>, Option<SandboxBounds>), Fa
     let (mut notices, mut sandbox) = (Vec::new(), None);
     for line in text.lines() {
         match serde_json::from_str(line).map_err(io::Error::from)? {
-            Said::Notice(notice) => notices.push(notice),
-            Said::InForce(bounds) => sandbox = Some(bounds),
-            Said::Bounds(reason) => return Err(Failure::Bounds(reason)),
-            Said::Exec(code) => return Err(io::Error::from_raw_os_error(code).into()),
+            ChildEvent::Notice(notice) => notices.push(notice),
+            ChildEvent::InForce(bounds) => sandbox = Some(bounds),
+            ChildEvent::Bounds(reason) => return Err(Failure::Bounds(reason)),
+            ChildEvent::Exec(code) => return Err(io::Error::from_raw_os_error(code).into()),
         }
     }
     Ok((notices, sandbox))

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// What has been said about a service, so that it is said once and not at each start.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Reported {
     notices: Vec<String>,
     sandbox: bool,
     in_force: Option<SandboxBounds>,
@@ -43,10 +43,10 @@ impl Owner {
         let Some(run) = self.runs.get(&id) else { return };
         let record = &mut self.records[run.service];
         if let Some(bounds) = &sandbox {
-            record.said.in_force(record.service.name(), bounds);
+            record.reported.in_force(record.service.name(), bounds);
         }
         record.service.status_mut().sandbox = sandbox;
-        record.said.say(record.service.name(), (&record.spec.isolation, record.spec.dir.as_deref()), notices);
+        record.reported.say(record.service.name(), (&record.spec.isolation, record.spec.dir.as_deref()), notices);
     }
 
     /// An instance could not be put into its bounds. Paths and users are for the log and for developers, not for every
@@ -64,7 +64,7 @@ impl Owner {
     }
 }
 
-impl Said {
+impl Reported {
     /// What is in force, and what is not; again if it has changed.
     fn in_force(&mut self, service: &str, bounds: &SandboxBounds) {
         if self.in_force.as_ref() == Some(bounds) {

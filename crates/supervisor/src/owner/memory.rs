@@ -28,7 +28,7 @@ impl Owner {
         if self.samples.is_empty() {
             let ready = |run: &&Run| run.service == service && run.stage == Stage::Ready;
             for run in self.runs.values().filter(ready) {
-                let (id, limit) = (run.id(), run.wear.max_memory);
+                let (id, limit) = (run.id(), run.recycle_limits.max_memory);
                 if let (Some(pid), Some(limit)) = (run.pid, limit) {
                     self.samples.spawn_blocking(move || Sample { run: id, bytes: of_tree(pid, limit) });
                 }
@@ -40,7 +40,7 @@ impl Owner {
     pub(super) fn sampled(&mut self, sample: Sample) {
         let Some(run) = self.runs.get_mut(&sample.run) else { return };
         run.memory = sample.bytes.unwrap_or(0);
-        if run.wear.max_memory.is_some_and(|max| run.memory >= max) {
+        if run.recycle_limits.max_memory.is_some_and(|max| run.memory >= max) {
             self.changed.insert(run.service);
         }
     }

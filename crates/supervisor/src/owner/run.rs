@@ -1,6 +1,6 @@
 //! What is known of a service, and of each of its runs. A run is an instance as the supervisor sees it.
 
-use super::bounds::Said;
+use super::bounds::Reported;
 use super::timers::{Timer, Timers};
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Exit, StartError};
@@ -9,7 +9,7 @@ use crate::instance::{Endpoint, Instance, InstanceState};
 use crate::listener::Listener;
 use crate::log::Tail;
 use crate::policy::circuit::Circuit;
-use crate::policy::recycle::{Wear, Worn};
+use crate::policy::recycle::{LimitReached, RecycleLimits};
 use crate::policy::scale::Window;
 use crate::policy::zygote::Zygotes;
 use crate::service::{InstanceStatus, Service, ServiceState};
@@ -50,7 +50,7 @@ pub(crate) struct Record {
     /// It is no longer configured.
     pub(super) retired: bool,
     /// What has been said about its bounds.
-    pub(super) said: Said,
+    pub(super) reported: Reported,
 }
 
 impl Record {
@@ -72,7 +72,7 @@ impl Record {
             zygote: None,
             version: 0,
             retired: false,
-            said: Said::default(),
+            reported: Reported::default(),
         }
     }
 
@@ -168,7 +168,7 @@ pub(super) struct Run {
     pub(super) first_worker: usize,
     pub(super) probe: Option<AbortHandle>,
     /// Its limits, with their jitter.
-    pub(super) wear: Wear,
+    pub(super) recycle_limits: RecycleLimits,
     /// Bytes of its processes, when they were last looked at.
     pub(super) memory: u64,
     /// It is to be replaced, whatever it has reached.
@@ -178,7 +178,7 @@ pub(super) struct Run {
     /// The run whose place it is to take.
     pub(super) replaces: Option<u64>,
     /// The limit that that one had reached, if that is why.
-    pub(super) limit_reached: Option<Worn>,
+    pub(super) limit_reached: Option<LimitReached>,
     pub(super) frozen: Frozen,
     /// When it was last thawed.
     pub(super) thawed_at: Option<Instant>,
@@ -252,7 +252,7 @@ impl Run {
             asked: vec![None; workers],
             first_worker: first_worker.min(workers - 1),
             probe: None,
-            wear: Wear::default(),
+            recycle_limits: RecycleLimits::default(),
             memory: 0,
             replace_asked: false,
             version: 0,

@@ -10,7 +10,7 @@ use super::stop::AskedBy;
 use super::timers::Timer;
 use crate::error::{Phase, StartError};
 use crate::policy::orders::{Orders, Situation, decide};
-use crate::policy::recycle::{Reached, Worn};
+use crate::policy::recycle::{LimitReached, Reached};
 use crate::policy::scale::{Load, Scale};
 use crate::queue::QueueView;
 use crate::spec::{MinInstances, ServiceSpec, Spare};
@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A ready run that is to be replaced.
-struct WornRun {
+struct Replaceable {
     id: u64,
     number: u64,
     /// The limit that it has reached; `None`: people asked.
-    limit: Option<Worn>,
+    limit: Option<LimitReached>,
     /// Its settings have changed.
     outdated: bool,
 }
@@ -60,7 +60,7 @@ impl Owner {
         }
         let waiting = if waiting.count > 0 { self.records[service].service.queue.look() } else { waiting };
         let load = self.load(service, &waiting);
-        let worn = self.worn(service, now);
+        let worn = self.replaceable(service, now);
         let record = &mut self.records[service];
         let scale = scale_of(&record.spec, record.held);
         let start_asked = std::mem::take(&mut record.start_asked);
@@ -77,7 +77,7 @@ impl Owner {
         self.timers.set(Timer::Review(service), &mut self.records[service].review_at, next);
     }
 
-    fn follow(&mut self, service: usize, orders: Orders, worn: Option<WornRun>, worker: usize, now: Instant) {
+    fn follow(&mut self, service: usize, orders: Orders, worn: Option<Replaceable>, worker: usize, now: Instant) {
         let record = &mut self.records[service];
         if orders.probe {
             record.circuit.probe();
@@ -111,8 +111,8 @@ impl Owner {
     }
 
     /// One at a time: what replaces one instance is seen to work before the next is replaced.
-    fn start_successor(&mut self, service: usize, worn: &WornRun, now: Instant) {
-        let WornRun { id, number, limit, outdated } = worn;
+    fn start_successor(&mut self, service: usize, worn: &Replaceable, now: Instant) {
+        let Replaceable { id, number, limit, outdated } = worn;
         let asked = if *outdated { "its settings have changed" } else { "a restart was asked for" };
         let reason = limit.map_or(asked.to_owned(), |limit| limit.to_string());
         tracing::info!(service = %self.records[service].service.name(), instance = number, "to be replaced: {reason}");
@@ -138,7 +138,7 @@ impl Owner {
     }
 
     /// A ready instance that is to be replaced, if none is being replaced already.
-    fn worn(&self, service: usize, now: Instant) -> Option<WornRun> {
+    fn replaceable(&self, service: usize, now: Instant) -> Option<Replaceable> {
         let record = &self.records[service];
         if record.successor.is_some() {
             return None;
@@ -147,17 +147,17 @@ impl Owner {
         let mut worn = ready.filter_map(|run| {
             let requests = run.begun_exchanges();
             let reached = Reached { requests, ready_at: run.ready_at.unwrap_or(now), memory: run.memory };
-            let limit = run.wear.worn(&reached, now);
+            let limit = run.recycle_limits.reached(&reached, now);
             let outdated = run.version != record.version;
             let worn = limit.is_some() || run.replace_asked || outdated;
-            worn.then(|| WornRun { id: run.id(), number: run.instance.number(), limit, outdated })
+            worn.then(|| Replaceable { id: run.id(), number: run.instance.number(), limit, outdated })
         });
         worn.next()
     }
 
     fn next_too_old(&self, service: usize, now: Instant) -> Option<Instant> {
         let runs = self.records[service].members.iter().filter_map(|id| self.runs.get(id));
-        runs.filter_map(|run| run.wear.too_old_at(run.ready_at?)).filter(|at| *at > now).min()
+        runs.filter_map(|run| run.recycle_limits.too_old_at(run.ready_at?)).filter(|at| *at > now).min()
     }
 
     /// Stops what has not been needed for a whole `scale_down_after`; when to look again.
@@ -197,7 +197,7 @@ impl Owner {
     pub(super) fn used(&mut self, id: u64) {
         let Some(run) = self.runs.get(&id) else { return };
         run.instance.take_used_notice();
-        if run.wear.max_requests.is_some_and(|max| run.begun_exchanges() >= max) {
+        if run.recycle_limits.max_requests.is_some_and(|max| run.begun_exchanges() >= max) {
             self.changed.insert(run.service);
         }
     }

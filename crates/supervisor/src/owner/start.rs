@@ -14,9 +14,9 @@ use crate::listener::{Acceptance, Asks, Listener};
 use crate::log::{Output, Pump, Tail};
 use crate::policy::backoff::RunEnd;
 use crate::policy::hints::Hints;
-use crate::policy::recycle::{Wear, Worn};
+use crate::policy::recycle::{LimitReached, RecycleLimits};
 use crate::service::{Service, ServiceId};
-use crate::spec::{Recycle, ServiceSpec, Transport};
+use crate::spec::{ServiceSpec, Transport};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -119,9 +119,9 @@ impl Owner {
         if replaced.is_some() {
             let counts = &mut record.service.status_mut().replaced;
             *match run.limit_reached {
-                Some(Worn::Requests(_)) => &mut counts.requests,
-                Some(Worn::Age(_)) => &mut counts.age,
-                Some(Worn::Memory(_)) => &mut counts.memory,
+                Some(LimitReached::Requests(_)) => &mut counts.requests,
+                Some(LimitReached::Age(_)) => &mut counts.age,
+                Some(LimitReached::Memory(_)) => &mut counts.memory,
                 None => &mut counts.asked,
             } += 1;
         }
@@ -240,12 +240,12 @@ impl Owner {
             Some(_) => record.successor = Some(id),
             None => record.members.push(id),
         }
-        let wear = wear(&record.spec).jittered(random());
-        let counters = counters(&record.spec, &record.service, &instance, &wear, self.workers.len());
+        let recycle_limits = record.spec.recycle.jittered(random());
+        let counters = counters(&record.spec, &record.service, &instance, &recycle_limits, self.workers.len());
         let version = record.version;
         let mut run = Run {
             uid,
-            wear,
+            recycle_limits,
             replaces,
             version,
             mark,
@@ -321,21 +321,16 @@ pub(super) enum Started {
     No,
 }
 
-fn wear(spec: &ServiceSpec) -> Wear {
-    let Recycle { max_requests, max_age, max_memory } = spec.recycle;
-    Wear { max_requests, max_age, max_memory }
-}
-
 /// A place for each worker at a new instance.
 fn counters(
     spec: &ServiceSpec,
     service: &Service,
     instance: &Arc<Instance>,
-    wear: &Wear,
+    recycle_limits: &RecycleLimits,
     workers: usize,
 ) -> Vec<Arc<InFlightCounter>> {
     let limiter = spec.concurrency.map(|max| Arc::new(ConcurrencyLimiter::new(max, Arc::clone(&service.queue))));
-    let look_every = wear.look_every(workers);
+    let look_every = recycle_limits.look_every(workers);
     let counter = |worker| InFlightCounter::new(Arc::clone(instance), worker, limiter.clone(), look_every);
     (0..workers).map(|worker| Arc::new(counter(worker))).collect()
 }

@@ -9,7 +9,7 @@ use crate::event::WorkerEvent;
 use crate::guardian::GroupSignal;
 use crate::in_flight::close_if_unused;
 use crate::instance::InstanceState;
-use crate::limits::{DRAIN_SETTLE, EXIT_GRACE, KILL_PATIENCE, LINK_GRACE};
+use crate::limits::{DRAIN_SETTLE, EXIT_GRACE, KILL_TIMEOUT, LINK_GRACE};
 use crate::policy::idle::{Idle, IdleLimits};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -145,7 +145,7 @@ impl Owner {
         };
         run.killed = true;
         run.cut = run.cut.max(run.open_exchanges());
-        run.enter_stage(Stage::Killing, Some(now + KILL_PATIENCE), &mut self.timers);
+        run.enter_stage(Stage::Killing, Some(now + KILL_TIMEOUT), &mut self.timers);
         self.leave_service(id);
         self.signal(id, GroupSignal::Kill);
     }

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 /// An instance is replaced at 90 % to 100 % of its limits, so that those that began together do not end together.
 const SPREAD: f64 = 0.1;
 
-/// What an instance may reach; `None`: anything.
+/// When an instance is replaced by a fresh one; `None`: never for this reason. Each instance has limits of its own, 90
+/// % to 100 % of these, by chance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wear {
+pub struct RecycleLimits {
     /// Requests that it was given.
-    pub(crate) max_requests: Option<u64>,
+    pub max_requests: Option<u64>,
     /// Time since it was ready.
-    pub(crate) max_age: Option<Duration>,
-    /// Bytes of its processes.
-    pub(crate) max_memory: Option<u64>,
+    pub max_age: Option<Duration>,
+    /// Bytes of its processes, what they share counted once.
+    pub max_memory: Option<u64>,
 }
 
 /// What an instance has reached.
@@ -27,13 +28,13 @@ pub(crate) struct Reached {
 
 /// Which limit it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worn {
+pub(crate) enum LimitReached {
     Requests(u64),
     Age(Duration),
     Memory(u64),
 }
 
-impl Wear {
+impl RecycleLimits {
     /// The limits of one instance. `random` is uniform over `u32`.
     pub(crate) fn jittered(&self, random: u32) -> Self {
         let factor = 1.0 - SPREAD * f64::from(random) / f64::from(u32::MAX);
@@ -46,12 +47,12 @@ impl Wear {
     }
 
     /// The limit that was reached, if one was.
-    pub(crate) fn worn(&self, reached: &Reached, now: Instant) -> Option<Worn> {
+    pub(crate) fn reached(&self, reached: &Reached, now: Instant) -> Option<LimitReached> {
         let requests =
-            self.max_requests.filter(|max| reached.requests >= *max).map(|_| Worn::Requests(reached.requests));
+            self.max_requests.filter(|max| reached.requests >= *max).map(|_| LimitReached::Requests(reached.requests));
         let age = now.saturating_duration_since(reached.ready_at);
-        let age = self.max_age.filter(|max| age >= *max).map(|_| Worn::Age(age));
-        let memory = self.max_memory.filter(|max| reached.memory >= *max).map(|_| Worn::Memory(reached.memory));
+        let age = self.max_age.filter(|max| age >= *max).map(|_| LimitReached::Age(age));
+        let memory = self.max_memory.filter(|max| reached.memory >= *max).map(|_| LimitReached::Memory(reached.memory));
         requests.or(age).or(memory)
     }
 
@@ -66,7 +67,7 @@ impl Wear {
     }
 }
 
-impl fmt::Display for Worn {
+impl fmt::Display for LimitReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Requests(count) => write!(f, "{count} requests (max_requests)"),
@@ -81,29 +82,29 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LIMITS: Wear =
-        Wear { max_requests: Some(1000), max_age: Some(Duration::from_secs(100)), max_memory: Some(1 << 20) };
+    const LIMITS: RecycleLimits =
+        RecycleLimits { max_requests: Some(1000), max_age: Some(Duration::from_secs(100)), max_memory: Some(1 << 20) };
 
     #[test]
     fn each_limit() {
         let start = Instant::now();
-        let check = |requests, age_s, memory, expected: Option<Worn>| {
+        let check = |requests, age_s, memory, expected: Option<LimitReached>| {
             let reached = Reached { requests, ready_at: start, memory };
-            assert_eq!(LIMITS.worn(&reached, start + Duration::from_secs(age_s)), expected);
+            assert_eq!(LIMITS.reached(&reached, start + Duration::from_secs(age_s)), expected);
         };
         check(999, 99, (1 << 20) - 1, None);
-        check(1000, 0, 0, Some(Worn::Requests(1000)));
-        check(0, 100, 0, Some(Worn::Age(Duration::from_secs(100))));
-        check(0, 0, 1 << 20, Some(Worn::Memory(1 << 20)));
+        check(1000, 0, 0, Some(LimitReached::Requests(1000)));
+        check(0, 100, 0, Some(LimitReached::Age(Duration::from_secs(100))));
+        check(0, 0, 1 << 20, Some(LimitReached::Memory(1 << 20)));
         let reached = Reached { requests: u64::MAX, ready_at: start, memory: u64::MAX };
-        assert_eq!(Wear::default().worn(&reached, start + Duration::from_secs(1 << 30)), None);
-        assert_eq!((Wear::default().look_every(2), LIMITS.look_every(2)), (0, 31));
+        assert_eq!(RecycleLimits::default().reached(&reached, start + Duration::from_secs(1 << 30)), None);
+        assert_eq!((RecycleLimits::default().look_every(2), LIMITS.look_every(2)), (0, 31));
     }
 
     proptest! {
         #[test]
         fn jitter_never_goes_beyond_the_limit(random in any::<u32>(), requests in 1..u64::MAX >> 12) {
-            let limits = Wear { max_requests: Some(requests), ..LIMITS };
+            let limits = RecycleLimits { max_requests: Some(requests), ..LIMITS };
             let one = limits.jittered(random);
             prop_assert!(one.max_requests.unwrap() <= requests.max(1) && one.max_requests.unwrap() >= requests / 10 * 9);
             prop_assert!(one.max_age.unwrap() <= limits.max_age.unwrap() && one.max_memory.unwrap() <= 1 << 20);

@@ -3,7 +3,7 @@
 use super::backoff::RunEnd;
 use super::circuit::Circuit;
 use super::orders::{Situation, decide};
-use super::recycle::{Reached, Wear};
+use super::recycle::{Reached, RecycleLimits};
 use super::scale::{Load, Scale, Window};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ struct Instance {
     peak: u64,
     draining: bool,
     replaces: Option<u32>,
-    wear: Wear,
+    recycle_limits: RecycleLimits,
 }
 
 impl Instance {
@@ -42,7 +42,7 @@ impl Instance {
 
 struct World {
     scale: Scale,
-    wear: Wear,
+    recycle_limits: RecycleLimits,
     nature: Nature,
     circuit: Circuit,
     window: Window,
@@ -58,10 +58,10 @@ struct World {
 }
 
 impl World {
-    fn new(scale: Scale, wear: Wear, nature: Nature, idle_timeout: Option<u32>) -> Self {
+    fn new(scale: Scale, recycle_limits: RecycleLimits, nature: Nature, idle_timeout: Option<u32>) -> Self {
         Self {
             scale,
-            wear,
+            recycle_limits,
             nature,
             circuit: Circuit::new(3),
             window: Window::default(),
@@ -155,7 +155,7 @@ impl World {
         let worn = ready.clone().find(|one| {
             let reached =
                 Reached { requests: one.begun, ready_at: one.ready_at.unwrap_or(self.now), memory: one.begun << 10 };
-            one.wear.worn(&reached, self.now).is_some()
+            one.recycle_limits.reached(&reached, self.now).is_some()
         });
         let worn = worn.map(|one| one.id);
         let replacing = self.instances.iter().any(|one| one.replaces.is_some());
@@ -198,7 +198,7 @@ impl World {
             peak: 0,
             draining: false,
             replaces,
-            wear: self.wear.jittered(random),
+            recycle_limits: self.recycle_limits.jittered(random),
         });
     }
 
@@ -251,9 +251,9 @@ fn any_scale() -> impl Strategy<Value = Scale> {
     )
 }
 
-fn any_wear() -> impl Strategy<Value = Wear> {
+fn any_recycle_limits() -> impl Strategy<Value = RecycleLimits> {
     let maybe = |range: std::ops::Range<u64>| prop::option::of(range);
-    (maybe(1..200), maybe(10..400), maybe(1..200)).prop_map(|(requests, ticks, memory)| Wear {
+    (maybe(1..200), maybe(10..400), maybe(1..200)).prop_map(|(requests, ticks, memory)| RecycleLimits {
         max_requests: requests,
         max_age: ticks.map(|ticks| TICK * ticks as u32),
         max_memory: memory.map(|requests| requests << 10),
@@ -268,13 +268,13 @@ proptest! {
     #[test]
     fn whatever_the_settings_requests_are_answered(
         scale in any_scale(),
-        wear in any_wear(),
+        recycle_limits in any_recycle_limits(),
         nature in (1..60u32, 1..20u32).prop_map(|(start_ticks, request_ticks)| Nature { start_ticks, request_ticks, failing_starts: 0 }),
         idle in prop::option::of(1..50u32),
         arrivals in prop::collection::vec(prop_oneof![6 => Just(0u32), 3 => 0..5u32, 1 => 0..300u32], 1..400),
         random in any::<u32>(),
     ) {
-        let mut world = World::new(scale, wear, nature, idle);
+        let mut world = World::new(scale, recycle_limits, nature, idle);
         let mut asked = 0;
         for (index, count) in arrivals.iter().enumerate() {
             world.tick(*count, random.wrapping_mul(index as u32 + 1));
@@ -294,7 +294,7 @@ proptest! {
     #[test]
     fn failures_are_few_and_end(scale in any_scale(), failing_starts in 1..12u32, each in 1..50u32, random in any::<u32>()) {
         let nature = Nature { start_ticks: 2, request_ticks: 1, failing_starts };
-        let mut world = World::new(scale, Wear::default(), nature, None);
+        let mut world = World::new(scale, RecycleLimits::default(), nature, None);
         let mut ticks = 0;
         while world.answered == 0 && ticks < 100_000 {
             world.tick(each, random.wrapping_mul(ticks + 1));
@@ -319,7 +319,7 @@ fn a_thousand_first_requests_start_what_is_needed() {
     };
     for (start_ticks, request_ticks, expected) in [(80, 1, 4), (10, 1, 1), (10, 100, 4)] {
         let nature = Nature { start_ticks, request_ticks, failing_starts: 0 };
-        let mut world = World::new(scale, Wear::default(), nature, None);
+        let mut world = World::new(scale, RecycleLimits::default(), nature, None);
         world.tick(1000, 0);
         for _ in 0..1000 {
             world.tick(0, 0);
@@ -332,7 +332,7 @@ fn a_thousand_first_requests_start_what_is_needed() {
 fn a_burst_is_followed_by_fewer_and_the_spare_is_kept() {
     let scale = Scale { min: 0, max: 5, spare: 1, concurrency: Some(10), up_after: 4 * TICK, down_after: 100 * TICK };
     let nature = Nature { start_ticks: 10, request_ticks: 2, failing_starts: 0 };
-    let mut world = World::new(scale, Wear::default(), nature, Some(50));
+    let mut world = World::new(scale, RecycleLimits::default(), nature, Some(50));
     for _ in 0..20 {
         world.tick(0, 0);
     }

@@ -60,9 +60,9 @@ impl Bed {
     }
 
     /// Shuts down while the workers go on; the folder stays for a look.
-    pub(crate) async fn shutdown(self, patience: Duration) -> (bool, TempDir) {
+    pub(crate) async fn shutdown(self, timeout: Duration) -> (bool, TempDir) {
         let Self { supervisor, dir, .. } = self;
-        (tokio::task::spawn_blocking(move || supervisor.shutdown(patience)).await.unwrap(), dir)
+        (tokio::task::spawn_blocking(move || supervisor.shutdown(timeout)).await.unwrap(), dir)
     }
 
     /// The next line that passes.

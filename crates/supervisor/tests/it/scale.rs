@@ -2,7 +2,8 @@
 
 use crate::harness::{ACCEPTS, Bed, Seen, UNIX, gone_within, pipe_child, run, sh};
 use pilotlight_supervisor::{
-    CircuitState, Exit, InstanceState, Lease, Phase, QueueLimits, Recycle, Service, ServiceSpec, ServiceState, Spare,
+    CircuitState, Exit, InstanceState, Lease, Phase, QueueLimits, RecycleLimits, Service, ServiceSpec, ServiceState,
+    Spare,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -178,7 +179,7 @@ fn a_spare_is_there_before_and_beside_the_first() {
 
 /// Each limit leads to a new instance, the old one takes exchanges until then, and goes only when those are done.
 #[track_caller]
-fn check_recycling(recycle: Recycle, requests: u64) {
+fn check_recycling(recycle: RecycleLimits, requests: u64) {
     run(async {
         let mut spec = pipe_child("p", &[]);
         spec.recycle = recycle;
@@ -202,18 +203,18 @@ fn check_recycling(recycle: Recycle, requests: u64) {
 
 #[test]
 fn an_instance_is_replaced_after_so_many_requests() {
-    check_recycling(Recycle { max_requests: Some(100), ..Recycle::default() }, 100);
+    check_recycling(RecycleLimits { max_requests: Some(100), ..RecycleLimits::default() }, 100);
 }
 
 #[test]
 fn an_instance_is_replaced_after_some_time() {
-    check_recycling(Recycle { max_age: Some(200 * MS), ..Recycle::default() }, 1);
+    check_recycling(RecycleLimits { max_age: Some(200 * MS), ..RecycleLimits::default() }, 1);
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn an_instance_is_replaced_for_its_memory() {
-    check_recycling(Recycle { max_memory: Some(1 << 20), ..Recycle::default() }, 1); // no Python is so small
+    check_recycling(RecycleLimits { max_memory: Some(1 << 20), ..RecycleLimits::default() }, 1); // no Python is so small
 }
 
 #[test]
