@@ -11,23 +11,21 @@
 //! On systems without subreapers (macOS) only the process groups of services are killed; a daemon that left its group
 //! survives.
 
-mod children;
 mod families;
 mod link;
 mod message;
 mod spawn;
 mod wire;
 
-pub(crate) use families::{MARK, kill_marked};
+pub(crate) use families::kill_marked;
 pub(crate) use link::{Link, LinkEvent, Outgoing, await_ready, spawn_process, write};
-pub(crate) use message::{GroupSignal, Inherit, SpawnRequest};
+pub(crate) use message::{GroupSignal, Inherit, MARK, SpawnRequest};
 pub(crate) use wire::{Inbox, encode};
 
 use crate::limits::MAX_STRAYS;
 
-pub(crate) use children::parent_of;
-
 use crate::isolation::Bounds;
+use crate::processes;
 use families::{Families, Leaders};
 use message::{FromGuardian, ToGuardian};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -67,7 +65,7 @@ fn run() -> io::Result<()> {
     drop(runtime);
     // Whatever ended the service of the socket, what was started must end.
     guardian.kill_groups();
-    children::kill_all();
+    processes::kill_all();
     guardian.bounds.sweep();
     served
 }
@@ -159,7 +157,7 @@ impl Guardian {
         let spawned = FromGuardian::Spawned { run, pid: raw, notices: Vec::new(), sandbox: None };
         let pid = if raw > 1 { Pid::from_raw(raw) } else { None }; // a negative one would be a group
         let pid = pid.filter(|pid| !self.leaders.contains_key(pid));
-        let (Some(pid), true) = (pid, pid.is_some_and(|_| children::is_child(raw))) else {
+        let (Some(pid), true) = (pid, pid.is_some_and(|_| processes::is_child(raw))) else {
             let stray = self.strays.iter().rposition(|(stray, ..)| Some(*stray) == pid);
             let Some((pid, code, signal)) = stray.and_then(|index| self.strays.remove(index)) else {
                 let reason = format!("its zygote names process {raw}, which is none that it has forked");
@@ -176,7 +174,7 @@ impl Guardian {
 
     /// Reports every service that ended and buries everything else.
     async fn reap(&mut self, socket: &UnixStream) -> io::Result<()> {
-        while let Some((pid, code, signal)) = children::reap_one() {
+        while let Some((pid, code, signal)) = processes::reap_one() {
             let Some(leader) = self.leaders.remove(&pid) else {
                 if self.strays.len() == MAX_STRAYS {
                     self.strays.pop_front();
@@ -224,10 +222,4 @@ fn complain(what: &str) {
     if poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
         let _ = writeln!(io::stderr(), "pilotlight guardian: {what}"); // it may be closed
     }
-}
-
-/// Our end of the socket as what a process inherits for its standard input.
-fn socket_pair() -> io::Result<(StdUnixStream, OwnedFd)> {
-    let (ours, theirs) = StdUnixStream::pair()?; // close-on-exec, both
-    Ok((ours, theirs.into()))
 }

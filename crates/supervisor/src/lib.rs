@@ -39,6 +39,7 @@ mod log;
 mod memory;
 mod owner;
 mod policy;
+mod processes;
 mod queue;
 mod runtime_dir;
 mod service;

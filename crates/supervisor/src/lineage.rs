@@ -71,7 +71,7 @@ impl Guardians {
 
 #[cfg(target_os = "linux")]
 mod system {
-    use super::{Descent, Process};
+    use crate::lineage::{Descent, Process};
     use nix::errno::Errno;
     use nix::sys::socket::{getsockopt, sockopt};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -174,8 +174,8 @@ mod system {
 
     #[cfg(test)]
     mod tests {
-        use super::*;
         use crate::lineage::Guardians;
+        use crate::lineage::system::*;
         use std::os::unix::net::UnixStream;
 
         #[test]
@@ -201,7 +201,7 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use super::{Descent, Process};
+    use crate::lineage::{Descent, Process};
 
     pub(super) fn process(_pid: i32) -> Option<Process> {
         None

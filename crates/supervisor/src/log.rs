@@ -3,9 +3,9 @@
 use crate::limits::{MAX_LINE, PUMP_BUDGET, REPORT_LINES, TAIL_LINES};
 use crate::policy::hints::Hints;
 use crate::policy::lines::Lines;
-use crate::service::Service;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -63,7 +63,9 @@ impl Tail {
 /// Reads one output of one instance to its end.
 #[derive(Debug)]
 pub(crate) struct Pump {
-    pub(crate) service: Arc<Service>,
+    pub(crate) service: Arc<str>,
+    /// Lines of the service that were dropped.
+    pub(crate) dropped_lines: Arc<AtomicU64>,
     pub(crate) instance: u64,
     pub(crate) output: Output,
     pub(crate) tail: Arc<Tail>,
@@ -114,7 +116,7 @@ impl Pump {
         self.tail.push(&text);
         match self.sink.try_reserve() {
             Ok(room) => room.send(LogLine {
-                service: Arc::clone(self.service.name()),
+                service: Arc::clone(&self.service),
                 instance: self.instance,
                 output: self.output,
                 text,
@@ -123,7 +125,7 @@ impl Pump {
             }),
             Err(TrySendError::Full(())) => {
                 *dropped += 1;
-                self.service.count_dropped_line();
+                self.dropped_lines.fetch_add(1, Ordering::Relaxed);
             }
             Err(TrySendError::Closed(())) => {} // nobody wants lines; the tail is still kept
         }

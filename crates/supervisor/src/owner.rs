@@ -28,11 +28,12 @@ mod zygote;
 pub(crate) use run::Record;
 
 use crate::event::WorkerEvent;
-use crate::guardian::{Link, LinkEvent, parent_of};
+use crate::guardian::{Link, LinkEvent};
 use crate::instance::Notice;
 use crate::limits::{ACCEPT_PAUSE, KILL_TIMEOUT};
 use crate::lineage::Guardians;
 use crate::log::LogLine;
+use crate::processes::parent_of;
 use crate::runtime_dir::RuntimeDir;
 use crate::spec::SupervisorOptions;
 use crate::zygote::FromZygote;

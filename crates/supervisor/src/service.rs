@@ -34,7 +34,8 @@ pub struct Service {
     /// change.
     is_limited: AtomicBool,
     status: Mutex<Status>,
-    dropped_lines: AtomicU64,
+    /// Counted by those who read its output.
+    pub(crate) dropped_lines: Arc<AtomicU64>,
 }
 
 /// One worker's counters at the ready instances. The first has a place of its own, because for most services it is the
@@ -232,7 +233,7 @@ impl Service {
                 sandbox: None,
                 spec: Arc::clone(spec),
             }),
-            dropped_lines: AtomicU64::new(0),
+            dropped_lines: Arc::default(),
         }
     }
 
@@ -334,10 +335,6 @@ impl Service {
     #[must_use]
     pub fn dropped_lines(&self) -> u64 {
         self.dropped_lines.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn count_dropped_line(&self) {
-        self.dropped_lines.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn status_mut(&self) -> MutexGuard<'_, Status> {

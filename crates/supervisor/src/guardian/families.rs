@@ -9,11 +9,9 @@
 //! Nobody is waited for: what is killed becomes a child of the guardian if it was not, its end is a SIGCHLD, and that
 //! is the time for the next look, until one finds nothing.
 
+use super::message::MARK;
 use rustix::process::Pid;
 use std::collections::{HashMap, HashSet};
-
-/// The variable that says to which instance a process belongs.
-pub(crate) const MARK: &str = "PILOTLIGHT_RUN";
 
 /// The process that the guardian knows a run by.
 #[derive(Debug)]
@@ -36,22 +34,22 @@ pub(crate) use linux::kill_marked;
 /// Without a subreaper nobody knows what has left its group.
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
-    use super::{Leader, Leaders, Pid};
+    use crate::guardian::families::{Leader, Leaders, Pid};
     use std::collections::HashSet;
 
     #[derive(Debug, Default)]
-    pub(in super::super) struct Families;
+    pub(crate) struct Families;
 
     impl Families {
-        pub(in super::super) fn leader(run: u64, _pid: Pid, mark: Option<String>) -> Leader {
+        pub(crate) fn leader(run: u64, _pid: Pid, mark: Option<String>) -> Leader {
             Leader { run, mark, start: 0 }
         }
 
-        pub(in super::super) fn ending(&mut self, _leader: Pid) {}
+        pub(crate) fn ending(&mut self, _leader: Pid) {}
 
-        pub(in super::super) fn ended(&mut self, _leader: &Leader) {}
+        pub(crate) fn ended(&mut self, _leader: &Leader) {}
 
-        pub(in super::super) fn sweep(&mut self, _leaders: &Leaders) {}
+        pub(crate) fn sweep(&mut self, _leaders: &Leaders) {}
     }
 
     pub(crate) fn kill_marked(_marks: &HashSet<String>) {}
@@ -63,9 +61,9 @@ pub(crate) use elsewhere::kill_marked;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::{HashMap, HashSet, Leader, Leaders, MARK, Pid};
-    use crate::guardian::children;
+    use crate::guardian::families::{HashMap, HashSet, Leader, Leaders, MARK, Pid};
     use crate::limits::{KILL_TIMEOUT, MAX_ENVIRONMENT, MAX_FAMILY};
+    use crate::processes;
     use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
     use std::fs::{self, File};
     use std::io::Read;
@@ -76,7 +74,7 @@ mod linux {
 
     /// What is looked for among the guardian's children.
     #[derive(Debug, Default)]
-    pub(in super::super) struct Families {
+    pub(crate) struct Families {
         /// Of instances that have ended, as long as something with them was found.
         marks: HashSet<String>,
         /// Processes that were below an instance that was told to end, or below what one has left: with the process
@@ -87,31 +85,31 @@ mod linux {
     }
 
     impl Families {
-        pub(in super::super) fn leader(run: u64, pid: Pid, mark: Option<String>) -> Leader {
-            let start = children::stat(pid.as_raw_nonzero().get()).map_or(0, |stat| stat.start);
+        pub(crate) fn leader(run: u64, pid: Pid, mark: Option<String>) -> Leader {
+            let start = processes::stat(pid.as_raw_nonzero().get()).map_or(0, |stat| stat.start);
             Leader { run, mark, start }
         }
 
         /// The instance is told to end: what is below it now is its own, whatever becomes of its environment.
-        pub(in super::super) fn ending(&mut self, leader: Pid) {
+        pub(crate) fn ending(&mut self, leader: Pid) {
             self.remember_below(leader);
         }
 
         /// The instance has ended; [`sweep`](Self::sweep) kills what it has left.
-        pub(in super::super) fn ended(&mut self, leader: &Leader) {
+        pub(crate) fn ended(&mut self, leader: &Leader) {
             self.marks.extend(leader.mark.clone());
         }
 
         /// Kills what instances that have ended have left. To be called whenever a child may have ended.
-        pub(in super::super) fn sweep(&mut self, leaders: &Leaders) {
+        pub(crate) fn sweep(&mut self, leaders: &Leaders) {
             if self.marks.is_empty() && !self.again {
                 return;
             }
             let (mut seen, mut has_ended) = (HashSet::new(), false);
             self.again = false;
-            for child in children::direct().into_iter().filter(|pid| !leaders.contains_key(pid)) {
+            for child in processes::direct().into_iter().filter(|pid| !leaders.contains_key(pid)) {
                 let pid = child.as_raw_nonzero().get();
-                let Some(stat) = children::stat(pid).filter(|stat| !stat.has_ended) else {
+                let Some(stat) = processes::stat(pid).filter(|stat| !stat.has_ended) else {
                     has_ended = true; // its own children may have come after the list was made; its burial is the next look
                     continue;
                 };
@@ -136,7 +134,7 @@ mod linux {
             self.marks.retain(|mark| seen.contains(mark));
             if self.marks.is_empty() && !self.again {
                 // Those that are below an instance that has not ended yet are looked at again when it has.
-                self.known.retain(|(pid, start), _| children::stat(*pid).is_some_and(|stat| stat.start == *start));
+                self.known.retain(|(pid, start), _| processes::stat(*pid).is_some_and(|stat| stat.start == *start));
             }
         }
 
@@ -147,7 +145,7 @@ mod linux {
                     if self.known.len() >= MAX_FAMILY {
                         return; // those that keep their environment are found all the same
                     }
-                    if let Some(stat) = children::stat(child) {
+                    if let Some(stat) = processes::stat(child) {
                         self.known.insert((child, stat.start), above);
                         found.push(child);
                     }
@@ -173,7 +171,7 @@ mod linux {
     /// Whether there was one.
     fn kill_seen(marks: &HashSet<String>) -> bool {
         let mut any = false;
-        for pid in children::all() {
+        for pid in processes::all() {
             // The descriptor first: what is then read is about the process that it stands for, or about none.
             let Some(process) = Pid::from_raw(pid) else { continue };
             let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { continue };
@@ -205,7 +203,7 @@ mod linux {
 
     #[cfg(test)]
     mod tests {
-        use super::*;
+        use crate::guardian::families::linux::*;
         use std::process::{Child, Command};
 
         fn sleeper(mark: Option<&str>) -> Child {

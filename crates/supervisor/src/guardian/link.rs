@@ -1,8 +1,7 @@
 //! The supervisor's side of the guardian.
 
-use super::message::{FromGuardian, ToGuardian};
+use super::message::{FromGuardian, GroupSignal, SpawnRequest, ToGuardian};
 use super::wire::{self, Inbox};
-use super::{GroupSignal, socket_pair};
 use crate::error::Exit;
 use crate::isolation::SandboxBounds;
 use crate::limits::{GUARDIAN_TIMEOUT, MAX_GUARDIAN_QUEUE, MAX_MESSAGE};
@@ -119,7 +118,7 @@ impl Link {
     }
 
     /// Asks for a spawn; the answer comes as an event.
-    pub(crate) fn spawn(&self, request: super::SpawnRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
+    pub(crate) fn spawn(&self, request: SpawnRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
         self.send(&ToGuardian::Spawn(Box::new(request)), fds)
     }
 
@@ -221,4 +220,10 @@ async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<LinkEvent>) {
             break;
         }
     }
+}
+
+/// Our end of the socket as what a process inherits for its standard input.
+fn socket_pair() -> io::Result<(StdUnixStream, OwnedFd)> {
+    let (ours, theirs) = StdUnixStream::pair()?; // close-on-exec, both
+    Ok((ours, theirs.into()))
 }

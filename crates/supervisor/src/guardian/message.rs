@@ -1,11 +1,13 @@
 //! What the supervisor and the guardian say to each other. Descriptors travel beside the messages.
 
-use super::families::MARK;
 use crate::isolation::{Isolation, SandboxBounds};
 use crate::spec::InheritEnv;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
+
+/// The variable that says to which instance a process belongs.
+pub(crate) const MARK: &str = "PILOTLIGHT_RUN";
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToGuardian {

@@ -1,9 +1,8 @@
 //! Executing a service.
 
-use super::families::MARK;
-use super::message::{Inherit, SpawnRequest};
+use super::message::{Inherit, MARK, SpawnRequest};
 use super::wire::Inbox;
-use crate::isolation::{self, Bounds, Prepared, SandboxBounds};
+use crate::isolation::{self, Bounds, Prepared, SandboxBounds, ToExecute};
 use crate::limits::MAX_REPORT;
 use crate::spec::InheritEnv;
 use command_fds::{CommandFdExt, FdMapping};
@@ -92,7 +91,7 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Boun
     let prepared = request
         .isolation
         .as_ref()
-        .map(|isolation| bounds.prepare(request, isolation, &mut notices))
+        .map(|isolation| bounds.prepare(&to_execute(request), isolation, &mut notices))
         .transpose()
         .map_err(NotSpawned::out_of_bounds)?;
     let spawned = with_huge_pages(|| forked(request, &program, Given { socket, stdout, stderr }, prepared));
@@ -171,6 +170,12 @@ pub(super) fn probe_sandbox() -> Option<SandboxBounds> {
             std::process::exit(0)
         }
     }
+}
+
+/// What of a request is put into bounds.
+fn to_execute(request: &SpawnRequest) -> ToExecute<'_> {
+    let program = request.argv.first().map_or(OsStr::new(""), |program| program.as_os_str());
+    ToExecute { run: request.run, program, dir: request.dir.as_deref().map(Path::new), env: &request.env }
 }
 
 /// What the child says: one JSON value for each line.

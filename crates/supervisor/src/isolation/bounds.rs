@@ -2,12 +2,9 @@
 
 pub(crate) use super::enter::{Prepared, enter, probe};
 
-use super::Isolation;
 use super::account;
 use super::cgroup::Cgroups;
-use crate::guardian::SpawnRequest;
-use std::ffi::OsStr;
-use std::path::Path;
+use super::settings::{Isolation, ToExecute};
 
 /// What a guardian keeps for the bounds of its instances.
 #[derive(Debug, Default)]
@@ -19,15 +16,14 @@ impl Bounds {
     /// What the forked child needs, and what cannot be had.
     pub(crate) fn prepare<'a>(
         &mut self,
-        request: &'a SpawnRequest,
+        program: &ToExecute<'a>,
         isolation: &'a Isolation,
         notices: &mut Vec<String>,
     ) -> Result<Prepared<'a>, String> {
         let account = account::resolve(isolation.user.as_deref(), isolation.group.as_deref())?;
-        let cgroup = self.cgroups.make(request.run, isolation, notices);
-        let program = request.argv.first().map_or(OsStr::new(""), |program| program.as_os_str());
-        let dir = request.dir.as_deref().map(Path::new);
-        Ok(Prepared { isolation, account, cgroup, program, dir, env: &request.env })
+        let cgroup = self.cgroups.make(program.run, isolation, notices);
+        let ToExecute { program, dir, env, .. } = *program;
+        Ok(Prepared { isolation, account, cgroup, program, dir, env })
     }
 
     /// A run has ended; gives back the limit that it reached.

@@ -4,7 +4,7 @@
 //! and the guardian move into `pilotlight` below it, because a cgroup that hands controllers down may have no processes
 //! itself; each instance gets a `service-…` beside that.
 
-use super::Isolation;
+use super::settings::{CgroupLimits, Isolation};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -35,7 +35,7 @@ impl Cgroups {
             Ok(base) => base,
             Err(reason) => {
                 // The number of processes has another way.
-                if isolation.cgroup != super::CgroupLimits::default() {
+                if isolation.cgroup != CgroupLimits::default() {
                     notices.push(format!("the limits of `cgroup` have no effect: {reason}"));
                 }
                 return None;
@@ -209,14 +209,14 @@ fn remove_leftovers(base: &Path) {
 fn ours(pid: i32) -> bool {
     let gateway = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
     // A chain of parents is never long; a bound, because processes come and go while it is followed.
-    let chain = std::iter::successors(Some(pid), |pid| crate::guardian::parent_of(*pid)).take(64);
+    let chain = std::iter::successors(Some(pid), |pid| crate::processes::parent_of(*pid)).take(64);
     chain.take_while(|pid| *pid > 0).any(|pid| Some(pid) == gateway)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CgroupLimits, ResourceLimits};
     use super::*;
+    use crate::isolation::ResourceLimits;
 
     /// Plain files in the place of the kernel's.
     fn fake(controllers: &str, procs: &str) -> tempfile::TempDir {

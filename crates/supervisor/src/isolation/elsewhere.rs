@@ -1,7 +1,6 @@
 //! Systems that are not Linux: whoever asks for isolation is told so.
 
-use super::{Isolation, SandboxBounds};
-use crate::guardian::SpawnRequest;
+use super::settings::{Isolation, SandboxBounds, ToExecute};
 use std::os::fd::OwnedFd;
 
 /// Nothing.
@@ -28,7 +27,7 @@ pub(crate) struct Entered {
 impl Bounds {
     pub(crate) fn prepare<'a>(
         &mut self,
-        _request: &'a SpawnRequest,
+        _program: &ToExecute<'a>,
         _isolation: &'a Isolation,
         _notices: &mut Vec<String>,
     ) -> Result<Prepared<'a>, String> {

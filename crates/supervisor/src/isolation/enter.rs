@@ -2,8 +2,9 @@
 
 use super::account::Account;
 use super::calls::Connecting;
+use super::settings::{Isolation, Sandbox, SandboxBounds};
 use super::view::Processes;
-use super::{Isolation, Sandbox, SandboxBounds, calls, env_file, files, rlimits, secrets, view};
+use super::{calls, env_file, files, rlimits, secrets, view};
 use rustix::fs::Access;
 use rustix::process::{Gid, getuid};
 use rustix::thread::{

@@ -1,6 +1,6 @@
 //! `setrlimit`.
 
-use super::ResourceLimits;
+use super::settings::ResourceLimits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// After the soft limit of processor time, at which SIGXCPU comes, before SIGKILL.

@@ -228,9 +228,12 @@ impl Owner {
         let record = &mut self.records[service];
         let tail = Arc::new(Tail::default());
         for (output, from) in outputs {
-            let (service, tail, sink) = (record.service(), Arc::clone(&tail), self.log.clone());
+            let service = &record.service;
+            let (service, dropped_lines) = (Arc::clone(service.name()), Arc::clone(&service.dropped_lines));
+            let (tail, sink) = (Arc::clone(&tail), self.log.clone());
             let hints = Hints::new(&record.spec.isolation, record.spec.dir.as_deref());
-            self.pumps.spawn(pumped(id, Pump { service, instance: number, output, tail, sink, hints }, from));
+            let pump = Pump { service, dropped_lines, instance: number, output, tail, sink, hints };
+            self.pumps.spawn(pumped(id, pump, from));
         }
         if let Some(token) = &token {
             self.tokens.insert(token.clone(), id);

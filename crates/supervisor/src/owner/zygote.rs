@@ -143,9 +143,12 @@ impl Owner {
         let tail = Arc::new(Tail::default());
         let record = &mut self.records[service];
         for (output, from) in outputs {
-            let (service, tail, sink) = (record.service(), Arc::clone(&tail), self.log.clone());
+            let service = &record.service;
+            let (service, dropped_lines) = (Arc::clone(service.name()), Arc::clone(&service.dropped_lines));
+            let (tail, sink) = (Arc::clone(&tail), self.log.clone());
             let hints = Hints::new(&spec.isolation, spec.dir.as_deref());
-            self.pumps.spawn(pumped(id, Pump { service, instance: NO_INSTANCE, output, tail, sink, hints }, from));
+            let pump = Pump { service, dropped_lines, instance: NO_INSTANCE, output, tail, sink, hints };
+            self.pumps.spawn(pumped(id, pump, from));
         }
         record.zygotes.booting();
         record.zygote = Some(id);

@@ -1,20 +1,21 @@
-//! Burying the guardian's children, and killing all that is below it.
+//! Processes: what `/proc` says of them, and the end of this process's own children. The guardian buries them, and
+//! kills all that is below it.
 
 use rustix::process::{Pid, WaitOptions, wait};
 
 /// What `/proc` says of a process.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stat {
-    pub(super) parent: i32,
+pub(crate) struct Stat {
+    pub(crate) parent: i32,
     /// In clock ticks since boot. A pid with its start is never used again.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// It has ended and is not buried yet.
-    pub(super) has_ended: bool,
+    pub(crate) has_ended: bool,
 }
 
 /// Buries one child that has ended: its pid, exit status and signal.
-pub(super) fn reap_one() -> Option<(Pid, Option<i32>, Option<i32>)> {
+pub(crate) fn reap_one() -> Option<(Pid, Option<i32>, Option<i32>)> {
     // An error is ECHILD: there are no children.
     let (pid, status) = wait(WaitOptions::NOHANG).ok()??;
     Some((pid, status.exit_status(), status.terminating_signal()))
@@ -25,7 +26,7 @@ pub(super) fn reap_one() -> Option<(Pid, Option<i32>, Option<i32>)> {
 /// Only direct children are killed in a round, because only their pids cannot be given to somebody else meanwhile; what
 /// they leave becomes a direct child in the next round, because the guardian is a subreaper.
 #[cfg(target_os = "linux")]
-pub(super) fn kill_all() {
+pub(crate) fn kill_all() {
     use rustix::process::{Signal, kill_process};
     use std::time::Duration;
 
@@ -50,13 +51,13 @@ pub(super) fn kill_all() {
 
 /// Without a subreaper only process groups are known, and those have been killed.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn kill_all() {
+pub(crate) fn kill_all() {
     while wait(WaitOptions::empty()).is_ok() {}
 }
 
 /// The guardian's own children, the ended ones that are not buried among them.
 #[cfg(target_os = "linux")]
-pub(super) fn direct() -> Vec<Pid> {
+pub(crate) fn direct() -> Vec<Pid> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     // The list is whole: only this thread, which has no other one beside it, takes something out of it.
     if let Ok(list) = std::fs::read_to_string(format!("/proc/self/task/{own}/children")) {
@@ -68,20 +69,20 @@ pub(super) fn direct() -> Vec<Pid> {
 
 /// Every process of this machine that may be seen.
 #[cfg(target_os = "linux")]
-pub(super) fn all() -> Vec<i32> {
+pub(crate) fn all() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Whether it is a child of ours that has not been buried: then its pid cannot be somebody else's.
 #[cfg(target_os = "linux")]
-pub(super) fn is_child(pid: i32) -> bool {
+pub(crate) fn is_child(pid: i32) -> bool {
     parent_of(pid) == Some(rustix::process::getpid().as_raw_nonzero().get())
 }
 
 /// Without a subreaper nobody's grandchild is.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn is_child(_pid: i32) -> bool {
+pub(crate) fn is_child(_pid: i32) -> bool {
     false
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn parent_of(pid: i32) -> Option<i32> {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) fn stat(pid: i32) -> Option<Stat> {
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
     parsed(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
@@ -108,7 +109,7 @@ fn parsed(stat: &[u8]) -> Option<Stat> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::*;
+    use crate::processes::*;
 
     #[test]
     fn a_name_may_hold_anything() {
