@@ -1,11 +1,14 @@
 //! Fields that were copied out of a head, in the form in which they are sent.
 
+use crate::names::Names;
+
 /// Field lines, `name: value` and CRLF, one behind the other; names are in lower case. Unlike [`crate::Fields`] they
 /// own their bytes, so they outlive the buffer that they were read into, and they are written in one piece.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldLines {
     bytes: Vec<u8>,
     lines: Vec<Line>,
+    names: Names,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +40,7 @@ impl Line {
 impl FieldLines {
     /// No fields yet, with room for `fields` of them in `bytes` bytes.
     pub fn with_capacity(fields: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), lines: Vec::with_capacity(fields) }
+        Self { bytes: Vec::with_capacity(bytes), lines: Vec::with_capacity(fields), names: Names::default() }
     }
 
     /// Adds a field behind the others. Name and value are the caller's, and are not checked again: they come from a
@@ -45,6 +48,7 @@ impl FieldLines {
     #[inline]
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         let begin = self.bytes.len();
+        self.names.add(name);
         self.bytes.reserve(name.len() + value.len() + SEPARATORS);
         self.bytes.extend_from_slice(name);
         self.bytes[begin..].make_ascii_lowercase();
@@ -66,12 +70,19 @@ impl FieldLines {
     }
 
     /// The first value of the fields with this name, which is in lower case.
+    #[inline]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
+        if !self.names.may_have(name.as_bytes()) {
+            return None;
+        }
         self.all(name).next()
     }
 
     /// Takes all fields with this name away, which is in lower case.
     pub fn remove(&mut self, name: &str) {
+        if !self.names.may_have(name.as_bytes()) {
+            return;
+        }
         while let Some(at) = self.lines.iter().position(|line| line.name(&self.bytes) == name.as_bytes()) {
             let gone = self.lines.remove(at);
             let begin = gone.begin as usize;

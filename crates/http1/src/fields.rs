@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::names::Names;
+
 /// Names on which the framing of a message and its way through a proxy depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -115,12 +117,13 @@ impl Place {
 #[derive(Debug, Default)]
 pub struct FieldTable {
     places: Vec<Place>,
+    names: Names,
 }
 
 impl FieldTable {
     /// An empty table, which takes no memory yet.
     pub const fn new() -> Self {
-        Self { places: Vec::new() }
+        Self { places: Vec::new(), names: Names::NONE }
     }
 
     /// The fields of the message that was read into this table last, when its bytes have moved to `head` since (a head
@@ -131,6 +134,7 @@ impl FieldTable {
 
     pub(crate) fn clear(&mut self) {
         self.places.clear();
+        self.names = Names::NONE;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -140,7 +144,9 @@ impl FieldTable {
     /// Adds a field; the ranges are those of a head, so they fit.
     #[inline]
     pub(crate) fn push(&mut self, head: &[u8], name: Range<usize>, value: Range<usize>) {
-        let known = Known::of(&head[name.clone()]);
+        let text = &head[name.clone()];
+        let known = Known::of(text);
+        self.names.add(text);
         self.places.push(Place {
             name: name.start as u32,
             name_length: name.len() as u32,
@@ -204,6 +210,12 @@ impl<'b> Fields<'b> {
     /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether there may be a field with this name: `false` is certain.
+    #[inline]
+    pub fn may_have(self, name: &[u8]) -> bool {
+        self.table.names.may_have(name)
     }
 
     /// Values of the fields with this name, in their order.

@@ -36,6 +36,7 @@ mod fields;
 mod framing;
 mod head;
 mod limits;
+mod names;
 mod parse;
 mod small_chunks;
 mod target;

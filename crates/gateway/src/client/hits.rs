@@ -65,22 +65,13 @@ pub(super) fn is_plain(head: &RequestHead<'_>) -> bool {
         && head.content_length.is_none()
         && head.body == BodyLength::Empty
         && head.upgrade.is_none()
-        && !head.fields.iter().any(|field| asks_for_more(field.name))
+        && !ASK_FOR_MORE
+            .iter()
+            .any(|name| head.fields.may_have(name.as_bytes()) && head.fields.all(name).next().is_some())
 }
 
 /// Names of fields that ask for something else than the stored response as it is.
-#[inline]
-fn asks_for_more(name: &[u8]) -> bool {
-    let text: &[u8] = match name.len() {
-        5 => b"range",
-        6 => b"expect",
-        13 => b"if-none-match",
-        17 => b"if-modified-since",
-        19 => server_timing::ASKS_NAME.as_bytes(),
-        _ => return false,
-    };
-    name.eq_ignore_ascii_case(text)
-}
+const ASK_FOR_MORE: [&str; 5] = ["range", "expect", "if-none-match", "if-modified-since", server_timing::ASKS_NAME];
 
 /// The fields of a head where they were read.
 struct Unread<'h>(Fields<'h>);
@@ -91,6 +82,11 @@ impl RequestFields for Unread<'_> {
         let name = name.as_str().as_bytes();
         let same = move |field: &Field<'_>| field.name.len() == name.len() && field.name.eq_ignore_ascii_case(name);
         self.0.end_to_end().filter(same).map(|field| field.value)
+    }
+
+    #[inline]
+    fn has(&self, name: &HeaderName) -> bool {
+        self.0.may_have(name.as_str().as_bytes()) && self.lines(name).next().is_some()
     }
 }
 
