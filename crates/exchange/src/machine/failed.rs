@@ -1,0 +1,58 @@
+//! A try that failed, or took too long: what has to be done before it is tried again or given up.
+
+use std::time::Instant;
+
+use super::{Exchange, Failed, Fetched, Purpose, Step};
+use crate::action::{Action, PlaceTurn, Refusal};
+use crate::handles::Handles;
+use crate::request::Upstream;
+use crate::retry::{Again, END_NOTICE, Fault, Instance, Tries};
+use crate::wait::{Setting, Wait, WaitsFor};
+
+impl<H: Handles> Exchange<H> {
+    pub(super) fn send_failed(
+        &mut self,
+        purpose: Purpose<H>,
+        tries: Tries,
+        failed: Failed<H>,
+        instance: Instance,
+    ) -> Action<H> {
+        // Nobody accepts there any more: the supervisor is about to learn it, too.
+        if failed.fault == Fault::Connect && self.request.upstream == Upstream::Managed {
+            return self.go_to(purpose, Step::AwaitingEnd(tries, failed), Action::AwaitEnd(END_NOTICE));
+        }
+        self.decide(purpose, tries, failed, instance)
+    }
+
+    /// Sends it again or gives it up.
+    pub(super) fn decide(
+        &mut self,
+        purpose: Purpose<H>,
+        mut tries: Tries,
+        failed: Failed<H>,
+        instance: Instance,
+    ) -> Action<H> {
+        let Failed { fault, body, refusal, wait } = failed;
+        match tries.again(fault, self.request.method.is_idempotent(), body, instance) {
+            Again::Never => self.fetched(purpose, Fetched::Refused(refusal)),
+            Again::AnotherPlace => self.place(purpose, tries, PlaceTurn::Again),
+            Again::SameInstance => {
+                let (body, condition) = (self.take_body(), purpose.condition());
+                self.go_to(purpose, Step::Sending(tries, wait), Action::SendAgain { body, condition })
+            }
+        }
+    }
+
+    /// No answer in time. Never tried again: what has taken so long may still be carried out.
+    pub(super) fn over(&mut self, purpose: Purpose<H>, wait: Wait, waits_for: WaitsFor, now: Instant) -> Action<H> {
+        if waits_for == WaitsFor::Client {
+            return self.fetched(purpose, Fetched::Refused(Refusal::BodyLate(wait.late())));
+        }
+        let limit = wait.over(now);
+        let refusal = Refusal::TimedOut(limit);
+        if limit.setting == Setting::MaxRequestTime && self.request.upstream == Upstream::Managed {
+            return self.go_to(purpose, Step::Reporting(refusal), Action::ReportStuck);
+        }
+        self.fetched(purpose, Fetched::Refused(refusal))
+    }
+}

@@ -1,0 +1,218 @@
+//! When a request is sent again: the only place that decides it.
+//!
+//! | fault | again | why |
+//! |---|---|---|
+//! | kept connection closed just then | same instance, new connection | RFC 9112 §9.3.1 |
+//! | closed, not delivered | another place | nothing was carried out |
+//! | closed, perhaps delivered | another place if the method is idempotent | RFC 9110 §9.2.2 |
+//! | closed, suspect | never | the request may have ended the instance |
+//! | refused | another place if the instance drains | P-29: otherwise there is no other one |
+//! | cannot be connected to | another place if the instance has ended | the next one has a socket of its own |
+//! | any other | never | the service said no, or had its time |
+//!
+//! Never when a part of the body is gone, and at most [`MAX_TRIES`] times in all.
+
+use std::time::Duration;
+
+/// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new
+/// instance.
+pub const MAX_TRIES: u32 = 3;
+/// How long the end of an instance may take from its socket to the supervisor.
+pub const END_NOTICE: Duration = Duration::from_millis(500);
+
+/// Whether a request that failed may have been carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Certainly not.
+    No,
+    /// Perhaps.
+    Maybe,
+    /// The instance ended with nothing else in progress: sent again, it might end the next one, too.
+    Suspect,
+}
+
+/// On which connection a request was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// It had carried an exchange before.
+    Kept,
+    /// It was new, or the way to the service has its own rules for kept ones (the pipe).
+    New,
+}
+
+/// Why a service gave no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It cannot be connected to.
+    Connect,
+    /// The connection or the instance ended.
+    Closed(Delivery, Reuse),
+    /// It did not take the request.
+    Refused,
+    /// It has too much to do: more does not help.
+    Overloaded,
+    /// It broke the protocol.
+    Protocol,
+    /// It gave up at its deadline.
+    Deadline,
+    /// It failed.
+    Internal,
+    /// It does not take a body of that size.
+    TooLarge,
+    /// The client's body failed.
+    Client,
+    /// The instance ended before its first answer.
+    Start,
+    /// Too many wait for a connection.
+    QueueFull,
+}
+
+/// What is known of the instance that failed. Of somebody else's nothing is, which is the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Instance {
+    /// It was asked to drain, or said that it does.
+    pub drains: bool,
+    /// It has ended.
+    pub has_ended: bool,
+}
+
+/// Whether and where a request is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// On a new connection to the same instance.
+    SameInstance,
+    /// At another place, which the supervisor gives.
+    AnotherPlace,
+    /// Not at all.
+    Never,
+}
+
+/// What can still be sent of a request's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyState {
+    /// All, or there is none.
+    Whole,
+    /// Part of it is gone.
+    Spent,
+}
+
+/// How often a request was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Tries(u32);
+
+impl Tries {
+    pub(crate) fn first() -> Self {
+        Self(1)
+    }
+
+    /// Decides whether a request that failed is sent again, and counts it if so. `is_idempotent`: RFC 9110 §9.2.2.
+    pub(crate) fn again(&mut self, fault: Fault, is_idempotent: bool, body: BodyState, instance: Instance) -> Again {
+        let again = match body {
+            BodyState::Spent => Again::Never,
+            BodyState::Whole => again(fault, is_idempotent, instance),
+        };
+        if again == Again::Never || self.0 >= MAX_TRIES {
+            return Again::Never;
+        }
+        self.0 += 1;
+        again
+    }
+}
+
+fn again(fault: Fault, is_idempotent: bool, instance: Instance) -> Again {
+    let allowed = |may: bool| if may { Again::AnotherPlace } else { Again::Never };
+    match fault {
+        // RFC 9110 §9.2.2: "A client SHOULD NOT automatically retry a request with a non-idempotent method".
+        Fault::Closed(delivery, reuse) => {
+            let may = match delivery {
+                Delivery::No => true,
+                Delivery::Maybe => is_idempotent,
+                Delivery::Suspect => false,
+            };
+            match reuse {
+                // RFC 9112 §9.3.1: a kept connection may have been closed just as the request was sent. The other kept
+                // ones are of the same age, so a new one is used.
+                Reuse::Kept if may => Again::SameInstance,
+                Reuse::Kept | Reuse::New => allowed(may),
+            }
+        }
+        // P-29: another instance is only there if this one is going.
+        Fault::Refused => allowed(instance.drains),
+        // Nothing was sent, and the next instance has a socket of its own.
+        Fault::Connect => allowed(instance.has_ended),
+        Fault::Overloaded
+        | Fault::Protocol
+        | Fault::Deadline
+        | Fault::Internal
+        | Fault::TooLarge
+        | Fault::Client
+        | Fault::Start
+        | Fault::QueueFull => Again::Never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNNING: Instance = Instance { drains: false, has_ended: false };
+    const DRAINING: Instance = Instance { drains: true, has_ended: false };
+    const ENDED: Instance = Instance { drains: false, has_ended: true };
+
+    #[track_caller]
+    fn check(fault: Fault, is_idempotent: bool, instance: Instance, expected: Again) {
+        let whole = Tries::first().again(fault, is_idempotent, BodyState::Whole, instance);
+        assert_eq!(whole, expected, "{fault:?}, idempotent: {is_idempotent}, {instance:?}");
+        let spent = Tries::first().again(fault, is_idempotent, BodyState::Spent, instance);
+        assert_eq!(spent, Again::Never, "{fault:?} with a spent body");
+    }
+
+    #[test]
+    fn what_was_closed() {
+        use Again::{AnotherPlace, Never, SameInstance};
+        use Delivery::{Maybe, No, Suspect};
+        for instance in [RUNNING, DRAINING, ENDED] {
+            for (delivery, is_idempotent, may) in [
+                (No, false, true),
+                (No, true, true),
+                (Maybe, false, false),
+                (Maybe, true, true),
+                (Suspect, false, false),
+                (Suspect, true, false),
+            ] {
+                let (kept, new) = if may { (SameInstance, AnotherPlace) } else { (Never, Never) };
+                check(Fault::Closed(delivery, Reuse::Kept), is_idempotent, instance, kept);
+                check(Fault::Closed(delivery, Reuse::New), is_idempotent, instance, new);
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_going_is_replaced() {
+        for is_idempotent in [false, true] {
+            check(Fault::Refused, is_idempotent, RUNNING, Again::Never);
+            check(Fault::Refused, is_idempotent, DRAINING, Again::AnotherPlace);
+            check(Fault::Refused, is_idempotent, ENDED, Again::Never);
+            check(Fault::Connect, is_idempotent, ENDED, Again::AnotherPlace);
+            check(Fault::Connect, is_idempotent, DRAINING, Again::Never);
+            check(Fault::Connect, is_idempotent, RUNNING, Again::Never);
+        }
+    }
+
+    #[test]
+    fn a_no_is_a_no() {
+        use Fault::{Client, Deadline, Internal, Overloaded, Protocol, QueueFull, Start, TooLarge};
+        for fault in [Client, Deadline, Internal, Overloaded, Protocol, QueueFull, Start, TooLarge] {
+            check(fault, true, DRAINING, Again::Never);
+            check(fault, true, ENDED, Again::Never);
+        }
+    }
+
+    #[test]
+    fn three_tries() {
+        let mut tries = Tries::first();
+        let closed = Fault::Closed(Delivery::No, Reuse::New);
+        let again: Vec<_> = (0..4).map(|_| tries.again(closed, false, BodyState::Whole, RUNNING)).collect();
+        assert_eq!(again, [Again::AnotherPlace, Again::AnotherPlace, Again::Never, Again::Never]);
+    }
+}
