@@ -7,4 +7,7 @@
     reason = "clippy.toml allows them in test functions; here they are in what test functions share"
 )]
 
+mod properties;
+mod rules;
 mod simulation;
+mod support;

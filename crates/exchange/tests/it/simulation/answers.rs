@@ -6,9 +6,6 @@ use super::client::{Client, Context};
 use super::model::{Content, Fill, Model, Outcome};
 use pilotlight_exchange::{Action, Connection, Event, Judgement, Refusal, Response, RestOfBody, Status};
 
-/// What is not bounded by the route's timeout: Redis, the ends of instances, the rest of a body.
-const SLACK_MS: u64 = 50 + 3 * 500 + 200;
-
 impl Client {
     pub(super) fn act_on_answer(&mut self, action: Action<Model>, context: &mut Context<'_>) -> Event<Model> {
         match action {
@@ -57,7 +54,11 @@ impl Client {
         let asks = self.asks;
         let now = context.world.0.borrow().now;
         if let Some(timeout) = self.timeout {
-            assert!(now <= self.begun + timeout + SLACK_MS, "{asks:?} was answered at {now}, begun at {}", self.begun);
+            assert!(
+                now <= self.begun + timeout + self.unbounded_ms,
+                "{asks:?} was answered at {now}, begun at {}",
+                self.begun
+            );
         }
         if asks.method.is_safe() {
             assert_eq!(connection, Connection::Keep, "{asks:?} has no body");
@@ -67,6 +68,10 @@ impl Client {
             Response::Stored(content, status) => {
                 if matches!(status, Status::StaleIfError(..)) {
                     assert!(self.faults > 0, "{asks:?} was answered with {status:?} without an error");
+                    assert!(
+                        context.world.0.borrow().serves_if_error(&content),
+                        "{asks:?} was answered with what is purged"
+                    );
                 }
                 content
             }

@@ -54,6 +54,8 @@ pub(super) struct Client {
     pub(super) begun: u64,
     pub(super) floor: u64,
     pub(super) timeout: Option<u64>,
+    /// What it has waited for that the route's timeout does not bound: Redis, ends of instances, rests of bodies.
+    pub(super) unbounded_ms: u64,
     pub(super) faults: u32,
     steps: u32,
     pub(super) tries: u32,
@@ -102,6 +104,7 @@ impl Client {
             begun,
             floor,
             timeout,
+            unbounded_ms: 0,
             faults: 0,
             steps: 0,
             tries: 0,
@@ -308,8 +311,11 @@ impl Client {
     }
 
     fn wait_for(&mut self, op: Op, (from, to): (u64, u64), wait: Option<Wait>, context: &mut Context<'_>) {
-        let at = Some(context.now() + context.rng.u64(from..to));
-        self.pending = Some(Pending { op, at, wait });
+        let takes = context.rng.u64(from..to);
+        if wait.is_none() {
+            self.unbounded_ms += takes;
+        }
+        self.pending = Some(Pending { op, at: Some(context.now() + takes), wait });
     }
 
     fn send(&mut self, body: Option<Body>, condition: Option<Rc<Content>>, wait: Wait, context: &mut Context<'_>) {
