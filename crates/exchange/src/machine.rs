@@ -141,31 +141,12 @@ impl<H: Handles> Exchange<H> {
             (State::RedisOnly, Event::RedisOnly(stored)) => self.redis_only(stored),
             (State::BeginningPost(why), Event::PostBegun(post)) => self.pass_with(why, post),
             (State::Fetch(purpose, step), event) => self.fetch_step(purpose, step, event, now),
-            (State::Invalidating(why, post), Event::Invalidated(answer)) => self.passed(why, post, answer),
-            (State::MayServeStale { fill, stale, why, fetched }, Event::MayServeStale(may)) => {
-                self.may_serve_stale((fill, stale, why), fetched, may)
-            }
-            (State::LandingFailed { stored, why, answered }, Event::LandedFailed) => {
-                self.verdict = Verdict::Stale;
-                self.finish(Response::Stored(stored, Status::StaleIfError(why, answered)))
-            }
-            (State::Validating(why), Event::Validated(stored, unstored, answer)) => {
-                self.verdict = Verdict::Revalidated;
-                self.finish(Response::Validated { stored, unstored, answer, why })
-            }
-            (State::Validating(why), Event::Mismatched(fill)) => self.ask_once_more(fill, why),
-            (State::Judging(why), Event::Store(answer, recorder)) => {
-                self.finish(Response::Recorded(answer, recorder, why))
-            }
-            (State::Judging(why), Event::Unstored(answer, unstored)) => {
-                self.finish(Response::Passed(answer, Some(unstored), why))
-            }
             (State::LookingAtBody(response), Event::RestOfBody(rest)) => self.rest(response, rest),
             (State::Draining(response), Event::Drained(whole)) => {
                 let connection = if whole { Connection::Keep } else { Connection::Close };
                 Action::Respond { response, connection }
             }
-            (_, _) => Self::bug(),
+            (state, event) => self.answer_step(state, event),
         }
     }
 

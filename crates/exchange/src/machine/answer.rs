@@ -1,14 +1,39 @@
 //! What becomes of an answer, or of its failure: validated, judged, passed on, or replaced by a stale response.
 
 use super::{Exchange, Fetched, Purpose, State};
-use crate::action::{Action, Judgement, Response};
-use crate::event::Stale;
+use crate::action::{Action, Judgement, Response, Status, Verdict};
+use crate::event::{Event, Stale};
 use crate::handles::Handles;
 
 /// RFC 9110 §15.4.5.
 const NOT_MODIFIED: u16 = 304;
 
 impl<H: Handles> Exchange<H> {
+    pub(super) fn answer_step(&mut self, state: State<H>, event: Event<H>) -> Action<H> {
+        match (state, event) {
+            (State::Invalidating(why, post), Event::Invalidated(answer)) => self.passed(why, post, answer),
+            (State::MayServeStale { fill, stale, why, fetched }, Event::MayServeStale(may)) => {
+                self.may_serve_stale((fill, stale, why), fetched, may)
+            }
+            (State::LandingFailed { stored, why, answered }, Event::LandedFailed) => {
+                self.verdict = Verdict::Stale;
+                self.finish(Response::Stored(stored, Status::StaleIfError(why, answered)))
+            }
+            (State::Validating(why), Event::Validated(stored, unstored, answer)) => {
+                self.verdict = Verdict::Revalidated;
+                self.finish(Response::Validated { stored, unstored, answer, why })
+            }
+            (State::Validating(why), Event::Mismatched(fill)) => self.ask_once_more(fill, why),
+            (State::Judging(why), Event::Store(answer, recorder)) => {
+                self.finish(Response::Recorded(answer, recorder, why))
+            }
+            (State::Judging(why), Event::Unstored(answer, unstored)) => {
+                self.finish(Response::Passed(answer, Some(unstored), why))
+            }
+            (_, _) => Self::bug(),
+        }
+    }
+
     pub(super) fn fetched(&mut self, purpose: Purpose<H>, fetched: Fetched<H>) -> Action<H> {
         match (purpose, fetched) {
             // Whatever fill there was is dropped: it has no flight, or is handed to the next one who waits.
@@ -39,7 +64,7 @@ impl<H: Handles> Exchange<H> {
     }
 
     /// RFC 5861 §4: the stored response in place of an error, if it may be used so.
-    pub(super) fn may_serve_stale(
+    fn may_serve_stale(
         &mut self,
         (fill, stale, why): (H::Fill, Stale<H>, H::Why),
         fetched: Fetched<H>,

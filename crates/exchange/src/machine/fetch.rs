@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Instant;
 
-use super::{Asking, Body, Exchange, Failed, Fetched, Purpose, State, Step};
+use super::{Asking, Body, Exchange, Fetched, Purpose, State, Step};
 use crate::action::{Action, PlaceTurn, Refusal};
 use crate::event::{BodyLeft, Event};
 use crate::handles::Handles;
@@ -100,7 +100,7 @@ impl<H: Handles> Exchange<H> {
         }
     }
 
-    fn take_back(&mut self, left: BodyLeft<H>) -> BodyState {
+    pub(super) fn take_back(&mut self, left: BodyLeft<H>) -> BodyState {
         match left {
             BodyLeft::Whole(Some(body)) => self.body = Body::Whole(body),
             BodyLeft::Whole(None) => {}
@@ -150,23 +150,7 @@ impl<H: Handles> Exchange<H> {
                 }
                 self.fetched(purpose, Fetched::Refused(Refusal::Given(failure, status)))
             }
-            (Step::Sending(..), Event::Answered { answer, status }) => {
-                self.fetched(purpose, Fetched::Answer(answer, status))
-            }
-            (Step::Sending(_, wait), Event::TimeOver { waits_for, body }) => {
-                self.take_back(body);
-                self.over(purpose, wait, waits_for, now)
-            }
-            (Step::Sending(tries, wait), Event::SendFailed { fault, failure, status, body, instance }) => {
-                let body = self.take_back(body);
-                let failed = Failed { fault, body, refusal: Refusal::Given(failure, status), wait };
-                self.send_failed(purpose, tries, failed, instance)
-            }
-            (Step::AwaitingEnd(tries, failed), Event::Instance(instance)) => {
-                self.decide(purpose, tries, failed, instance)
-            }
-            (Step::Reporting(refusal), Event::Reported) => self.fetched(purpose, Fetched::Refused(refusal)),
-            (_, _) => Self::bug(),
+            (step, event) => self.sending_step(purpose, step, event, now),
         }
     }
 }

@@ -20,6 +20,8 @@ use pilotlight_exchange::{
 mod answers;
 mod client;
 mod model;
+mod names;
+mod service;
 
 use client::{Asks, Client, Context, stale_of};
 use model::{FRESH_MS, Key, Model, SWR_MS, World};

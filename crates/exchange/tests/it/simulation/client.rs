@@ -4,13 +4,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use pilotlight_exchange::retry::{Delivery, Fault, Instance, MAX_TRIES, Reuse};
+use pilotlight_exchange::retry::MAX_TRIES;
 use pilotlight_exchange::{
-    Action, Adopted, BodyLeft, Event, Exchange, Judgement, Keep, Lookup, Method, PlaceTurn, RedisAnswer, Response,
-    Stale, Status, Wait, WaitsFor,
+    Action, Adopted, BodyLeft, Event, Exchange, Keep, Lookup, Method, RedisAnswer, Stale, Wait, WaitsFor,
 };
 
-use super::model::{Body, Content, Fill, Key, Model, Outcome, PRIVATE, Place, World};
+use super::model::{Body, Content, Fill, Key, Model, Outcome, Place, World};
+use super::names::name;
 
 /// Steps of one exchange; more is a circle.
 const MAX_STEPS: u32 = 60;
@@ -42,7 +42,7 @@ pub(super) struct Pending {
     pub(super) op: Op,
     /// When it is done; `None`: never by itself.
     pub(super) at: Option<u64>,
-    wait: Option<Wait>,
+    pub(super) wait: Option<Wait>,
 }
 
 pub(super) struct Client {
@@ -61,12 +61,12 @@ pub(super) struct Client {
     pub(super) tries: u32,
     pub(super) has_mismatched: bool,
     pub(super) has_invalidated: bool,
-    is_suspect: bool,
+    pub(super) is_suspect: bool,
     wait: Option<Wait>,
-    instance: u32,
-    condition: Option<Rc<Content>>,
+    pub(super) instance: u32,
+    pub(super) condition: Option<Rc<Content>>,
     /// The body that is with the service.
-    sent: Option<Body>,
+    pub(super) sent: Option<Body>,
 }
 
 pub(super) struct Context<'a> {
@@ -209,92 +209,6 @@ impl Client {
         })
     }
 
-    fn instance_state(&self, context: &Context<'_>) -> Instance {
-        let state = context.world.0.borrow();
-        Instance { drains: state.draining.contains(&self.instance), has_ended: state.ended.contains(&self.instance) }
-    }
-
-    fn failed(&mut self, fault: Fault, is_spent: bool, context: &Context<'_>) -> Event<Model> {
-        self.faults += 1;
-        self.is_suspect |= matches!(fault, Fault::Closed(Delivery::Suspect, _));
-        let body = match self.sent.take() {
-            Some(_) if is_spent => BodyLeft::Spent,
-            body => BodyLeft::Whole(body),
-        };
-        let instance = self.instance_state(context);
-        let status = if matches!(fault, Fault::Refused | Fault::Overloaded) { 503 } else { 502 };
-        Event::SendFailed { fault, failure: "no answer", status, body, instance }
-    }
-
-    /// The service reads the request, or does not.
-    fn read(&mut self, wait: Option<Wait>, context: &mut Context<'_>) -> Option<Event<Model>> {
-        let state = self.instance_state(context);
-        let reuse = if context.chance(50) { Reuse::Kept } else { Reuse::New };
-        if state.has_ended || context.chance(4) {
-            let unknown = if context.chance(50) { Delivery::No } else { Delivery::Maybe };
-            let fault = if context.chance(40) { Fault::Connect } else { Fault::Closed(unknown, reuse) };
-            let is_spent = fault != Fault::Connect && context.chance(40);
-            return Some(self.failed(fault, is_spent, context));
-        }
-        if state.drains || context.chance(2) {
-            return Some(self.failed(Fault::Refused, false, context));
-        }
-        if context.chance(3) {
-            return Some(self.failed(Fault::Overloaded, false, context));
-        }
-        let content = self.execute(context);
-        if context.chance(6) {
-            let delivery = if context.chance(50) { Delivery::Maybe } else { Delivery::Suspect };
-            // A kept connection that breaks after it was read looks as one that was closed before.
-            let reuse = if delivery == Delivery::Maybe { reuse } else { Reuse::New };
-            let is_spent = context.chance(50);
-            return Some(self.failed(Fault::Closed(delivery, reuse), is_spent, context));
-        }
-        let at = (!context.chance(3)).then(|| context.now() + context.rng.u64(0..120));
-        self.pending = Some(Pending { op: Op::Answer(content), at, wait });
-        None
-    }
-
-    /// It carries the request out.
-    fn execute(&mut self, context: &mut Context<'_>) -> Content {
-        let (is_error, is_mismatch) = (context.chance(8), context.chance(20));
-        let state = &mut *context.world.0.borrow_mut();
-        let executed = state.executed.entry(self.asks.id).or_default();
-        *executed += 1;
-        assert!(*executed == 1 || self.asks.method.is_idempotent(), "{:?} was carried out twice", self.asks);
-        let version = state.version.entry(self.asks.key).or_default();
-        if !self.asks.method.is_safe() {
-            *version += 1;
-        }
-        let is_same = self.condition.as_ref().is_some_and(|condition| condition.version == *version);
-        Content {
-            key: self.asks.key,
-            version: *version,
-            user: (self.asks.key == PRIVATE).then_some(self.asks.id),
-            status: if is_error {
-                503
-            } else if is_same {
-                304
-            } else {
-                200
-            },
-            received: state.now,
-            epoch: 0,
-            is_mismatch,
-        }
-    }
-
-    fn answer(&mut self, content: Content, context: &mut Context<'_>) -> Event<Model> {
-        if self.instance_state(context).has_ended {
-            let delivery = if context.chance(50) { Delivery::Maybe } else { Delivery::Suspect };
-            let is_spent = context.chance(50);
-            return self.failed(Fault::Closed(delivery, Reuse::New), is_spent, context);
-        }
-        self.faults += u32::from(content.status >= 500);
-        let status = content.status;
-        Event::Answered { answer: content, status }
-    }
-
     /// Steps until something has to be waited for.
     fn run(&mut self, event: Event<Model>, context: &mut Context<'_>) {
         let mut event = event;
@@ -413,57 +327,4 @@ fn adopt(fill: Fill, redis: Option<Rc<Content>>, context: &Context<'_>) -> Adopt
     }
     fill.land(Outcome::Stored(Rc::clone(&found)));
     Adopted::Landed(found)
-}
-
-/// What a schedule has seen.
-fn name(action: &Action<Model>) -> &'static str {
-    match action {
-        Action::Respond { response, .. } => response_name(response),
-        Action::Prepare(.., Keep::Found) => "Prepare, found",
-        Action::Prepare(.., Keep::Nothing) => "Prepare, nothing",
-        Action::TakePlace(PlaceTurn::First, _) => "TakePlace, first",
-        Action::TakePlace(PlaceTurn::Again, _) => "TakePlace, again",
-        Action::Send { condition: Some(_), .. } => "Send, conditional",
-        Action::Send { condition: None, .. } => "Send",
-        Action::Judge(.., Judgement::Answer) => "Judge, answer",
-        Action::Judge(.., Judgement::Posted) => "Judge, posted",
-        Action::Refresh(_) => "Refresh",
-        Action::TakeTurn => "TakeTurn",
-        Action::Follow(..) => "Follow",
-        Action::AskRedis(_) => "AskRedis",
-        Action::AwaitLead(..) => "AwaitLead",
-        Action::Adopt(..) => "Adopt",
-        Action::AskRedisOnly => "AskRedisOnly",
-        Action::OpenBody => "OpenBody",
-        Action::HoldBody(..) => "HoldBody",
-        Action::BeginPost => "BeginPost",
-        Action::SendAgain { .. } => "SendAgain",
-        Action::AwaitEnd(_) => "AwaitEnd",
-        Action::ReportStuck => "ReportStuck",
-        Action::Invalidate(_) => "Invalidate",
-        Action::MayServeStale(_) => "MayServeStale",
-        Action::LandFailed(..) => "LandFailed",
-        Action::Validate(..) => "Validate",
-        Action::LookAtBody(_) => "LookAtBody",
-        Action::Drain { .. } => "Drain",
-    }
-}
-
-fn response_name(response: &Response<Model>) -> &'static str {
-    match response {
-        Response::Stored(_, status) => match status {
-            Status::Hit => "Hit",
-            Status::Revalidating => "Revalidating",
-            Status::Redis => "Redis",
-            Status::Collapsed(()) => "Collapsed",
-            Status::CollapsedStale(()) => "CollapsedStale",
-            Status::StaleIfError(..) => "StaleIfError",
-        },
-        Response::Passed(_, Some(_), ()) => "Passed, unstored",
-        Response::Passed(_, None, ()) => "Passed",
-        Response::Live(..) => "Live",
-        Response::Validated { .. } => "Validated",
-        Response::Recorded(..) => "Recorded",
-        Response::Failure(_) => "Failure",
-    }
 }
