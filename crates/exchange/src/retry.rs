@@ -63,8 +63,6 @@ pub enum Fault {
     Client,
     /// The instance ended before its first answer.
     Start,
-    /// Too many wait for a connection.
-    QueueFull,
 }
 
 /// What is known of the instance that failed. Of somebody else's nothing is, which is the default.
@@ -146,8 +144,7 @@ fn again(fault: Fault, is_idempotent: bool, instance: Instance) -> Again {
         | Fault::Internal
         | Fault::TooLarge
         | Fault::Client
-        | Fault::Start
-        | Fault::QueueFull => Again::Never,
+        | Fault::Start => Again::Never,
     }
 }
 
@@ -201,8 +198,8 @@ mod tests {
 
     #[test]
     fn a_no_is_a_no() {
-        use Fault::{Client, Deadline, Internal, Overloaded, Protocol, QueueFull, Start, TooLarge};
-        for fault in [Client, Deadline, Internal, Overloaded, Protocol, QueueFull, Start, TooLarge] {
+        use Fault::{Client, Deadline, Internal, Overloaded, Protocol, Start, TooLarge};
+        for fault in [Client, Deadline, Internal, Overloaded, Protocol, Start, TooLarge] {
             check(fault, true, DRAINING, Again::Never);
             check(fault, true, ENDED, Again::Never);
         }

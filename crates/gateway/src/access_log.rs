@@ -7,42 +7,24 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::SyncSender;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::options::{AccessField, AccessFormat};
-
 mod line;
+mod sink;
 mod writer;
 
 pub(crate) use line::Entry;
+use sink::Message;
+pub(crate) use sink::Sink;
 pub(crate) use writer::Writer;
 
 /// Bytes of lines gathered before they go to the writer.
 const CHUNK_BYTES: usize = 32 * 1024;
-/// Chunks that wait for the writer; one more is dropped.
-const MAX_CHUNKS: usize = 64;
 /// How long lines are gathered.
 const GATHER_TIME: Duration = Duration::from_millis(200);
-
-/// What the writer is told.
-enum Message {
-    Lines { bytes: Vec<u8>, count: u64 },
-    Reopen,
-}
-
-/// Where workers' lines go.
-#[derive(Clone)]
-pub(crate) struct Sink {
-    format: AccessFormat,
-    fields: Arc<[AccessField]>,
-    to_writer: Arc<SyncSender<Message>>,
-    dropped: Arc<AtomicU64>,
-}
 
 /// One worker's end of the log.
 pub(crate) struct AccessLog {

@@ -7,8 +7,6 @@
 //! Invariant: a number of a book is only written by the worker that the book belongs to, and never becomes smaller.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pilotlight_cache::Unstored;
@@ -16,30 +14,12 @@ use pilotlight_supervisor::StartPhases;
 
 use crate::timing::{Layer, Timeline, nanos};
 
+mod counter;
 mod histogram;
 pub(crate) mod sums;
 
+pub(crate) use counter::Counter;
 pub(crate) use histogram::{Distribution, Histogram};
-
-/// A number with one writer.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Only for its one writer.
-    pub(crate) fn add(&self, more: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
-    }
-
-    /// Counts one, after everything that its one writer has written before.
-    fn add_last(&self) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(1), Release);
-    }
-
-    pub(crate) fn value(&self) -> u64 {
-        self.0.load(Acquire)
-    }
-}
 
 /// What the cache had to do with an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

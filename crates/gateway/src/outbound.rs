@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use http::Version;
 use http::header::{HeaderMap, HeaderValue};
-use http::{Method, Version};
 
 use crate::client::Client;
 use crate::head::{Head, Scope, crosses};
@@ -60,14 +60,6 @@ impl Outbound {
     /// The version as text, for services that want to know.
     pub(crate) fn protocol(&self) -> &'static str {
         if self.head.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" }
-    }
-
-    /// Whether the method may be sent twice (RFC 9110 §9.2.2).
-    pub(crate) fn is_idempotent(&self) -> bool {
-        matches!(
-            self.head.method,
-            Method::GET | Method::HEAD | Method::PUT | Method::DELETE | Method::OPTIONS | Method::TRACE
-        )
     }
 
     /// The lines of the client's fields that the service gets, where no field of them has to be left out.

@@ -33,7 +33,8 @@ pub(crate) enum Failure {
     Body(BodyError),
     Start(StartError),
     Upstream(UpstreamError),
-    ShuttingDown,
+    /// A mistake of ours.
+    Bug,
 }
 
 impl Failure {
@@ -48,7 +49,8 @@ impl Failure {
                 StatusCode::REQUEST_TIMEOUT
             }
             Self::Body(BodyError::Client(_)) => StatusCode::BAD_REQUEST,
-            Self::Start(_) | Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Start(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Bug => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream(e) => match e {
                 UpstreamError::Refused { .. } | UpstreamError::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
@@ -82,7 +84,7 @@ impl Failure {
             Self::Body(e) => e.to_string(),
             Self::Start(e) => e.to_string(),
             Self::Upstream(e) => e.to_string(),
-            Self::ShuttingDown => "the gateway is shutting down".into(),
+            Self::Bug => "the gateway made a mistake; please report it with this request id and the log".into(),
         }
     }
 
@@ -98,7 +100,7 @@ impl Failure {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Start(e) => Some(e.retry_after),
-            Self::Upstream(UpstreamError::Refused { .. }) | Self::ShuttingDown => Some(Duration::from_secs(1)),
+            Self::Upstream(UpstreamError::Refused { .. }) => Some(Duration::from_secs(1)),
             Self::Upstream(UpstreamError::Overloaded { retry_after, .. }) => Some(*retry_after),
             _ => None,
         }

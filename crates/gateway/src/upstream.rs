@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use ::http::StatusCode;
 
-use pilotlight_supervisor::{Instance, Lease, StartError};
+pub(crate) use pilotlight_exchange::retry::Delivery;
+use pilotlight_exchange::retry::Reuse;
+use pilotlight_supervisor::{Lease, StartError};
 
 use crate::body::ResponseBody;
 use crate::net::Socket;
@@ -16,6 +18,7 @@ pub(crate) mod first_byte;
 pub(crate) mod http;
 pub(crate) mod http1;
 mod length;
+pub(crate) mod one_try;
 pub(crate) mod pipe;
 pub(crate) mod silence;
 
@@ -40,26 +43,6 @@ pub(crate) struct Upgraded {
     pub(crate) read_ahead: bytes::BytesMut,
     /// Keeps the instance from being stopped as idle.
     pub(crate) lease: Option<Lease>,
-}
-
-/// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new
-/// instance.
-const MAX_TRIES: u32 = 3;
-
-/// How often a request was sent, wherever that was decided.
-pub(crate) struct Tries(u32);
-
-impl Tries {
-    pub(crate) fn first() -> Self {
-        Self(1)
-    }
-
-    /// Counts one more, if there may be one.
-    pub(crate) fn again(&mut self) -> bool {
-        let may = self.0 < MAX_TRIES;
-        self.0 += u32::from(may);
-        may
-    }
 }
 
 /// Why a service gave no answer.
@@ -88,39 +71,11 @@ pub(crate) enum UpstreamError {
     TooLarge { service: String, text: String },
 }
 
-/// Whether a request that failed may have been carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    No,
-    Maybe,
-    /// The instance ended with nothing else in progress: sent again, it might end the next one, too.
-    Suspect,
-}
-
-impl UpstreamError {
-    /// P-29 and RFC 9110 §9.2.2: whether the same request may be sent again.
-    pub(crate) fn may_retry(&self, idempotent: bool, instance: Option<&Instance>) -> bool {
-        match self {
-            // Another instance is only there if this one is going.
-            Self::Refused { .. } => instance.is_some_and(|i| i.drain_announced() || i.drain_requested()),
-            // Nothing was sent, and the next instance has a socket of its own.
-            Self::Connect { .. } => instance.is_some_and(|i| i.ended_now().is_some()),
-            Self::Closed { delivery, .. } => *delivery == Delivery::No || (*delivery == Delivery::Maybe && idempotent),
-            // An instance that has too much to do is not helped by more.
-            Self::Overloaded { .. }
-            | Self::Timeout { .. }
-            | Self::Protocol { .. }
-            | Self::Deadline { .. }
-            | Self::Internal { .. }
-            | Self::TooLarge { .. } => false,
-        }
-    }
-}
-
 /// What failed, with the request's body if it can still be sent.
 pub(crate) struct Failed {
     pub(crate) error: SendError,
     pub(crate) body: BodyLeft,
+    pub(crate) reuse: Reuse,
 }
 
 /// Which side failed.

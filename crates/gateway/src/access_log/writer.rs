@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{MAX_CHUNKS, Message, Sink};
+use super::sink::{MAX_CHUNKS, Message, Sink};
 use crate::options::{AccessLogOptions, AccessLogTarget};
 
 /// How long the end of the gateway waits for the last lines to be written: a standard output that nobody reads must not

@@ -13,7 +13,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use pilotlight_cache::Watch;
+use pilotlight_cache::{Fill, Watch};
+use pilotlight_exchange::{Company, Leaving};
 
 use crate::body::Outgoing;
 use crate::options::Abandoned;
@@ -32,22 +33,28 @@ impl DetachedFetch {
         Self { asks: Rc::default(), worker: Rc::clone(worker) }
     }
 
-    /// The service is being asked for an answer that may be stored.
-    pub(super) fn begin(&self, watch: Watch) {
-        *self.asks.borrow_mut() = Some(watch);
-    }
-
-    /// It has answered.
-    pub(super) fn end(&self) {
-        *self.asks.borrow_mut() = None;
+    /// `fill`: that of the answer for which the service is being asked, if others may have something of it.
+    pub(super) fn follow(&self, fill: Option<&Fill>) {
+        let mut asks = self.asks.borrow_mut();
+        match fill {
+            None => *asks = None,
+            Some(fill) if asks.is_none() => *asks = Some(fill.watch()),
+            Some(_) => {}
+        }
     }
 
     fn goes_on(&self) -> bool {
+        let setting = match self.worker.common.abandoned {
+            Abandoned::Finish => pilotlight_exchange::Abandoned::Finish,
+            Abandoned::Drop => pilotlight_exchange::Abandoned::Drop,
+        };
         let asks = self.asks.borrow();
-        asks.as_ref().is_some_and(|watch| match self.worker.common.abandoned {
-            Abandoned::Finish => watch.is_shared() && (watch.is_awaited() || self.worker.has_room_for_abandoned()),
-            Abandoned::Drop => watch.is_awaited(),
-        })
+        let company = asks.as_ref().map(|watch| Company {
+            is_shared: watch.is_shared(),
+            is_awaited: watch.is_awaited(),
+            has_room: self.worker.has_room_for_abandoned(),
+        });
+        company.is_some_and(|company| setting.leaving(company) == Leaving::Detach)
     }
 }
 

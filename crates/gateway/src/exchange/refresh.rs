@@ -6,12 +6,15 @@
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{EXPECT, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
 use pilotlight_cache::{Fill, Forward, Stored};
+use pilotlight_exchange::{Connection, Event, Lookup, MAX_REFRESHES, may_refresh};
 
-use super::second_tier::Second;
-use super::{Caller, DetachedFetch, Inbound, Parted, now};
+use super::detached_fetch::DetachedFetch;
+use super::handles::stale;
+use super::inbound::{Caller, Inbound, Parted, now};
 use crate::cache_key::{self, CacheKey};
 use crate::client::Client;
 use crate::head::Head;
@@ -21,10 +24,6 @@ use crate::routes::Route;
 use crate::target::{Origin, Trust};
 use crate::timing::{Moment, Timeline};
 use crate::worker::Worker;
-
-/// Refreshes of one worker at the same time. A stale response beyond them is given out all the same; the next request
-/// for it tries again.
-pub(crate) const MAX_REFRESHES: usize = 64;
 
 /// Begins to revalidate `stored` with the head of the request that it answers, unless that is under way.
 pub(super) fn begin(
@@ -84,7 +83,7 @@ impl Refresh {
         if worker.is_stopping() {
             return;
         }
-        let filled = tokio::select! {
+        let (filled, _) = tokio::select! {
             () = end => return,
             filled = inbound.refresh(fill, stored) => filled,
         };
@@ -98,11 +97,11 @@ impl Refresh {
 
 impl Inbound<'_> {
     /// Another gateway may have done it already.
-    async fn refresh(&mut self, fill: Fill, stored: Arc<Stored>) -> Result<Parted, Failure> {
-        match self.second_tier(fill, Some(stored)).await {
-            Second::Answer(parted) => Ok(parted),
-            Second::Ask(fill, stale) => self.fill(fill, Forward::Stale, stale).await,
-        }
+    async fn refresh(&mut self, fill: Fill, stored: Arc<Stored>) -> (Result<Parted, Failure>, Connection) {
+        self.stale = Some(Arc::clone(&stored));
+        let tier = self.tier_for(&fill);
+        let lookup = Lookup::Refresh(Box::new(fill), tier, stale(stored), Forward::Stale);
+        self.begin_at(Event::Begin { lookup, redis: None }, Duration::ZERO).await
     }
 }
 
@@ -112,7 +111,7 @@ struct Place(Rc<Worker>);
 impl Place {
     fn take(worker: &Rc<Worker>) -> Option<Self> {
         let taken = worker.refreshes.get();
-        (taken < MAX_REFRESHES && !worker.is_stopping()).then(|| {
+        may_refresh(taken, worker.is_stopping()).then(|| {
             worker.refreshes.set(taken + 1);
             Self(Rc::clone(worker))
         })

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use http::{HeaderMap, Method};
 use pilotlight_cache::{Adopted, Cache, CacheStatus, Fill, Stored, Timestamp, Turn};
 use pilotlight_cache_redis::{Asked, Tier};
+use pilotlight_exchange::{Adopted as Landed, Event, Found, Keep, RedisAnswer, Tier as Tiers};
 
-use super::{Inbound, Parted, now};
+use super::handles::{Ours, stale};
+use super::inbound::{Inbound, now};
 use crate::cache_key::{self, CacheKey};
-use crate::metrics::Verdict;
 use crate::options::RouteSpec;
-use crate::problem::Failure;
 use crate::target::Origin;
 use crate::timing::Layer;
 use crate::worker::Worker;
@@ -94,93 +94,108 @@ fn received(stored: &Stored) -> Timestamp {
     stored.freshness_parts().received
 }
 
-/// What the second tier leads to.
-pub(super) enum Second {
-    /// It had the answer.
-    Answer(Parted),
-    /// The service is to be asked, conditionally if there is a stored response.
-    Ask(Fill, Option<Arc<Stored>>),
-}
-
 impl Inbound<'_> {
-    /// Asks Redis before the service is asked. `stale` is what memory has.
-    pub(super) async fn second_tier(&self, fill: Fill, stale: Option<Arc<Stored>>) -> Second {
-        let Some((tier, cache)) = tiers(self.worker).filter(|_| fill.is_worth_sharing(now())) else {
-            return Second::Ask(fill, stale);
+    /// Whether the leader of a flight asks Redis.
+    pub(super) fn tier_for(&self, fill: &Fill) -> Tiers {
+        match tiers(self.worker) {
+            Some(_) if fill.is_worth_sharing(now()) => Tiers::AsksRedis,
+            _ => Tiers::AsksService,
+        }
+    }
+
+    /// A flight for which Redis was asked.
+    pub(super) fn asked(&self, lookup: RedisLookup) -> (Box<Fill>, RedisAnswer<Ours>) {
+        let RedisLookup { fill, asked } = lookup;
+        let answer = match asked.ticket {
+            // No answer: nothing is known about what may be written, either.
+            None => RedisAnswer::Silent,
+            Some(_) => {
+                let found = self.found(&fill, &asked);
+                RedisAnswer::Answered { redis: Box::new(asked), is_shared: fill.is_shared(), found }
+            }
         };
-        // In a box of its own: no other request pays for the size of what asking Redis needs.
-        let asked = Box::pin(async {
-            let asked = RedisLookup::ask(tier, fill, self.head().headers()).await;
-            self.use_redis((tier, cache), asked, stale).await
-        });
-        let second = asked.await;
-        self.record.end_phase(Layer::Cache);
-        second
+        (Box::new(fill), answer)
     }
 
-    /// Goes on where Redis was asked before there was a request.
-    pub(super) async fn go_on(&self, asked: RedisLookup, stale: Option<Arc<Stored>>) -> Second {
-        let Some(tiers) = tiers(self.worker) else { return Second::Ask(asked.fill, stale) };
-        let second = Box::pin(self.use_redis(tiers, asked, stale)).await;
-        self.record.end_phase(Layer::Cache);
-        second
-    }
-
-    async fn use_redis(
-        &self,
-        (tier, cache): (&Rc<Tier>, &Cache),
-        mut redis: RedisLookup,
-        stale: Option<Arc<Stored>>,
-    ) -> Second {
+    fn found(&self, fill: &Fill, asked: &Asked) -> Option<Found> {
+        let (found, (_, cache)) = (asked.stored.as_ref()?, tiers(self.worker)?);
         let headers = self.head().headers();
-        // No answer: nothing is known about what may be written, either.
-        let Some(mut ticket) = redis.asked.ticket.take() else { return Second::Ask(redis.fill, stale) };
-        if redis.fill.is_shared() && !redis.serves(cache, headers, stale.as_ref()) {
-            let first_byte = self.first_byte();
-            first_byte.service_turn(); // another gateway's service takes as long as this one's may
-            let key = redis.fill.key();
-            let lead = tier.lead(&mut ticket, &key, headers, now);
+        Some(Found {
+            serves: cache.serves(&fill.key(), found, headers, now()),
+            is_selected: found.is_selected_by(headers),
+            // Without a validator it is of use only in place of an error.
+            is_of_use: found.has_validator() || found.freshness_parts().stale_use_ms() > 0,
+            received_ms: received(found).0,
+        })
+    }
+
+    pub(super) async fn ask_redis(&self, fill: Box<Fill>) -> Event<Ours> {
+        let Some((tier, _)) = tiers(self.worker) else { return Event::Redis(fill, RedisAnswer::Silent) };
+        let lookup = RedisLookup::ask(tier, *fill, self.head().headers()).await;
+        self.record.end_phase(Layer::Cache);
+        let (fill, answer) = self.asked(lookup);
+        Event::Redis(fill, answer)
+    }
+
+    /// Another gateway may be asking its service, which takes as long as this one's may.
+    pub(super) async fn await_lead(&self, fill: Box<Fill>, mut redis: Box<Asked>) -> Event<Ours> {
+        let first_byte = self.new_wait();
+        first_byte.service_turn();
+        if let (Some((tier, _)), Some(ticket)) = (tiers(self.worker), &mut redis.ticket) {
+            let key = fill.key();
+            let lead = tier.lead(ticket, &key, self.head().headers(), now);
             if let Some(Some(theirs)) = first_byte.within(lead).await {
-                redis.asked.stored = Some(theirs);
+                redis.stored = Some(theirs);
             }
         }
-        let RedisLookup { mut fill, asked } = match redis.land(cache, headers, stale.as_ref()) {
-            Ok(stored) => return Second::Answer(self.hit_in_redis(&stored)),
-            Err(redis) => *redis,
+        self.record.end_phase(Layer::Cache);
+        let found = self.found(&fill, &redis);
+        Event::Lead(fill, redis, found)
+    }
+
+    pub(super) fn adopt(&self, fill: Fill, mut redis: Box<Asked>) -> Event<Ours> {
+        let adopted = match redis.stored.take() {
+            Some(stored) => fill.adopt(stored, now()),
+            None => Adopted::Invalidated(fill),
         };
-        let is_better = |found: &Arc<Stored>| {
-            // Without a validator it is of use only in place of an error.
-            (found.has_validator() || found.freshness_parts().stale_use_ms() > 0)
-                && found.is_selected_by(headers)
-                && stale.as_ref().is_none_or(|stale| received(stale) < received(found))
-        };
-        // In memory, so that the service's 304 has something to update, and an error something to be replaced by.
-        let stale = asked.stored.filter(|found| is_better(found) && fill.keep(found)).or(stale);
-        fill.write_behind(Box::new(ticket));
-        Second::Ask(fill, stale)
+        self.record.end_phase(Layer::Cache);
+        Event::Adopted(match adopted {
+            Adopted::Landed(stored) => Landed::Landed(stored),
+            Adopted::Invalidated(fill) => Landed::Invalidated(Box::new(fill), redis),
+        })
+    }
+
+    /// Keeps what Redis has in memory, so that the service's 304 has something to update, and an error something to be
+    /// replaced by.
+    pub(super) fn prepare(&mut self, mut fill: Box<Fill>, redis: Asked, keep: Keep) -> Event<Ours> {
+        let Asked { stored, ticket } = redis;
+        let kept = stored.filter(|found| keep == Keep::Found && fill.keep(found));
+        if let Some(ticket) = ticket {
+            fill.write_behind(Box::new(ticket));
+        }
+        self.record.end_phase(Layer::Cache);
+        if let Some(kept) = &kept {
+            self.stale = Some(Arc::clone(kept));
+        }
+        Event::Prepared(fill, kept.map(stale))
+    }
+
+    /// Whether what Redis has may answer a request that wants nothing but a stored response.
+    pub(super) fn has_second_tier_for_stored(&self) -> bool {
+        let head = self.head();
+        // What a rule sends past the cache is answered from no tier of it.
+        let bypass = cache_key::control(&self.route).map(|control| &control.bypass);
+        let is_sent_past =
+            bypass.is_some_and(|rules| rules.applies(&head.method, head.target(), head.headers()).is_some());
+        tiers(self.worker).is_some() && self.key().is_ok() && !is_sent_past
     }
 
     /// RFC 9111 §5.2.1.7: what Redis has is stored as well; the service is not asked.
-    pub(super) async fn only_if_cached(&self) -> Result<Parted, Failure> {
-        let Some((tier, cache)) = tiers(self.worker) else { return Err(Failure::OnlyIfCached) };
-        let Ok(key) = self.key() else { return Err(Failure::OnlyIfCached) };
-        let key = key.as_key();
-        let headers = self.head().headers();
-        // What a rule sends past the cache is answered from no tier of it.
-        let bypass = cache_key::control(&self.route).map(|control| &control.bypass);
-        if bypass.is_some_and(|rules| rules.applies(&self.head().method, self.head().target(), headers).is_some()) {
-            return Err(Failure::OnlyIfCached);
-        }
+    pub(super) async fn ask_redis_only(&self) -> Event<Ours> {
+        let (Some((tier, cache)), Ok(key)) = (tiers(self.worker), self.key()) else { return Event::RedisOnly(None) };
+        let (key, headers) = (key.as_key(), self.head().headers());
         let asked = tier.ask(&key, headers, now()).await;
         self.record.end_phase(Layer::Cache);
-        match asked.stored.filter(|stored| cache.serves(&key, stored, headers, now())) {
-            Some(stored) => Ok(self.hit_in_redis(&stored)),
-            None => Err(Failure::OnlyIfCached),
-        }
-    }
-
-    fn hit_in_redis(&self, stored: &Stored) -> Parted {
-        self.record.verdict(Verdict::Redis);
-        self.answer_from(stored, Some(hit_in_redis(stored, now())))
+        Event::RedisOnly(asked.stored.filter(|stored| cache.serves(&key, stored, headers, now())))
     }
 }

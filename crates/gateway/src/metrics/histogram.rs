@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use super::Counter;
+use super::counter::Counter;
 
 /// Buckets for each power of two, as a power of two.
 const FINE_BITS: u32 = 3;

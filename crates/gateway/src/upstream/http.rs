@@ -14,14 +14,16 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
 use http_body::Frame;
+use pilotlight_exchange::retry::Reuse;
 use pilotlight_http1::FieldTable;
 use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease, Service};
 
 use super::backlog;
 use super::first_byte::FirstByte;
 use super::http1::{self, BodyLength, Decoded, Decoder, Keep, Malformed};
+use super::one_try::{Kept, Try};
 use super::silence::Silence;
-use super::{Answer, BodyLeft, Delivery, Failed, SendError, Tries, Upgraded, UpstreamError};
+use super::{Answer, BodyLeft, Delivery, Failed, SendError, Upgraded, UpstreamError};
 use crate::body::{CutError, ResponseBody};
 use crate::net::{Place, Socket};
 use crate::options::ExternalAddr;
@@ -98,91 +100,71 @@ impl Pool {
     }
 }
 
-/// Where an exchange goes.
-pub(crate) enum Target<'a> {
-    /// An instance that the lease keeps from being stopped.
-    Managed(Lease),
-    /// A server of somebody else's.
-    External(&'a ExternalAddr),
-}
-
-/// Sends a request and waits for the head of the answer. A kept connection that was closed just then is a try as any
-/// other.
+/// Sends a request and waits for the head of the answer. `external`: the address of a server of somebody else's.
 ///
 /// # Cancel safety
 /// Dropping it closes the connection, which is how HTTP/1.1 tells a service that the client has gone.
 pub(crate) async fn send(
     pool: &Rc<Pool>,
-    target: Target<'_>,
+    external: Option<&ExternalAddr>,
+    one: &mut Try,
     outbound: &Outbound,
-    mut body: Option<Box<RequestBody>>,
-    first_byte: FirstByte,
-    tries: &mut Tries,
+    body: Option<Box<RequestBody>>,
+    kept: Kept,
 ) -> Result<Answer, Failed> {
-    let (lease, external) = match target {
-        Target::Managed(lease) => (Some(lease), None),
-        Target::External(addr) => (None, Some(addr)),
-    };
-    let instance = lease.as_ref().map(|l| Arc::clone(l.instance()));
-    let number = instance.as_ref().map_or(0, |i| i.number());
+    let instance = one.lease.as_ref().map(|lease| Arc::clone(lease.instance()));
+    let number = instance.as_ref().map_or(0, |instance| instance.number());
     let place = match (instance.as_ref().map(|i| i.endpoint()), external) {
         (Some(Endpoint::Http(address)), _) => Place::Instance(address),
         (_, Some(addr)) => Place::External(addr),
         (Some(Endpoint::Pipe) | None, None) => {
             let cause = "it speaks the pipe, not HTTP".to_owned(); // not reachable: the upstream's kind is the transport
             let error = UpstreamError::Connect { service: pool.service.clone(), place: "the pipe".to_owned(), cause };
-            return Err(Failed { error: error.into(), body: BodyLeft::Whole(body) });
+            return Err(Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New });
         }
     };
+    let Some(first_byte) = &one.first_byte else { return Err(no_wait(pool, body)) };
     // After one that was closed, the others may be as well: they are of the same age.
-    let mut may_reuse = true;
-    loop {
-        let (connection, reused) = match may_reuse.then(|| pool.take(number)).flatten() {
-            Some(connection) => (connection, true),
-            None => {
-                first_byte.service_turn();
-                let connected = Box::pin(first_byte.within(connect(pool, place, number))).await;
-                match connected.unwrap_or_else(|| Err(first_byte.over(&pool.service).into())) {
-                    Ok(connection) => (connection, false),
-                    Err(error) => return Err(Failed { error, body: BodyLeft::Whole(body) }),
-                }
-            }
-        };
-        let mut exchange = Exchange::new(connection, outbound, body.take());
-        let counted = Counted::new(&pool.waiting);
-        let answer = exchange.answer(pool, instance.as_deref(), outbound, &first_byte).await;
-        let alone = pool.waiting.get() == 1;
-        drop(counted);
-        match answer {
-            Ok(head) if head.status == StatusCode::SWITCHING_PROTOCOLS && !exchange.may_switch(&head, outbound) => {
-                let what = "it switched to another protocol without being asked to".to_owned();
-                let error = UpstreamError::Protocol { service: pool.service.clone(), what };
-                return Err(Failed { error: error.into(), body: BodyLeft::Spent });
-            }
-            Ok(head) => return Ok(exchange.into_answer(pool, head, lease, first_byte)),
-            Err(mut error) => {
-                if let SendError::Upstream(UpstreamError::Closed { delivery: delivery @ Delivery::Maybe, .. }) =
-                    &mut error
-                    && exchange.read_to_the_end
-                    && alone
-                    && !reused
-                {
-                    *delivery = Delivery::Suspect; // sent again, it might end the next instance, too
-                }
-                body = match exchange.pump.reclaim() {
-                    BodyLeft::Spent => return Err(Failed { error, body: BodyLeft::Spent }),
-                    BodyLeft::Whole(body) => body,
-                };
-                // RFC 9112 §9.3.1: a kept connection may have been closed just as the request was sent.
-                let closed = matches!(&error, SendError::Upstream(UpstreamError::Closed { delivery, .. })
-                    if *delivery == Delivery::No || outbound.is_idempotent());
-                if !(reused && closed && tries.again()) {
-                    return Err(Failed { error, body: BodyLeft::Whole(body) });
-                }
-                may_reuse = false;
+    let (connection, reuse) = match (kept == Kept::MayBeUsed).then(|| pool.take(number)).flatten() {
+        Some(connection) => (connection, Reuse::Kept),
+        None => {
+            first_byte.service_turn();
+            let connected = Box::pin(first_byte.within(connect(pool, place, number))).await;
+            match connected.unwrap_or_else(|| Err(first_byte.over(&pool.service).into())) {
+                Ok(connection) => (connection, Reuse::New),
+                Err(error) => return Err(Failed { error, body: BodyLeft::Whole(body), reuse: Reuse::New }),
             }
         }
+    };
+    let mut exchange = Exchange::new(connection, outbound, body);
+    let counted = Counted::new(&pool.waiting);
+    let answer = exchange.answer(pool, instance.as_deref(), outbound, first_byte).await;
+    let alone = pool.waiting.get() == 1;
+    drop(counted);
+    match answer {
+        Ok(head) if head.status == StatusCode::SWITCHING_PROTOCOLS && !exchange.may_switch(&head, outbound) => {
+            let what = "it switched to another protocol without being asked to".to_owned();
+            let error = UpstreamError::Protocol { service: pool.service.clone(), what };
+            Err(Failed { error: error.into(), body: BodyLeft::Spent, reuse })
+        }
+        Ok(head) => Ok(exchange.into_answer(pool, head, one)),
+        Err(mut error) => {
+            if let SendError::Upstream(UpstreamError::Closed { delivery: delivery @ Delivery::Maybe, .. }) = &mut error
+                && exchange.read_to_the_end
+                && alone
+                && reuse == Reuse::New
+            {
+                *delivery = Delivery::Suspect; // sent again, it might end the next instance, too
+            }
+            Err(Failed { error, body: exchange.pump.reclaim(), reuse })
+        }
     }
+}
+
+/// Not reachable: every try has a wait.
+fn no_wait(pool: &Pool, body: Option<Box<RequestBody>>) -> Failed {
+    let error = UpstreamError::Protocol { service: pool.service.clone(), what: "was not waited for".to_owned() };
+    Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New }
 }
 
 /// Counts while it lives.
@@ -338,15 +320,10 @@ impl Exchange {
         socket.poll_read_buf(cx, read)
     }
 
-    fn into_answer(
-        mut self,
-        pool: &Rc<Pool>,
-        head: http1::ResponseHead,
-        lease: Option<Lease>,
-        first_byte: FirstByte,
-    ) -> Answer {
+    fn into_answer(mut self, pool: &Rc<Pool>, head: http1::ResponseHead, one: &mut Try) -> Answer {
         let http1::ResponseHead { status, fields, body, keep_alive } = head;
         self.pump.forget_sent();
+        let lease = one.lease.take();
         if let Some(lease) = &lease {
             lease.instance().mark_answered();
         }
@@ -369,7 +346,8 @@ impl Exchange {
             return Answer { status, fields, body: ResponseBody::full(data), upgraded: None };
         }
         let decoder = Decoder::new(body);
-        let (pool, silence) = (Rc::clone(pool), first_byte.then(fields.get(&CONTENT_TYPE)));
+        let silence = one.first_byte.take().map(|first_byte| first_byte.then(fields.get(&CONTENT_TYPE)));
+        let pool = Rc::clone(pool);
         let body = HttpBody { exchange: Some(self), decoder, keep_alive, silence, pool, lease };
         Answer { status, fields, body: ResponseBody::Http(Box::new(body)), upgraded: None }
     }
@@ -403,7 +381,7 @@ pub(crate) struct HttpBody {
     exchange: Option<Exchange>,
     decoder: Decoder,
     keep_alive: bool,
-    silence: Silence,
+    silence: Option<Silence>,
     pool: Rc<Pool>,
     lease: Option<Lease>,
 }
@@ -451,10 +429,13 @@ impl HttpBody {
             }
             let Poll::Ready(filled) = filled else {
                 let pump = &mut exchange.pump;
-                let silent = self.silence.poll(cx, pump.waits_for_client(), pump.take_moved());
+                let Some(silence) = &mut self.silence else { return Poll::Pending };
+                let silent = silence.poll(cx, pump.waits_for_client(), pump.take_moved());
                 return silent.map(|what| self.cut(&what)).map(|cut| Some(Err(cut)));
             };
-            self.silence.heard();
+            if let Some(silence) = &mut self.silence {
+                silence.heard();
+            }
             match filled {
                 Ok(0) if self.decoder.closed().is_ok() => {
                     self.end();

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use pilotlight_exchange::retry::Reuse;
 use pilotlight_pipe::control::{Drain, More, MoreKind};
 use pilotlight_pipe::frame::flags;
 use pilotlight_pipe::head::{HeadError, decode_info, decode_response};
@@ -23,8 +23,8 @@ use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
 use super::first_byte::FirstByte;
+use super::one_try::Try;
 use super::{Answer, BodyLeft, Delivery, Failed, SendError, UpstreamError};
-use crate::body::ResponseBody;
 use crate::net::Socket;
 use crate::outbound::Outbound;
 use crate::request_body::RequestBody;
@@ -32,10 +32,12 @@ use crate::spawn::Spawner;
 
 mod body;
 mod frames;
+mod reply;
 mod shared;
 mod stream;
 
 pub(crate) use body::PipeBody;
+use reply::Reply;
 use shared::{BeginError, Outcome, Shared};
 use stream::{Stream, StreamError};
 
@@ -315,32 +317,34 @@ impl Drop for OwnWaiter<'_> {
 /// Dropping it cancels the exchange: the service gets RESET(CANCELLED).
 pub(crate) async fn send(
     link: &Link,
-    lease: Lease,
+    one: &mut Try,
     outbound: &Outbound,
     mut body: Option<Box<RequestBody>>,
-    first_byte: FirstByte,
 ) -> Result<Answer, Failed> {
     let service = link.service.name();
+    let Try { lease: Some(lease), first_byte: Some(first_byte) } = &*one else {
+        // Not reachable: a place is taken first.
+        let error = closed(service, "was not waited for", Delivery::No);
+        return Err(Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New });
+    };
     first_byte.service_turn();
     let sent = first_byte.within(async {
-        let peer = link.reach(&lease).await?;
+        let peer = link.reach(lease).await?;
         let whole = match &body {
             None => Some(&[][..]),
             Some(body) => body.held().map(|held| &held[..]),
         };
         let whole = whole.and_then(|whole| frames::request_frame(outbound, flags::END, whole));
         match whole {
-            Some(frame) if peer.shared.takes_exchanges() => {
-                send_shared(link, &peer, frame, outbound, &first_byte).await
-            }
-            _ => send_own(link, &peer, outbound, body.take(), &first_byte).await,
+            Some(frame) if peer.shared.takes_exchanges() => send_shared(link, &peer, frame, outbound, first_byte).await,
+            _ => send_own(link, &peer, outbound, body.take(), first_byte).await,
         }
     });
     let Some(sent) = sent.await else {
-        return Err(Failed { error: first_byte.over(service).into(), body: BodyLeft::Spent });
+        return Err(Failed { error: first_byte.over(service).into(), body: BodyLeft::Spent, reuse: Reuse::New });
     };
     match sent {
-        Ok(reply) => Ok(reply.into_answer(lease, service, first_byte)),
+        Ok(reply) => Ok(reply.into_answer(service, one)),
         Err(Unsent { error, body: left }) => {
             let body = match (left, body) {
                 (Some(left), _) => left,
@@ -349,7 +353,7 @@ pub(crate) async fn send(
                     body
                 })),
             };
-            Err(Failed { error, body })
+            Err(Failed { error, body, reuse: Reuse::New })
         }
     }
 }
@@ -363,30 +367,6 @@ struct Unsent {
 impl From<UpstreamError> for Unsent {
     fn from(error: UpstreamError) -> Self {
         Self { error: error.into(), body: None }
-    }
-}
-
-/// The head of an answer and where the rest of it is.
-struct Reply {
-    status: StatusCode,
-    headers: HeaderMap,
-    first: Bytes,
-    rest: Option<Box<Stream>>,
-    left: Option<u64>,
-}
-
-impl Reply {
-    fn into_answer(self, lease: Lease, service: &str, first_byte: FirstByte) -> Answer {
-        let Self { status, headers, first, rest, left } = self;
-        let body = match rest {
-            None => ResponseBody::full(first),
-            Some(stream) => {
-                let silence = first_byte.then(headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes));
-                let body = PipeBody::new(stream, (lease, silence), first, left, service.to_owned());
-                ResponseBody::Pipe(Box::new(body))
-            }
-        };
-        Answer { status, fields: headers.into(), body, upgraded: None }
     }
 }
 

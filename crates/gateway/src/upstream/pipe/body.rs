@@ -18,7 +18,7 @@ use crate::upstream::silence::Silence;
 pub(crate) struct PipeBody {
     stream: Option<Box<Stream>>,
     lease: Option<Lease>,
-    silence: Silence,
+    silence: Option<Silence>,
     /// What came with RESPONSE.
     first: Bytes,
     /// From `content-length`, if the service gave it.
@@ -29,12 +29,12 @@ pub(crate) struct PipeBody {
 impl PipeBody {
     pub(crate) fn new(
         stream: Box<Stream>,
-        (lease, silence): (Lease, Silence),
+        (lease, silence): (Option<Lease>, Option<Silence>),
         first: Bytes,
         left: Option<u64>,
         service: String,
     ) -> Self {
-        Self { stream: Some(stream), lease: Some(lease), silence, first, left, service }
+        Self { stream: Some(stream), lease, silence, first, left, service }
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -53,11 +53,14 @@ impl PipeBody {
         loop {
             let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
             let Poll::Ready(part) = stream.poll_part(cx) else {
-                let what = ready!(self.silence.poll(cx, stream.waits_for_client(), stream.take_moved()));
+                let Some(silence) = &mut self.silence else { return Poll::Pending };
+                let what = ready!(silence.poll(cx, stream.waits_for_client(), stream.take_moved()));
                 self.deadline_over();
                 return Poll::Ready(Some(Err(self.cut(what))));
             };
-            self.silence.heard();
+            if let Some(silence) = &mut self.silence {
+                silence.heard();
+            }
             match part {
                 Ok(Some((AnswerPart::Data(part), data))) => {
                     if part == Part::Last {

@@ -1,0 +1,167 @@
+//! A request on its way through the gateway, and what it needs there.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::Version;
+use http::header::{HeaderValue, UPGRADE};
+use pilotlight_cache::{Fill, Forward, Lookup, Stored, Timestamp};
+use pilotlight_supervisor::{Instance, Lease};
+
+use super::detached_fetch::DetachedFetch;
+use crate::body::ResponseBody;
+use crate::cache_key::{self, CacheKey};
+use crate::client::{Client, ClientBody, RedisAnswer};
+use crate::head::Head;
+use crate::options::{RouteCache, RouteSpec, Settings};
+use crate::outbound::Outbound;
+use crate::problem::Failure;
+use crate::record::Record;
+use crate::request_body::{BodyLimit, RequestBody};
+use crate::request_id::RequestId;
+use crate::response::ResponseHead;
+use crate::routes::Route;
+use crate::target::Trust;
+use crate::upstream::first_byte::FirstByte;
+use crate::worker::{Upstream, Worker};
+
+/// A response without its body, and the body.
+pub(super) type Parted = (ResponseHead, ResponseBody);
+
+/// Who asks.
+pub(super) struct Caller {
+    pub(super) settings: Arc<Settings>,
+    pub(super) peer: Rc<str>,
+    /// The connection that waits for the answer; none if the client has been answered.
+    pub(super) connection: Option<Rc<Client>>,
+}
+
+impl Caller {
+    pub(super) fn at(client: &Rc<Client>) -> Self {
+        Self { connection: Some(Rc::clone(client)), ..Self::answered(client) }
+    }
+
+    /// Holds nothing of the connection, which may be closed meanwhile.
+    pub(super) fn answered(client: &Client) -> Self {
+        Self { settings: Arc::clone(&client.settings), peer: Rc::clone(&client.peer), connection: None }
+    }
+}
+
+/// A request on its way through the gateway.
+pub(super) struct Inbound<'a> {
+    pub(super) worker: &'a Worker,
+    pub(super) client: Caller,
+    pub(super) record: &'a Record,
+    pub(super) detached_fetch: &'a DetachedFetch,
+    pub(super) route: Arc<Route>,
+    pub(super) upstream: Rc<Upstream>,
+    pub(super) outbound: Outbound,
+    pub(super) incoming: Option<ClientBody>,
+    /// The route's `timeout`, and when it is over.
+    pub(super) ends: Option<(Duration, Instant)>,
+    /// What is validated, and stands in for an error.
+    pub(super) stale: Option<Arc<Stored>>,
+    /// The instance that is asked, or was last.
+    pub(super) instance: Option<Arc<Instance>>,
+    pub(super) lease: Option<Lease>,
+    /// The wait for what is being done.
+    pub(super) wait: Option<FirstByte>,
+}
+
+impl<'a> Inbound<'a> {
+    pub(super) fn new(
+        worker: &'a Worker,
+        (client, record, detached_fetch): (Caller, &'a Record, &'a DetachedFetch),
+        route: Arc<Route>,
+        (head, incoming): (Head, Option<ClientBody>),
+        id: RequestId,
+    ) -> Self {
+        let upstream = worker.upstream(&route.target);
+        let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
+        // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
+        let may_switch = speaks_http && head.version == Version::HTTP_11;
+        let upgrade = may_switch.then(|| offered(&route, &head)).flatten().map(Box::new);
+        // RFC 9110 §15.2: never to an HTTP/1.0 client.
+        let interim = client.connection.clone().filter(|_| head.version == Version::HTTP_11);
+        let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
+        let outbound = Outbound {
+            is_cached: route.cache != RouteCache::Off,
+            head,
+            id,
+            peer: Rc::clone(&client.peer),
+            stripped,
+            trust: Trust::of(client.settings.trust_forwarded),
+            validators: None,
+            upgrade,
+            interim,
+        };
+        let (ends, stale, instance, lease, wait) = (None, None, None, None, None);
+        Self {
+            worker,
+            client,
+            record,
+            detached_fetch,
+            route,
+            upstream,
+            outbound,
+            incoming,
+            ends,
+            stale,
+            instance,
+            lease,
+            wait,
+        }
+    }
+
+    pub(super) fn head(&self) -> &Head {
+        &self.outbound.head
+    }
+
+    /// The place of what a POST may make, unless the route keeps the request away from the cache.
+    pub(super) fn begin_post(&self) -> Option<Box<Fill>> {
+        let cache = self.worker.common.cache.as_ref()?;
+        Some(Box::new(cache.begin_post(&self.key().ok()?.as_key())))
+    }
+
+    pub(super) fn key(&self) -> Result<CacheKey<'_>, Forward> {
+        let (origin, target) = (self.outbound.origin(), self.head().target());
+        CacheKey::of(cache_key::control(&self.route), origin, target, self.head().headers())
+    }
+
+    pub(super) fn body(&mut self) -> Result<Option<Box<RequestBody>>, Failure> {
+        let limits = &self.client.settings.limits;
+        let limit = match self.route.body_size {
+            Some(bytes) => BodyLimit { bytes: Some(bytes), setting: "the route's body_size" },
+            None => BodyLimit { bytes: limits.body_size, setting: "limits.body_size" },
+        };
+        let Some(incoming) = self.incoming.take() else { return Ok(None) };
+        let body = RequestBody::new(incoming, limit, limits.body_timeout, || self.worker.deadlines.deadline())
+            .map_err(Failure::Body)?;
+        Ok(body.map(|body| Box::new(body.counted(self.record.received()))))
+    }
+}
+
+/// What is stored for a request.
+pub(super) struct Looked {
+    /// In memory.
+    pub(super) lookup: Option<Lookup>,
+    /// In Redis, if that was asked before.
+    pub(super) redis: Option<RedisAnswer>,
+}
+
+impl Looked {
+    /// How long Redis was waited for, which is a part of the whole exchange's time.
+    pub(super) fn took(&self) -> Duration {
+        self.redis.as_ref().map_or(Duration::ZERO, RedisAnswer::took)
+    }
+}
+
+/// The protocols that the route lets a client switch to, of those that it offers.
+pub(super) fn offered(route: &RouteSpec, head: &Head) -> Option<HeaderValue> {
+    head.has(&UPGRADE).then(|| route.upgrades.offered(head.headers())).flatten()
+}
+
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_system(SystemTime::now())
+}

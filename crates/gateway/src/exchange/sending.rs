@@ -1,0 +1,199 @@
+//! A request to its service: the place at an instance, and one try. What comes of a failed one is decided elsewhere
+//! (`pilotlight_exchange::retry`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::http::HeaderMap;
+use pilotlight_cache::{Stored, Timing};
+use pilotlight_exchange::retry::{Fault, Reuse};
+use pilotlight_exchange::{BodyLeft, Event, PlaceTurn, WaitsFor};
+use pilotlight_supervisor::{Lease, Phase, Service, StartError};
+
+use super::handles::{Fetched, Ours};
+use super::inbound::Inbound;
+use crate::problem::Failure;
+use crate::request_body::{BodyError, RequestBody};
+use crate::timing::{Layer, Moment};
+use crate::upstream::first_byte::FirstByte;
+use crate::upstream::one_try::{Kept, Try};
+use crate::upstream::silence::SilenceLimit;
+use crate::upstream::{self, Failed, SendError, UpstreamError, http, pipe};
+use crate::worker::Upstream;
+
+impl Inbound<'_> {
+    pub(super) fn open_body(&mut self) -> Event<Ours> {
+        match self.body() {
+            Ok(body) => Event::BodyOpened(body),
+            Err(failure) => failed(failure, None),
+        }
+    }
+
+    /// A small body is awaited before the place, so that a client that sends it byte by byte takes no place of
+    /// `concurrency`.
+    pub(super) async fn hold_body(&self, mut body: Box<RequestBody>) -> Event<Ours> {
+        let first_byte = self.new_wait();
+        let held = first_byte.within(body.hold()).await;
+        self.record.end_phase(Layer::Service); // it would be sent in that time
+        match held {
+            Some(Ok(())) => Event::BodyHeld(body),
+            Some(Err(error)) => failed(Failure::Body(error), Some(body)),
+            None => Event::TimeOver { waits_for: WaitsFor::Client, body: BodyLeft::Whole(Some(body)) },
+        }
+    }
+
+    /// A place at an instance, if one has a place now.
+    pub(super) fn enter(&mut self, turn: PlaceTurn) -> Option<Event<Ours>> {
+        self.wait = Some(self.new_wait());
+        // A second try asks the supervisor, which knows of the first instance's drain or death by then.
+        let service = self.service().filter(|_| turn == PlaceTurn::First)?;
+        let lease = service.enter(self.worker.index)?;
+        self.record.end_phase(Layer::Queue);
+        self.instance = Some(Arc::clone(lease.instance()));
+        self.lease = Some(lease);
+        Some(Event::Placed)
+    }
+
+    /// A place at an instance, which is started if need be.
+    pub(super) async fn wait_for_place(&mut self) -> Event<Ours> {
+        let (Some(service), Some(first_byte)) = (self.service(), &self.wait) else { return Event::Placed };
+        let Some(started) = first_byte.within(service.ready(self.worker.index)).await else {
+            self.record.end_phase(Layer::Queue);
+            return Event::TimeOver { waits_for: WaitsFor::Service, body: BodyLeft::NONE };
+        };
+        self.count_start(&started);
+        match started {
+            Ok(lease) => {
+                self.instance = Some(Arc::clone(lease.instance()));
+                self.lease = Some(lease);
+                Event::Placed
+            }
+            Err(error) => failed(Failure::Start(error), None),
+        }
+    }
+
+    /// Counts the wait for an instance to its parts.
+    fn count_start(&self, started: &Result<Lease, StartError>) {
+        let (now, timeline) = (Moment::now(), &self.record.timeline);
+        let until = Instant::now(); // the same, as the supervisor writes it
+        let from = until.checked_sub(Duration::from_nanos(now.since(timeline.last()))).unwrap_or(until);
+        match started.as_ref().ok().and_then(|lease| lease.instance().start_times()) {
+            // Ready before this request came: it only waited for the supervisor's word.
+            Some(times) if times.ready <= from => timeline.end_phase(Layer::Queue, now),
+            Some(times) => timeline.end_start(times.phases(from, until)),
+            None if started.as_ref().is_err_and(|e| e.phase != Phase::Queue) => timeline.end_phase(Layer::Start, now),
+            None => timeline.end_phase(Layer::Queue, now),
+        }
+    }
+
+    /// Sends the request, and waits for the head of the answer.
+    pub(super) async fn send(
+        &mut self,
+        body: Option<Box<RequestBody>>,
+        condition: Option<Arc<Stored>>,
+        kept: Kept,
+    ) -> Event<Ours> {
+        self.outbound.validators = condition.map(|stored| {
+            let mut validators = Box::<HeaderMap>::default();
+            stored.make_conditional(&mut validators);
+            validators
+        });
+        if self.service().is_none() && kept == Kept::MayBeUsed {
+            self.record.end_phase(Layer::Queue);
+            self.wait = None;
+        }
+        let first_byte = self.wait.take().unwrap_or_else(|| self.new_wait());
+        let sent = self.worker.clock.timestamp(self.record.timeline.last()); // its start is not part of the answer's age
+        let mut one = Try { lease: self.lease.take(), first_byte: Some(first_byte) };
+        let result = match &*self.upstream {
+            Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
+            Upstream::Http(_, pool) => http::send(pool, None, &mut one, &self.outbound, body, kept).await,
+            Upstream::External(external, pool) => {
+                http::send(pool, Some(&external.addr), &mut one, &self.outbound, body, kept).await
+            }
+        };
+        (self.lease, self.wait) = (one.lease, one.first_byte);
+        self.record.end_phase(Layer::Service);
+        match result {
+            Ok(answer) => {
+                let received = self.worker.clock.timestamp(self.record.timeline.last());
+                let status = answer.status.as_u16();
+                Event::Answered { answer: Box::new(Fetched { answer, timing: Timing { sent, received } }), status }
+            }
+            Err(failed) => self.send_failed(failed),
+        }
+    }
+
+    fn send_failed(&self, failed: Failed) -> Event<Ours> {
+        let Failed { error, body, reuse } = failed;
+        let body = match body {
+            upstream::BodyLeft::Whole(body) => BodyLeft::Whole(body),
+            upstream::BodyLeft::Spent => BodyLeft::Spent,
+        };
+        let fault = match &error {
+            SendError::Upstream(UpstreamError::Timeout { .. }) => {
+                return Event::TimeOver { waits_for: WaitsFor::Service, body };
+            }
+            SendError::Client(BodyError::Late { .. }) => {
+                return Event::TimeOver { waits_for: WaitsFor::Client, body };
+            }
+            SendError::Upstream(error) => fault(error, reuse),
+            SendError::Client(_) => Fault::Client,
+            SendError::Start(_) => Fault::Start,
+        };
+        let failure = match error {
+            SendError::Upstream(error) => {
+                tracing::debug!(request_id = self.outbound.id.as_str(), "not answered: {error}");
+                Failure::Upstream(error)
+            }
+            SendError::Client(error) => Failure::Body(error),
+            SendError::Start(error) => Failure::Start(error),
+        };
+        let status = failure.status().as_u16();
+        Event::SendFailed { fault, failure: Box::new(failure), status, body, instance: self.instance_state() }
+    }
+
+    /// The service, if Pilotlight starts it.
+    pub(super) fn service(&self) -> Option<&Service> {
+        match &*self.upstream {
+            Upstream::Pipe(service, _) | Upstream::Http(service, _) => Some(service),
+            Upstream::External(..) => None,
+        }
+    }
+
+    pub(super) fn service_name(&self) -> String {
+        match &*self.upstream {
+            Upstream::Pipe(service, _) | Upstream::Http(service, _) => service.name().to_string(),
+            Upstream::External(_, pool) => pool.service.clone(),
+        }
+    }
+
+    pub(super) fn new_wait(&self) -> FirstByte {
+        let whole = self.ends.map(|(after, ends)| ((after, "the route's timeout"), ends));
+        let route = self.route.response_timeout.map(|after| (after, "the route's response_timeout"));
+        let general = self.client.settings.limits.response_timeout.map(|after| (after, "limits.response_timeout"));
+        let own =
+            self.service().and_then(|service| service.max_request_time()).map(|after| (after, "its max_request_time"));
+        let limit = route.or(general).into_iter().chain(own).min_by_key(|(after, _)| *after);
+        let silence =
+            SilenceLimit::new(self.route.response_body_timeout, self.client.settings.limits.response_body_timeout);
+        FirstByte::new(self.worker.deadlines.deadline(), limit, whole, silence)
+    }
+}
+
+fn failed(failure: Failure, body: Option<Box<RequestBody>>) -> Event<Ours> {
+    Event::Failed { status: failure.status().as_u16(), failure: Box::new(failure), body }
+}
+
+fn fault(error: &UpstreamError, reuse: Reuse) -> Fault {
+    match error {
+        UpstreamError::Connect { .. } => Fault::Connect,
+        UpstreamError::Closed { delivery, .. } => Fault::Closed(*delivery, reuse),
+        UpstreamError::Protocol { .. } => Fault::Protocol,
+        UpstreamError::Refused { .. } => Fault::Refused,
+        UpstreamError::Overloaded { .. } => Fault::Overloaded,
+        UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => Fault::Deadline,
+        UpstreamError::Internal { .. } => Fault::Internal,
+        UpstreamError::TooLarge { .. } => Fault::TooLarge,
+    }
+}

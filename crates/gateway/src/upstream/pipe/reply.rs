@@ -1,0 +1,36 @@
+//! The head of an answer that came over the pipe.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use super::body::PipeBody;
+use super::stream::Stream;
+use crate::body::ResponseBody;
+use crate::upstream::Answer;
+use crate::upstream::one_try::Try;
+
+/// The head of an answer and where the rest of it is.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) first: Bytes,
+    pub(super) rest: Option<Box<Stream>>,
+    pub(super) left: Option<u64>,
+}
+
+impl Reply {
+    pub(super) fn into_answer(self, service: &str, one: &mut Try) -> Answer {
+        let (lease, first_byte) = (one.lease.take(), one.first_byte.take());
+        let Self { status, headers, first, rest, left } = self;
+        let body = match rest {
+            None => ResponseBody::full(first),
+            Some(stream) => {
+                let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+                let silence = first_byte.map(|first_byte| first_byte.then(content_type));
+                let body = PipeBody::new(stream, (lease, silence), first, left, service.to_owned());
+                ResponseBody::Pipe(Box::new(body))
+            }
+        };
+        Answer { status, fields: headers.into(), body, upgraded: None }
+    }
+}
