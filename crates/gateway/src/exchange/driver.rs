@@ -1,5 +1,5 @@
-//! Drives the decisions of `pilotlight_exchange`: does what they ask for, one action at a time, and reports what came of
-//! it. What is decided here is only who of ours does it.
+//! Drives the decisions of `pilotlight_exchange`: does what they ask for, one action at a time, and reports what came
+//! of it. What is decided here is only who of ours does it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
