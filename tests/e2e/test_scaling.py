@@ -18,6 +18,7 @@ __all__ = ["setUpModule"]
 POOL = [PYTHON, "-B", str(HERE / "pool.py")]
 # A whole run of what is shortened by default: `SOAK=1`.
 SOAK = bool(os.environ.get("SOAK"))
+CUTTER = [PYTHON, "-B", str(HERE / "cutter.py")]
 
 
 def pool_gateway(*blocks, env=(), **settings):
@@ -88,6 +89,14 @@ class Burst(TestCase):
         answers = burst(gateway.address, 1000, "/pid")
         self.assertEqual(Counter(status for status, _ in answers), {200: 1000})
         self.assertEqual(starts(gateway), 1)
+
+    def test_a_try_that_failed_holds_no_place(self):
+        """Three fill an instance, which cuts two of them off: both are sent again, and neither waits for the place that it had itself."""
+        web = service("web", CUTTER, transport="http", concurrency=3, max_instances=1, queue={"timeout": "5s"})
+        gateway = self.start(Gateway(BINARY, config(web, route(service="web"), workers=1)))
+        self.assert_status(gateway.get("/"), 200)  # it has answered: from now on its end would be no failed start
+        answers = in_threads(3, lambda _: gateway.get("/", timeout=30))
+        self.assertEqual([(answer.status, answer.body) for answer in answers], [(200, b"ok")] * 3)
 
     def test_an_instance_never_has_more_than_its_concurrency(self):
         gateway = self.start(pool_gateway(concurrency=3, max_instances=2))

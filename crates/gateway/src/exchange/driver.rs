@@ -1,5 +1,7 @@
 //! Drives the decisions of `pilotlight_exchange`: does what they ask for, one action at a time, and reports what came
-//! of it. What is decided here is only who of ours does it.
+//! of it. The driver decides only which part of the gateway does it.
+//!
+//! Invariant: a request holds a place at one instance at most, and only while it is sent there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +47,10 @@ impl Inbound<'_> {
         loop {
             self.record.verdict(verdict(exchange.verdict()));
             self.detached_fetch.follow(exchange.leads().map(|fill| &**fill));
+            // A place is held for a try only: an instance that refused it, or that is replaced, has to be able to end.
+            if !matches!(action, Action::Send { .. } | Action::SendAgain { .. }) {
+                self.lease = None;
+            }
             let event = match action {
                 Action::Respond { response, connection } => return (self.answer(response), connection),
                 Action::OpenBody => self.open_body(),
@@ -216,7 +222,7 @@ impl Inbound<'_> {
     }
 }
 
-/// Draws up what a refusal needs that comes before there is a route: whether the connection can take a further request.
+/// Decides what becomes of the connection when a request is refused before it has a route.
 pub(super) async fn refuse(
     failure: Failure,
     (body, is_expected): (crate::client::ClientBody, bool),
