@@ -1,4 +1,5 @@
-"""An HTTP service that answers one request, takes three, cuts two of them off without a word, and answers the third when both have come again."""
+"""An HTTP service that answers one request, takes three, cuts two of them off without a word, and answers the third
+when both have come again."""
 
 import socket
 

@@ -91,8 +91,9 @@ class Burst(TestCase):
         self.assertEqual(starts(gateway), 1)
 
     def test_a_try_that_failed_holds_no_place(self):
-        """Three fill an instance, which cuts two of them off: both are sent again, and neither waits for the place that it had itself."""
-        web = service("web", CUTTER, transport="http", concurrency=3, max_instances=1, queue={"timeout": "5s"})
+        """Three fill an instance, which cuts two off: both are sent again, and neither waits for the place it had."""
+        settings = {"transport": "http", "concurrency": 3, "max_instances": 1, "queue": {"timeout": "5s"}}
+        web = service("web", CUTTER, **settings)
         gateway = self.start(Gateway(BINARY, config(web, route(service="web"), workers=1)))
         self.assert_status(gateway.get("/"), 200)  # it has answered: from now on its end would be no failed start
         answers = in_threads(3, lambda _: gateway.get("/", timeout=30))
