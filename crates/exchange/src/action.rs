@@ -183,6 +183,26 @@ pub enum Verdict {
     Stale,
 }
 
+impl Verdict {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 8] =
+        [Self::Off, Self::Hit, Self::Redis, Self::Miss, Self::Revalidated, Self::Collapsed, Self::Bypass, Self::Stale];
+
+    /// As metrics and logs call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Hit => "hit",
+            Self::Redis => "redis",
+            Self::Miss => "miss",
+            Self::Revalidated => "revalidated",
+            Self::Collapsed => "collapsed",
+            Self::Bypass => "bypass",
+            Self::Stale => "stale",
+        }
+    }
+}
+
 /// Which place a request wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaceTurn {

@@ -20,45 +20,7 @@ pub(crate) mod sums;
 
 pub(crate) use counter::Counter;
 pub(crate) use histogram::{Distribution, Histogram};
-
-/// What the cache had to do with an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The route does not use it, or the gateway answered by itself.
-    Off,
-    /// Answered from memory.
-    Hit,
-    /// Answered from Redis.
-    Redis,
-    /// The service was asked; the answer may have been stored.
-    Miss,
-    /// A stored answer was validated.
-    Revalidated,
-    /// Another request's answer.
-    Collapsed,
-    /// The request is none that the cache may answer.
-    Bypass,
-    /// Answered from memory although stale: it was revalidated beside, or the service failed.
-    Stale,
-}
-
-impl Verdict {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Off, Self::Hit, Self::Redis, Self::Miss, Self::Revalidated, Self::Collapsed, Self::Bypass, Self::Stale];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Hit => "hit",
-            Self::Redis => "redis",
-            Self::Miss => "miss",
-            Self::Revalidated => "revalidated",
-            Self::Collapsed => "collapsed",
-            Self::Bypass => "bypass",
-            Self::Stale => "stale",
-        }
-    }
-}
+pub(crate) use pilotlight_exchange::Verdict;
 
 /// Classes of statuses; the first is for requests whose client went before there was an answer.
 pub(crate) const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];

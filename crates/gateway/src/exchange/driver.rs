@@ -17,7 +17,6 @@ use pilotlight_exchange::{BodyLeft, Upstream as Kind, WaitsFor};
 use super::handles::{Ours, stale};
 use super::inbound::{Inbound, Looked, Parted, now};
 use super::unread;
-use crate::metrics::Verdict;
 use crate::problem::Failure;
 use crate::request_body::RequestBody;
 use crate::timing::Layer;
@@ -45,7 +44,7 @@ impl Inbound<'_> {
         let mut exchange = Exchange::new(self.request(took));
         let mut action = exchange.step(begin, begun);
         loop {
-            self.record.verdict(verdict(exchange.verdict()));
+            self.record.verdict(exchange.verdict());
             self.detached_fetch.follow(exchange.leads().map(|fill| &**fill));
             // A place is held for a try only: an instance that refused it, or that is replaced, has to be able to end.
             if !matches!(action, Action::Send { .. } | Action::SendAgain { .. }) {
@@ -258,20 +257,5 @@ pub(super) async fn refuse(
             _ => Event::Reported, // a refusal asks for nothing else
         };
         action = exchange.step(event, Instant::now());
-    }
-}
-
-fn verdict(verdict: pilotlight_exchange::Verdict) -> Verdict {
-    use pilotlight_exchange::Verdict as Decided;
-
-    match verdict {
-        Decided::Off => Verdict::Off,
-        Decided::Hit => Verdict::Hit,
-        Decided::Redis => Verdict::Redis,
-        Decided::Miss => Verdict::Miss,
-        Decided::Revalidated => Verdict::Revalidated,
-        Decided::Collapsed => Verdict::Collapsed,
-        Decided::Bypass => Verdict::Bypass,
-        Decided::Stale => Verdict::Stale,
     }
 }
