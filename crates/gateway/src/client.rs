@@ -29,6 +29,7 @@ use pilotlight_http1::ServerConnection;
 use crate::deadline::Deadline;
 use crate::net::Socket;
 use crate::options::{Limits, ServerTiming, Settings};
+use crate::peer_address::PeerAddress;
 use crate::problem;
 use crate::record::Record;
 use crate::timing::{Layer, Moment};
@@ -80,8 +81,7 @@ impl ClientTimes {
 
 /// What the parts of the gateway that serve one connection share.
 pub(crate) struct Client {
-    /// `address:port`, or empty on a Unix socket.
-    pub(crate) peer: Rc<str>,
+    pub(crate) peer: Rc<PeerAddress>,
     /// Those of the time when it connected.
     pub(crate) settings: Arc<Settings>,
     /// Whether the cache is looked at before a request is made of what was read.
@@ -160,7 +160,7 @@ impl Client {
             ..pilotlight_http1::Limits::REQUEST
         };
         Rc::new(Self {
-            peer: peer.into(),
+            peer: PeerAddress::new(peer),
             is_peeked: is_cached && settings.server_timing != ServerTiming::Always,
             settings,
             phase: Cell::new(Phase::Idle),
@@ -304,6 +304,7 @@ impl Client {
             io.out = BytesMut::new();
             io.read = BytesMut::new();
             self.unwritten.borrow_mut().shrink_to_fit();
+            self.peer.forget_lines();
         }
         has_freed
     }

@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Version};
-use pilotlight_http1::{self as http1, FieldLines, Known, Malformed, RequestHead, Target};
+use pilotlight_http1::{self as http1, Field, FieldLines, Known, Malformed, RequestHead, Target};
 
 /// A request without its body.
 pub(crate) struct Head {
@@ -43,7 +43,7 @@ pub(crate) enum Scope {
 /// The fields of a request: first those that cross, then those that a service gets from the gateway itself.
 struct Lines {
     all: FieldLines,
-    /// How many cross.
+    /// Bytes of those that cross.
     crossing: usize,
 }
 
@@ -179,7 +179,7 @@ impl Head {
 
     /// The lines of what a service gets as it came; `None` where the fields have to be looked at one by one.
     pub(crate) fn crossing_lines(&self) -> Option<&[u8]> {
-        self.lines.as_ref().map(|lines| lines.all.first(lines.crossing))
+        self.lines.as_ref().map(|lines| &lines.all.as_bytes()[..lines.crossing])
     }
 
     /// All fields, as a map.
@@ -199,23 +199,19 @@ impl Head {
 
 impl Lines {
     fn of(head: &RequestHead<'_>) -> Self {
-        let mut all = FieldLines::with_capacity(head.fields.len(), head.length);
+        let mut all = FieldLines::with_capacity(head.length);
         if let Some(length) = head.content_length {
             all.push(b"content-length", itoa::Buffer::new().format(length).as_bytes());
         }
-        let fields = || head.fields.end_to_end().filter(|field| field.known != Known::ContentLength);
-        for field in fields().filter(|field| crosses(field.name)) {
-            all.push(field.name, field.value);
-        }
-        let crossing = all.len();
-        for field in fields().filter(|field| !crosses(field.name)) {
-            all.push(field.name, field.value);
-        }
+        let is_framing = |field: &Field<'_>| field.known == Known::ContentLength;
+        head.fields.copy_to(&mut all, |field| !is_framing(field) && crosses(field.name));
+        let crossing = all.as_bytes().len();
+        head.fields.copy_to(&mut all, |field| !is_framing(field) && !crosses(field.name));
         Self { all, crossing }
     }
 
     fn to_map(&self) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(self.all.len());
+        let mut headers = HeaderMap::with_capacity(self.all.count());
         for (name, value) in self.all.iter() {
             append(name, value, &mut headers);
         }

@@ -24,6 +24,7 @@ mod metrics;
 mod net;
 mod options;
 mod outbound;
+mod peer_address;
 mod problem;
 mod pump;
 mod read_ahead;

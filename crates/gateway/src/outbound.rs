@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use bytes::BytesMut;
 use http::Version;
 use http::header::{HeaderMap, HeaderValue};
+use pilotlight_http1::MessageWriter;
 
 use crate::client::Client;
 use crate::head::{Head, Scope, crosses};
+use crate::peer_address::PeerAddress;
 use crate::request_id::RequestId;
 use crate::routes::normalized;
 use crate::target::{Origin, Trust};
@@ -17,7 +20,7 @@ pub(crate) struct Outbound {
     pub(crate) head: Head,
     pub(crate) id: RequestId,
     /// `address:port` of the client, or empty.
-    pub(crate) peer: Rc<str>,
+    pub(crate) peer: Rc<PeerAddress>,
     /// What `strip_prefix` cut off the target.
     pub(crate) stripped: Option<String>,
     pub(crate) trust: Trust,
@@ -84,20 +87,47 @@ impl Outbound {
     /// Calls `field` with each field that the gateway writes, but `host` and `transfer-encoding`: the name, and the
     /// value in pieces.
     pub(crate) fn own_fields(&self, mut field: impl FnMut(&[u8], &[&[u8]])) {
+        self.of_request(&mut field);
+        self.of_connection(&mut field);
+    }
+
+    /// Writes the same as lines.
+    pub(crate) fn write_own_fields(&self, out: &mut BytesMut) {
+        let write = |out: &mut BytesMut, name: &[u8], value: &[&[u8]]| {
+            MessageWriter::fields(out).field_of(name, value);
+        };
+        self.of_request(&mut |name, value| write(out, name, value));
+        let has_via = || self.head.has(&http::header::VIA);
+        let is_common = self.trust == Trust::Nobody && self.stripped.is_none() && self.head.version == Version::HTTP_11;
+        match is_common && !has_via() {
+            true => {
+                let all = |out: &mut BytesMut| self.of_connection(&mut |name, value| write(out, name, value));
+                self.peer.put_lines(self.head.authority(), out, all);
+            }
+            false => self.of_connection(&mut |name, value| write(out, name, value)),
+        }
+    }
+
+    /// What may differ from request to request.
+    fn of_request(&self, field: &mut impl FnMut(&[u8], &[&[u8]])) {
         for (name, value) in self.validators.iter().flat_map(|map| map.iter()) {
             field(name.as_str().as_bytes(), &[value.as_bytes()]);
         }
         field(b"x-request-id", &[self.id.as_bytes()]);
-        self.forwarded(&mut field);
+        if let Some(protocol) = &self.upgrade {
+            field(b"connection", &[b"upgrade"]);
+            field(b"upgrade", &[protocol.as_bytes()]);
+        }
+    }
+
+    /// What is the same for each request of a client for one authority, unless the client says more of itself.
+    fn of_connection(&self, field: &mut impl FnMut(&[u8], &[&[u8]])) {
+        self.forwarded(field);
         // RFC 9110 §7.6.3: every intermediary adds itself.
         let version = if self.head.version == Version::HTTP_10 { "1.0" } else { "1.1" };
         match self.head.joined("via") {
             Some(before) => field(b"via", &[&*before, b", ", version.as_bytes(), b" pilotlight"]),
             None => field(b"via", &[version.as_bytes(), b" pilotlight"]),
-        }
-        if let Some(protocol) = &self.upgrade {
-            field(b"connection", &[b"upgrade"]);
-            field(b"upgrade", &[protocol.as_bytes()]);
         }
     }
 
@@ -106,8 +136,7 @@ impl Outbound {
     fn forwarded(&self, field: &mut impl FnMut(&[u8], &[&[u8]])) {
         let Origin { scheme, authority } = self.origin();
         let (scheme, authority) = (scheme.as_str().as_bytes(), authority.as_bytes());
-        let ip = self.peer.rsplit_once(':').map_or(&*self.peer, |(ip, _)| ip);
-        let ip = ip.trim_start_matches('[').trim_end_matches(']').as_bytes();
+        let ip = self.peer.ip().as_bytes();
         let before = |name| {
             let trusted = (self.trust == Trust::Peers).then(|| self.head.joined(name)).flatten();
             trusted.filter(|value| std::str::from_utf8(value).is_ok()).map(|value| [&*value, b", "].concat())
@@ -147,7 +176,7 @@ mod tests {
         Outbound {
             head: Head::received(&head).unwrap(),
             id: crate::request_id::RequestIds::new().id(None),
-            peer: peer.into(),
+            peer: PeerAddress::new(peer),
             stripped: None,
             trust: Trust::Nobody,
             validators: None,
@@ -167,7 +196,19 @@ mod tests {
         });
         assert_eq!(outbound.received_lines().map(text), Some(text(&lines)));
         outbound.own_fields(|name, value| all.push((text(name), text(&value.concat()))));
+        let own: String = all[all.len() - own_count(outbound)..].iter().map(|(n, v)| format!("{n}: {v}\r\n")).collect();
+        for _ in 0..2 {
+            let mut out = BytesMut::new();
+            outbound.write_own_fields(&mut out); // the second time as it was kept
+            assert_eq!(text(&out), own);
+        }
         all
+    }
+
+    fn own_count(outbound: &Outbound) -> usize {
+        let mut count = 0;
+        outbound.own_fields(|_, _| count += 1);
+        count
     }
 
     fn value<'a>(fields: &'a [(String, String)], name: &str) -> Vec<&'a str> {

@@ -13,6 +13,7 @@ use pilotlight_cache::Unstored;
 use crate::access_log::Entry;
 use crate::head::Head;
 use crate::metrics::{Outcome, Series, Verdict};
+use crate::peer_address::PeerAddress;
 use crate::request_id::RequestId;
 use crate::timing::{Layer, Moment, Timeline};
 use crate::worker::Worker;
@@ -47,7 +48,7 @@ struct LoggedHead {
     version: Version,
     fields: LoggedFields,
     id: RequestId,
-    peer: Rc<str>,
+    peer: Rc<PeerAddress>,
 }
 
 /// Fields of a head that are logged.
@@ -94,7 +95,7 @@ impl Record {
     }
 
     /// Keeps of the head what the access log wants.
-    pub(crate) fn keep_head(&self, request: &Head, id: &RequestId, peer: &Rc<str>) {
+    pub(crate) fn keep_head(&self, request: &Head, id: &RequestId, peer: &Rc<PeerAddress>) {
         if self.worker.access_log.is_some() {
             let head = LoggedHead {
                 method: request.method.clone(),

@@ -110,7 +110,7 @@ impl ResponseFields {
         self.map.get_or_insert_with(|| {
             let mut map = Box::<HeaderMap>::default();
             if let Some(lines) = lines {
-                map.reserve(lines.len() + 1);
+                map.reserve(lines.count() + 1);
                 lines.iter().for_each(|(name, value)| head::append(name, value, &mut map));
                 map.extend(length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
             }

@@ -1,5 +1,7 @@
 //! Fields that were copied out of a head, in the form in which they are sent.
 
+use std::ops::Range;
+
 use crate::names::Names;
 
 /// Field lines, `name: value` and CRLF, one behind the other; names are in lower case. Unlike [`crate::Fields`] they
@@ -7,40 +9,16 @@ use crate::names::Names;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldLines {
     bytes: Vec<u8>,
-    lines: Vec<Line>,
     names: Names,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Line {
-    begin: u32,
-    name_length: u32,
-    value_length: u32,
 }
 
 /// What stands between name and value, and behind the value.
 const SEPARATORS: usize = 4;
 
-impl Line {
-    fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
-        let begin = self.begin as usize;
-        bytes.get(begin..begin + self.name_length as usize).unwrap_or_default()
-    }
-
-    fn value<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
-        let begin = self.begin as usize + self.name_length as usize + 2;
-        bytes.get(begin..begin + self.value_length as usize).unwrap_or_default()
-    }
-
-    fn length(&self) -> usize {
-        self.name_length as usize + self.value_length as usize + SEPARATORS
-    }
-}
-
 impl FieldLines {
-    /// No fields yet, with room for `fields` of them in `bytes` bytes.
-    pub fn with_capacity(fields: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), lines: Vec::with_capacity(fields), names: Names::default() }
+    /// No fields yet, with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), names: Names::default() }
     }
 
     /// Adds a field behind the others. Name and value are the caller's, and are not checked again: they come from a
@@ -55,18 +33,41 @@ impl FieldLines {
         self.bytes.extend_from_slice(b": ");
         self.bytes.extend_from_slice(value);
         self.bytes.extend_from_slice(b"\r\n");
-        self.lines.push(Line { begin: begin as u32, name_length: name.len() as u32, value_length: value.len() as u32 });
+    }
+
+    /// Adds lines as they were received, whose names are among `names`. `lengths` are those of each name and its line.
+    #[inline]
+    pub(crate) fn push_lines(&mut self, lines: &[u8], names: Names, lengths: impl Iterator<Item = (usize, usize)>) {
+        let mut begin = self.bytes.len();
+        self.names.add_all(names);
+        self.bytes.extend_from_slice(lines);
+        for (name, line) in lengths {
+            self.bytes[begin..begin + name].make_ascii_lowercase();
+            begin += line;
+        }
     }
 
     /// Names and values, in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.lines.iter().map(|line| (line.name(&self.bytes), line.value(&self.bytes)))
+        self.ranges().map(|(name, value)| (&self.bytes[name], &self.bytes[value]))
+    }
+
+    /// Where each name and its value are. No name has a colon, and no value a CR.
+    fn ranges(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        let mut begin = 0;
+        std::iter::from_fn(move || {
+            let line = self.bytes.get(begin..)?;
+            let name = memchr::memchr(b':', line)?;
+            let end = memchr::memchr(b'\r', line)?;
+            let found = (begin..begin + name, begin + name + 2..begin + end);
+            begin += end + 2;
+            Some(found)
+        })
     }
 
     /// Values of the fields with this name, which is in lower case, in their order.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        let same = move |line: &&Line| line.name(&self.bytes) == name.as_bytes();
-        self.lines.iter().filter(same).map(|line| line.value(&self.bytes))
+        self.iter().filter(move |(one, _)| *one == name.as_bytes()).map(|(_, value)| value)
     }
 
     /// The first value of the fields with this name, which is in lower case.
@@ -83,35 +84,21 @@ impl FieldLines {
         if !self.names.may_have(name.as_bytes()) {
             return;
         }
-        while let Some(at) = self.lines.iter().position(|line| line.name(&self.bytes) == name.as_bytes()) {
-            let gone = self.lines.remove(at);
-            let begin = gone.begin as usize;
-            self.bytes.drain(begin..begin + gone.length());
-            for line in &mut self.lines[at..] {
-                line.begin -= gone.length() as u32;
-            }
+        let is_one = |(one, _): &(Range<usize>, Range<usize>)| self.bytes[one.clone()] == *name.as_bytes();
+        let gone: Vec<_> = self.ranges().filter(is_one).map(|(name, value)| name.start..value.end + 2).collect();
+        for line in gone.into_iter().rev() {
+            self.bytes.drain(line);
         }
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
-        self.lines.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+    pub fn count(&self) -> usize {
+        self.ranges().count()
     }
 
     /// All lines as they are sent.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
-    }
-
-    /// The first lines as they are sent.
-    pub fn first(&self, lines: usize) -> &[u8] {
-        let end = self.lines.get(lines).map_or(self.bytes.len(), |line| line.begin as usize);
-        &self.bytes[..end]
     }
 }
 
@@ -129,8 +116,6 @@ mod tests {
     fn they_are_written_as_they_came_but_for_the_case_of_names() {
         let lines = lines(&[("Accept", "*/*"), ("X-Empty", ""), ("accept", "Text/HTML")]);
         assert_eq!(lines.as_bytes(), b"accept: */*\r\nx-empty: \r\naccept: Text/HTML\r\n");
-        assert_eq!(lines.first(1), b"accept: */*\r\n");
-        assert_eq!(lines.first(3), lines.as_bytes());
         assert_eq!(lines.all("accept").collect::<Vec<_>>(), [&b"*/*"[..], b"Text/HTML"]);
         assert_eq!((lines.get("x-empty"), lines.get("x")), (Some(&b""[..]), None));
         let all: Vec<_> = lines.iter().map(|(name, _)| name).collect();
@@ -142,8 +127,8 @@ mod tests {
         let mut lines = lines(&[("a", "1"), ("b", "22"), ("a", "3"), ("c", "4")]);
         lines.remove("a");
         assert_eq!(lines.as_bytes(), b"b: 22\r\nc: 4\r\n");
-        assert_eq!((lines.get("b"), lines.get("c"), lines.len()), (Some(&b"22"[..]), Some(&b"4"[..]), 2));
+        assert_eq!((lines.get("b"), lines.get("c"), lines.count()), (Some(&b"22"[..]), Some(&b"4"[..]), 2));
         lines.remove("x");
-        assert_eq!(lines.len(), 2);
+        assert_eq!(lines.count(), 2);
     }
 }

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
+use crate::error::Malformed;
+use crate::field_lines::FieldLines;
 use crate::names::Names;
+use crate::target::Authority;
 
 /// Names on which the framing of a message and its way through a proxy depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +113,22 @@ impl Place {
     fn value(&self) -> Range<usize> {
         self.value as usize..(self.value + self.value_length) as usize
     }
+
+    fn line_length(&self) -> usize {
+        (self.value + self.value_length + 2 - self.name) as usize
+    }
+
+    /// Whether it stands there as it would be sent: `: ` between name and value, and nothing between value and CRLF.
+    #[inline]
+    fn is_plain(&self, head: &[u8]) -> bool {
+        let (name, value) = (self.name(), self.value());
+        value.start == name.end + 2 && head.get(name.end + 1) == Some(&b' ') && head.get(value.end) == Some(&b'\r')
+    }
+
+    #[inline]
+    fn is_end_to_end(&self) -> bool {
+        !self.is_nominated && !self.known.is_hop_by_hop()
+    }
 }
 
 /// Where the fields of one message are. Keep one for each thread or connection and use it again: it allocates while it
@@ -118,12 +137,14 @@ impl Place {
 pub struct FieldTable {
     places: Vec<Place>,
     names: Names,
+    /// The last `Host` that was found valid: most messages have the same one as the message before.
+    host: String,
 }
 
 impl FieldTable {
     /// An empty table, which takes no memory yet.
     pub const fn new() -> Self {
-        Self { places: Vec::new(), names: Names::NONE }
+        Self { places: Vec::new(), names: Names::NONE, host: String::new() }
     }
 
     /// The fields of the message that was read into this table last, when its bytes have moved to `head` since (a head
@@ -139,6 +160,21 @@ impl FieldTable {
 
     pub(crate) fn len(&self) -> usize {
         self.places.len()
+    }
+
+    /// Checks the value of `Host`; [`FieldTable::host`] is it from then on.
+    #[inline]
+    pub(crate) fn check_host(&mut self, host: &[u8]) -> Result<(), Malformed> {
+        if self.host.as_bytes() != host {
+            let text = Authority::parse(host).ok_or(Malformed::Host)?.text;
+            self.host.clear();
+            self.host.push_str(text);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
     }
 
     /// Adds a field; the ranges are those of a head, so they fit.
@@ -236,6 +272,38 @@ impl<'b> Fields<'b> {
         EndToEnd { fields: self, next: 0 }
     }
 
+    /// Copies those that a proxy passes on and for which `keep` says yes. Lines that stand side by side are copied as
+    /// one.
+    #[inline]
+    pub fn copy_to(self, lines: &mut FieldLines, keep: impl Fn(&Field<'b>) -> bool) {
+        let Self { head, table } = self;
+        let places = &table.places;
+        let mut next = 0;
+        while let Some(first) = places.get(next) {
+            next += 1;
+            let field = self.field(first);
+            if !first.is_end_to_end() || !keep(&field) {
+                continue;
+            }
+            if !first.is_plain(head) {
+                lines.push(field.name, field.value);
+                continue;
+            }
+            let (from, begin) = (next - 1, first.name as usize);
+            let mut end = begin + first.line_length();
+            while let Some(place) = places.get(next)
+                && place.is_end_to_end()
+                && place.is_plain(head)
+                && keep(&self.field(place))
+            {
+                next += 1;
+                end += place.line_length();
+            }
+            let lengths = places[from..next].iter().map(|place| (place.name_length as usize, place.line_length()));
+            lines.push_lines(head.get(begin..end).unwrap_or_default(), table.names, lengths);
+        }
+    }
+
     #[inline]
     fn field(self, place: &Place) -> Field<'b> {
         let name = self.head.get(place.name()).unwrap_or_default();
@@ -258,7 +326,7 @@ impl<'b> Iterator for EndToEnd<'b> {
         loop {
             let place = self.fields.table.places.get(self.next)?;
             self.next += 1;
-            if !place.is_nominated && !place.known.is_hop_by_hop() {
+            if place.is_end_to_end() {
                 return Some(self.fields.field(place));
             }
         }

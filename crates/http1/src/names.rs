@@ -22,6 +22,11 @@ impl Names {
         self.0 |= Self::bit(name);
     }
 
+    #[inline]
+    pub(crate) fn add_all(&mut self, names: Self) {
+        self.0 |= names.0;
+    }
+
     /// Whether the name may be among them.
     #[inline]
     pub(crate) fn may_have(self, name: &[u8]) -> bool {

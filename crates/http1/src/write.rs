@@ -35,6 +35,11 @@ impl<'o> MessageWriter<'o> {
         Self { out }
     }
 
+    /// Fields behind those that are there.
+    pub fn fields(out: &'o mut BytesMut) -> Self {
+        Self { out }
+    }
+
     /// Begins a trailer section, behind the last chunk.
     pub fn trailers(out: &'o mut BytesMut) -> Self {
         out.extend_from_slice(b"0\r\n");
@@ -73,6 +78,12 @@ impl<'o> MessageWriter<'o> {
     pub fn lines(&mut self, lines: &[u8]) -> &mut Self {
         self.out.extend_from_slice(lines);
         self
+    }
+
+    /// Where it writes to: further lines may be put there.
+    #[inline]
+    pub fn out(&mut self) -> &mut BytesMut {
+        self.out
     }
 
     /// The field that frames the body, if there is one to write: none for an empty body or one until close.

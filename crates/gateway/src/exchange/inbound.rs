@@ -16,6 +16,7 @@ use crate::client::{Client, ClientBody, RedisAnswer};
 use crate::head::Head;
 use crate::options::{RouteCache, RouteSpec, Settings};
 use crate::outbound::Outbound;
+use crate::peer_address::PeerAddress;
 use crate::problem::Failure;
 use crate::record::Record;
 use crate::request_body::{BodyLimit, RequestBody};
@@ -32,7 +33,7 @@ pub(super) type Parted = (ResponseHead, ResponseBody);
 /// Who asks.
 pub(super) struct Caller {
     pub(super) settings: Arc<Settings>,
-    pub(super) peer: Rc<str>,
+    pub(super) peer: Rc<PeerAddress>,
     /// The connection that waits for the answer; none if the client has been answered.
     pub(super) connection: Option<Rc<Client>>,
 }

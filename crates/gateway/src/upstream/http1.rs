@@ -38,7 +38,6 @@ pub(crate) enum Keep {
 }
 
 /// Room for what the gateway adds: `Cache-Status`, `X-Request-Id`.
-const MORE_FIELDS: usize = 2;
 const MORE_BYTES: usize = 128;
 
 /// Takes one response head off the front of `buf`, or `None` when it is not whole yet. `table` is used again for each.
@@ -52,9 +51,8 @@ pub(crate) fn parse_response_head(
     let status = StatusCode::from_u16(head.status).map_err(|_| Malformed::Status)?;
     let keep_alive = head.persistence == Persistence::KeepAlive;
     if keep == Keep::Lines && !status.is_informational() {
-        let mut lines = FieldLines::with_capacity(head.fields.len() + MORE_FIELDS, length + MORE_BYTES);
-        let fields = head.fields.end_to_end().filter(|field| field.known != Known::ContentLength);
-        fields.for_each(|field| lines.push(field.name, field.value));
+        let mut lines = FieldLines::with_capacity(length + MORE_BYTES);
+        head.fields.copy_to(&mut lines, |field| field.known != Known::ContentLength);
         buf.advance(length);
         let fields = ResponseFields::lines(lines, content_length);
         return Ok(Some(ResponseHead { status, fields, body, keep_alive }));
@@ -96,9 +94,7 @@ pub(crate) fn encode_request_head(out: &mut BytesMut, outbound: &Outbound, chunk
             writer.field(name, value);
         }),
     }
-    outbound.own_fields(|name, value| {
-        writer.field_of(name, value);
-    });
+    outbound.write_own_fields(writer.out());
     if chunked {
         writer.framing(BodyLength::Chunked);
     }

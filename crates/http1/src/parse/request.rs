@@ -7,7 +7,7 @@ use crate::fields::{FieldTable, Fields};
 use crate::framing::{self, BodyLength, Framing};
 use crate::head::{RequestHead, Version};
 use crate::limits::Limits;
-use crate::target::{Authority, Target};
+use crate::target::Target;
 
 /// Reads the head of a request from the front of `bytes`; `None` if it is not whole yet.
 ///
@@ -36,7 +36,14 @@ pub fn parse_request<'b>(
     if framing.is_chunked && version == Version::Http10 {
         return Err(Malformed::CodingInHttp10);
     }
-    let authority = authority(&target, &framing, version)?;
+    check_host(&framing, version, table)?;
+    let table = &*table;
+    // RFC 9112 §3.2: the authority of an absolute target replaces `Host`.
+    let authority = match target {
+        Target::Absolute { authority, .. } | Target::Authority(authority) => authority,
+        Target::Origin(_) | Target::Asterisk if framing.host.is_none() => "",
+        Target::Origin(_) | Target::Asterisk => table.host(),
+    };
     let body = match framing {
         Framing { is_chunked: true, .. } => BodyLength::Chunked,
         Framing { length: Some(length @ 1..), .. } => BodyLength::Exactly(length),
@@ -129,15 +136,12 @@ fn short_version<T>(bytes: &[u8]) -> Result<Option<T>, Malformed> {
     if memchr::memchr(b'\n', bytes).is_some() { Err(Malformed::Version) } else { Ok(None) }
 }
 
-/// RFC 9112 §3.2: the authority of an absolute target replaces `Host`, which has to be there and valid all the same.
-fn authority<'b>(target: &Target<'b>, framing: &Framing<'b>, version: Version) -> Result<&'b str, Malformed> {
-    let host = match framing.host {
-        Some(host) => Authority::parse(host).ok_or(Malformed::Host)?.text,
-        None if version == Version::Http10 => "",
-        None => return Err(Malformed::NoHost),
-    };
-    Ok(match target {
-        Target::Absolute { authority, .. } | Target::Authority(authority) => authority,
-        Target::Origin(_) | Target::Asterisk => host,
-    })
+/// RFC 9112 §3.2: `Host` has to be there and valid, whatever the target is.
+#[inline]
+fn check_host(framing: &Framing<'_>, version: Version, table: &mut FieldTable) -> Result<(), Malformed> {
+    match framing.host {
+        Some(host) => table.check_host(host),
+        None if version == Version::Http10 => Ok(()),
+        None => Err(Malformed::NoHost),
+    }
 }

@@ -1,0 +1,102 @@
+//! The address of a client, with the lines that tell it to services.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use bytes::BytesMut;
+
+/// `address:port` of a client, or empty on a Unix socket. One for each connection.
+///
+/// Requests of one connection are mostly for one authority, and then the gateway's own lines (`Forwarded`, `Via` and
+/// their like) are the same in all of them. So they are written once and kept.
+pub(crate) struct PeerAddress {
+    text: Box<str>,
+    lines: RefCell<Option<Lines>>,
+}
+
+struct Lines {
+    authority: Box<str>,
+    bytes: Box<[u8]>,
+}
+
+/// Lines that are longer are written anew for each request.
+const MAX_KEPT: usize = 1024;
+
+impl PeerAddress {
+    pub(crate) fn new(text: &str) -> Rc<Self> {
+        Rc::new(Self { text: text.into(), lines: RefCell::default() })
+    }
+
+    /// The address alone.
+    pub(crate) fn ip(&self) -> &str {
+        let ip = self.text.rsplit_once(':').map_or(&*self.text, |(ip, _)| ip);
+        ip.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// Appends the lines for an authority to `out`, which `write` writes if they are not known. They have to be the same
+    /// for all requests of this client for that authority.
+    pub(crate) fn put_lines(&self, authority: &str, out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
+        let mut known = self.lines.borrow_mut();
+        if let Some(lines) = known.as_ref().filter(|lines| *lines.authority == *authority) {
+            out.extend_from_slice(&lines.bytes);
+            return;
+        }
+        let begin = out.len();
+        write(out);
+        let bytes = &out[begin..];
+        let fits = bytes.len() + authority.len() <= MAX_KEPT;
+        *known = fits.then(|| Lines { authority: authority.into(), bytes: bytes.into() });
+    }
+
+    /// Gives up the lines, for as long as the client is quiet.
+    pub(crate) fn forget_lines(&self) {
+        *self.lines.borrow_mut() = None;
+    }
+}
+
+impl Deref for PeerAddress {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_written_once_for_an_authority() {
+        let peer = PeerAddress::new("10.1.2.3:5");
+        let lines = |authority: &str, now: &str| {
+            let mut out = BytesMut::from("x");
+            peer.put_lines(authority, &mut out, |out| out.extend_from_slice(now.as_bytes()));
+            String::from_utf8(out.to_vec()).unwrap()
+        };
+        assert_eq!(lines("a", "1"), "x1");
+        assert_eq!(lines("a", "2"), "x1");
+        assert_eq!(lines("b", "3"), "x3");
+        assert_eq!(lines("a", "4"), "x4");
+        peer.forget_lines();
+        assert_eq!(lines("a", "5"), "x5");
+        let long = "l".repeat(MAX_KEPT);
+        assert_eq!(lines("b", &long).len(), long.len() + 1); // not kept
+        assert_eq!(lines("b", "6"), "x6");
+    }
+
+    #[test]
+    fn addresses() {
+        for (text, ip) in [("10.1.2.3:5", "10.1.2.3"), ("[::1]:5", "::1"), ("", "")] {
+            assert_eq!(PeerAddress::new(text).ip(), ip);
+        }
+    }
+}
