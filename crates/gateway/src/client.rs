@@ -372,6 +372,11 @@ impl RequestGuard {
         Self { client: Rc::clone(client), record }
     }
 
+    /// Whose request it is, and what is noted of it.
+    pub(crate) fn parts(&self) -> (&Client, &Record) {
+        (&self.client, &self.record)
+    }
+
     /// Bytes of the answer's body were handed over.
     pub(crate) fn sent(&self, bytes: usize) {
         self.record.sent(bytes);

@@ -82,7 +82,7 @@ impl Connection {
                         Next::Request(received) => received,
                         Next::End | Next::Refused => return Poll::Ready(Ok(End::Closed)),
                     };
-                    self.stage = match exchange::begin(&self.worker, &self.client, *received) {
+                    self.stage = match exchange::begin(&self.worker, &self.client, received) {
                         Reply::Now(response) => Stage::Answer(self.client.put_head(*response)?),
                         Reply::Later(later) => Stage::Exchange(later),
                     };

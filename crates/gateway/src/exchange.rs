@@ -14,11 +14,13 @@ use pilotlight_exchange::Connection;
 use crate::body::{Outgoing, ResponseBody};
 use crate::cache_key::CacheKey;
 use crate::client::{Client, ClientBody, Known, ReceivedRequest, RedisAnswer, RequestGuard};
+use crate::deadline::Deadline;
 use crate::head::Head;
 use crate::metrics::Verdict;
 use crate::options::{RouteCache, RouteSpec};
 use crate::problem::Failure;
 use crate::record::Record;
+use crate::request_id::RequestId;
 use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::server_timing;
@@ -37,10 +39,10 @@ mod second_tier;
 mod sending;
 mod unread;
 
-use detached_fetch::DetachedFetch;
 pub(crate) use detached_fetch::PendingAnswer;
+use detached_fetch::{DetachedFetch, Forwarded};
 pub(crate) use inbound::now;
-use inbound::{Caller, Inbound, Looked, offered};
+use inbound::{Caller, Inbound, Looked, Parted, offered};
 pub(crate) use second_tier::{RedisLookup, hit_in_redis, lead};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -52,8 +54,8 @@ pub(crate) enum Reply {
 }
 
 /// Has a request answered that memory does not answer as it stands.
-pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: ReceivedRequest) -> Reply {
-    let ReceivedRequest { mut head, body, begun, read, known, redis } = received;
+pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<ReceivedRequest>) -> Reply {
+    let ReceivedRequest { mut head, body, begun, read, known, redis } = *received;
     let timeline = Timeline::new(begun);
     if let Some((asked, answered)) = redis.as_ref().map(RedisAnswer::between) {
         timeline.end_phase(Layer::Parse, asked);
@@ -91,11 +93,17 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Received
         Err(failure) => Err(failure),
     };
     let detached_fetch = DetachedFetch::new(worker);
-    let client = Rc::clone(client);
     client.awaits_answer(head.version == Version::HTTP_11);
-    let guard = RequestGuard::new(&client, Rc::clone(&record));
-    let future = forward(Rc::clone(worker), (client, guard), (head, body), asked, (record, detached_fetch.clone()));
-    Reply::Later(PendingAnswer::new(Box::pin(future), detached_fetch))
+    let waiting = Waiting::new(worker, client, (&head, &record));
+    let future: Forwarded = match asked {
+        Ok((route, looked)) => {
+            let caller = (Caller::at(client), record, detached_fetch.clone());
+            let inbound = Inbound::new(worker, caller, route, (head, Some(body)), waiting.id.clone());
+            Box::pin(forward(waiting, inbound, looked))
+        }
+        Err(failure) => Box::pin(refuse(waiting, Rc::clone(worker), failure, body)),
+    };
+    Reply::Later(PendingAnswer::new(future, detached_fetch))
 }
 
 impl Known {
@@ -207,53 +215,71 @@ fn is_stored_method(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
 
-/// Everything that is not answered at once.
-async fn forward(
-    worker: Rc<Worker>,
-    (client, guard): (Rc<Client>, RequestGuard),
-    (head, body): (Head, ClientBody),
-    found: Result<(Arc<Route>, Looked), Failure>,
-    (record, detached_fetch): (Rc<Record>, DetachedFetch),
-) -> (ResponseHead, Outgoing) {
-    let id = worker.ids.id(head.field(&X_REQUEST_ID));
-    record.keep_head(&head, &id, &client.peer);
-    let is_timed = server_timing::is_wanted(client.settings.server_timing, |name| head.has(name));
-    let left = |(route, looked): &(Arc<Route>, Looked)| Some(route.timeout?.saturating_sub(looked.took()));
-    let timeout = found.as_ref().ok().and_then(left);
-    let deadline = timeout.map(|after| {
-        let deadline = worker.deadlines.deadline();
-        deadline.set(after);
+/// Who waits for an answer that is not here at once.
+struct Waiting {
+    guard: RequestGuard,
+    id: RequestId,
+    is_timed: bool,
+    expects_continue: bool,
+}
+
+impl Waiting {
+    fn new(worker: &Rc<Worker>, client: &Rc<Client>, (head, record): (&Head, &Rc<Record>)) -> Self {
+        let id = worker.ids.id(head.field(&X_REQUEST_ID));
+        record.keep_head(head, &id, &client.peer);
+        Self {
+            guard: RequestGuard::new(client, Rc::clone(record)),
+            id,
+            is_timed: server_timing::is_wanted(client.settings.server_timing, |name| head.has(name)),
+            expects_continue: head.has(&EXPECT),
+        }
+    }
+
+    /// The answer as the connection writes it.
+    fn answer(
+        self,
+        worker: &Worker,
+        (result, connection): (Result<Parted, Failure>, Connection),
+        deadline: Option<Deadline>,
+    ) -> (ResponseHead, Outgoing) {
+        let (client, record) = self.guard.parts();
+        let (mut response, body) = result.unwrap_or_else(|failure| {
+            let status = failure.status();
+            if status.is_server_error() {
+                tracing::warn!(request_id = self.id.as_str(), "{status}: {}", failure.log_text());
+            }
+            let (mut response, body) = ResponseHead::part(failure.response(self.id.as_str(), client.settings.dev));
+            response.closes = failure.closes();
+            CacheStatus::refused("gateway").append_to(response.fields.map());
+            (response, ResponseBody::full(body))
+        });
+        response.fields.set(X_REQUEST_ID, self.id.as_bytes());
+        record.answered(response.status);
+        client.has_answer();
+        if self.is_timed {
+            server_timing::append_to(&mut response.fields, &record.timeline);
+        }
+        response.closes |= connection != Connection::Keep || worker.is_leaving();
+        (response, Outgoing::new(body, deadline, self.guard))
+    }
+}
+
+/// What a service, or the cache after a wait, answers.
+async fn forward(waiting: Waiting, mut inbound: Box<Inbound>, looked: Looked) -> (ResponseHead, Outgoing) {
+    let took = looked.took();
+    let deadline = inbound.route.timeout.map(|after| {
+        let deadline = inbound.worker.deadlines.deadline();
+        deadline.set(after.saturating_sub(took));
         deadline
     });
-    let is_expected = head.has(&EXPECT);
-    let (result, connection) = match found {
-        Ok((route, looked)) => {
-            let asks = (Caller::at(&client), &*record, &detached_fetch);
-            let mut inbound = Inbound::new(&worker, asks, route, (head, Some(body)), id.clone());
-            inbound.respond(looked).await
-        }
-        Err(failure) => {
-            let refused = driver::refuse(failure, (body, is_expected), || worker.deadlines.deadline());
-            let (failure, connection) = Box::pin(refused).await;
-            (Err(failure), connection)
-        }
-    };
-    let (mut response, body) = result.unwrap_or_else(|failure| {
-        let status = failure.status();
-        if status.is_server_error() {
-            tracing::warn!(request_id = id.as_str(), "{status}: {}", failure.log_text());
-        }
-        let (mut response, body) = ResponseHead::part(failure.response(id.as_str(), client.settings.dev));
-        response.closes = failure.closes();
-        CacheStatus::refused("gateway").append_to(response.fields.map());
-        (response, ResponseBody::full(body))
-    });
-    response.fields.set(X_REQUEST_ID, id.as_bytes());
-    record.answered(response.status);
-    client.has_answer();
-    if is_timed {
-        server_timing::append_to(&mut response.fields, &record.timeline);
-    }
-    response.closes |= connection != Connection::Keep || worker.is_leaving();
-    (response, Outgoing::new(body, deadline, guard))
+    let begin = inbound.begin(looked);
+    let result = inbound.respond(begin, took).await;
+    waiting.answer(&inbound.worker, result, deadline)
+}
+
+/// A request that has no route.
+async fn refuse(waiting: Waiting, worker: Rc<Worker>, failure: Failure, body: ClientBody) -> (ResponseHead, Outgoing) {
+    let refused = driver::refuse(failure, (body, waiting.expects_continue), || worker.deadlines.deadline()).await;
+    let (failure, connection) = refused;
+    waiting.answer(&worker, (Err(failure), connection), None)
 }

@@ -223,22 +223,21 @@ impl Lines {
 /// the gateway writes itself. Programs that get fields as variables (CGI, WSGI) cannot tell `X_Forwarded_For` from
 /// `X-Forwarded-For`, so a client cannot have that either. In any case of letters.
 pub(crate) fn crosses(name: &[u8]) -> bool {
-    let is = |own: &[u8]| {
-        let same = |(one, other): (&u8, &u8)| one.eq_ignore_ascii_case(other) || (*one == b'_' && *other == b'-');
-        name.iter().zip(own).all(same)
+    // Length and first letter are enough for almost every other name.
+    let own: &[u8] = match (name.len(), name.first().map_or(0, |first| first | 0x20)) {
+        (3, b'v') => b"via",
+        (4, b'h') => b"host",
+        (6, b'e') => b"expect",
+        (9, b'f') => b"forwarded",
+        (12, b'x') => b"x-request-id",
+        (15, b'x') => b"x-forwarded-for",
+        (16, b'x') => b"x-forwarded-host",
+        (17, b'x') => b"x-forwarded-proto",
+        (18, b'x') => b"x-forwarded-prefix",
+        _ => return true,
     };
-    !match name.len() {
-        3 => is(b"via"),
-        4 => is(b"host"),
-        6 => is(b"expect"),
-        9 => is(b"forwarded"),
-        12 => is(b"x-request-id"),
-        15 => is(b"x-forwarded-for"),
-        16 => is(b"x-forwarded-host"),
-        17 => is(b"x-forwarded-proto"),
-        18 => is(b"x-forwarded-prefix"),
-        _ => false,
-    }
+    let same = |one: u8, other: u8| one.eq_ignore_ascii_case(&other) || (one == b'_' && other == b'-');
+    !name.iter().zip(own).all(|(one, other)| same(*one, *other))
 }
 
 /// Puts into `headers` what a proxy may look at and pass on: what belongs to the connection, or is named by

@@ -21,7 +21,7 @@ use crate::upstream::{Answer, UpstreamError};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-impl Inbound<'_> {
+impl Inbound {
     pub(super) fn answer(&self, response: Response<Ours>) -> Result<Parted, Failure> {
         Ok(match response {
             Response::Stored(stored, status) => self.answer_from(&stored, cache_status(&stored, status)),

@@ -58,7 +58,7 @@ impl DetachedFetch {
     }
 }
 
-type Forwarded = Pin<Box<dyn Future<Output = (ResponseHead, Outgoing)>>>;
+pub(super) type Forwarded = Pin<Box<dyn Future<Output = (ResponseHead, Outgoing)>>>;
 
 /// An answer that is not here at once.
 pub(crate) struct PendingAnswer {

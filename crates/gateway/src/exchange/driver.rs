@@ -22,16 +22,9 @@ use crate::request_body::RequestBody;
 use crate::timing::Layer;
 use crate::upstream::one_try::Kept;
 
-impl Inbound<'_> {
-    /// The answer, and what becomes of the client's connection.
-    pub(super) async fn respond(&mut self, looked: Looked) -> (Result<Parted, Failure>, Connection) {
-        let took = looked.took();
-        let begin = self.begin(looked);
-        self.begin_at(begin, took).await
-    }
-
-    /// The same from its first event on, for which Redis was waited for so long.
-    pub(super) async fn begin_at(
+impl Inbound {
+    /// The answer, and what becomes of the client's connection. `took`: how long Redis was waited for before it began.
+    pub(super) async fn respond(
         &mut self,
         begin: Event<Ours>,
         took: Duration,
@@ -42,7 +35,8 @@ impl Inbound<'_> {
             .timeout
             .and_then(|after| Some((after, begun.checked_sub(took).unwrap_or(begun).checked_add(after)?)));
         let mut exchange = Exchange::new(self.request(took));
-        let mut action = exchange.step(begin, begun);
+        let mut now = begun;
+        let mut action = exchange.step(begin, now);
         loop {
             self.record.verdict(exchange.verdict());
             self.detached_fetch.follow(exchange.leads().map(|fill| &**fill));
@@ -50,6 +44,7 @@ impl Inbound<'_> {
             if !matches!(action, Action::Send { .. } | Action::SendAgain { .. }) {
                 self.lease = None;
             }
+            let takes_time = !matches!(action, Action::OpenBody | Action::LookAtBody(_));
             let event = match action {
                 Action::Respond { response, connection } => return (self.answer(response), connection),
                 Action::OpenBody => self.open_body(),
@@ -62,7 +57,10 @@ impl Inbound<'_> {
                 Action::LookAtBody(kept) => self.look_at_body(kept),
                 other => Box::pin(self.seldom(other)).await,
             };
-            action = exchange.step(event, Instant::now());
+            if takes_time {
+                now = Instant::now();
+            }
+            action = exchange.step(event, now);
         }
     }
 
@@ -137,7 +135,7 @@ impl Inbound<'_> {
     }
 
     /// What is known when the exchange begins.
-    fn begin(&mut self, looked: Looked) -> Event<Ours> {
+    pub(super) fn begin(&mut self, looked: Looked) -> Event<Ours> {
         let Looked { lookup, redis } = looked;
         let lookup = match lookup {
             None => Lookup::Off(Forward::Disabled),

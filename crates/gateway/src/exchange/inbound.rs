@@ -50,11 +50,11 @@ impl Caller {
 }
 
 /// A request on its way through the gateway.
-pub(super) struct Inbound<'a> {
-    pub(super) worker: &'a Worker,
+pub(super) struct Inbound {
+    pub(super) worker: Rc<Worker>,
     pub(super) client: Caller,
-    pub(super) record: &'a Record,
-    pub(super) detached_fetch: &'a DetachedFetch,
+    pub(super) record: Rc<Record>,
+    pub(super) detached_fetch: DetachedFetch,
     pub(super) route: Arc<Route>,
     pub(super) upstream: Rc<Upstream>,
     pub(super) outbound: Outbound,
@@ -70,14 +70,14 @@ pub(super) struct Inbound<'a> {
     pub(super) wait: Option<FirstByte>,
 }
 
-impl<'a> Inbound<'a> {
+impl Inbound {
     pub(super) fn new(
-        worker: &'a Worker,
-        (client, record, detached_fetch): (Caller, &'a Record, &'a DetachedFetch),
+        worker: &Rc<Worker>,
+        (client, record, detached_fetch): (Caller, Rc<Record>, DetachedFetch),
         route: Arc<Route>,
         (head, incoming): (Head, Option<ClientBody>),
         id: RequestId,
-    ) -> Self {
+    ) -> Box<Self> {
         let upstream = worker.upstream(&route.target);
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
@@ -98,8 +98,8 @@ impl<'a> Inbound<'a> {
             interim,
         };
         let (ends, stale, instance, lease, wait) = (None, None, None, None, None);
-        Self {
-            worker,
+        Box::new(Self {
+            worker: Rc::clone(worker),
             client,
             record,
             detached_fetch,
@@ -112,7 +112,7 @@ impl<'a> Inbound<'a> {
             instance,
             lease,
             wait,
-        }
+        })
     }
 
     pub(super) fn head(&self) -> &Head {

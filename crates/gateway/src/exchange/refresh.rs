@@ -75,7 +75,7 @@ impl Refresh {
         let id = worker.ids.id(None);
         let record = Record::uncounted(worker, &route.series, Timeline::new(Moment::now()));
         let detached_fetch = DetachedFetch::new(worker);
-        let asks = (caller, &*record, &detached_fetch);
+        let asks = (caller, record, detached_fetch);
         let mut inbound = Inbound::new(worker, asks, route, (head, None), id.clone());
         let mut end = pin!(worker.refreshes_end.notified());
         // Before the look at whether it has come already.
@@ -95,13 +95,13 @@ impl Refresh {
     }
 }
 
-impl Inbound<'_> {
+impl Inbound {
     /// Another gateway may have done it already.
     async fn refresh(&mut self, fill: Fill, stored: Arc<Stored>) -> (Result<Parted, Failure>, Connection) {
         self.stale = Some(Arc::clone(&stored));
         let tier = self.tier_for(&fill);
         let lookup = Lookup::Refresh(Box::new(fill), tier, stale(stored), Forward::Stale);
-        self.begin_at(Event::Begin { lookup, redis: None }, Duration::ZERO).await
+        self.respond(Event::Begin { lookup, redis: None }, Duration::ZERO).await
     }
 }
 

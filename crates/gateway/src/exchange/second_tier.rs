@@ -94,10 +94,10 @@ fn received(stored: &Stored) -> Timestamp {
     stored.freshness_parts().received
 }
 
-impl Inbound<'_> {
+impl Inbound {
     /// Whether the leader of a flight asks Redis.
     pub(super) fn tier_for(&self, fill: &Fill) -> Tiers {
-        match tiers(self.worker) {
+        match tiers(&self.worker) {
             Some(_) if fill.is_worth_sharing(now()) => Tiers::AsksRedis,
             _ => Tiers::AsksService,
         }
@@ -118,7 +118,7 @@ impl Inbound<'_> {
     }
 
     fn found(&self, fill: &Fill, asked: &Asked) -> Option<Found> {
-        let (found, (_, cache)) = (asked.stored.as_ref()?, tiers(self.worker)?);
+        let (found, (_, cache)) = (asked.stored.as_ref()?, tiers(&self.worker)?);
         let headers = self.head().headers();
         Some(Found {
             serves: cache.serves(&fill.key(), found, headers, now()),
@@ -130,7 +130,7 @@ impl Inbound<'_> {
     }
 
     pub(super) async fn ask_redis(&self, fill: Box<Fill>) -> Event<Ours> {
-        let Some((tier, _)) = tiers(self.worker) else { return Event::Redis(fill, RedisAnswer::Silent) };
+        let Some((tier, _)) = tiers(&self.worker) else { return Event::Redis(fill, RedisAnswer::Silent) };
         let lookup = RedisLookup::ask(tier, *fill, self.head().headers()).await;
         self.record.end_phase(Layer::Cache);
         let (fill, answer) = self.asked(lookup);
@@ -141,7 +141,7 @@ impl Inbound<'_> {
     pub(super) async fn await_lead(&self, fill: Box<Fill>, mut redis: Box<Asked>) -> Event<Ours> {
         let first_byte = self.new_wait();
         first_byte.service_turn();
-        if let (Some((tier, _)), Some(ticket)) = (tiers(self.worker), &mut redis.ticket) {
+        if let (Some((tier, _)), Some(ticket)) = (tiers(&self.worker), &mut redis.ticket) {
             let key = fill.key();
             let lead = tier.lead(ticket, &key, self.head().headers(), now);
             if let Some(Some(theirs)) = first_byte.within(lead).await {
@@ -187,12 +187,12 @@ impl Inbound<'_> {
         let bypass = cache_key::control(&self.route).map(|control| &control.bypass);
         let is_sent_past =
             bypass.is_some_and(|rules| rules.applies(&head.method, head.target(), head.headers()).is_some());
-        tiers(self.worker).is_some() && self.key().is_ok() && !is_sent_past
+        tiers(&self.worker).is_some() && self.key().is_ok() && !is_sent_past
     }
 
     /// RFC 9111 §5.2.1.7: what Redis has is stored as well; the service is not asked.
     pub(super) async fn ask_redis_only(&self) -> Event<Ours> {
-        let (Some((tier, cache)), Ok(key)) = (tiers(self.worker), self.key()) else { return Event::RedisOnly(None) };
+        let (Some((tier, cache)), Ok(key)) = (tiers(&self.worker), self.key()) else { return Event::RedisOnly(None) };
         let (key, headers) = (key.as_key(), self.head().headers());
         let asked = tier.ask(&key, headers, now()).await;
         self.record.end_phase(Layer::Cache);

@@ -21,7 +21,7 @@ use crate::upstream::silence::SilenceLimit;
 use crate::upstream::{self, Failed, SendError, UpstreamError, http, pipe};
 use crate::worker::Upstream;
 
-impl Inbound<'_> {
+impl Inbound {
     pub(super) fn open_body(&mut self) -> Event<Ours> {
         match self.body() {
             Ok(body) => Event::BodyOpened(body),
@@ -102,17 +102,18 @@ impl Inbound<'_> {
             self.record.end_phase(Layer::Queue);
             self.wait = None;
         }
-        let first_byte = self.wait.take().unwrap_or_else(|| self.new_wait());
+        if self.wait.is_none() {
+            self.wait = Some(self.new_wait());
+        }
         let sent = self.worker.clock.timestamp(self.record.timeline.last()); // its start is not part of the answer's age
-        let mut one = Try { lease: self.lease.take(), first_byte: Some(first_byte) };
+        let mut one = Try { lease: &mut self.lease, first_byte: &mut self.wait };
         let result = match &*self.upstream {
             Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
-            Upstream::Http(_, pool) => http::send(pool, None, &mut one, &self.outbound, body, kept).await,
+            Upstream::Http(_, pool) => http::send((pool, None), &mut one, &self.outbound, body, kept).await,
             Upstream::External(external, pool) => {
-                http::send(pool, Some(&external.addr), &mut one, &self.outbound, body, kept).await
+                http::send((pool, Some(&external.addr)), &mut one, &self.outbound, body, kept).await
             }
         };
-        (self.lease, self.wait) = (one.lease, one.first_byte);
         self.record.end_phase(Layer::Service);
         match result {
             Ok(answer) => {

@@ -16,10 +16,9 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
 use http_body::Frame;
 use pilotlight_exchange::retry::Reuse;
 use pilotlight_http1::FieldTable;
-use pilotlight_supervisor::{Ended, Endpoint, Instance, Lease, Service};
+use pilotlight_supervisor::{Ended, Endpoint, Lease, Service};
 
 use super::backlog;
-use super::first_byte::FirstByte;
 use super::http1::{self, BodyLength, Decoded, Decoder, Keep, Malformed};
 use super::one_try::{Kept, Try};
 use super::silence::Silence;
@@ -105,9 +104,8 @@ impl Pool {
 /// # Cancel safety
 /// Dropping it closes the connection, which is how HTTP/1.1 tells a service that the client has gone.
 pub(crate) async fn send(
-    pool: &Rc<Pool>,
-    external: Option<&ExternalAddr>,
-    one: &mut Try,
+    (pool, external): (&Rc<Pool>, Option<&ExternalAddr>),
+    one: &mut Try<'_>,
     outbound: &Outbound,
     body: Option<Box<RequestBody>>,
     kept: Kept,
@@ -123,7 +121,7 @@ pub(crate) async fn send(
             return Err(Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New });
         }
     };
-    let Some(first_byte) = &one.first_byte else { return Err(no_wait(pool, body)) };
+    let Some(first_byte) = &*one.first_byte else { return Err(no_wait(pool, body)) };
     // After one that was closed, the others may be as well: they are of the same age.
     let (connection, reuse) = match (kept == Kept::MayBeUsed).then(|| pool.take(number)).flatten() {
         Some(connection) => (connection, Reuse::Kept),
@@ -138,7 +136,23 @@ pub(crate) async fn send(
     };
     let mut exchange = Exchange::new(connection, outbound, body);
     let counted = Counted::new(&pool.waiting);
-    let answer = exchange.answer(pool, instance.as_deref(), outbound, first_byte).await;
+    // Until its first answer an instance is starting, and its end is a failed start.
+    let mut ended = instance.as_deref().filter(|i| !i.answered()).map(|i| Box::pin(i.ended()));
+    let answer = poll_fn(|cx| {
+        if let Poll::Ready(head) = exchange.poll_head(cx, pool, outbound) {
+            return Poll::Ready(head);
+        }
+        // A process that dies with the connection still in its socket's queue closes nothing.
+        if let Some(exit) = &mut ended
+            && let Poll::Ready(end) = exit.as_mut().poll(cx)
+        {
+            return Poll::Ready(Err(start_failed(&pool.service, end)));
+        }
+        first_byte.turn(exchange.pump.waits_for_client(), exchange.pump.take_moved());
+        first_byte.poll_over(cx).map(|()| Err(first_byte.over_for(&pool.service)))
+    });
+    let answer = answer.await;
+    first_byte.came();
     let alone = pool.waiting.get() == 1;
     drop(counted);
     match answer {
@@ -220,34 +234,6 @@ impl Exchange {
         chosen.is_some_and(|(chosen, offered)| upgrades::is_among(chosen, offered)) && self.pump.is_done()
     }
 
-    /// Sends and waits for a final response head.
-    async fn answer(
-        &mut self,
-        pool: &Pool,
-        instance: Option<&Instance>,
-        outbound: &Outbound,
-        first_byte: &FirstByte,
-    ) -> Result<http1::ResponseHead, SendError> {
-        // Until its first answer an instance is starting, and its end is a failed start.
-        let mut ended = instance.filter(|i| !i.answered()).map(|i| Box::pin(i.ended()));
-        let service = &pool.service;
-        poll_fn(|cx| {
-            if let Poll::Ready(head) = self.poll_head(cx, pool, outbound) {
-                return Poll::Ready(head);
-            }
-            // A process that dies with the connection still in its socket's queue closes nothing.
-            if let Some(exit) = &mut ended
-                && let Poll::Ready(end) = exit.as_mut().poll(cx)
-            {
-                return Poll::Ready(Err(start_failed(service, end)));
-            }
-            first_byte.turn(self.pump.waits_for_client(), self.pump.take_moved());
-            first_byte.poll_over(cx).map(|()| Err(first_byte.over_for(service)))
-        })
-        .await
-        .inspect(|_| first_byte.came())
-    }
-
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -320,7 +306,7 @@ impl Exchange {
         socket.poll_read_buf(cx, read)
     }
 
-    fn into_answer(mut self, pool: &Rc<Pool>, head: http1::ResponseHead, one: &mut Try) -> Answer {
+    fn into_answer(mut self, pool: &Rc<Pool>, head: http1::ResponseHead, one: &mut Try<'_>) -> Answer {
         let http1::ResponseHead { status, fields, body, keep_alive } = head;
         self.pump.forget_sent();
         let lease = one.lease.take();

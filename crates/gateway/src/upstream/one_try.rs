@@ -11,9 +11,9 @@ pub(crate) enum Kept {
     IsNotUsed,
 }
 
-/// One try: what it takes along, and leaves behind if it fails.
-pub(crate) struct Try {
+/// One try: what its answer takes along, and what stays where it is if it fails.
+pub(crate) struct Try<'t> {
     /// Keeps the instance from being stopped; `None`: it is somebody else's service.
-    pub(crate) lease: Option<Lease>,
-    pub(crate) first_byte: Option<FirstByte>,
+    pub(crate) lease: &'t mut Option<Lease>,
+    pub(crate) first_byte: &'t mut Option<FirstByte>,
 }

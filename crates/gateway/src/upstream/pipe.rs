@@ -317,12 +317,12 @@ impl Drop for OwnWaiter<'_> {
 /// Dropping it cancels the exchange: the service gets RESET(CANCELLED).
 pub(crate) async fn send(
     link: &Link,
-    one: &mut Try,
+    one: &mut Try<'_>,
     outbound: &Outbound,
     mut body: Option<Box<RequestBody>>,
 ) -> Result<Answer, Failed> {
     let service = link.service.name();
-    let Try { lease: Some(lease), first_byte: Some(first_byte) } = &*one else {
+    let (Some(lease), Some(first_byte)) = (&*one.lease, &*one.first_byte) else {
         // Not reachable: a place is taken first.
         let error = closed(service, "was not waited for", Delivery::No);
         return Err(Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New });

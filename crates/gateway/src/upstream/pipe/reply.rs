@@ -19,7 +19,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    pub(super) fn into_answer(self, service: &str, one: &mut Try) -> Answer {
+    pub(super) fn into_answer(self, service: &str, one: &mut Try<'_>) -> Answer {
         let (lease, first_byte) = (one.lease.take(), one.first_byte.take());
         let Self { status, headers, first, rest, left } = self;
         let body = match rest {
