@@ -35,8 +35,8 @@ impl PeerAddress {
         ip.trim_start_matches('[').trim_end_matches(']')
     }
 
-    /// Appends the lines for an authority to `out`, which `write` writes if they are not known. They have to be the same
-    /// for all requests of this client for that authority.
+    /// Appends the lines for an authority to `out`, which `write` writes if they are not known. They have to be the
+    /// same for all requests of this client for that authority.
     pub(crate) fn put_lines(&self, authority: &str, out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
         let mut known = self.lines.borrow_mut();
         if let Some(lines) = known.as_ref().filter(|lines| *lines.authority == *authority) {
