@@ -193,9 +193,11 @@ impl FieldTable {
         });
     }
 
-    /// What each field is, and its value.
-    pub(crate) fn values<'b>(&self, head: &'b [u8]) -> impl Iterator<Item = (Known, &'b [u8])> + use<'_, 'b> {
-        self.places.iter().map(|place| (place.known, &head[place.value()]))
+    /// The fields that matter here: what each is, and its value.
+    #[inline]
+    pub(crate) fn known<'b>(&self, head: &'b [u8]) -> impl Iterator<Item = (Known, &'b [u8])> + use<'_, 'b> {
+        let known = self.places.iter().filter(|place| place.known != Known::Other);
+        known.map(|place| (place.known, head.get(place.value()).unwrap_or_default()))
     }
 
     /// Marks what `option`, a member of `Connection`, names.

@@ -44,7 +44,7 @@ pub(crate) fn read<'b>(head: &'b [u8], version: Version, table: &mut FieldTable)
     let mut framing =
         Framing { length: None, is_chunked: false, persistence, host: None, upgrade: None, expects_continue: false };
     let (mut options, mut closes, mut upgrades) = (false, false, false);
-    for (known, value) in table.values(head) {
+    for (known, value) in table.known(head) {
         match known {
             Known::Other | Known::KeepAlive | Known::ProxyConnection | Known::Te | Known::Http2Settings => {}
             Known::Host if framing.host.is_some() => return Err(Malformed::SeveralHosts),
@@ -88,7 +88,7 @@ pub(crate) fn read<'b>(head: &'b [u8], version: Version, table: &mut FieldTable)
 #[cold]
 fn nominate(head: &[u8], table: &mut FieldTable) {
     let values: Vec<&[u8]> =
-        table.values(head).filter(|(known, _)| *known == Known::Connection).map(|(_, value)| value).collect();
+        table.known(head).filter(|(known, _)| *known == Known::Connection).map(|(_, value)| value).collect();
     for option in values.into_iter().flat_map(members) {
         table.nominate(head, option);
     }
