@@ -1,17 +1,11 @@
 //! The body of an answer on its way to the client, wherever it comes from.
 
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use http_body::Frame;
 use pilotlight_cache::{BrokenOff, LiveBody, Recorder, StoredBody, Timestamp};
-
-use crate::client::RequestGuard;
-use crate::deadline::Deadline;
-use crate::read_ahead::ReadAhead;
-use crate::upstream::http::HttpBody;
-use crate::upstream::pipe::PipeBody;
 
 /// Why an answer ends before it is complete; the client's connection is closed then (RFC 9112 §8).
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +15,21 @@ pub(crate) struct CutError {
     pub(crate) what: String,
 }
 
+/// A body that comes piece by piece.
+pub(crate) trait Source {
+    /// The next piece, or trailers; `None` behind the end.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>>;
+
+    /// Whether nothing is left of it.
+    fn is_ended(&self) -> bool;
+
+    /// The length, if it is known.
+    fn length(&self) -> Option<u64>;
+
+    /// The time of the exchange is over: whoever sends may be told so. It is dropped next.
+    fn deadline_over(&mut self) {}
+}
+
 /// Where the bytes come from.
 pub(crate) enum ResponseBody {
     Empty,
@@ -28,10 +37,8 @@ pub(crate) enum ResponseBody {
     Stored(Pieces),
     /// What another request is getting.
     Live(Box<LiveBody>),
-    Http(Box<HttpBody>),
-    Pipe(Box<PipeBody>),
-    /// Any of these, read ahead while it is stored.
-    Relayed(ReadAhead),
+    /// From a service, now.
+    Streamed(Box<dyn Source>),
 }
 
 impl ResponseBody {
@@ -53,9 +60,7 @@ impl ResponseBody {
             }
             Self::Live(body) => body.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(cut))),
             Self::Stored(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
-            Self::Http(body) => body.poll_frame(cx),
-            Self::Pipe(body) => body.poll_frame(cx),
-            Self::Relayed(read_ahead) => read_ahead.poll_frame(cx),
+            Self::Streamed(body) => body.poll_frame(cx),
         }
     }
 
@@ -65,9 +70,7 @@ impl ResponseBody {
             Self::Full(_) => false,
             Self::Stored(pieces) => pieces.left() == 0,
             Self::Live(body) => body.left() == 0,
-            Self::Http(body) => body.is_ended(),
-            Self::Pipe(body) => body.is_ended(),
-            Self::Relayed(read_ahead) => read_ahead.is_ended(),
+            Self::Streamed(body) => body.is_ended(),
         }
     }
 
@@ -78,9 +81,7 @@ impl ResponseBody {
             Self::Full(data) => Some(data.len() as u64),
             Self::Stored(pieces) => Some(pieces.left() as u64),
             Self::Live(body) => Some(body.left() as u64),
-            Self::Http(body) => body.length(),
-            Self::Pipe(body) => body.length(),
-            Self::Relayed(read_ahead) => read_ahead.length(),
+            Self::Streamed(body) => body.length(),
         }
     }
 }
@@ -110,59 +111,9 @@ impl Pieces {
     }
 }
 
-/// The body of an answer as the connection writes it: the source, its deadline, and the mark that the request is over.
-pub(crate) struct Outgoing {
-    source: ResponseBody,
-    /// The route's `timeout`, for the whole exchange.
-    deadline: Option<Deadline>,
-    request: RequestGuard,
-}
-
-impl Outgoing {
-    /// An answer that may still be coming, cut when the deadline is over.
-    pub(crate) fn new(source: ResponseBody, deadline: Option<Deadline>, request: RequestGuard) -> Self {
-        Self { source, deadline, request }
-    }
-
-    /// The same without what is not sent: to HEAD, for example.
-    pub(crate) fn without_data(self) -> Self {
-        Self { source: ResponseBody::Empty, ..self }
-    }
-}
-
 /// Stores an answer that is complete.
 pub(crate) fn keep(recorder: Box<Recorder>) {
     if let Err(why) = recorder.finish(Timestamp::from_system(SystemTime::now())) {
         tracing::debug!("an answer was not stored after all: {why}");
-    }
-}
-
-impl Outgoing {
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
-        // First, because a source that always has more would never let the deadline be seen.
-        let late = self.deadline.as_ref().is_some_and(|deadline| deadline.poll(cx).is_ready());
-        if late && !matches!(self.source, ResponseBody::Empty | ResponseBody::Full(_) | ResponseBody::Stored(_)) {
-            self.deadline = None;
-            if let ResponseBody::Pipe(mut body) = std::mem::replace(&mut self.source, ResponseBody::Empty) {
-                body.deadline_over();
-            }
-            let what = "the route's timeout is over".to_owned();
-            return Poll::Ready(Some(Err(CutError { service: "this exchange".to_owned(), what })));
-        }
-        let frame = ready!(self.source.poll_source(cx));
-        match &frame {
-            Some(Ok(frame)) => self.request.sent(frame.data_ref().map_or(0, Bytes::len)),
-            Some(Err(cut)) => tracing::warn!(service = %cut.service, "{cut}"),
-            None => {}
-        }
-        Poll::Ready(frame)
-    }
-
-    pub(crate) fn is_end(&self) -> bool {
-        self.source.is_end()
-    }
-
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.source.length()
     }
 }

@@ -35,21 +35,18 @@ use crate::record::Record;
 use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
-mod answer;
-mod body;
+pub(crate) mod answer;
+pub(crate) mod body;
 mod half_closed;
 mod hit_timer;
 mod hits;
+pub(crate) mod outgoing;
+mod pending_lookup;
+pub(crate) mod received;
 mod redis_lookup;
-mod requests;
+pub(crate) mod requests;
 
-pub(crate) use answer::AnswerError;
-pub(crate) use body::{ClientBody, ReadError};
-use half_closed::HalfClosed;
-pub(crate) use hits::{Known, Scratch};
-use redis_lookup::PendingLookup;
-pub(crate) use redis_lookup::RedisAnswer;
-pub(crate) use requests::{Next, ReceivedRequest};
+use pending_lookup::PendingLookup;
 
 /// Bytes gathered before they are written in the middle of a turn. Larger pieces are not copied at all.
 const MAX_GATHERED: usize = 64 * 1024;
@@ -110,6 +107,19 @@ pub(crate) struct Client {
     has_answered: Cell<bool>,
     /// Nothing has come for [`REST_AFTER`] since the last answer.
     rests: Cell<bool>,
+}
+
+/// What is known of the client's direction.
+#[derive(Default)]
+struct HalfClosed {
+    /// Since its end so often looked at; `None` before.
+    checks: Cell<Option<u32>>,
+    /// The head of an answer is awaited, and the client takes interim answers.
+    takes_interim: Cell<bool>,
+    /// Its head has been handed over.
+    is_answered: Cell<bool>,
+    /// Looks since a byte of the answer was written.
+    silence: Cell<u32>,
 }
 
 struct Io {

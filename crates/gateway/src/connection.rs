@@ -20,8 +20,10 @@ use pilotlight_http1::SendError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::body::Outgoing;
-use crate::client::{AnswerError, Client, Next};
+use crate::client::Client;
+use crate::client::answer::AnswerError;
+use crate::client::outgoing::Outgoing;
+use crate::client::requests::Next;
 use crate::exchange::{self, PendingAnswer, Reply};
 use crate::net::Socket;
 use crate::upstream::Upgraded;

@@ -7,26 +7,30 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::header::{EXPECT, HeaderName};
-use http::{HeaderMap, Method, Response, Version};
-use pilotlight_cache::{CacheStatus, Forward, Lookup, RequestDirectives, StoredBody, Timestamp};
+use http::{Response, Version};
+use pilotlight_cache::{CacheStatus, Lookup, StoredBody};
 use pilotlight_exchange::Connection;
 
-use crate::body::{Outgoing, ResponseBody};
-use crate::cache_key::CacheKey;
-use crate::client::{Client, ClientBody, Known, ReceivedRequest, RedisAnswer, RequestGuard};
+use crate::body::ResponseBody;
+use crate::client::body::ClientBody;
+use crate::client::outgoing::Outgoing;
+use crate::client::received::{Known, ReceivedRequest, RedisAnswer};
+use crate::client::{Client, RequestGuard};
 use crate::deadline::Deadline;
 use crate::head::Head;
+use crate::lookup::look_up;
 use crate::metrics::Verdict;
-use crate::options::{RouteCache, RouteSpec};
+use crate::options::RouteCache;
 use crate::problem::Failure;
 use crate::record::Record;
+use crate::request_body::BodySource;
 use crate::request_id::RequestId;
 use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::server_timing;
 use crate::target::{Origin, Trust};
 use crate::timing::{Layer, Moment, Timeline};
-use crate::worker::{Common, Worker};
+use crate::worker::Worker;
 
 mod delivery;
 mod detached_fetch;
@@ -41,9 +45,7 @@ mod unread;
 
 pub(crate) use detached_fetch::PendingAnswer;
 use detached_fetch::{DetachedFetch, Forwarded};
-pub(crate) use inbound::now;
 use inbound::{Caller, Inbound, Looked, Parted, offered};
-pub(crate) use second_tier::{RedisLookup, hit_in_redis, lead};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -98,10 +100,10 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<Rece
     let future: Forwarded = match asked {
         Ok((route, looked)) => {
             let caller = (Caller::at(client), record, detached_fetch.clone());
-            let inbound = Inbound::new(worker, caller, route, (head, Some(body)), waiting.id.clone());
+            let inbound = Inbound::new(worker, caller, route, (head, body.source()), waiting.id.clone());
             Box::pin(forward(waiting, inbound, looked))
         }
-        Err(failure) => Box::pin(refuse(waiting, Rc::clone(worker), failure, body)),
+        Err(failure) => Box::pin(refuse(waiting, Rc::clone(worker), failure, body.source())),
     };
     Reply::Later(PendingAnswer::new(future, detached_fetch))
 }
@@ -183,38 +185,6 @@ enum Found {
     Route(Arc<Route>, Option<Lookup>),
 }
 
-/// What the cache has for a target (origin, path and query); `None` where the route does not use it.
-pub(crate) fn look_up(
-    common: &Common,
-    route: &RouteSpec,
-    (origin, target): (Origin<'_>, &str),
-    (method, headers): (&Method, &HeaderMap),
-    now: Timestamp,
-) -> Option<Lookup> {
-    let RouteCache::On { control, .. } = &route.cache else { return None };
-    let cache = common.cache.as_ref()?;
-    let control = control.as_deref();
-    // RFC 9111 §5.2.1.7: whoever wants nothing but a stored response is not sent to the service by a rule either.
-    let past = |why| match is_stored_method(method) && RequestDirectives::parse(headers).only_if_cached {
-        true => Lookup::OnlyIfCached,
-        false => Lookup::Bypass(why),
-    };
-    if let Some(control) = control
-        && control.bypass.applies(method, target, headers).is_some()
-    {
-        return Some(past(Forward::Rule));
-    }
-    Some(match CacheKey::of(control, origin, target, headers) {
-        Ok(key) => cache.lookup(&key.as_key(), method, headers, now),
-        Err(why) => past(why),
-    })
-}
-
-/// RFC 9111 §2: methods whose answers may come from the cache.
-fn is_stored_method(method: &Method) -> bool {
-    *method == Method::GET || *method == Method::HEAD
-}
-
 /// Who waits for an answer that is not here at once.
 struct Waiting {
     guard: RequestGuard,
@@ -278,7 +248,12 @@ async fn forward(waiting: Waiting, mut inbound: Box<Inbound>, looked: Looked) ->
 }
 
 /// A request that has no route.
-async fn refuse(waiting: Waiting, worker: Rc<Worker>, failure: Failure, body: ClientBody) -> (ResponseHead, Outgoing) {
+async fn refuse(
+    waiting: Waiting,
+    worker: Rc<Worker>,
+    failure: Failure,
+    body: Option<Box<dyn BodySource>>,
+) -> (ResponseHead, Outgoing) {
     let refused = driver::refuse(failure, (body, waiting.expects_continue), || worker.deadlines.deadline()).await;
     let (failure, connection) = refused;
     waiting.answer(&worker, (Err(failure), connection), None)

@@ -20,7 +20,8 @@ use crate::metrics::Registry;
 use crate::options::{AccessLogTarget, GatewayOptions, Inherited, ListenAddr, Serving};
 use crate::routes::Table;
 use crate::strangers::Strangers;
-use crate::worker::{self, Common, Order, Stop};
+use crate::worker::run::{self, Order};
+use crate::worker::{Common, Stop};
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -160,7 +161,7 @@ impl Gateway {
             let (orders, ordered) = unbounded_channel(); // a few for each reload
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || worker::run(index, common, ordered, events, sink, stopped, draining));
+                .spawn(move || run::run(index, common, ordered, events, sink, stopped, draining));
             match thread {
                 Ok(thread) => gateway.workers.push((orders, thread)),
                 Err(cause) => {

@@ -4,16 +4,22 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use bytes::BytesMut;
-use http::Version;
 use http::header::{HeaderMap, HeaderValue};
+use http::{StatusCode, Version};
 use pilotlight_http1::MessageWriter;
 
-use crate::client::Client;
 use crate::head::{Head, Scope, crosses};
 use crate::peer_address::PeerAddress;
 use crate::request_id::RequestId;
 use crate::routes::normalized;
 use crate::target::{Origin, Trust};
+
+/// Who takes interim answers.
+pub(crate) trait InterimSink {
+    /// Passes an interim answer on ahead of the answer that is being waited for. It is help that may be missing: where
+    /// it would have to wait, or there are too many, it is left out.
+    fn send_interim(&self, status: StatusCode, headers: &HeaderMap);
+}
 
 /// A request that is on its way to a service.
 pub(crate) struct Outbound {
@@ -29,7 +35,7 @@ pub(crate) struct Outbound {
     /// The protocol to switch to (`websocket`), if the client asks for one and the service speaks HTTP.
     pub(crate) upgrade: Option<Box<HeaderValue>>,
     /// Who gets interim answers (RFC 9110 §15.2).
-    pub(crate) interim: Option<Rc<Client>>,
+    pub(crate) interim: Option<Rc<dyn InterimSink>>,
     /// The cache looks at the fields of the answer.
     pub(crate) is_cached: bool,
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use pilotlight_cache::{Recorder, Tail};
 
-use crate::body::{CutError, ResponseBody, keep};
+use crate::body::{CutError, ResponseBody, Source, keep};
 use crate::deadline::Deadline;
 use crate::options::Abandoned;
 use crate::spawn::Spawner;
@@ -54,24 +54,8 @@ struct Held {
     leave: Option<Waker>,
 }
 
-impl ReadAhead {
-    /// Begins to read. `timeout` is how long the rest of the answer may take when the client has gone; before that,
-    /// the source knows how long it waits.
-    pub(crate) fn start(
-        spawner: &Spawner,
-        source: ResponseBody,
-        recorder: Box<Recorder>,
-        (deadline, timeout, abandoned): (Deadline, Duration, Abandoned),
-    ) -> Self {
-        let held = Rc::new(RefCell::new(Held { tail: Some(recorder.tail()), ..Held::default() }));
-        let length = source.length();
-        let (kept, recorder) = (Rc::clone(&held), Some(recorder));
-        let reader = Reader { held: kept, source, recorder, recorded: 0, alone: false, deadline, timeout, abandoned };
-        spawner.spawn(reader.run());
-        Self { held, length }
-    }
-
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
+impl Source for ReadAhead {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
         let mut held = self.held.borrow_mut();
         let Some(frame) = held.next() else {
             if held.ended {
@@ -90,13 +74,31 @@ impl ReadAhead {
         Poll::Ready(Some(frame))
     }
 
-    pub(crate) fn is_ended(&self) -> bool {
+    fn is_ended(&self) -> bool {
         let held = self.held.borrow();
         held.ended && held.pieces.is_empty()
     }
 
-    pub(crate) fn length(&self) -> Option<u64> {
+    fn length(&self) -> Option<u64> {
         self.length
+    }
+}
+
+impl ReadAhead {
+    /// Begins to read. `timeout` is how long the rest of the answer may take when the client has gone; before that,
+    /// the source knows how long it waits.
+    pub(crate) fn start(
+        spawner: &Spawner,
+        source: ResponseBody,
+        recorder: Box<Recorder>,
+        (deadline, timeout, abandoned): (Deadline, Duration, Abandoned),
+    ) -> Self {
+        let held = Rc::new(RefCell::new(Held { tail: Some(recorder.tail()), ..Held::default() }));
+        let length = source.length();
+        let (kept, recorder) = (Rc::clone(&held), Some(recorder));
+        let reader = Reader { held: kept, source, recorder, recorded: 0, alone: false, deadline, timeout, abandoned };
+        spawner.spawn(reader.run());
+        Self { held, length }
     }
 }
 

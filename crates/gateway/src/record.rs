@@ -14,6 +14,7 @@ use crate::access_log::Entry;
 use crate::head::Head;
 use crate::metrics::{Outcome, Series, Verdict};
 use crate::peer_address::PeerAddress;
+use crate::request_body::Received;
 use crate::request_id::RequestId;
 use crate::timing::{Layer, Moment, Timeline};
 use crate::worker::Worker;
@@ -31,14 +32,6 @@ pub(crate) struct Record {
     received: OnceCell<Rc<Received>>,
     /// Only with an access log.
     head: OnceCell<Box<LoggedHead>>,
-}
-
-/// What has been read of a request's body.
-#[derive(Default)]
-pub(crate) struct Received {
-    pub(crate) bytes: Cell<u64>,
-    /// Its end as well.
-    pub(crate) is_whole: Cell<bool>,
 }
 
 /// What the access log wants of a request's head.

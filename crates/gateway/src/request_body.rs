@@ -9,17 +9,19 @@
 //!       └────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
+use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
+use http_body::Frame;
+use pilotlight_http1::Malformed;
 
-use crate::client::{ClientBody, ReadError};
 use crate::deadline::Deadline;
 use crate::fields;
-use crate::record::Received;
 
 /// Bodies up to here are read whole before the service is asked: they take no place of it meanwhile, go out in one
 /// piece, and can be sent again.
@@ -27,6 +29,37 @@ const MAX_HELD: usize = 32 * 1024;
 /// How long the end of a chunked body is awaited before the service is asked. Its client may be waiting for an answer
 /// to what it has sent so far.
 const HOLD_CHUNKED: Duration = Duration::from_secs(1);
+
+/// Why a body cannot be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// Its framing is wrong.
+    #[error("{0} ({section})", section = .0.refusal().section)]
+    Malformed(Malformed),
+    /// The connection is broken.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Where a request's body comes from.
+pub(crate) trait BodySource {
+    /// The next piece, or its trailers; `None` behind its end.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ReadError>>>;
+
+    /// Whether nothing is left of it.
+    fn is_ended(&self) -> bool;
+
+    /// Bytes that are still to come, if that is known.
+    fn remaining(&self) -> Option<u64>;
+}
+
+/// What has been read of a request's body.
+#[derive(Default)]
+pub(crate) struct Received {
+    pub(crate) bytes: Cell<u64>,
+    /// Its end as well.
+    pub(crate) is_whole: Cell<bool>,
+}
 
 /// What can go wrong with a client's body.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +101,7 @@ pub(crate) enum Piece {
 
 /// The body with its limits.
 pub(crate) struct RequestBody {
-    incoming: ClientBody,
+    incoming: Box<dyn BodySource>,
     received: u64,
     /// Told of what is received, for metrics.
     counted: Option<Rc<Received>>,
@@ -93,7 +126,7 @@ enum Held {
 impl RequestBody {
     /// `None` when the request has no body.
     pub(crate) fn new(
-        incoming: ClientBody,
+        incoming: Box<dyn BodySource>,
         limit: BodyLimit,
         timeout: Duration,
         deadline: impl FnOnce() -> Deadline,
@@ -184,7 +217,7 @@ impl RequestBody {
     }
 
     /// The rest of it, if there is any, and nothing has been given out that is not held.
-    pub(crate) fn into_untouched(self) -> Option<ClientBody> {
+    pub(crate) fn into_untouched(self) -> Option<Box<dyn BodySource>> {
         (!self.touched && !matches!(self.held, Held::Whole(..))).then_some(self.incoming)
     }
 

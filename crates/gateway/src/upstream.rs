@@ -100,3 +100,8 @@ pub(crate) enum BodyLeft {
     /// Part of it is gone.
     Spent,
 }
+
+/// The connection, or the instance, ended.
+pub(crate) fn closed(service: &str, what: &str, delivery: Delivery) -> UpstreamError {
+    UpstreamError::Closed { service: service.to_owned(), what: what.to_owned(), delivery }
+}

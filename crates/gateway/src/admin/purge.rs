@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::explain::Target;
 use super::{Refused, Shared, refused};
 use crate::cache_key;
-use crate::exchange;
+use crate::lookup;
 
 /// Things that one request may purge.
 const MAX_PURGES: usize = 1000;
@@ -25,7 +25,7 @@ pub(super) async fn purge(shared: &Shared, body: &[u8]) -> Result<Value, Refused
     let Some(cache) = &shared.common.cache else {
         return Err(refused(StatusCode::CONFLICT, "nothing is cached: the configuration says cache = false"));
     };
-    let stored = cache.purge(&purges, exchange::now());
+    let stored = cache.purge(&purges, lookup::now());
     let table = shared.common.table.load();
     let mut told = told(&purges, stored, |url| cache_key::place(&table, &url.authority, &url.target).has_extra);
     drop(table);

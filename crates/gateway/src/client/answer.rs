@@ -7,10 +7,12 @@ use http::header::{CONTENT_LENGTH, DATE, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pilotlight_http1::{BodyLength, members};
 
+use super::outgoing::Outgoing;
 use super::{Client, DIRECT_WRITE, MAX_GATHERED, Phase};
-use crate::body::{CutError, Outgoing};
+use crate::body::CutError;
 use crate::date;
 use crate::fields::is_hop_by_hop;
+use crate::outbound::InterimSink;
 use crate::response::ResponseHead;
 
 /// Why an answer cannot be ended as it should; the connection is closed (RFC 9112 §8).
@@ -114,9 +116,16 @@ impl Client {
         }
     }
 
-    /// Sends an interim answer ahead of the answer that is being waited for. It is help that may be missing: where it
-    /// would have to wait, or there are too many, it is left out.
-    pub(crate) fn send_interim(&self, status: StatusCode, headers: &HeaderMap) {
+    /// Tells the client to send the body of its request.
+    pub(super) fn send_continue(&self) {
+        let io = &mut *self.io.borrow_mut();
+        // Behind the head of the answer nobody waits for it.
+        let _ = io.http.send_interim(100, "Continue", [], &mut io.out);
+    }
+}
+
+impl InterimSink for Client {
+    fn send_interim(&self, status: StatusCode, headers: &HeaderMap) {
         // RFC 9110 §10.1.1: 100 is between a client and whoever reads its body. 101 ends HTTP.
         if matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
             return;
@@ -133,13 +142,6 @@ impl Client {
         let reason = status.canonical_reason().unwrap_or_default();
         // Behind the head of the answer there is none, which cannot be: the service's head has not come.
         let _ = io.http.send_interim(status.as_u16(), reason, fields, &mut io.out);
-    }
-
-    /// Tells the client to send the body of its request.
-    pub(super) fn send_continue(&self) {
-        let io = &mut *self.io.borrow_mut();
-        // Behind the head of the answer nobody waits for it.
-        let _ = io.http.send_interim(100, "Continue", [], &mut io.out);
     }
 }
 

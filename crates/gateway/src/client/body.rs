@@ -11,23 +11,13 @@ use pilotlight_http1::{FieldTable, Fields, Malformed, ServerConnection};
 
 use super::{Client, Io};
 use crate::head;
+use crate::request_body::{BodySource, ReadError};
 use crate::upstream::{MAX_GATHERED, MIN_PIECE};
 
 /// Room for what is read of a body at once.
 const READ_SIZE: usize = 64 * 1024;
 /// The least room.
 const MIN_READ_SIZE: usize = 8 * 1024;
-
-/// Why a body cannot be read to its end.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
-    /// Its framing is wrong.
-    #[error("{0} ({section})", section = .0.refusal().section)]
-    Malformed(Malformed),
-    /// The connection is broken.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
 
 /// A request's body; empty for most.
 ///
@@ -47,23 +37,27 @@ impl ClientBody {
         Self { client: None, remaining: Some(0), is_expected: false }
     }
 
+    /// What is to be read of it, if there is anything.
+    pub(crate) fn source(self) -> Option<Box<dyn BodySource>> {
+        self.client.is_some().then(|| Box::new(self) as Box<dyn BodySource>)
+    }
+
     /// The body behind the head that the client's connection has just received.
     pub(super) fn behind(client: &Rc<Client>, http: &ServerConnection, is_expected: bool) -> Self {
         Self { client: Some(Rc::clone(client)), remaining: http.body_remaining(), is_expected }
     }
+}
 
-    /// Whether nothing is left of it.
-    pub(crate) fn is_ended(&self) -> bool {
+impl BodySource for ClientBody {
+    fn is_ended(&self) -> bool {
         self.client.is_none()
     }
 
-    /// Bytes that are still to come, if that is known.
-    pub(crate) fn remaining(&self) -> Option<u64> {
+    fn remaining(&self) -> Option<u64> {
         self.remaining
     }
 
-    /// The next piece, or its trailers; `None` behind its end.
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ReadError>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ReadError>>> {
         let Some(client) = &self.client else { return Poll::Ready(None) };
         if std::mem::take(&mut self.is_expected) {
             client.send_continue();

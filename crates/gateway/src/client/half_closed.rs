@@ -10,7 +10,6 @@
 //! - While an HTTP/1.0 client waits for the head, keep-alive probes of TCP do so, once its system has forgotten the
 //!   connection (Linux: 60 s).
 
-use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -27,19 +26,6 @@ const MAX_SILENCE: u32 = 3;
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 /// Probes without an answer after which the client has gone.
 const MAX_PROBES: u32 = 4;
-
-/// What is known of the client's direction.
-#[derive(Default)]
-pub(super) struct HalfClosed {
-    /// Since its end so often looked at; `None` before.
-    checks: Cell<Option<u32>>,
-    /// The head of an answer is awaited, and the client takes interim answers.
-    takes_interim: Cell<bool>,
-    /// Its head has been handed over.
-    is_answered: Cell<bool>,
-    /// Looks since a byte of the answer was written.
-    silence: Cell<u32>,
-}
 
 impl Client {
     /// A request's answer is awaited. `takes_interim`: RFC 9110 §15.2, no HTTP/1.0 client does.

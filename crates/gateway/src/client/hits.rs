@@ -11,10 +11,11 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, Method};
 use pilotlight_cache::{Lookup, RequestFields, Stored, Timestamp};
-use pilotlight_http1::{BodyLength, Field, FieldTable, Fields, Persistence, RequestHead, Target, Version};
+use pilotlight_http1::{BodyLength, Field, Fields, Persistence, RequestHead, Target, Version};
 
 use super::Client;
 use super::hit_timer::HitTimer;
+use super::received::Known;
 use crate::access_log::Entry;
 use crate::cache_key::CacheKey;
 use crate::head::put_fields;
@@ -24,18 +25,10 @@ use crate::routes::{Route, Table};
 use crate::target::{Origin, Scheme, Trust};
 use crate::timing::Moment;
 use crate::worker::Worker;
-use crate::{cache_key, exchange, server_timing};
+use crate::{cache_key, lookup, server_timing};
 
 /// Larger bodies are written from where they are.
 pub(super) const MAX_BODY: usize = super::DIRECT_WRITE;
-
-/// What is kept from one head to the next, one for each worker: memory that is warm.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    pub(super) headers: HeaderMap,
-    pub(super) fields: FieldTable,
-    pub(super) bytes: BytesMut,
-}
 
 /// What was found for a head.
 pub(super) enum Peeked {
@@ -47,13 +40,6 @@ pub(super) enum Peeked {
     Known(Known),
     /// Whatever there is to say about it, the exchange says.
     Nothing,
-}
-
-/// What was found out about a request before it was one.
-pub(crate) struct Known {
-    pub(crate) route: Arc<Route>,
-    /// `None` where the route does not use the cache.
-    pub(crate) lookup: Option<Lookup>,
 }
 
 /// Whether a stored response may answer the request as it stands.
@@ -130,7 +116,7 @@ pub(super) fn find<'a>(
     }
     let lookup = peeked.or_else(|| {
         let origin = Origin::of(headers, head.authority, Trust::of(client.settings.trust_forwarded));
-        exchange::look_up(&worker.common, route, (origin, target), (&Method::GET, headers), now)
+        lookup::look_up(&worker.common, route, (origin, target), (&Method::GET, headers), now)
     });
     let stale = match lookup {
         Some(Lookup::Hit(stored)) if stored.body().len() <= MAX_BODY => {
@@ -184,7 +170,7 @@ fn ask(
     let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
     let origin = Origin::of(headers, authority, Trust::of(client.settings.trust_forwarded));
-    let Some(asks) = exchange::lead(worker, route, (origin, target), headers, now) else { return false };
+    let Some(asks) = lookup::lead(worker, route, (origin, target), headers, now) else { return false };
     client.ask(begun, route, (target, authority), (std::mem::take(headers), stale.cloned()), asks);
     true
 }

@@ -15,65 +15,32 @@
 //! decides.)
 //! Invariant: whether or not the client takes its answers, a flight goes on as soon as Redis has answered.
 
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use http::HeaderMap;
 use pilotlight_cache::{Fill, Stored};
 use pilotlight_cache_redis::Tier;
 
-use super::hits::{self, MAX_BODY, Scratch};
-use super::{Client, ClientBody, ReceivedRequest};
-use crate::exchange::{self, RedisLookup};
+use super::Client;
+use super::body::ClientBody;
+use super::hits::{self, MAX_BODY};
+use super::pending_lookup::LookupRequest;
+use super::received::{ReceivedRequest, RedisAnswer};
 use crate::head::Head;
+use crate::lookup::{self, RedisLookup};
 use crate::routes::Route;
+use crate::scratch::Scratch;
 use crate::timing::Moment;
 use crate::worker::Worker;
 
-/// A request for which Redis is being asked: what it had, and the request.
-pub(super) type PendingLookup = Pin<Box<dyn Future<Output = (RedisLookup, LookupRequest)>>>;
-
-pub(super) struct LookupRequest {
-    headers: HeaderMap,
-    /// When its first byte came.
-    begun: Moment,
-    /// When Redis was asked.
-    asked: Moment,
-    route: Arc<Route>,
-    /// What memory had.
-    stale: Option<Arc<Stored>>,
-    target: Box<str>,
-    authority: Box<str>,
-}
-
-/// What has become of a [`PendingLookup`].
+/// What has become of a [`super::pending_lookup::PendingLookup`].
 pub(super) enum LookedUp {
     /// It was a hit, whose answer was written by then.
     Hit(Moment),
     /// It is a request as any other.
     Other(Box<ReceivedRequest>),
-}
-
-/// What Redis had for a request that it does not answer.
-pub(crate) struct RedisAnswer {
-    pub(crate) redis: Box<RedisLookup>,
-    asked: Moment,
-    answered: Moment,
-}
-
-impl RedisAnswer {
-    /// From when to when it was asked.
-    pub(crate) fn between(&self) -> (Moment, Moment) {
-        (self.asked, self.answered)
-    }
-
-    /// How long that took.
-    pub(crate) fn took(&self) -> Duration {
-        Duration::from_nanos(self.answered.since(self.asked))
-    }
 }
 
 impl Client {
@@ -117,9 +84,9 @@ impl Client {
     }
 
     fn write(&self, worker: &Worker, request: &LookupRequest, stored: &Stored) -> Moment {
-        let now = exchange::now();
+        let now = lookup::now();
         let io = &mut *self.io.borrow_mut();
-        stored.write_answer_as(exchange::hit_in_redis(stored, now), now, &mut io.out);
+        stored.write_answer_as(lookup::hit_in_redis(stored, now), now, &mut io.out);
         // It is an answer to the request for which Redis was asked.
         let _ = io.http.sent_whole();
         let written = Moment::now();

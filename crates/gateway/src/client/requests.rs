@@ -16,12 +16,15 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use pilotlight_http1::{self as http1, BodyLength, Known as Name, Malformed, RequestHead};
 
+use super::body::ClientBody;
 use super::hit_timer::HitTimer;
-use super::hits::{self, Known, Peeked, Scratch};
+use super::hits::{self, Peeked};
+use super::received::ReceivedRequest;
 use super::redis_lookup::LookedUp;
-use super::{Client, ClientBody, Io, Phase, RedisAnswer};
+use super::{Client, Io, Phase};
 use crate::head::Head;
 use crate::problem;
+use crate::scratch::Scratch;
 use crate::strangers::Stranger;
 use crate::timing::Moment;
 use crate::worker::Worker;
@@ -36,20 +39,6 @@ pub(crate) enum Next {
     End,
     /// What came is no request, and the answer says so.
     Refused,
-}
-
-/// A request as it was received, which memory does not answer.
-pub(crate) struct ReceivedRequest {
-    pub(crate) head: Head,
-    pub(crate) body: ClientBody,
-    /// When its first byte was there.
-    pub(crate) begun: Moment,
-    /// When the last byte of its head was there.
-    pub(crate) read: Moment,
-    /// What was found out about it.
-    pub(crate) known: Option<Known>,
-    /// What Redis had for it.
-    pub(crate) redis: Option<RedisAnswer>,
 }
 
 /// What the front of the unread bytes was.

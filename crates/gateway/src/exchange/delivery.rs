@@ -8,10 +8,10 @@ use pilotlight_cache::{self as cache, CacheStatus, Decision, Fill, Recorder, Sto
 use pilotlight_exchange::{Event, Judgement, Limit, Refusal, Response, Setting, Status};
 
 use super::handles::{Fetched, Ours};
-use super::inbound::{Inbound, Parted, now};
-use super::second_tier::hit_in_redis;
+use super::inbound::{Inbound, Parted};
 use crate::body::{ResponseBody, keep};
 use crate::cache_key;
+use crate::lookup::{hit_in_redis, now};
 use crate::options::RouteCache;
 use crate::problem::Failure;
 use crate::read_ahead::ReadAhead;
@@ -110,16 +110,13 @@ impl Inbound {
                     keep(recorder);
                 }
             }
-            ResponseBody::Stored(_)
-            | ResponseBody::Live(_)
-            | ResponseBody::Http(_)
-            | ResponseBody::Pipe(_)
-            | ResponseBody::Relayed(_) => {
+            ResponseBody::Stored(_) | ResponseBody::Live(_) | ResponseBody::Streamed(_) => {
                 let timeout = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
                 let deadline = self.worker.deadlines.deadline();
                 let abandoned = self.worker.common.abandoned;
                 let reading = (deadline, timeout, abandoned);
-                return ResponseBody::Relayed(ReadAhead::start(&self.worker.spawner, body, recorder, reading));
+                let read_ahead = ReadAhead::start(&self.worker.spawner, body, recorder, reading);
+                return ResponseBody::Streamed(Box::new(read_ahead));
             }
         }
         body

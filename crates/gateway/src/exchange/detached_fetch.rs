@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use pilotlight_cache::{Fill, Watch};
 use pilotlight_exchange::{Company, Leaving};
 
-use crate::body::Outgoing;
+use crate::client::outgoing::Outgoing;
 use crate::options::Abandoned;
 use crate::response::ResponseHead;
 use crate::worker::Worker;

@@ -15,10 +15,11 @@ use pilotlight_exchange::{
 use pilotlight_exchange::{BodyLeft, Upstream as Kind, WaitsFor};
 
 use super::handles::{Ours, stale};
-use super::inbound::{Inbound, Looked, Parted, now};
+use super::inbound::{Inbound, Looked, Parted};
 use super::unread;
+use crate::lookup::now;
 use crate::problem::Failure;
-use crate::request_body::RequestBody;
+use crate::request_body::{BodySource, RequestBody};
 use crate::timing::Layer;
 use crate::upstream::one_try::Kept;
 
@@ -35,8 +36,8 @@ impl Inbound {
             .timeout
             .and_then(|after| Some((after, begun.checked_sub(took).unwrap_or(begun).checked_add(after)?)));
         let mut exchange = Exchange::new(self.request(took));
-        let mut now = begun;
-        let mut action = exchange.step(begin, now);
+        let mut at = begun;
+        let mut action = exchange.step(begin, at);
         loop {
             self.record.verdict(exchange.verdict());
             self.detached_fetch.follow(exchange.leads().map(|fill| &**fill));
@@ -58,9 +59,9 @@ impl Inbound {
                 other => Box::pin(self.seldom(other)).await,
             };
             if takes_time {
-                now = Instant::now();
+                at = Instant::now();
             }
-            action = exchange.step(event, now);
+            action = exchange.step(event, at);
         }
     }
 
@@ -151,7 +152,8 @@ impl Inbound {
         };
         // Unless memory, or the rules of the route, have changed meanwhile.
         let asks = matches!(lookup, Lookup::Miss(_) | Lookup::Stale(..));
-        let is_for = |redis: &crate::client::RedisAnswer| self.key().is_ok_and(|key| redis.redis.is_for(&key));
+        let is_for =
+            |redis: &crate::client::received::RedisAnswer| self.key().is_ok_and(|key| redis.redis.is_for(&key));
         let redis = redis.filter(|redis| asks && is_for(redis)).map(|redis| self.asked(*redis.redis));
         Event::Begin { lookup, redis }
     }
@@ -222,12 +224,12 @@ impl Inbound {
 /// Decides what becomes of the connection when a request is refused before it has a route.
 pub(super) async fn refuse(
     failure: Failure,
-    (body, is_expected): (crate::client::ClientBody, bool),
+    (body, is_expected): (Option<Box<dyn BodySource>>, bool),
     deadline: impl FnOnce() -> crate::deadline::Deadline,
 ) -> (Failure, Connection) {
     let request = Request {
         method: pilotlight_exchange::Method::Other,
-        has_body: !body.is_ended(),
+        has_body: body.is_some(),
         expects_continue: is_expected,
         has_cache: false,
         upstream: Kind::External,
@@ -238,7 +240,7 @@ pub(super) async fn refuse(
     let status = failure.status().as_u16();
     let lookup = Lookup::Refused { failure: Box::new(failure), status };
     let mut action = exchange.step(Event::Begin { lookup, redis: None }, Instant::now());
-    let (mut body, mut deadline) = (Some(body), Some(deadline));
+    let (mut body, mut deadline) = (body, Some(deadline));
     loop {
         let event = match action {
             Action::Respond { response, connection } => return (super::delivery::refused(response), connection),

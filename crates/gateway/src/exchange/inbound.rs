@@ -2,24 +2,25 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use http::Version;
 use http::header::{HeaderValue, UPGRADE};
-use pilotlight_cache::{Fill, Forward, Lookup, Stored, Timestamp};
+use pilotlight_cache::{Fill, Forward, Lookup, Stored};
 use pilotlight_supervisor::{Instance, Lease};
 
 use super::detached_fetch::DetachedFetch;
 use crate::body::ResponseBody;
 use crate::cache_key::{self, CacheKey};
-use crate::client::{Client, ClientBody, RedisAnswer};
+use crate::client::Client;
+use crate::client::received::RedisAnswer;
 use crate::head::Head;
 use crate::options::{RouteCache, RouteSpec, Settings};
-use crate::outbound::Outbound;
+use crate::outbound::{InterimSink, Outbound};
 use crate::peer_address::PeerAddress;
 use crate::problem::Failure;
 use crate::record::Record;
-use crate::request_body::{BodyLimit, RequestBody};
+use crate::request_body::{BodyLimit, BodySource, RequestBody};
 use crate::request_id::RequestId;
 use crate::response::ResponseHead;
 use crate::routes::Route;
@@ -58,7 +59,8 @@ pub(super) struct Inbound {
     pub(super) route: Arc<Route>,
     pub(super) upstream: Rc<Upstream>,
     pub(super) outbound: Outbound,
-    pub(super) incoming: Option<ClientBody>,
+    /// The request's body, if it has one and nobody has begun to take it.
+    pub(super) incoming: Option<Box<dyn BodySource>>,
     /// The route's `timeout`, and when it is over.
     pub(super) ends: Option<(Duration, Instant)>,
     /// What is validated, and stands in for an error.
@@ -75,7 +77,7 @@ impl Inbound {
         worker: &Rc<Worker>,
         (client, record, detached_fetch): (Caller, Rc<Record>, DetachedFetch),
         route: Arc<Route>,
-        (head, incoming): (Head, Option<ClientBody>),
+        (head, incoming): (Head, Option<Box<dyn BodySource>>),
         id: RequestId,
     ) -> Box<Self> {
         let upstream = worker.upstream(&route.target);
@@ -84,7 +86,8 @@ impl Inbound {
         let may_switch = speaks_http && head.version == Version::HTTP_11;
         let upgrade = may_switch.then(|| offered(&route, &head)).flatten().map(Box::new);
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
-        let interim = client.connection.clone().filter(|_| head.version == Version::HTTP_11);
+        let takes_interim = head.version == Version::HTTP_11;
+        let interim = client.connection.clone().filter(|_| takes_interim).map(|client| client as Rc<dyn InterimSink>);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
         let outbound = Outbound {
             is_cached: route.cache != RouteCache::Off,
@@ -161,8 +164,4 @@ impl Looked {
 /// The protocols that the route lets a client switch to, of those that it offers.
 pub(super) fn offered(route: &RouteSpec, head: &Head) -> Option<HeaderValue> {
     head.has(&UPGRADE).then(|| route.upgrades.offered(head.headers())).flatten()
-}
-
-pub(crate) fn now() -> Timestamp {
-    Timestamp::from_system(SystemTime::now())
 }

@@ -14,10 +14,11 @@ use pilotlight_exchange::{Connection, Event, Lookup, MAX_REFRESHES, may_refresh}
 
 use super::detached_fetch::DetachedFetch;
 use super::handles::stale;
-use super::inbound::{Caller, Inbound, Parted, now};
+use super::inbound::{Caller, Inbound, Parted};
 use crate::cache_key::{self, CacheKey};
 use crate::client::Client;
 use crate::head::Head;
+use crate::lookup::now;
 use crate::problem::Failure;
 use crate::record::Record;
 use crate::routes::Route;

@@ -1,98 +1,16 @@
 //! The tier in Redis, between memory and the service: the leader of a flight asks it for all that wait.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
-use http::{HeaderMap, Method};
-use pilotlight_cache::{Adopted, Cache, CacheStatus, Fill, Stored, Timestamp, Turn};
-use pilotlight_cache_redis::{Asked, Tier};
+use pilotlight_cache::{Adopted, Fill};
+use pilotlight_cache_redis::Asked;
 use pilotlight_exchange::{Adopted as Landed, Event, Found, Keep, RedisAnswer, Tier as Tiers};
 
 use super::handles::{Ours, stale};
-use super::inbound::{Inbound, now};
-use crate::cache_key::{self, CacheKey};
-use crate::options::RouteSpec;
-use crate::target::Origin;
+use super::inbound::Inbound;
+use crate::cache_key;
+use crate::lookup::{RedisLookup, now, received, tiers};
 use crate::timing::Layer;
-use crate::worker::Worker;
-
-/// What is between memory and the services, if anything is.
-fn tiers(worker: &Worker) -> Option<(&Rc<Tier>, &Cache)> {
-    worker.second.as_ref().zip(worker.common.cache.as_ref())
-}
-
-/// What a GET that memory cannot answer needs to be answered from Redis. Those who wait for others, or go alone, have
-/// nothing of it.
-pub(crate) fn lead<'a>(
-    worker: &'a Worker,
-    route: &RouteSpec,
-    (origin, target): (Origin<'_>, &str),
-    headers: &HeaderMap,
-    now: Timestamp,
-) -> Option<(&'a Rc<Tier>, Fill)> {
-    let (tier, cache) = tiers(worker)?;
-    let key = CacheKey::of(cache_key::control(route), origin, target, headers).ok()?;
-    match cache.begin(&key.as_key(), &Method::GET, headers, now) {
-        Turn::Leader(fill) => Some((tier, fill)).filter(|(_, fill)| fill.is_shared()),
-        Turn::Hit(_) | Turn::Failed(_) | Turn::Follower(_) | Turn::Live(_) => None,
-    }
-}
-
-/// What an answer from Redis says of where it comes from.
-pub(crate) fn hit_in_redis(stored: &Stored, now: Timestamp) -> CacheStatus {
-    CacheStatus::hit(stored.ttl_s(now)).detailed("redis")
-}
-
-/// A flight for which Redis was asked, and what it had.
-pub(crate) struct RedisLookup {
-    fill: Fill,
-    asked: Asked,
-}
-
-impl RedisLookup {
-    /// Asks for what the flight is to land with.
-    pub(crate) async fn ask(tier: &Tier, fill: Fill, headers: &HeaderMap) -> Self {
-        let asked = tier.ask(&fill.key(), headers, now()).await;
-        Self { fill, asked }
-    }
-
-    /// The length of the body that was found.
-    pub(crate) fn body_len(&self) -> Option<usize> {
-        self.asked.stored.as_ref().map(|found| found.body().len())
-    }
-
-    /// For this request?
-    pub(crate) fn is_for(&self, key: &CacheKey<'_>) -> bool {
-        self.fill.key() == key.as_key()
-    }
-
-    /// Lands the flight with what was found, if that answers the request and is no older than what memory has.
-    pub(crate) fn land(
-        mut self,
-        cache: &Cache,
-        headers: &HeaderMap,
-        stale: Option<&Arc<Stored>>,
-    ) -> Result<Arc<Stored>, Box<Self>> {
-        let serves = self.serves(cache, headers, stale);
-        let Some(found) = self.asked.stored.take_if(|_| serves) else { return Err(Box::new(self)) };
-        match self.fill.adopt(found, now()) {
-            Adopted::Landed(stored) => Ok(stored),
-            Adopted::Invalidated(fill) => Err(Box::new(Self { fill, ..self })),
-        }
-    }
-
-    fn serves(&self, cache: &Cache, headers: &HeaderMap, stale: Option<&Arc<Stored>>) -> bool {
-        let Some(found) = &self.asked.stored else { return false };
-        // RFC 9111 §4: of two responses the most recent one is used. Redis may have lost the last writes (a failover),
-        // or never have got them.
-        let is_older = stale.is_some_and(|stale| received(found) < received(stale));
-        !is_older && cache.serves(&self.fill.key(), found, headers, now())
-    }
-}
-
-fn received(stored: &Stored) -> Timestamp {
-    stored.freshness_parts().received
-}
 
 impl Inbound {
     /// Whether the leader of a flight asks Redis.

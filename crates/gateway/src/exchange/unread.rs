@@ -4,14 +4,14 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::client::ClientBody;
 use crate::deadline::Deadline;
+use crate::request_body::BodySource;
 
 /// Reads the rest of a body and forgets it. Returns whether that was all of it.
 ///
 /// # Cancel safety
 /// Not safe: the body is lost with the future.
-pub(super) async fn drain(mut rest: ClientBody, max_bytes: u64, within: Duration, deadline: Deadline) -> bool {
+pub(super) async fn drain(mut rest: Box<dyn BodySource>, max_bytes: u64, within: Duration, deadline: Deadline) -> bool {
     deadline.set(within);
     let mut drained = 0;
     poll_fn(|cx| {

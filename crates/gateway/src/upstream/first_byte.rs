@@ -9,13 +9,10 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::silence::{Silence, SilenceLimit};
+use super::silence::{Limit, Silence, SilenceLimit};
 use super::{SendError, UpstreamError};
 use crate::deadline::Deadline;
 use crate::request_body::BodyError;
-
-/// A time with the name of its setting.
-pub(crate) type Limit = (Duration, &'static str);
 
 /// The wait for one answer.
 pub(crate) struct FirstByte {

@@ -22,8 +22,8 @@ use super::backlog;
 use super::http1::{self, BodyLength, Decoded, Decoder, Keep, Malformed};
 use super::one_try::{Kept, Try};
 use super::silence::Silence;
-use super::{Answer, BodyLeft, Delivery, Failed, SendError, Upgraded, UpstreamError};
-use crate::body::{CutError, ResponseBody};
+use super::{Answer, BodyLeft, Delivery, Failed, SendError, Upgraded, UpstreamError, closed};
+use crate::body::{CutError, ResponseBody, Source};
 use crate::net::{Place, Socket};
 use crate::options::ExternalAddr;
 use crate::outbound::Outbound;
@@ -335,7 +335,7 @@ impl Exchange {
         let silence = one.first_byte.take().map(|first_byte| first_byte.then(fields.get(&CONTENT_TYPE)));
         let pool = Rc::clone(pool);
         let body = HttpBody { exchange: Some(self), decoder, keep_alive, silence, pool, lease };
-        Answer { status, fields, body: ResponseBody::Http(Box::new(body)), upgraded: None }
+        Answer { status, fields, body: ResponseBody::Streamed(Box::new(body)), upgraded: None }
     }
 
     /// Keeps the connection for the next exchange if both sides are done with this one.
@@ -354,10 +354,6 @@ fn start_failed(service: &str, end: Ended) -> SendError {
     }
 }
 
-fn closed(service: &str, what: &str, delivery: Delivery) -> UpstreamError {
-    UpstreamError::Closed { service: service.to_owned(), what: what.to_owned(), delivery }
-}
-
 fn protocol(service: &str, error: &Malformed) -> UpstreamError {
     UpstreamError::Protocol { service: service.to_owned(), what: error.to_string() }
 }
@@ -372,16 +368,8 @@ pub(crate) struct HttpBody {
     lease: Option<Lease>,
 }
 
-impl HttpBody {
-    pub(crate) fn is_ended(&self) -> bool {
-        self.decoder.is_ended()
-    }
-
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.decoder.remaining()
-    }
-
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
+impl Source for HttpBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
         loop {
             let Some(exchange) = &mut self.exchange else { return Poll::Ready(None) };
             // The service may answer before it has read everything: both directions go on together.
@@ -434,6 +422,16 @@ impl HttpBody {
         }
     }
 
+    fn is_ended(&self) -> bool {
+        self.decoder.is_ended()
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.decoder.remaining()
+    }
+}
+
+impl HttpBody {
     fn end(&mut self) {
         if let Some(exchange) = self.exchange.take() {
             exchange.recycle(&self.pool, self.keep_alive);

@@ -7,9 +7,11 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::first_byte::Limit;
 use crate::deadline::Deadline;
 use crate::options::BodyTimeout;
+
+/// A time with the name of its setting.
+pub(crate) type Limit = (Duration, &'static str);
 
 /// What is known of it before the answer.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Target;
 use crate::admin::Shared;
 use crate::cache_key::{self, CacheKey};
-use crate::exchange;
+use crate::lookup;
 use crate::metrics::sums::Sums;
 use crate::options::RouteCache;
 use crate::routes::Route;
@@ -18,8 +18,8 @@ pub(super) fn explain(
     target: &Target,
     (method, headers): (&Method, &HeaderMap),
 ) -> Value {
-    let now = exchange::now();
-    let lookup = exchange::look_up(&shared.common, route, (target.origin(), &target.target), (method, headers), now);
+    let now = lookup::now();
+    let lookup = lookup::look_up(&shared.common, route, (target.origin(), &target.target), (method, headers), now);
     let (Some(lookup), Some(cache), RouteCache::On { rules, .. }) = (lookup, &shared.common.cache, &route.cache) else {
         let why = match route.cache {
             RouteCache::Off => "the route says cache = false",

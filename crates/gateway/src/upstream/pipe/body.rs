@@ -10,8 +10,9 @@ use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerPart, Part};
 use pilotlight_supervisor::Lease;
 
+use super::shared_state::AnswerStream;
 use super::stream::{Stream, StreamError};
-use crate::body::CutError;
+use crate::body::{CutError, Source};
 use crate::upstream::silence::Silence;
 
 /// The rest of an answer, read as the client takes it; dropped before its end, it cancels the exchange.
@@ -26,26 +27,8 @@ pub(crate) struct PipeBody {
     service: String,
 }
 
-impl PipeBody {
-    pub(crate) fn new(
-        stream: Box<Stream>,
-        (lease, silence): (Option<Lease>, Option<Silence>),
-        first: Bytes,
-        left: Option<u64>,
-        service: String,
-    ) -> Self {
-        Self { stream: Some(stream), lease, silence, first, left, service }
-    }
-
-    pub(crate) fn is_ended(&self) -> bool {
-        self.stream.is_none() && self.first.is_empty()
-    }
-
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.left
-    }
-
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
+impl Source for PipeBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
         if !self.first.is_empty() {
             let first = std::mem::take(&mut self.first);
             return Poll::Ready(Some(self.take(first)));
@@ -106,11 +89,30 @@ impl PipeBody {
         }
     }
 
-    /// Cancels the exchange because a time is over (P-28).
-    pub(crate) fn deadline_over(&mut self) {
+    fn is_ended(&self) -> bool {
+        self.stream.is_none() && self.first.is_empty()
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.left
+    }
+
+    fn deadline_over(&mut self) {
         if let Some(stream) = self.stream.take() {
             stream.cancel(ResetCode::Deadline);
         }
+    }
+}
+
+impl PipeBody {
+    pub(crate) fn new(
+        stream: Box<Stream>,
+        (lease, silence): (Option<Lease>, Option<Silence>),
+        first: Bytes,
+        left: Option<u64>,
+        service: String,
+    ) -> Self {
+        Self { stream: Some(stream), lease, silence, first, left, service }
     }
 
     /// Counts against `content-length`, so that a lying service is cut and not believed.

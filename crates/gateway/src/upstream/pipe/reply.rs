@@ -28,7 +28,7 @@ impl Reply {
                 let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
                 let silence = first_byte.map(|first_byte| first_byte.then(content_type));
                 let body = PipeBody::new(stream, (lease, silence), first, left, service.to_owned());
-                ResponseBody::Pipe(Box::new(body))
+                ResponseBody::Streamed(Box::new(body))
             }
         };
         Answer { status, fields: headers.into(), body, upgraded: None }

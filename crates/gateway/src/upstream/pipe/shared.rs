@@ -13,91 +13,39 @@
 //! a waiting task went away: that cancels the exchange, and its answer is thrown away when it comes (P-26).
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use pilotlight_pipe::control::{Drain, encode_pong, parse_ping};
 use pilotlight_pipe::frame::{FrameHeader, MAX_FRAME, split_frame};
 use pilotlight_pipe::reset::{Reset, ResetCode};
-use pilotlight_pipe::session::{AnswerGateway, GatewayExchanges, ProtocolError, SharedEvent, SharedId};
+use pilotlight_pipe::session::{AnswerGateway, ProtocolError, SharedEvent};
 use pilotlight_supervisor::{Instance, Service, StartError};
-use slab::Slab;
 
-use super::stream::AnswerStream;
+use super::shared_state::{AnswerStream, NOBODY, Outcome, Place, State};
 use crate::net::Socket;
 use crate::upstream::Delivery;
 use crate::upstream::first_byte::FirstByte;
 
 const READ_SIZE: usize = 64 * 1024;
-const NOBODY: usize = usize::MAX;
 /// Reads in one turn before other tasks get theirs.
 const MAX_READS_PER_TURN: usize = 4;
 
-/// How an exchange on a shared connection ended.
-pub(crate) enum Outcome {
-    /// The payload of RESPONSE.
-    Response(Bytes),
-    Reset(Reset),
-    /// The answer comes on a connection of its own.
-    Answer(Box<AnswerStream>),
-    /// The connection ended; why, and whether this was the only exchange on it, and so perhaps the reason.
-    Lost(Arc<str>, Delivery),
-}
-
-/// What an exchange's task waits at. It outlives the exchange's id, which is free again as soon as the final frame
-/// came.
-enum Place {
-    Waiting(Option<Waker>),
-    Done(Outcome),
-}
-
-/// One shared connection of a worker to an instance.
-pub(crate) struct Shared {
+/// One shared connection of a worker to an instance. `A`: what an answer comes on that has a connection to itself.
+pub(crate) struct Shared<A: AnswerStream> {
     pub(crate) instance: Arc<Instance>,
     service: String,
     /// From HELLO; 0 is for control frames only.
     limit: u16,
-    state: RefCell<State>,
+    state: RefCell<State<A>>,
 }
 
-struct State {
-    exchanges: GatewayExchanges,
-    id: SharedId,
-    out: BytesMut,
-    places: Slab<Place>,
-    /// The place of each open exchange, by its id; `NOBODY` once its task has gone.
-    place_of: Vec<usize>,
-    /// Exchanges that wait for room (P-14), first come first served.
-    queue: VecDeque<(u64, Waker)>,
-    tickets: u64,
-    driver: Option<Waker>,
-    fault: Option<ProtocolError>,
-    ended: Option<Arc<str>>,
-    /// DRAIN was sent: a request behind it may find nobody.
-    draining: bool,
-}
-
-impl Shared {
+impl<A: AnswerStream> Shared<A> {
     pub(crate) fn new(service: String, instance: Arc<Instance>, limit: u16) -> Rc<Self> {
-        let mut exchanges = GatewayExchanges::default();
-        let id = exchanges.add_shared(limit);
-        let state = State {
-            exchanges,
-            id,
-            out: BytesMut::with_capacity(4096),
-            places: Slab::new(),
-            place_of: Vec::new(),
-            queue: VecDeque::new(),
-            tickets: 0,
-            driver: None,
-            fault: None,
-            ended: None,
-            draining: false,
-        };
+        let state = State::new(limit);
         Rc::new(Self { instance, service, limit, state: RefCell::new(state) })
     }
 
@@ -140,7 +88,7 @@ impl Shared {
         service: &Service,
         frame: &mut [u8],
         first_byte: &FirstByte,
-    ) -> Result<Waiting, BeginError> {
+    ) -> Result<Waiting<A>, BeginError> {
         let mut ticket = Ticket { shared: self, number: None };
         let exchange = match ticket.enter()? {
             Some(exchange) => exchange,
@@ -188,7 +136,7 @@ impl Shared {
     }
 
     /// Hands an answer over to the exchange that waits for it; gives it back if nobody does.
-    pub(crate) fn deliver(&self, exchange: u16, answer: Box<AnswerStream>) -> Option<Box<AnswerStream>> {
+    pub(crate) fn deliver(&self, exchange: u16, answer: Box<A>) -> Option<Box<A>> {
         let mut state = self.state.borrow_mut();
         match state.waiting_at(exchange) {
             Some(place) => {
@@ -339,55 +287,14 @@ struct DriverIo {
 }
 
 /// Ends the exchanges when the driver ends, also if it is dropped (the worker stops).
-struct EndGuard<'a> {
-    shared: &'a Shared,
+struct EndGuard<'a, A: AnswerStream> {
+    shared: &'a Shared<A>,
     why: Arc<str>,
 }
 
-impl Drop for EndGuard<'_> {
+impl<A: AnswerStream> Drop for EndGuard<'_, A> {
     fn drop(&mut self) {
         self.shared.end(&self.why);
-    }
-}
-
-impl State {
-    fn wake_driver(&mut self) {
-        if let Some(driver) = self.driver.take() {
-            driver.wake();
-        }
-    }
-
-    /// The final frame of an exchange came: its task gets it, its id belongs to nobody.
-    fn finish(&mut self, exchange: u16, outcome: Outcome) {
-        if let Some(place) = self.waiting_at(exchange) {
-            place.finish(outcome);
-        }
-    }
-
-    /// Where the task of an exchange waits, if it still does; asked once for each exchange.
-    fn waiting_at(&mut self, exchange: u16) -> Option<&mut Place> {
-        let place = std::mem::replace(self.place_of.get_mut(usize::from(exchange))?, NOBODY);
-        self.places.get_mut(place).filter(|place| matches!(place, Place::Waiting(_)))
-    }
-
-    /// Wakes as many queued exchanges as there is room for.
-    fn wake_queue(&mut self) {
-        let mut room = self.exchanges.room(self.id);
-        for (_, waker) in &self.queue {
-            if room == 0 {
-                break;
-            }
-            waker.wake_by_ref();
-            room -= 1;
-        }
-    }
-}
-
-impl Place {
-    fn finish(&mut self, outcome: Outcome) {
-        if let Self::Waiting(Some(waker)) = std::mem::replace(self, Self::Done(outcome)) {
-            waker.wake();
-        }
     }
 }
 
@@ -399,12 +306,12 @@ pub(crate) enum BeginError {
 }
 
 /// A place in the queue for room.
-struct Ticket<'a> {
-    shared: &'a Rc<Shared>,
+struct Ticket<'a, A: AnswerStream> {
+    shared: &'a Rc<Shared<A>>,
     number: Option<u64>,
 }
 
-impl Ticket<'_> {
+impl<A: AnswerStream> Ticket<'_, A> {
     /// An id, if there is room and it is this one's turn.
     fn enter(&mut self) -> Result<Option<u16>, BeginError> {
         let mut state = self.shared.state.borrow_mut();
@@ -441,7 +348,7 @@ impl Ticket<'_> {
     }
 }
 
-impl Drop for Ticket<'_> {
+impl<A: AnswerStream> Drop for Ticket<'_, A> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             let mut state = self.shared.state.borrow_mut();
@@ -452,15 +359,15 @@ impl Drop for Ticket<'_> {
 }
 
 /// An exchange that waits for its answer; dropping it cancels the exchange.
-pub(crate) struct Waiting {
-    shared: Rc<Shared>,
+pub(crate) struct Waiting<A: AnswerStream> {
+    shared: Rc<Shared<A>>,
     exchange: u16,
     place: usize,
     ended: bool,
 }
 
-impl Waiting {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+impl<A: AnswerStream> Waiting<A> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<A>> {
         let mut state = self.shared.state.borrow_mut();
         if let Some(Place::Waiting(waker)) = state.places.get_mut(self.place) {
             match waker {
@@ -504,7 +411,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl<A: AnswerStream> Drop for Waiting<A> {
     fn drop(&mut self) {
         self.send_cancel(ResetCode::Cancelled);
     }

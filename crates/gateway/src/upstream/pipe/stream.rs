@@ -16,7 +16,8 @@ use pilotlight_pipe::frame::{FrameType, HEADER_LEN, MAX_FRAME, flags, split_fram
 use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerEvent, AnswerGateway, AnswerPart, OwnEvent, OwnGateway, Part, ProtocolError};
 
-use super::Peer;
+use super::peer::Peer;
+use super::shared_state::AnswerStream;
 use crate::net::Socket;
 use crate::pump::{BodyFraming, Pump, PumpError};
 use crate::request_body::{BodyError, RequestBody};
@@ -46,7 +47,7 @@ pub(crate) struct Stream {
     pump: Pump,
     session: Session,
     exchange: u16,
-    peer: Rc<Peer>,
+    peer: Rc<Peer<Self>>,
     /// A part that was read before the exchange was known to wait for it.
     pending: Option<(AnswerPart, Bytes)>,
     /// Whether the final frame has come.
@@ -54,15 +55,12 @@ pub(crate) struct Stream {
     write_failed: bool,
 }
 
-/// An answer connection whose answer somebody waits for.
-pub(crate) type AnswerStream = Stream;
-
 impl Stream {
     /// Begins an exchange on an own connection with a REQUEST frame.
     pub(crate) fn own(
         socket: Socket,
         read: BytesMut,
-        peer: Rc<Peer>,
+        peer: Rc<Peer<Self>>,
         exchange: u16,
         request: BytesMut,
         body: Option<Box<RequestBody>>,
@@ -76,7 +74,7 @@ impl Stream {
     }
 
     /// An answer connection between answers.
-    pub(crate) fn answers(socket: Socket, read: BytesMut, peer: Rc<Peer>) -> Self {
+    pub(crate) fn answers(socket: Socket, read: BytesMut, peer: Rc<Peer<Self>>) -> Self {
         let pump = Pump::new(BytesMut::new(), None, BodyFraming::Frames(0));
         let session = Session::Answer(AnswerGateway::default());
         Self { socket, read, pump, session, exchange: 0, peer, pending: None, ended: true, write_failed: false }
@@ -275,23 +273,6 @@ impl Stream {
         }
     }
 
-    /// The answer is no longer wanted: says so to the service, and waits for its final frame elsewhere.
-    pub(crate) fn cancel(mut self, code: ResetCode) {
-        self.pending = None; // must not be taken for a part of the connection's next answer
-        if !self.ended {
-            self.pump.abandon();
-            match &mut self.session {
-                Session::Own(own) => {
-                    if own.cancel() {
-                        Reset::new(code, "").encode(&mut self.pump.out, self.exchange);
-                    }
-                }
-                Session::Answer(_) => self.peer.shared.cancel(self.exchange, code),
-            }
-        }
-        self.finish();
-    }
-
     /// Brings the connection to rest within `cancel_grace`, then keeps it; closes it otherwise.
     async fn settle(mut self) {
         let rest = poll_fn(|cx| {
@@ -370,6 +351,25 @@ impl Stream {
         let peer = Rc::clone(&self.peer);
         let socket = std::mem::replace(&mut self.socket, Socket::Closed);
         peer.own_is_idle(socket, std::mem::take(&mut self.read));
+    }
+}
+
+impl AnswerStream for Stream {
+    /// Says so to the service, and waits for its final frame elsewhere.
+    fn cancel(mut self: Box<Self>, code: ResetCode) {
+        self.pending = None; // must not be taken for a part of the connection's next answer
+        if !self.ended {
+            self.pump.abandon();
+            match &mut self.session {
+                Session::Own(own) => {
+                    if own.cancel() {
+                        Reset::new(code, "").encode(&mut self.pump.out, self.exchange);
+                    }
+                }
+                Session::Answer(_) => self.peer.shared.cancel(self.exchange, code),
+            }
+        }
+        self.finish();
     }
 }
 

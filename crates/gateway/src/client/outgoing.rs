@@ -1,0 +1,58 @@
+//! The body of an answer as the connection writes it.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::Frame;
+
+use super::RequestGuard;
+use crate::body::{CutError, ResponseBody};
+use crate::deadline::Deadline;
+
+/// The source, its deadline, and the mark that the request is over.
+pub(crate) struct Outgoing {
+    source: ResponseBody,
+    /// The route's `timeout`, for the whole exchange.
+    deadline: Option<Deadline>,
+    request: RequestGuard,
+}
+
+impl Outgoing {
+    /// An answer that may still be coming, cut when the deadline is over.
+    pub(crate) fn new(source: ResponseBody, deadline: Option<Deadline>, request: RequestGuard) -> Self {
+        Self { source, deadline, request }
+    }
+
+    /// The same without what is not sent: to HEAD, for example.
+    pub(crate) fn without_data(self) -> Self {
+        Self { source: ResponseBody::Empty, ..self }
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {
+        // First, because a source that always has more would never let the deadline be seen.
+        let late = self.deadline.as_ref().is_some_and(|deadline| deadline.poll(cx).is_ready());
+        if late && !matches!(self.source, ResponseBody::Empty | ResponseBody::Full(_) | ResponseBody::Stored(_)) {
+            self.deadline = None;
+            if let ResponseBody::Streamed(mut body) = std::mem::replace(&mut self.source, ResponseBody::Empty) {
+                body.deadline_over();
+            }
+            let what = "the route's timeout is over".to_owned();
+            return Poll::Ready(Some(Err(CutError { service: "this exchange".to_owned(), what })));
+        }
+        let frame = ready!(self.source.poll_source(cx));
+        match &frame {
+            Some(Ok(frame)) => self.request.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Err(cut)) => tracing::warn!(service = %cut.service, "{cut}"),
+            None => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    pub(crate) fn is_end(&self) -> bool {
+        self.source.is_end()
+    }
+
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.source.length()
+    }
+}
