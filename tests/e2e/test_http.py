@@ -235,6 +235,12 @@ class Limits(TestCase):
         self.assertIn("body_size", problem["detail"])
         self.assertEqual(gateway.request("POST", "/echo", body=b"x" * 1024).body, b"x" * 1024)
 
+    def test_a_route_without_a_limit_of_its_bodies(self):
+        own = route("/echo", body_size="none")
+        gateway = self.start(demo_gateway(limits(body_size="1KiB"), own))
+        self.assertEqual(gateway.request("POST", "/echo", body=b"x" * 5000).body, b"x" * 5000)
+        self.assert_problem(gateway.request("POST", "/upload", body=b"x" * 5000), 413)
+
     def test_chunked_body_too_large(self):
         gateway = self.gateway_with(body_size="1KiB")
         with gateway.client() as client:

@@ -199,7 +199,7 @@ pub(crate) fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec
         // The file's values have the general ones as defaults; errors are to name the setting that applied.
         response_timeout: Some(route.response_timeout).filter(|t| *t != limits.response_timeout),
         response_body_timeout: route.response_body_timeout,
-        body_size: route.body_size.filter(|_| route.body_size != limits.body_size),
+        body_size: route.body_size,
     }
 }
 

@@ -218,20 +218,20 @@ pub struct RouteSpec {
     pub timeout: Option<Duration>,
     /// Replaces [`Limits::response_timeout`].
     pub response_timeout: Option<Duration>,
-    /// Replaces [`Limits::response_body_timeout`].
-    pub response_body_timeout: BodyTimeout,
+    /// Replaces [`Limits::response_body_timeout`], for event streams too.
+    pub response_body_timeout: RouteLimit<Duration>,
     /// Replaces [`Limits::body_size`].
-    pub body_size: Option<u64>,
+    pub body_size: RouteLimit<u64>,
 }
 
-/// How long a route's service may send nothing in the middle of an answer.
+/// A limit that a route may have instead of the general one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum BodyTimeout {
-    /// As [`Limits::response_body_timeout`] says.
+pub enum RouteLimit<T> {
+    /// The one of [`Limits`] counts.
     #[default]
     General,
-    /// So long for all answers of the route, event streams included; `None` for no limit.
-    Own(Option<Duration>),
+    /// This one counts; `None` for no limit.
+    Own(Option<T>),
 }
 
 impl RouteSpec {

@@ -204,7 +204,7 @@ pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{BodyTimeout, External, ExternalAddr, Limits, ServerTiming};
+    use crate::options::{External, ExternalAddr, Limits, RouteLimit, ServerTiming};
     use crate::upgrades::Upgrades;
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
@@ -218,8 +218,8 @@ mod tests {
             cache: RouteCache::Off,
             timeout: None,
             response_timeout: None,
-            response_body_timeout: BodyTimeout::General,
-            body_size: None,
+            response_body_timeout: RouteLimit::General,
+            body_size: RouteLimit::General,
         };
         let registry = crate::metrics::Registry::new(1);
         let external = |index: usize| External { name: index.to_string(), addr: ExternalAddr::Unix("/x".into()) };

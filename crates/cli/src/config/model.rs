@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pilotlight_gateway::{BodyTimeout, PolicyOptions, RouteControl, RouteRules, Upgrades};
+use pilotlight_gateway::{PolicyOptions, RouteControl, RouteLimit, RouteRules, Upgrades};
 use pilotlight_supervisor::{InheritEnv, Isolation, QueueLimits};
 
 use super::cache_redis::CacheRedis;
@@ -315,9 +315,9 @@ pub struct Route {
     /// As [`Limits::response_timeout`], for this route.
     pub response_timeout: Duration,
     /// As [`Limits::response_body_timeout`], for this route.
-    pub response_body_timeout: BodyTimeout,
+    pub response_body_timeout: RouteLimit<Duration>,
     /// As [`Limits::body_size`], for this route.
-    pub body_size: Option<u64>,
+    pub body_size: RouteLimit<u64>,
 }
 
 /// A host, in lower case.

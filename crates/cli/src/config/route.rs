@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pilotlight_gateway::{BodyTimeout, NotAProtocol, Upgrades};
+use pilotlight_gateway::{NotAProtocol, RouteLimit, Upgrades};
 use toml::de::{DeTable, DeValue};
 
 use super::caching;
@@ -29,8 +29,8 @@ pub(super) struct Draft {
     pub(super) cache_at: Option<Span>,
     pub(super) timeout: Option<Duration>,
     pub(super) response_timeout: Duration,
-    pub(super) response_body_timeout: BodyTimeout,
-    pub(super) body_size: Option<u64>,
+    pub(super) response_body_timeout: RouteLimit<Duration>,
+    pub(super) body_size: RouteLimit<u64>,
 }
 
 pub(super) fn read_all(field: Option<Field<'_>>, limits: &Limits, found: &mut Vec<Diagnostic>) -> Vec<Draft> {
@@ -86,15 +86,18 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, limits: &Limits, found: &mut Vec<D
             .and_then(|field| noted(field.time(&schema::RESPONSE_TIMEOUT), found))
             .unwrap_or(limits.response_timeout),
         response_body_timeout: match section.field("response_body_timeout") {
-            Some(_) => BodyTimeout::Own(section.time_or_none(
+            Some(_) => RouteLimit::Own(section.time_or_none(
                 "response_body_timeout",
                 &schema::RESPONSE_BODY_TIMEOUT,
                 limits.response_body_timeout,
                 found,
             )),
-            None => BodyTimeout::General,
+            None => RouteLimit::General,
         },
-        body_size: section.size_or_none("body_size", &schema::BODY_SIZE, limits.body_size, found),
+        body_size: match section.field("body_size") {
+            Some(_) => RouteLimit::Own(section.size_or_none("body_size", &schema::BODY_SIZE, limits.body_size, found)),
+            None => RouteLimit::General,
+        },
         path,
         path_match,
         strip_prefix,

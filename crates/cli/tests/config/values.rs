@@ -8,7 +8,7 @@ use pilotlight_cli::config::{
     CacheLimits, Config, HostPattern, HttpSocket, Limits, ListenerAddress, Managed, PathMatch, RouteCache, ServiceKind,
     Transport, Upstream, Workers, commands, parse,
 };
-use pilotlight_gateway::{BodyTimeout, LanguageOrder, PolicyOptions, RouteControl, Upgrades};
+use pilotlight_gateway::{LanguageOrder, PolicyOptions, RouteControl, RouteLimit, Upgrades};
 use pilotlight_supervisor::{InheritEnv, QueueLimits, Sandbox};
 
 #[track_caller]
@@ -167,8 +167,8 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     let first = &config.routes[0];
     assert_eq!((first.path.as_str(), first.path_match, first.strip_prefix), ("/users", PathMatch::Prefix, false));
     assert_eq!((&first.host, &first.cache, first.timeout), (&None, &RouteCache::Explicit, None));
-    assert_eq!((first.body_size, first.response_timeout), (None, 5 * SECOND));
-    assert_eq!(first.response_body_timeout, BodyTimeout::General);
+    assert_eq!((first.body_size, first.response_timeout), (RouteLimit::General, 5 * SECOND));
+    assert_eq!(first.response_body_timeout, RouteLimit::General);
     assert_eq!(config.service_of(first).unwrap().name, "users");
     assert_eq!(first.upgrades, Upgrades::default());
     assert_eq!(config.routes[1].upgrades, Upgrades::of(["websocket".to_owned(), "chat/2".to_owned()]));
@@ -178,12 +178,20 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     assert_eq!(second.host, Some(HostPattern::Below("example.org".to_owned())));
     assert_eq!(second.cache, RouteCache::Lifetime(90 * SECOND));
     assert_eq!((second.timeout, second.response_timeout), (Some(30 * SECOND), SECOND));
-    assert_eq!(second.response_body_timeout, BodyTimeout::Own(Some(7 * SECOND)));
-    assert_eq!(second.body_size, Some(10_000_000));
+    assert_eq!(second.response_body_timeout, RouteLimit::Own(Some(7 * SECOND)));
+    assert_eq!(second.body_size, RouteLimit::Own(Some(10_000_000)));
     assert_eq!(config.service_of(second).unwrap().name, "node");
 
     let third = &config.routes[2];
     assert_eq!((&third.host, &third.cache), (&Some(HostPattern::Exact("a.example.org".to_owned())), &RouteCache::Off));
+}
+
+#[test]
+fn a_route_may_have_no_limit_where_there_is_a_general_one() {
+    let text = "[services.a]\nurl = \"http://a\"\n[[routes]]\npath = \"/\"\nservice = \"a\"\n\
+                body_size = \"none\"\nresponse_body_timeout = \"none\"";
+    let route = &config(text).routes[0];
+    assert_eq!((route.body_size, route.response_body_timeout), (RouteLimit::Own(None), RouteLimit::Own(None)));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Shared, hide_credentials};
 use crate::cache_key::{self, CacheKey};
-use crate::options::{BodyTimeout, ListenAddr, ServiceTarget};
+use crate::options::{ListenAddr, RouteLimit, ServiceTarget};
 use crate::routes::{Route, normalized};
 use crate::target::{self, Origin, Scheme};
 
@@ -198,16 +198,16 @@ fn limits(shared: &Shared, route: &Route) -> Value {
     let limits = &table.settings().limits;
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     let (body, body_setting) = match route.body_size {
-        Some(bytes) => (Some(bytes), "the route's body_size"),
-        None => (limits.body_size, "limits.body_size"),
+        RouteLimit::Own(bytes) => (bytes, "the route's body_size"),
+        RouteLimit::General => (limits.body_size, "limits.body_size"),
     };
     let (response, response_setting) = match route.response_timeout {
         Some(time) => (Some(time), "the route's response_timeout"),
         None => (limits.response_timeout, "limits.response_timeout"),
     };
     let (body_time, body_time_setting) = match route.response_body_timeout {
-        BodyTimeout::Own(time) => (time, "the route's response_body_timeout"),
-        BodyTimeout::General => (limits.response_body_timeout, "limits.response_body_timeout"),
+        RouteLimit::Own(time) => (time, "the route's response_body_timeout"),
+        RouteLimit::General => (limits.response_body_timeout, "limits.response_body_timeout"),
     };
     let mut all = json!([
         { "setting": "limits.header_size", "value": limits.header_size, "unit": "bytes", "beyond": 431 },

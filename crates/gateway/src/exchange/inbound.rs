@@ -15,7 +15,7 @@ use crate::cache_key::{self, CacheKey};
 use crate::client::Client;
 use crate::client::received::RedisAnswer;
 use crate::head::Head;
-use crate::options::{RouteCache, RouteSpec, Settings};
+use crate::options::{RouteCache, RouteLimit, RouteSpec, Settings};
 use crate::outbound::{InterimSink, Outbound};
 use crate::peer_address::PeerAddress;
 use crate::problem::Failure;
@@ -136,8 +136,8 @@ impl Inbound {
     pub(super) fn body(&mut self) -> Result<Option<Box<RequestBody>>, Failure> {
         let limits = &self.client.settings.limits;
         let limit = match self.route.body_size {
-            Some(bytes) => BodyLimit { bytes: Some(bytes), setting: "the route's body_size" },
-            None => BodyLimit { bytes: limits.body_size, setting: "limits.body_size" },
+            RouteLimit::Own(bytes) => BodyLimit { bytes, setting: "the route's body_size" },
+            RouteLimit::General => BodyLimit { bytes: limits.body_size, setting: "limits.body_size" },
         };
         let Some(incoming) = self.incoming.take() else { return Ok(None) };
         let body = RequestBody::new(incoming, limit, limits.body_timeout, || self.worker.deadlines.deadline())

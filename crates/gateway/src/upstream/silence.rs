@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::deadline::Deadline;
-use crate::options::BodyTimeout;
+use crate::options::RouteLimit;
 
 /// A time with the name of its setting.
 pub(crate) type Limit = (Duration, &'static str);
@@ -21,13 +21,13 @@ pub(crate) struct SilenceLimit {
 }
 
 impl SilenceLimit {
-    pub(crate) fn new(route: BodyTimeout, general: Option<Duration>) -> Self {
+    pub(crate) fn new(route: RouteLimit<Duration>, general: Option<Duration>) -> Self {
         match route {
-            BodyTimeout::General => {
+            RouteLimit::General => {
                 let limit = general.map(|after| (after, "limits.response_body_timeout"));
                 Self { limit, counts_for_events: false }
             }
-            BodyTimeout::Own(own) => {
+            RouteLimit::Own(own) => {
                 let limit = own.map(|after| (after, "the route's response_body_timeout"));
                 Self { limit, counts_for_events: true }
             }
