@@ -48,8 +48,8 @@ pub use diagnostic::{Code, Diagnostic, Report, Severity, Span};
 pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse, reread};
 pub use model::{
-    CacheLimits, CacheRules, ColdStart, Config, HostPattern, HttpSocket, Limits, Listener, ListenerAddress, Managed,
-    PathMatch, Preload, PreloadAt, Route, RouteCache, Scaling, Service, ServiceKind, Transport, Upstream, Workers,
+    CacheLimits, CacheRules, Config, HostPattern, Limits, Listener, ListenerAddress, PathMatch, Route, RouteCache,
+    Service, ServiceKind, Workers,
 };
 pub use operate::{AdminSocket, Operate};
 pub use render::Style;

@@ -4,10 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use pilotlight_supervisor::ServiceSpec;
 use serde_json::{Value, json};
 
-use crate::config::{Config, Route, Service, ServiceKind};
+use crate::config::{Config, Route, ServiceKind};
 use crate::settings;
 
 /// What a reload changes. What it does not name stays the same object: its connections, instances and streams with it.
@@ -37,9 +36,8 @@ impl Plan {
     pub(crate) fn of(old: &Config, new: &Config) -> Self {
         let listen =
             |config: &Config| settings::listen(config).into_iter().map(|addr| (addr.to_string(), ())).collect();
-        let services = |config: &Config| config.services.iter().map(|one| (one.name.clone(), kind_of(one))).collect();
-        let (before, after): (BTreeMap<String, Kind>, BTreeMap<String, Kind>) = (services(old), services(new));
-        let replaced = after.iter().filter(|(name, kind)| before.get(*name).is_some_and(|old| kind.replaces(old)));
+        let (before, after) = (services(old), services(new));
+        let replaced = after.iter().filter(|(name, new)| before.get(*name).is_some_and(|old| replaces(new, old)));
         Self {
             listen: Changes::of(&listen(old), &listen(new)),
             replaced: replaced.map(|(name, _)| name.clone()).collect(),
@@ -82,35 +80,24 @@ impl Changes {
     }
 }
 
-/// A service, without where it stands in the file.
-#[derive(PartialEq)]
-enum Kind {
-    Managed(Box<ServiceSpec>),
-    External(String),
+/// The services by their names, without where they stand in the file.
+fn services(config: &Config) -> BTreeMap<String, &ServiceKind> {
+    config.services.iter().map(|service| (service.name().to_owned(), &service.kind)).collect()
 }
 
-impl Kind {
-    /// Whether instances must go for it.
-    fn replaces(&self, old: &Self) -> bool {
-        match (self, old) {
-            (Self::Managed(new), Self::Managed(old)) => new.needs_new_instances(old),
-            (_, Self::Managed(_)) => true,
-            (_, Self::External(_)) => false,
-        }
-    }
-}
-
-fn kind_of(service: &Service) -> Kind {
-    match &service.kind {
-        ServiceKind::Managed(managed) => Kind::Managed(Box::new(settings::spec(&service.name, managed))),
-        ServiceKind::External(upstream) => Kind::External(format!("{upstream:?}")),
+/// Whether instances must go for it.
+fn replaces(new: &ServiceKind, old: &ServiceKind) -> bool {
+    match (new, old) {
+        (ServiceKind::Managed(new), ServiceKind::Managed(old)) => new.needs_new_instances(old),
+        (_, ServiceKind::Managed(_)) => true,
+        (_, ServiceKind::External(_)) => false,
     }
 }
 
 /// Routes by their labels; the service by its name, as its number means nothing in another file.
 fn routes(config: &Config) -> BTreeMap<String, (Option<String>, Route)> {
     let one = |route: &Route| {
-        let service = config.service_of(route).map(|service| service.name.clone());
+        let service = config.service_of(route).map(|service| service.name().to_owned());
         (settings::route(route, &config.limits).label(), (service, Route { service: 0, ..route.clone() }))
     };
     config.routes.iter().map(one).collect()

@@ -91,7 +91,7 @@ fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loade
     let plan = Plan::of(old, new);
     let listeners = gateway.bind(settings::listen(new)).map_err(|e| NotDone::Failed(e.to_string()))?;
     let control = supervisor.control();
-    let specs: Vec<_> = settings::specs(new).map(|spec| (same(services, &spec), spec)).collect();
+    let specs: Vec<_> = settings::specs(new).map(|spec| (same(services, spec), spec.clone())).collect();
     let kept: Vec<ServiceId> = specs.iter().filter_map(|(id, _)| *id).collect();
     let managed = control.configure(specs).map_err(|e| NotDone::Failed(e.to_string()))?;
     let targets = with_known(settings::targets(new, &managed), services);

@@ -422,7 +422,7 @@ fn supervise(
     };
     service_log::print_lines(lines, reports.logs.clone(), reports.stderr.clone())
         .context("the thread that prints services' output cannot be started")?;
-    Ok(pilotlight_supervisor::start(options, settings::specs(config))?)
+    Ok(pilotlight_supervisor::start(options, settings::specs(config).cloned())?)
 }
 
 /// Lets commands find this gateway by its file. Without that it does its work all the same.
@@ -459,7 +459,7 @@ fn announce(config: &Config, gateway: &Gateway, admin: Option<&Admin>) -> std::i
         for route in &config.routes {
             let host = route.host.as_ref().map(|host| format!("  (host {host})")).unwrap_or_default();
             let url = format!("{base}{}", route.path);
-            writeln!(out, "  {url:width$}  {}{host}", config.services[route.service].name)?;
+            writeln!(out, "  {url:width$}  {}{host}", config.services[route.service].name())?;
         }
         writeln!(out, "\ntry:")?;
         for route in config.routes.iter().filter(|route| route.host.is_none()).take(3) {

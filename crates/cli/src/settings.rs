@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    Abandoned, CacheOptions, External, ExternalAddr, GatewayOptions, Inherited, Limits, ListenAddr, RedisOptions,
-    RouteCache, RouteControl, RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
+    Abandoned, CacheOptions, GatewayOptions, Inherited, Limits, ListenAddr, RedisOptions, RouteCache, RouteControl,
+    RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
 };
-use pilotlight_supervisor::{
-    HttpSocket, MinInstances, Preload, PreloadAt, RecycleLimits, Service, ServiceSpec, Spare, Transport,
-};
+use pilotlight_supervisor::{Service, ServiceSpec};
 
-use crate::config::{self, Config, Managed, PathMatch, ServiceKind, Upstream, Workers};
+use crate::config::{self, Config, PathMatch, ServiceKind, Workers};
 use crate::memory;
 
 /// Worker threads.
@@ -23,86 +21,23 @@ pub(crate) fn workers(config: &Config) -> usize {
 }
 
 /// The services that Pilotlight starts, in the order of the file.
-pub(crate) fn specs(config: &Config) -> impl Iterator<Item = ServiceSpec> + '_ {
-    let managed = config.services.iter().filter_map(|service| match &service.kind {
-        ServiceKind::Managed(managed) => Some((service.name.as_str(), managed)),
-        ServiceKind::External(_) => None,
-    });
-    managed.map(|(name, managed)| spec(name, managed))
+pub(crate) fn specs(config: &Config) -> impl Iterator<Item = &ServiceSpec> {
+    config.services.iter().filter_map(config::Service::spec)
 }
 
 /// Whether a service runs as another user.
 pub(crate) fn has_users(config: &Config) -> bool {
-    config.services.iter().any(|service| match &service.kind {
-        ServiceKind::Managed(managed) => managed.isolation.user.is_some(),
-        ServiceKind::External(_) => false,
-    })
-}
-
-pub(crate) fn spec(name: &str, managed: &Managed) -> ServiceSpec {
-    let scaling = &managed.scaling;
-    let program = managed.program.clone().into_os_string();
-    let argv = std::iter::once(program).chain(managed.args.iter().map(Into::into)).collect();
-    ServiceSpec {
-        dir: Some(managed.dir.clone()),
-        env: managed.env.clone(),
-        min_instances: if managed.min_instances == 0 { MinInstances::Zero } else { MinInstances::One },
-        start_timeout: managed.start_timeout,
-        idle_timeout: managed.idle_timeout,
-        drain_timeout: managed.drain_timeout,
-        stop_grace: managed.stop_grace,
-        max_instances: scaling.max_instances,
-        concurrency: scaling.concurrency,
-        spare: if scaling.spare == 0 { Spare::None } else { Spare::One },
-        queue: scaling.queue,
-        scale_up_after: scaling.scale_up_after,
-        scale_down_after: scaling.scale_down_after,
-        recycle: RecycleLimits {
-            max_requests: scaling.max_requests,
-            max_age: scaling.max_age,
-            max_memory: scaling.max_memory,
-        },
-        max_request_time: scaling.max_request_time,
-        max_failures: scaling.max_failures,
-        preload: managed.cold_start.preload.as_ref().map(preload),
-        freeze_after: managed.cold_start.freeze_after,
-        isolation: managed.isolation.clone(),
-        inherit_env: managed.inherit_env.clone(),
-        ..ServiceSpec::new(name, argv, transport(managed.transport))
-    }
-}
-
-fn preload(preload: &config::Preload) -> Preload {
-    let at = match preload.at {
-        config::PreloadAt::Boot => PreloadAt::Boot,
-        config::PreloadAt::First => PreloadAt::First,
-    };
-    Preload { modules: preload.modules.clone(), at }
-}
-
-fn transport(transport: config::Transport) -> Transport {
-    match transport {
-        config::Transport::Pipe => Transport::Pipe,
-        config::Transport::Http(config::HttpSocket::Unix) => Transport::Http(HttpSocket::Unix),
-        config::Transport::Http(config::HttpSocket::Tcp) => Transport::Http(HttpSocket::Tcp),
-        config::Transport::Http(config::HttpSocket::Port) => Transport::Http(HttpSocket::Port),
-    }
+    specs(config).any(|spec| spec.isolation.user.is_some())
 }
 
 /// Every service as the gateway reaches it; `started` are those of [`specs`].
 pub(crate) fn targets(config: &Config, started: &[Arc<Service>]) -> Vec<ServiceTarget> {
     let mut started = started.iter();
     let target = |service: &config::Service| match &service.kind {
-        ServiceKind::Managed(managed) => {
-            started.next().map(|s| ServiceTarget::Managed(Arc::clone(s), transport(managed.transport)))
+        ServiceKind::Managed(spec) => {
+            started.next().map(|service| ServiceTarget::Managed(Arc::clone(service), spec.transport))
         }
-        ServiceKind::External(upstream) => {
-            let addr = match upstream {
-                Upstream::Tcp { host, port } => ExternalAddr::Tcp(host.clone(), *port),
-                Upstream::Unix(path) => ExternalAddr::Unix(path.clone()),
-            };
-            Some(ServiceTarget::External(Arc::new(External { name: service.name.clone(), addr })))
-        }
+        ServiceKind::External(external) => Some(ServiceTarget::External(Arc::new(external.clone()))),
     };
     config.services.iter().filter_map(target).collect()
 }
@@ -220,9 +155,6 @@ fn cache(cache: &config::RouteCache) -> RouteCache {
 
 /// How long services may take to end: the longest that any of them was promised, and a little more.
 pub(crate) fn stop_timeout(config: &Config) -> Duration {
-    let promised = config.services.iter().filter_map(|service| match &service.kind {
-        ServiceKind::Managed(managed) => Some(managed.drain_timeout + managed.stop_grace),
-        ServiceKind::External(_) => None,
-    });
+    let promised = specs(config).map(|spec| spec.drain_timeout + spec.stop_grace);
     promised.max().unwrap_or_default() + Duration::from_secs(1)
 }

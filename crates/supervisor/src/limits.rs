@@ -10,11 +10,6 @@ pub const MAX_UNGREETED_INSTANCE: usize = 64;
 /// Connections of all instances that have not sent HELLO (spec §10); beyond it the oldest of the instance with the most
 /// is closed.
 pub const MAX_UNGREETED: usize = 512;
-/// Requests waiting for an instance of one service, whatever its settings say; beyond it
-/// [`Phase::Queue`](crate::Phase::Queue).
-pub const MAX_QUEUE: usize = 1_000_000;
-/// Instances of one service, whatever its settings say.
-pub const MAX_INSTANCES: u32 = 256;
 /// How often the memory of instances with `max_memory` is looked at.
 pub const MEMORY_LOOK: Duration = Duration::from_secs(1);
 /// Processes of one instance that are counted in its memory; the rest is not looked at.
@@ -57,8 +52,8 @@ pub const MAX_ZYGOTE_EVENTS: usize = 64;
 pub const MAX_GUARDIAN_QUEUE: usize = 1024;
 /// Backlog of the sockets that HTTP services inherit, and of the pipe's.
 pub const BACKLOG: i32 = 4096;
-/// Bytes of a Unix socket's path.
-pub const MAX_SOCKET_PATH: usize = 107;
+/// Bytes of a Unix socket's path: what the kernel's `sun_path` holds, one byte being its end.
+pub const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 /// Pause after `accept` failed (no descriptors left, for example).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the first request may take to connect to a new instance before the supervisor connects itself, to see

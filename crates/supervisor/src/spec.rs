@@ -6,9 +6,12 @@ use crate::policy::recycle::RecycleLimits;
 use crate::waiting::QueueLimits;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc;
+
+const DAY: u64 = 24 * 3600;
 
 /// Settings of the supervisor.
 #[derive(Debug)]
@@ -54,7 +57,7 @@ pub struct ServiceSpec {
     /// Freeze an instance (SIGSTOP) after this time without an exchange, until it gets the next; `None` never. Default
     /// `None`.
     pub freeze_after: Option<Duration>,
-    /// How long open exchanges may go on when the instance is stopped. Default 10 s.
+    /// How long open exchanges may go on when the instance is stopped. Default 30 s.
     pub drain_timeout: Duration,
     /// How long the process group may take after SIGTERM before SIGKILL. Default 10 s.
     pub stop_grace: Duration,
@@ -118,6 +121,29 @@ pub enum Spare {
 }
 
 impl ServiceSpec {
+    /// Values of `start_timeout`.
+    pub const START_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
+    /// Values of `idle_timeout`.
+    pub const IDLE_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(365 * DAY);
+    /// Values of `freeze_after`.
+    pub const FREEZE_AFTER: RangeInclusive<Duration> = Self::IDLE_TIMEOUT;
+    /// Values of `drain_timeout`.
+    pub const DRAIN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+    /// Values of `stop_grace`.
+    pub const STOP_GRACE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
+    /// Values of `max_instances`.
+    pub const MAX_INSTANCES: RangeInclusive<u32> = 1..=256;
+    /// Values of `concurrency`.
+    pub const CONCURRENCY: RangeInclusive<u32> = 1..=100_000;
+    /// Values of `scale_up_after`.
+    pub const SCALE_UP_AFTER: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(600);
+    /// Values of `scale_down_after`.
+    pub const SCALE_DOWN_AFTER: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(DAY);
+    /// Values of `max_request_time`.
+    pub const MAX_REQUEST_TIME: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(DAY);
+    /// Values of `max_failures`.
+    pub const MAX_FAILURES: RangeInclusive<u32> = 1..=1000;
+
     /// A service with default settings.
     #[must_use]
     pub fn new(name: impl Into<String>, argv: Vec<OsString>, transport: Transport) -> Self {
@@ -133,12 +159,12 @@ impl ServiceSpec {
             start_timeout: Duration::from_secs(10),
             idle_timeout: Some(Duration::from_secs(15 * 60)),
             freeze_after: None,
-            drain_timeout: Duration::from_secs(10),
+            drain_timeout: Duration::from_secs(30),
             stop_grace: Duration::from_secs(10),
             max_instances: 1,
             concurrency: None,
             spare: Spare::None,
-            queue: QueueLimits { max: 4096, timeout: Duration::from_secs(30) },
+            queue: QueueLimits::default(),
             scale_up_after: Duration::from_millis(100),
             scale_down_after: Duration::from_secs(60),
             recycle: RecycleLimits::default(),

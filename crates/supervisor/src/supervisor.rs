@@ -4,7 +4,7 @@ use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
 use crate::instance::{Configure, Notice};
-use crate::limits::{MAX_INSTANCES, MAX_WORKER_EVENTS};
+use crate::limits::MAX_WORKER_EVENTS;
 use crate::lineage::Guardians;
 use crate::owner::{Owner, Parts, Record};
 use crate::runtime_dir::RuntimeDir;
@@ -236,7 +236,7 @@ fn check<'a>(spec: &ServiceSpec, mut before: impl Iterator<Item = &'a ServiceSpe
         "a variable of its environment has no name, or `=` in its name, or a zero byte in it"
     } else if spec.start_timeout.is_zero() {
         "its start timeout is zero"
-    } else if !(1..=MAX_INSTANCES).contains(&spec.max_instances) || spec.concurrency == Some(0) {
+    } else if !ServiceSpec::MAX_INSTANCES.contains(&spec.max_instances) || spec.concurrency == Some(0) {
         "its instances, or the requests of each, are none or too many"
     } else if spec.max_instances > 1 && spec.concurrency.is_none() {
         "it may have several instances, but without `concurrency` the first is never full"

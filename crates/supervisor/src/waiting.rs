@@ -5,7 +5,7 @@
 //! decided where it waits.
 
 use crate::error::{Phase, StartError};
-use crate::limits::MAX_QUEUE;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -16,10 +16,23 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Limits of the requests that wait for a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// How many; more are refused. Default 4096.
+    /// How many; more are refused ([`Phase::Queue`]). Default 4096.
     pub max: usize,
     /// For how long. Default 30 s.
     pub timeout: Duration,
+}
+
+impl QueueLimits {
+    /// Values of `max`.
+    pub const MAX: RangeInclusive<usize> = 1..=1_000_000;
+    /// Values of `timeout`.
+    pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { max: 4096, timeout: Duration::from_secs(30) }
+    }
 }
 
 /// The limit of one service, and how many wait.
@@ -68,7 +81,7 @@ impl WaitingLimit {
 
     /// Follows other settings; a request that waits already keeps its time.
     pub(crate) fn configure(&self, limits: QueueLimits) {
-        self.max.store(limits.max.min(MAX_QUEUE), Relaxed);
+        self.max.store(limits.max.min(*QueueLimits::MAX.end()), Relaxed);
         self.timeout_ms.store(u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
@@ -173,7 +186,7 @@ mod tests {
         let second = limit.join();
         assert!(second.is_some());
         limit.configure(QueueLimits { max: usize::MAX, timeout: Duration::ZERO });
-        assert_eq!(limit.max.load(Relaxed), MAX_QUEUE);
+        assert_eq!(limit.max.load(Relaxed), 1_000_000);
         limit.configure(QueueLimits { max: 1, timeout: Duration::ZERO });
         drop(first);
         assert!(limit.join().is_none(), "the second waits still");

@@ -3,10 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::model::{ListenerAddress, Upstream, joined};
+use pilotlight_gateway::ExternalAddr;
+use pilotlight_supervisor::limits::MAX_SOCKET_PATH;
+
+use super::model::{ListenerAddress, joined};
 use super::pattern::host_name;
 use super::render::shown;
-use super::schema::MAX_SOCKET_PATH;
 use super::value::Rejected;
 
 /// Reads an address to listen on: `IP:PORT`, `[IPv6]:PORT`, `localhost:PORT` or `unix:PATH`.
@@ -52,10 +54,10 @@ pub(super) fn listener(text: &str, folder: &Path) -> Result<ListenerAddress, Rej
 }
 
 /// Reads the address of a service that somebody else starts: `http://HOST[:PORT]` or `unix:PATH`.
-pub(super) fn upstream(text: &str, folder: &Path) -> Result<Upstream, Rejected> {
+pub(super) fn upstream(text: &str, folder: &Path) -> Result<ExternalAddr, Rejected> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = path.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(path);
-        return socket_path(path, folder).map(Upstream::Unix);
+        return socket_path(path, folder).map(ExternalAddr::Unix);
     }
     let Some(rest) = strip_scheme(text, "http://") else {
         return Err(unknown_scheme(text));
@@ -83,7 +85,7 @@ pub(super) fn upstream(text: &str, folder: &Path) -> Result<Upstream, Rejected> 
             "write the port that the service listens on",
         ));
     }
-    Ok(Upstream::Tcp { host, port })
+    Ok(ExternalAddr::Tcp(host, port))
 }
 
 fn host_and_port(authority: &str) -> Result<(String, u16), Rejected> {
@@ -207,8 +209,8 @@ mod tests {
     #[track_caller]
     fn check_upstream(text: &str, expected: &str) {
         let got = match upstream(text, Path::new("/etc/p")) {
-            Ok(Upstream::Tcp { host, port }) => format!("{host} {port}"),
-            Ok(Upstream::Unix(path)) => format!("unix {}", path.display()),
+            Ok(ExternalAddr::Tcp(host, port)) => format!("{host} {port}"),
+            Ok(ExternalAddr::Unix(path)) => format!("unix {}", path.display()),
             Err(wrong) => format!("! {} ({})", wrong.reason, wrong.help.unwrap_or_default()),
         };
         assert!(got.contains(expected), "{text:?}: {got}");

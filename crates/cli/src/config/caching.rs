@@ -32,7 +32,7 @@ const REFUSED_HEADERS: [(&str, &str); 7] = [
 /// Reads the section.
 pub(super) fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> CacheRules {
     let section = Section::read(Part::RouteCache, "in [routes.cache]", at, table, found);
-    let mut time = |name: &str| section.field(name).and_then(|f| noted(f.time(&schema::CACHE_LIFETIME), found));
+    let mut time = |name: &str| section.field(name).and_then(|f| noted(f.time(&schema::CACHE_LIFETIME.range()), found));
     let (default_ttl, max_ttl) = (time("default_ttl"), time("max_ttl"));
     let errors = section.field("errors").map(|field| errors(&field, found)).unwrap_or_default();
     let longest = errors.iter().map(|(_, time)| time).max();
@@ -51,14 +51,16 @@ pub(super) fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnos
             );
         }
     }
-    let (store, max_object_bytes) =
-        part(&section, "store", (Part::RouteCacheStore, "in the route's cache.store"), found)
-            .map(|section| store(&section, found))
-            .unwrap_or_default();
-    let key = part(&section, "key", (Part::RouteCacheKey, "in the route's cache.key"), found)
+    let (store, max_object_bytes) = section
+        .part("store", Part::RouteCacheStore, "in the route's cache.store", found)
+        .map(|section| store(&section, found))
+        .unwrap_or_default();
+    let key = section
+        .part("key", Part::RouteCacheKey, "in the route's cache.key", found)
         .map(|section| key(&section, found))
         .unwrap_or_default();
-    let bypass = part(&section, "bypass", (Part::RouteCacheBypass, "in the route's cache.bypass"), found)
+    let bypass = section
+        .part("bypass", Part::RouteCacheBypass, "in the route's cache.bypass", found)
         .map(|section| bypass(&section, found))
         .unwrap_or_default();
     CacheRules {
@@ -67,23 +69,11 @@ pub(super) fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnos
     }
 }
 
-/// A part of the section that is a table of its own.
-fn part<'a>(
-    section: &Section<'a>,
-    name: &str,
-    (part, place): (Part, &str),
-    found: &mut Vec<Diagnostic>,
-) -> Option<Section<'a>> {
-    let field = section.field(name)?;
-    let table = noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found)?;
-    Some(Section::read(part, place, field.at, table, found))
-}
-
 /// One time for all errors that may have one, or a time for each status or class.
 fn errors(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> ErrorLifetimes {
     let mut errors = ErrorLifetimes::default();
     let DeValue::Table(table) = field.value else {
-        if let Some(time) = noted(field.time(&schema::CACHE_LIFETIME), found) {
+        if let Some(time) = noted(field.time(&schema::CACHE_LIFETIME.range()), found) {
             errors.insert_all(&ALL_ERRORS, time);
         }
         return errors;
@@ -95,7 +85,7 @@ fn errors(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> ErrorLifetimes {
             Some(statuses) => statuses,
             None => continue,
         };
-        if let Some(time) = noted(field.time(&schema::CACHE_LIFETIME), found) {
+        if let Some(time) = noted(field.time(&schema::CACHE_LIFETIME.range()), found) {
             classes.push((statuses, time));
         }
     }
@@ -184,7 +174,7 @@ fn bypass(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> BypassRules {
 
 fn store(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> (StoreRules, Option<u64>) {
     let types = words(section.field("types").as_ref(), found, |word, _| media_type(word));
-    let max_object = section.field("max_object").and_then(|f| noted(f.size(&schema::CACHE_MAX_OBJECT), found));
+    let max_object = section.field("max_object").and_then(|f| noted(f.size(&schema::CACHE_MAX_OBJECT.range()), found));
     (StoreRules { statuses: section.field("statuses").map(|field| statuses(&field, found)), types }, max_object)
 }
 

@@ -3,13 +3,12 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::time::Duration;
 
+use pilotlight_supervisor::{Preload, PreloadAt, ServiceSpec, Transport};
 use toml::de::DeValue;
 
-use pilotlight_supervisor::Isolation;
-
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::{ColdStart, Preload, PreloadAt, Transport};
 use super::render::shown;
 use super::schema;
 use super::section::{Field, Section, noted, type_name};
@@ -19,15 +18,15 @@ use super::value::{HumanTime, Rejected};
 /// The first word of the command and where it stands, if there is one.
 pub(super) type Program<'a> = Option<(&'a str, Span)>;
 
-pub(super) fn read(
+/// `stops_after`: when an idle instance is stopped, if it is.
+pub(super) fn freeze_after(
     section: &Section<'_>,
-    transport: Transport,
-    program: Program<'_>,
-    idle_timeout: Option<std::time::Duration>,
+    stops_after: Option<Duration>,
+    spec: &mut ServiceSpec,
     found: &mut Vec<Diagnostic>,
-) -> ColdStart {
-    let freeze_after = section.time_or_none("freeze_after", &schema::FREEZE_AFTER, None, found);
-    if let (Some(freeze), Some(idle), Some(field)) = (freeze_after, idle_timeout, section.field("freeze_after"))
+) {
+    section.time_or_none_into("freeze_after", &ServiceSpec::FREEZE_AFTER, &mut spec.freeze_after, found);
+    if let (Some(freeze), Some(idle), Some(field)) = (spec.freeze_after, stops_after, section.field("freeze_after"))
         && freeze >= idle
     {
         let message = format!("`freeze_after` has no effect: after `idle_timeout` ({}) it is stopped", HumanTime(idle));
@@ -35,30 +34,12 @@ pub(super) fn read(
             Diagnostic::warning(Code::NoEffect, field.key_at, message).help("make it shorter than `idle_timeout`"),
         );
     }
-    ColdStart { preload: preload(section, transport, program, found), freeze_after }
 }
 
-/// One that is kept within bounds is executed.
-pub(super) fn beside(
-    isolation: &Isolation,
-    cold_start: ColdStart,
+/// What the zygote of the service imports, if it has one.
+pub(super) fn preload(
     section: &Section<'_>,
-    found: &mut Vec<Diagnostic>,
-) -> ColdStart {
-    if isolation.is_none() {
-        return cold_start;
-    }
-    if let (Some(_), Some(field)) = (&cold_start.preload, section.field("preload")) {
-        let message = "`preload` has no effect for a service with a user, secrets, limits or a sandbox of its own";
-        let help = "take one of the two away: such instances are put into their bounds one by one, and started in the ordinary way";
-        found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help(help));
-    }
-    ColdStart { preload: None, ..cold_start }
-}
-
-fn preload(
-    section: &Section<'_>,
-    transport: Transport,
+    spec: &ServiceSpec,
     program: Program<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Preload> {
@@ -74,7 +55,7 @@ fn preload(
         }
         return None;
     };
-    if transport != Transport::Pipe {
+    if spec.transport != Transport::Pipe {
         let message = "`preload` is for services that use the pipe, and this one speaks HTTP";
         found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(
             "take `preload` away, or use transport = \"pipe\" (for WSGI: python3 -m pilotlight.wsgi MODULE:APP)",
@@ -96,6 +77,13 @@ fn preload(
         found.push(
             Diagnostic::warning(Code::NoEffect, field.at, message).help("name the modules that take long to import"),
         );
+        return None;
+    }
+    // One that is kept within bounds is executed.
+    if !spec.isolation.is_none() {
+        let message = "`preload` has no effect for a service with a user, secrets, limits or a sandbox of its own";
+        let help = "take one of the two away: such instances are put into their bounds one by one, and started in the ordinary way";
+        found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help(help));
         return None;
     }
     Some(Preload { modules, at: if when == Some("first") { PreloadAt::First } else { PreloadAt::Boot } })

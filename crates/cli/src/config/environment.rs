@@ -7,12 +7,13 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use pilotlight_supervisor::ServiceSpec;
 use rustix::fs::Access;
 
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::isolation;
 use super::listeners::{self, Ports};
-use super::model::{Config, Managed, ServiceKind};
+use super::model::{Config, ServiceSpans, joined};
 use super::operate;
 use super::render::shown;
 use super::value::nearest;
@@ -25,9 +26,9 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     operate::check(config, ports, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {
-        if let ServiceKind::Managed(managed) = &service.kind {
-            check_managed(managed, path.as_ref(), &mut found);
-            isolation::check(managed, &mut found);
+        if let Some(spec) = service.spec() {
+            check_managed(Managed { spec, at: &service.at }, path.as_ref(), &mut found);
+            isolation::check(&spec.isolation, &service.at.isolation, &mut found);
         }
     }
     found
@@ -38,22 +39,45 @@ pub(super) fn may(path: &Path, access: Access) -> bool {
     rustix::fs::access(path, access).is_ok()
 }
 
-fn check_managed(managed: &Managed, path: Option<&OsString>, found: &mut Vec<Diagnostic>) {
+/// A service that Pilotlight starts.
+#[derive(Clone, Copy)]
+struct Managed<'a> {
+    spec: &'a ServiceSpec,
+    at: &'a ServiceSpans,
+}
+
+impl<'a> Managed<'a> {
+    fn program(self) -> &'a Path {
+        self.spec.argv.first().map_or(Path::new(""), Path::new)
+    }
+
+    /// The words behind the program.
+    fn args(self) -> impl Iterator<Item = &'a str> {
+        self.spec.argv.iter().skip(1).map(|word| word.to_str().unwrap_or_default())
+    }
+
+    fn dir(self) -> &'a Path {
+        self.spec.dir.as_deref().unwrap_or(Path::new(""))
+    }
+}
+
+fn check_managed(managed: Managed<'_>, path: Option<&OsString>, found: &mut Vec<Diagnostic>) {
     let missing =
         |at: &Span, message: String, help: String| Diagnostic::error(Code::Missing, at.clone(), message).help(help);
     // Without `dir` it is the folder of the file, which is there; relative programs and scripts hang on it.
-    if !managed.at.dir.is_empty() && !managed.dir.is_dir() {
-        let (message, help) = if managed.dir.exists() {
+    let dir = managed.dir();
+    if !managed.at.dir.is_empty() && !dir.is_dir() {
+        let (message, help) = if dir.exists() {
             ("is not a folder", "name a folder".to_owned())
         } else {
-            ("does not exist", format!("mkdir -p {}", managed.dir.display()))
+            ("does not exist", format!("mkdir -p {}", dir.display()))
         };
-        found.push(missing(&managed.at.dir, format!("the folder {} {message}", managed.dir.display()), help));
-        if managed.program.starts_with(&managed.dir) {
+        found.push(missing(&managed.at.dir, format!("the folder {} {message}", dir.display()), help));
+        if managed.program().starts_with(dir) {
             return;
         }
     }
-    let own_path = managed.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
+    let own_path = managed.spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
     match find_program(managed, own_path.as_ref().or(path)) {
         Ok(program) => {
             found.extend(missing_interpreter(&program, managed));
@@ -64,11 +88,11 @@ fn check_managed(managed: &Managed, path: Option<&OsString>, found: &mut Vec<Dia
 }
 
 /// The file that would be executed, found as execvp(3) finds it; or what is wrong and what to do.
-fn find_program(managed: &Managed, path: Option<&OsString>) -> Result<PathBuf, (String, String)> {
-    let program = &managed.program;
+fn find_program(managed: Managed<'_>, path: Option<&OsString>) -> Result<PathBuf, (String, String)> {
+    let (program, dir) = (managed.program(), managed.dir());
     if program.as_os_str().as_bytes().contains(&b'/') {
         return match Candidate::look(program) {
-            Candidate::Good => Ok(program.clone()),
+            Candidate::Good => Ok(program.to_owned()),
             bad => Err(bad.complaint(program)),
         };
     }
@@ -76,7 +100,7 @@ fn find_program(managed: &Managed, path: Option<&OsString>) -> Result<PathBuf, (
     let mut refused = None;
     for folder in std::env::split_paths(&path) {
         // An empty entry is the current folder, which is that of the service.
-        let file = managed.dir.join(folder).join(program);
+        let file = dir.join(folder).join(program);
         match Candidate::look(&file) {
             Candidate::Good => return Ok(file),
             Candidate::NotExecutable => refused = refused.or(Some(file)),
@@ -87,8 +111,8 @@ fn find_program(managed: &Managed, path: Option<&OsString>) -> Result<PathBuf, (
         return Err(Candidate::NotExecutable.complaint(&file));
     }
     let name = program.display().to_string();
-    let help = match Candidate::look(&managed.dir.join(program)) {
-        Candidate::Good => format!("it is in {}: write \"./{name}\"", managed.dir.display()),
+    let help = match Candidate::look(&dir.join(program)) {
+        Candidate::Good => format!("it is in {}: write \"./{name}\"", dir.display()),
         _ => "install it, or write its path".to_owned(),
     };
     Err((format!("the program {} is in no folder of PATH", shown(&name)), help))
@@ -149,7 +173,7 @@ fn missing_file_help(file: &Path) -> String {
 
 /// The kernel answers "no such file" about a script whose `#!` line names a program that is not there, which misleads
 /// everybody.
-fn missing_interpreter(program: &Path, managed: &Managed) -> Option<Diagnostic> {
+fn missing_interpreter(program: &Path, managed: Managed<'_>) -> Option<Diagnostic> {
     const MAX_LINE: u64 = 256;
     let mut head = Vec::new();
     File::open(program).ok()?.take(MAX_LINE).read_to_end(&mut head).ok()?;
@@ -172,21 +196,21 @@ fn missing_interpreter(program: &Path, managed: &Managed) -> Option<Diagnostic> 
 }
 
 /// `python3 app.py`: the script is as much part of the command as the program.
-fn missing_script(managed: &Managed) -> Option<Diagnostic> {
+fn missing_script(managed: Managed<'_>) -> Option<Diagnostic> {
     const INTERPRETERS: [&str; 10] = ["python", "node", "deno", "bun", "ruby", "perl", "php", "sh", "bash", "java"];
     const SCRIPTS: [&str; 11] = ["py", "js", "mjs", "cjs", "ts", "rb", "pl", "php", "sh", "jar", "pyz"];
-    let name = managed.program.file_name()?.to_str()?.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let name = managed.program().file_name()?.to_str()?.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     if !INTERPRETERS.contains(&name) {
         return None;
     }
-    let mut words = managed.args.iter().zip(&managed.at.args);
-    let (script, at) = words.find(|(word, _)| !word.starts_with('-') || matches!(word.as_str(), "-m" | "-c" | "-e"))?;
+    let mut words = managed.args().zip(&managed.at.args);
+    let (script, at) = words.find(|(word, _)| !word.starts_with('-') || matches!(*word, "-m" | "-c" | "-e"))?;
     let script_path = Path::new(script);
     let is_script = script_path.extension().and_then(|end| end.to_str()).is_some_and(|end| SCRIPTS.contains(&end));
     if !is_script || script.starts_with('-') {
         return None;
     }
-    let file = super::model::joined(&managed.dir, script);
+    let file = joined(managed.dir(), script);
     if file.is_file() {
         return None;
     }

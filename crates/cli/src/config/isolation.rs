@@ -5,16 +5,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use pilotlight_supervisor::{
-    CgroupLimits, InheritEnv, Isolation, ResourceLimits, Sandbox, check_account, parse_env_file,
+    CgroupLimits, HttpSocket, InheritEnv, Isolation, ResourceLimits, Sandbox, ServiceSpec, Transport, check_account,
+    parse_env_file,
 };
 use rustix::fs::Access;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::environment::may;
-use super::model::{HttpSocket, Managed, Transport, joined};
+use super::model::joined;
 use super::render::shown;
-use super::schema::{self, Bounds, Part};
+use super::schema::{self, Part};
 use super::section::{Field, Section, noted, type_name};
 use super::service::{choice, is_reserved, non_empty, read_words};
 use super::value::Rejected;
@@ -29,12 +30,7 @@ pub(super) struct Spans {
     write: Vec<Span>,
 }
 
-pub(super) fn read(
-    section: &Section<'_>,
-    folder: &Path,
-    transport: Transport,
-    found: &mut Vec<Diagnostic>,
-) -> (Isolation, Spans) {
+pub(super) fn read(section: &Section<'_>, folder: &Path, spec: &mut ServiceSpec, found: &mut Vec<Diagnostic>) -> Spans {
     let mut spans = Spans::default();
     let (user, group) = (section.field("user"), section.field("group"));
     spans.account = user.as_ref().or(group.as_ref()).map(|field| field.at.clone());
@@ -56,18 +52,18 @@ pub(super) fn read(
     let read = paths(section.field("sandbox_read"), folder, &mut spans.read, found);
     let write = paths(section.field("sandbox_write"), folder, &mut spans.write, found);
     if let Some(field) = sandbox.filter(|_| strict) {
-        check_strict(section, &field, transport, found);
+        check_strict(section, &field, spec.transport, found);
     }
-    let isolation = Isolation {
+    spec.isolation = Isolation {
         user,
         group,
         env_files,
         secrets,
-        limits: limits(section.field("limits").as_ref(), found),
-        cgroup: cgroup(section.field("cgroup").as_ref(), found),
+        limits: limits(section, found),
+        cgroup: cgroup(section, found),
         sandbox: if strict { Sandbox::Strict { read, write } } else { Sandbox::None },
     };
-    (isolation, spans)
+    spans
 }
 
 /// `inherit_env`: true, false, or names.
@@ -207,45 +203,27 @@ fn secrets(
     secrets
 }
 
-/// Reads a part of the service that is a table of its own, also if it is not there.
-fn part<T>(
-    (part, place): (Part, &str),
-    field: Option<&Field<'_>>,
-    found: &mut Vec<Diagnostic>,
-    read: impl FnOnce(&Section<'_>, &mut Vec<Diagnostic>) -> T,
-) -> T {
-    let empty = DeTable::new();
-    let table = field.and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
-    let at = field.map_or(0..0, |field| field.at.clone());
-    let section = Section::read(part, place, at, table.unwrap_or(&empty), found);
-    read(&section, found)
+fn limits(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> ResourceLimits {
+    type Of = ResourceLimits;
+    let mut limits = ResourceLimits::default();
+    if let Some(section) = section.part("limits", Part::ServiceLimits, "in the service's limits", found) {
+        section.number_into("open_files", &Of::OPEN_FILES, &mut limits.open_files, found);
+        section.number_into("processes", &Of::PROCESSES, &mut limits.processes, found);
+        section.number_into("cpu_seconds", &Of::CPU_SECONDS, &mut limits.cpu_seconds, found);
+        section.size_into("file_size", &Of::FILE_SIZE, &mut limits.file_size, found);
+        section.size_into("core", &Of::CORE, &mut limits.core, found);
+        section.size_into("address_space", &Of::ADDRESS_SPACE, &mut limits.address_space, found);
+    }
+    limits
 }
 
-fn limits(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> ResourceLimits {
-    part((Part::ServiceLimits, "in the service's limits"), field, found, |section, found| {
-        let mut number =
-            |name, bounds: &Bounds<u64>| section.field(name).and_then(|field| noted(field.number(bounds), found));
-        let (open_files, processes) =
-            (number("open_files", &schema::OPEN_FILES), number("processes", &schema::PROCESSES));
-        let cpu_seconds = number("cpu_seconds", &schema::CPU_SECONDS);
-        let mut size =
-            |name, bounds: &Bounds<u64>| section.field(name).and_then(|field| noted(field.size(bounds), found));
-        ResourceLimits {
-            open_files,
-            processes,
-            cpu_seconds,
-            file_size: size("file_size", &schema::FILE_SIZE),
-            core: size("core", &schema::CORE),
-            address_space: size("address_space", &schema::ADDRESS_SPACE),
-        }
-    })
-}
-
-fn cgroup(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> CgroupLimits {
-    part((Part::ServiceCgroup, "in the service's cgroup"), field, found, |section, found| CgroupLimits {
-        memory: section.field("memory").and_then(|field| noted(field.size(&schema::CGROUP_MEMORY), found)),
-        cpu_milli: section.field("cpu").and_then(|field| noted(cpus(&field), found)),
-    })
+fn cgroup(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> CgroupLimits {
+    let mut limits = CgroupLimits::default();
+    if let Some(section) = section.part("cgroup", Part::ServiceCgroup, "in the service's cgroup", found) {
+        section.size_into("memory", &CgroupLimits::MEMORY, &mut limits.memory, found);
+        limits.cpu_milli = section.field("cpu").and_then(|field| noted(cpus(&field), found));
+    }
+    limits
 }
 
 /// Processors, in thousandths.
@@ -255,17 +233,16 @@ fn cpus(field: &Field<'_>) -> Result<u64, Diagnostic> {
         DeValue::Float(number) => number.as_str(),
         _ => return Err(field.wrong_type()),
     };
-    let bounds = &schema::CGROUP_CPU;
+    let range = CgroupLimits::CPU;
     match text.replace('_', "").parse::<f64>() {
-        Ok(number) if (bounds.min..=bounds.max).contains(&number) => Ok((number * 1000.0).round() as u64),
-        Ok(number) if !number.is_nan() => Err(field.out_of_range(text, number < bounds.min, bounds)),
+        Ok(number) if range.contains(&number) => Ok((number * 1000.0).round() as u64),
+        Ok(number) if !number.is_nan() => Err(field.out_of_range(text, number < *range.start(), &range)),
         _ => Err(field.wrong_type()),
     }
 }
 
 /// What only this machine can say.
-pub(super) fn check(managed: &Managed, found: &mut Vec<Diagnostic>) {
-    let (isolation, spans) = (&managed.isolation, &managed.at.isolation);
+pub(super) fn check(isolation: &Isolation, spans: &Spans, found: &mut Vec<Diagnostic>) {
     let missing = |at: &Span, message: String| Diagnostic::error(Code::Missing, at.clone(), message);
     if let Some(at) = &spans.account {
         if let Err(message) = check_account(isolation.user.as_deref(), isolation.group.as_deref()) {

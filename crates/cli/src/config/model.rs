@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pilotlight_gateway::{PolicyOptions, RouteControl, RouteLimit, RouteRules, Upgrades};
-use pilotlight_supervisor::{InheritEnv, Isolation, QueueLimits};
+use pilotlight_gateway::{External, PolicyOptions, RouteControl, RouteLimit, RouteRules, Upgrades};
+use pilotlight_supervisor::ServiceSpec;
 
 use super::cache_redis::CacheRedis;
 use super::diagnostic::Span;
@@ -142,154 +142,51 @@ pub struct CacheLimits {
 /// A service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// Its name, unique in the file: 1–64 of `a-z`, `0-9`, `-`, `_`.
-    pub name: String,
     /// Who starts it.
     pub kind: ServiceKind,
-    pub(super) at: Span,
+    pub(super) at: ServiceSpans,
+}
+
+impl Service {
+    /// Its name, unique in the file: 1–64 of `a-z`, `0-9`, `-`, `_`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.kind {
+            ServiceKind::Managed(spec) => &spec.name,
+            ServiceKind::External(external) => &external.name,
+        }
+    }
+
+    /// How Pilotlight runs it, unless somebody else does.
+    #[must_use]
+    pub fn spec(&self) -> Option<&ServiceSpec> {
+        match &self.kind {
+            ServiceKind::Managed(spec) => Some(spec),
+            ServiceKind::External(_) => None,
+        }
+    }
 }
 
 /// Who starts a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceKind {
-    /// Pilotlight starts and stops it.
-    Managed(Box<Managed>),
-    /// Somebody else does; it speaks HTTP at this address.
-    External(Upstream),
+    /// Pilotlight starts and stops it, in this way. Its program is a path joined to its folder, or a bare name to be
+    /// looked up in `PATH`.
+    Managed(Box<ServiceSpec>),
+    /// Somebody else does; it speaks HTTP.
+    External(External),
 }
 
-/// A service that Pilotlight starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Managed {
-    /// The program: a path joined to `dir`, or a bare name to be looked up in `PATH`.
-    pub program: PathBuf,
-    /// Its arguments, without the program's name.
-    pub args: Vec<String>,
-    /// The folder that it runs in.
-    pub dir: PathBuf,
-    /// Environment variables that it gets on top of Pilotlight's own, sorted by name.
-    pub env: Vec<(String, String)>,
-    /// How requests reach it.
-    pub transport: Transport,
-    /// Longest time from the start to the first connection.
-    pub start_timeout: Duration,
-    /// It is stopped after this long without a request; none: never.
-    pub idle_timeout: Option<Duration>,
-    /// Longest time that its open exchanges get when it is stopped.
-    pub drain_timeout: Duration,
-    /// Time between SIGTERM and SIGKILL.
-    pub stop_grace: Duration,
-    /// 1: it is started with Pilotlight and started again when it ends; 0: on its first request.
-    pub min_instances: u8,
-    /// How many instances there are, and how long they live.
-    pub scaling: Scaling,
-    /// What makes its starts short.
-    pub cold_start: ColdStart,
-    /// What it may use of the machine.
-    pub isolation: Isolation,
-    /// What of Pilotlight's environment it inherits, if the file says so.
-    pub inherit_env: Option<InheritEnv>,
-    pub(super) at: ManagedSpans,
-}
-
-/// What makes the starts of a service short, or rare.
+/// Where a service and its parts stand in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ColdStart {
-    /// Its instances are forked from a parent that has imported this; none: executed.
-    pub preload: Option<Preload>,
-    /// An instance is frozen after this long without a request; none: never.
-    pub freeze_after: Option<Duration>,
-}
-
-/// What the zygote of a service imports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preload {
-    /// Python modules, at least one.
-    pub modules: Vec<String>,
-    /// When it does.
-    pub at: PreloadAt,
-}
-
-/// When a zygote is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PreloadAt {
-    /// With Pilotlight.
-    Boot,
-    /// With the first request.
-    First,
-}
-
-/// How many instances a service has, who waits for them, and when they are replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scaling {
-    /// Most instances that take requests; more than 1 only with `concurrency`.
-    pub max_instances: u32,
-    /// Most requests of one instance at once; none: no limit.
-    pub concurrency: Option<u32>,
-    /// Instances ready beyond those that are needed, 0 or 1.
-    pub spare: u8,
-    /// How many requests wait for an instance, and for how long.
-    pub queue: QueueLimits,
-    /// Another instance is started when a request has waited for so long.
-    pub scale_up_after: Duration,
-    /// An instance is stopped when fewer have been enough for so long.
-    pub scale_down_after: Duration,
-    /// An instance is replaced after so many requests.
-    pub max_requests: Option<u64>,
-    /// An instance is replaced at this age.
-    pub max_age: Option<Duration>,
-    /// An instance is replaced when its processes have so many bytes.
-    pub max_memory: Option<u64>,
-    /// An instance is ended when a request got no answer for so long.
-    pub max_request_time: Option<Duration>,
-    /// Starts that may fail in a row before requests are refused at once.
-    pub max_failures: u32,
-    /// Where `max_request_time` stands in the file.
-    pub(super) max_request_time_at: Option<Span>,
-}
-
-/// Where the parts of a [`Managed`] stand in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ManagedSpans {
+pub(super) struct ServiceSpans {
+    pub(super) name: Span,
     pub(super) program: Span,
-    /// One for each of `args`.
+    /// One for each word behind the program.
     pub(super) args: Vec<Span>,
     pub(super) dir: Span,
+    pub(super) max_request_time: Option<Span>,
     pub(super) isolation: isolation::Spans,
-}
-
-/// How requests reach a service that Pilotlight starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// Pipe/1, `docs/spec/pipe.md`.
-    Pipe,
-    /// HTTP/1.1 over a socket.
-    Http(HttpSocket),
-}
-
-/// The socket of an HTTP service that Pilotlight starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HttpSocket {
-    /// A Unix socket, bound before the start and inherited as descriptor 3.
-    Unix,
-    /// A TCP socket on the loopback address, bound before the start and inherited as descriptor 3.
-    Tcp,
-    /// A free TCP port, told in the environment variable `PORT`: for programs that can only bind for themselves.
-    Port,
-}
-
-/// The address of a service that somebody else starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upstream {
-    /// A host (a name, or an IP address without brackets) and a port.
-    Tcp {
-        /// The host.
-        host: String,
-        /// The port, not 0.
-        port: u16,
-    },
-    /// The path of a Unix stream socket.
-    Unix(PathBuf),
 }
 
 /// A route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path,

@@ -4,8 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
+use pilotlight_gateway::ExternalAddr;
+
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
-use super::model::{Config, HostPattern, ListenerAddress, PathMatch, Route, ServiceKind, Upstream};
+use super::model::{Config, HostPattern, ListenerAddress, PathMatch, Route, ServiceKind};
 use super::render::shown;
 use super::root::is_local;
 use super::route::Draft;
@@ -42,16 +44,16 @@ pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<D
         found.push(Diagnostic::warning(Code::Unsafe, at, message).help("take `dev` away, or listen on 127.0.0.1 only"));
     }
     for service in &config.services {
-        let ServiceKind::External(upstream) = &service.kind else {
+        let ServiceKind::External(external) = &service.kind else {
             continue;
         };
-        if let Some(own) = config.listen.iter().find(|listener| leads_to(upstream, &listener.address)) {
+        if let Some(own) = config.listen.iter().find(|listener| leads_to(&external.addr, &listener.address)) {
             let message = format!(
                 "the service {} has the address that Pilotlight itself listens on, so a request would go round in circles",
-                shown(&service.name)
+                shown(service.name())
             );
             found.push(
-                Diagnostic::error(Code::Conflict, service.at.clone(), message)
+                Diagnostic::error(Code::Conflict, service.at.name.clone(), message)
                     .related(own.at.clone(), "`listen` is")
                     .help("give the address of the service"),
             );
@@ -77,7 +79,7 @@ pub(super) fn routes(
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Route> {
     let indexes: HashMap<&str, usize> =
-        config.services.iter().enumerate().map(|(index, service)| (service.name.as_str(), index)).collect();
+        config.services.iter().enumerate().map(|(index, service)| (service.name(), index)).collect();
     let names: HashSet<&str> = declared.services.iter().map(|(name, _)| name.as_str()).collect();
     let mut seen: HashMap<(Option<HostPattern>, String, PathMatch), Span> = HashMap::new();
     let mut used = HashSet::new();
@@ -203,10 +205,10 @@ fn covers(one: &ListenerAddress, other: &ListenerAddress) -> bool {
         && one.is_ipv4() == other.is_ipv4()
 }
 
-fn leads_to(upstream: &Upstream, own: &ListenerAddress) -> bool {
+fn leads_to(upstream: &ExternalAddr, own: &ListenerAddress) -> bool {
     match (upstream, own) {
-        (Upstream::Unix(path), ListenerAddress::Unix(own)) => path == own,
-        (Upstream::Tcp { host, port }, ListenerAddress::Tcp(own)) => {
+        (ExternalAddr::Unix(path), ListenerAddress::Unix(own)) => path == own,
+        (ExternalAddr::Tcp(host, port), ListenerAddress::Tcp(own)) => {
             let ip = if host == "localhost" { Some(IpAddr::from([127, 0, 0, 1])) } else { host.parse().ok() };
             ip.is_some_and(|ip: IpAddr| {
                 let wildcard = SocketAddr::new(own.ip(), *port).ip().is_unspecified() && ip.is_loopback();

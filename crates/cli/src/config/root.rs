@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pilotlight_supervisor::QueueLimits;
 use toml::de::{DeTable, DeValue};
 
 use super::address;
@@ -13,7 +14,7 @@ use super::route;
 use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted};
-use super::service;
+use super::service::{self, ForAll};
 use super::value::HumanSize;
 use super::{cache_policy, cache_redis};
 
@@ -23,7 +24,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     let root = Section::read(Part::Top, "at the top of the file", 0..0, table, found);
     let (limits, queue_max) = limits(&root, found);
     let cache_field = root.field("cache");
-    let services = service::read_all(root.field("services"), folder, queue_max, found);
+    let services = service::read_all(root.field("services"), ForAll { folder, queue_max }, found);
     let drafts = route::read_all(root.field("routes"), &limits, found);
     let mut config = Config {
         listen: listen(&root, folder, found),
@@ -86,12 +87,12 @@ fn workers(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Workers {
     if field.value.as_str() == Some("auto") {
         return Workers::PerCore;
     }
-    let number = noted(field.number(&schema::WORKERS), found).and_then(|number| usize::try_from(number).ok());
+    let number = noted(field.number(&schema::WORKERS.range()), found).and_then(|number| usize::try_from(number).ok());
     number.map_or(Workers::PerCore, Workers::Exactly)
 }
 
 /// `[limits]`, and the default that it gives to each service's `queue.max`.
-fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, u64) {
+fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, usize) {
     let empty = DeTable::new();
     let field = root.field("limits");
     let table = field.as_ref().and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
@@ -99,7 +100,7 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, u64) {
     let limits = Section::read(Part::Limits, "in [limits]", at, table.unwrap_or(&empty), found);
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let queue = limits.field("queue");
-    let queue_max = queue.as_ref().and_then(|field| noted(field.number(&schema::QUEUE_MAX), found));
+    let queue_max = queue.as_ref().and_then(|field| noted(field.number(&QueueLimits::MAX), found));
     if let Some((field, queue_max)) = queue.zip(queue_max) {
         let message = "`limits.queue` has become a setting of each service";
         let help =
@@ -123,7 +124,7 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, u64) {
         shutdown_timeout: limits.time("shutdown_timeout", &schema::SHUTDOWN_TIMEOUT, found),
         connections: count(limits.number("connections", &schema::CONNECTIONS, found)),
     };
-    (limits, queue_max.unwrap_or(schema::QUEUE_MAX.default))
+    (limits, queue_max.unwrap_or(QueueLimits::default().max))
 }
 
 fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<CacheLimits> {

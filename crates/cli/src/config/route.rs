@@ -83,7 +83,7 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, limits: &Limits, found: &mut Vec<D
         timeout: section.time_or_none("timeout", &schema::ROUTE_TIMEOUT, None, found),
         response_timeout: section
             .field("response_timeout")
-            .and_then(|field| noted(field.time(&schema::RESPONSE_TIMEOUT), found))
+            .and_then(|field| noted(field.time(&schema::RESPONSE_TIMEOUT.range()), found))
             .unwrap_or(limits.response_timeout),
         response_body_timeout: match section.field("response_body_timeout") {
             Some(_) => RouteLimit::Own(section.time_or_none(
@@ -154,7 +154,7 @@ fn cache(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> (RouteCache, 
             (RouteCache::Rules(Box::new(rules)), Some(at))
         }
         Some(field) => {
-            let lifetime = noted(field.time(&schema::CACHE_LIFETIME), found);
+            let lifetime = noted(field.time(&schema::CACHE_LIFETIME.range()), found);
             (lifetime.map_or(RouteCache::Explicit, RouteCache::Lifetime), Some(field.at))
         }
     }

@@ -1,59 +1,42 @@
 //! The keys of a service that say how many instances it has, who waits for them, and when they are replaced.
 
-use std::time::Duration;
-
-use pilotlight_supervisor::QueueLimits;
-use toml::de::DeTable;
+use pilotlight_supervisor::{QueueLimits, RecycleLimits, ServiceSpec, Spare};
 
 use super::diagnostic::{Code, Diagnostic};
-use super::model::{Config, Scaling, ServiceKind};
-use super::schema::{self, Bounds, Part};
-use super::section::{Section, noted};
+use super::model::Config;
+use super::schema::Part;
+use super::section::Section;
 use super::value::HumanTime;
 
-pub(super) fn read(
-    section: &Section<'_>,
-    start_timeout: Duration,
-    queue_max: u64,
-    found: &mut Vec<Diagnostic>,
-) -> Scaling {
-    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let scaling = Scaling {
-        max_instances: small(section.number("max_instances", &schema::MAX_INSTANCES, found)),
-        concurrency: section.number_or_none("concurrency", &schema::CONCURRENCY, found).map(small),
-        spare: u8::from(section.number("spare", &schema::SPARE, found) > 0),
-        queue: queue(section, start_timeout, queue_max, found),
-        scale_up_after: section.time("scale_up_after", &schema::SCALE_UP_AFTER, found),
-        scale_down_after: section.time("scale_down_after", &schema::SCALE_DOWN_AFTER, found),
-        max_requests: section.number_or_none("max_requests", &schema::MAX_REQUESTS, found),
-        max_age: section.time_or_none("max_age", &schema::MAX_AGE, None, found),
-        max_memory: section.size_or_none("max_memory", &schema::MAX_MEMORY, None, found),
-        max_request_time: section.time_or_none("max_request_time", &schema::MAX_REQUEST_TIME, None, found),
-        max_failures: small(section.number("max_failures", &schema::MAX_FAILURES, found)),
-        max_request_time_at: section.field("max_request_time").map(|field| field.key_at),
-    };
-    check(section, &scaling, found);
-    scaling
+/// `queue_max`: the default of `queue.max`.
+pub(super) fn read(section: &Section<'_>, queue_max: usize, spec: &mut ServiceSpec, found: &mut Vec<Diagnostic>) {
+    section.number_into("max_instances", &ServiceSpec::MAX_INSTANCES, &mut spec.max_instances, found);
+    section.number_or_none_into("concurrency", &ServiceSpec::CONCURRENCY, &mut spec.concurrency, found);
+    section.time_into("scale_up_after", &ServiceSpec::SCALE_UP_AFTER, &mut spec.scale_up_after, found);
+    section.time_into("scale_down_after", &ServiceSpec::SCALE_DOWN_AFTER, &mut spec.scale_down_after, found);
+    let recycle = &mut spec.recycle;
+    section.number_or_none_into("max_requests", &RecycleLimits::MAX_REQUESTS, &mut recycle.max_requests, found);
+    section.time_or_none_into("max_age", &RecycleLimits::MAX_AGE, &mut recycle.max_age, found);
+    section.size_or_none_into("max_memory", &RecycleLimits::MAX_MEMORY, &mut recycle.max_memory, found);
+    section.time_or_none_into("max_request_time", &ServiceSpec::MAX_REQUEST_TIME, &mut spec.max_request_time, found);
+    section.number_into("max_failures", &ServiceSpec::MAX_FAILURES, &mut spec.max_failures, found);
+    spec.queue.max = queue_max;
+    queue(section, spec, found);
+    check(section, spec, found);
 }
 
-/// `queue.max`, by default `default_max`, and `queue.timeout`.
-fn queue(section: &Section<'_>, start_timeout: Duration, default_max: u64, found: &mut Vec<Diagnostic>) -> QueueLimits {
-    let empty = DeTable::new();
-    let field = section.field("queue");
-    let table = field.as_ref().and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
-    let at = field.map_or(0..0, |field| field.at);
-    let queue = Section::read(Part::ServiceQueue, "in the service's queue", at, table.unwrap_or(&empty), found);
-    let bounds = Bounds { default: default_max, ..schema::QUEUE_MAX };
-    let max = usize::try_from(queue.number("max", &bounds, found)).unwrap_or(usize::MAX);
-    let Some(field) = queue.field("timeout") else {
-        return QueueLimits { max, timeout: schema::QUEUE_TIMEOUT.default.max(start_timeout) };
-    };
-    let timeout = queue.time("timeout", &schema::QUEUE_TIMEOUT, found);
-    if let (Some(start), true) = (section.field("start_timeout"), timeout < start_timeout) {
+fn queue(section: &Section<'_>, spec: &mut ServiceSpec, found: &mut Vec<Diagnostic>) {
+    spec.queue.timeout = spec.queue.timeout.max(spec.start_timeout);
+    let Some(queue) = section.part("queue", Part::ServiceQueue, "in the service's queue", found) else { return };
+    queue.number_into("max", &QueueLimits::MAX, &mut spec.queue.max, found);
+    queue.time_into("timeout", &QueueLimits::TIMEOUT, &mut spec.queue.timeout, found);
+    if let (Some(field), Some(start)) = (queue.field("timeout"), section.field("start_timeout"))
+        && spec.queue.timeout < spec.start_timeout
+    {
         let message = format!(
             "`queue.timeout` ({}) is shorter than `start_timeout` ({}): the first request may give up while the service still starts",
-            HumanTime(timeout),
-            HumanTime(start_timeout)
+            HumanTime(spec.queue.timeout),
+            HumanTime(spec.start_timeout)
         );
         found.push(
             Diagnostic::warning(Code::Conflict, field.key_at, message)
@@ -61,20 +44,19 @@ fn queue(section: &Section<'_>, start_timeout: Duration, default_max: u64, found
                 .help("raise `queue.timeout`, or lower `start_timeout`"),
         );
     }
-    QueueLimits { max, timeout }
 }
 
-fn check(section: &Section<'_>, scaling: &Scaling, found: &mut Vec<Diagnostic>) {
-    let several = scaling.max_instances > 1;
+fn check(section: &Section<'_>, spec: &ServiceSpec, found: &mut Vec<Diagnostic>) {
+    let several = spec.max_instances > 1;
     if let (Some(field), true, false) = (section.field("max_instances"), several, section.mentions("concurrency")) {
         let message = format!(
             "`max_instances` is {}, but without `concurrency` the first instance is never full",
-            scaling.max_instances
+            spec.max_instances
         );
         found.push(Diagnostic::error(Code::Conflict, field.at, message).help(
             "add concurrency = 1 for a program that does one thing at a time, more for one with threads or an event loop",
         ));
-    } else if let (Some(field), true, None) = (section.field("concurrency"), several, scaling.concurrency)
+    } else if let (Some(field), true, None) = (section.field("concurrency"), several, spec.concurrency)
         && field.value.as_str() == Some("none")
     {
         let message = "`concurrency` cannot be \"none\" with several instances: the first would never be full";
@@ -82,7 +64,7 @@ fn check(section: &Section<'_>, scaling: &Scaling, found: &mut Vec<Diagnostic>) 
             Diagnostic::error(Code::Conflict, field.at, message).help("write how many requests one takes at once"),
         );
     }
-    if let (Some(field), 1, false) = (section.field("spare"), scaling.spare, several) {
+    if let (Some(field), Spare::One, false) = (section.field("spare"), spec.spare, several) {
         let message = "`spare` is the only instance: `max_instances` leaves no room for another";
         let help = "raise `max_instances`, or write min_instances = 1 instead";
         found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help(help));
@@ -99,9 +81,8 @@ fn check(section: &Section<'_>, scaling: &Scaling, found: &mut Vec<Diagnostic>) 
 /// A request that is given up by its route's `response_timeout` never reaches a longer `max_request_time`.
 pub(super) fn check_routes(config: &Config, found: &mut Vec<Diagnostic>) {
     for (index, service) in config.services.iter().enumerate() {
-        let ServiceKind::Managed(managed) = &service.kind else { continue };
-        let scaling = &managed.scaling;
-        let (Some(time), Some(at)) = (scaling.max_request_time, &scaling.max_request_time_at) else { continue };
+        let time = service.spec().and_then(|spec| spec.max_request_time);
+        let Some((time, at)) = time.zip(service.at.max_request_time.as_ref()) else { continue };
         let longest =
             config.routes.iter().filter(|route| route.service == index).map(|route| route.response_timeout).max();
         if let Some(longest) = longest.filter(|longest| *longest <= time) {

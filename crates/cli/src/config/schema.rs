@@ -1,6 +1,7 @@
 //! Every key of the file with what it takes, and the default and range of every number. `docs/configuration.md` is the
 //! same for people; a test holds the two together.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// A key of a section.
@@ -27,6 +28,13 @@ pub struct Bounds<T> {
     pub max: T,
 }
 
+impl<T: Copy> Bounds<T> {
+    /// From the smallest to the largest.
+    pub(super) fn range(&self) -> RangeInclusive<T> {
+        self.min..=self.max
+    }
+}
+
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
@@ -47,8 +55,6 @@ pub const MAX_ARGUMENTS: usize = 1024;
 pub const MAX_ENV: usize = 1024;
 /// Most bytes of a route's path.
 pub const MAX_PATH: usize = 1024;
-/// Most bytes of the path of a Unix socket: what the kernel's `sun_path` holds, one byte being its end.
-pub const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
 /// `workers`, when it is a number.
 pub const WORKERS: Bounds<u64> = Bounds { default: 1, min: 1, max: 256 };
@@ -102,72 +108,8 @@ pub const STALE_IF_ERROR: Bounds<Duration> = seconds(0, 1, 365 * DAY);
 pub const MAX_TARGETS: usize = 8;
 /// `access_log.max_size`, bytes; none unless the file says so.
 pub const ACCESS_LOG_SIZE: Bounds<u64> = Bounds { default: 100 * MIB, min: 64 * KIB, max: 1024 * GIB };
-/// A service's `start_timeout`.
-pub const START_TIMEOUT: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(10), min: Duration::from_millis(100), max: Duration::from_secs(600) };
-/// A service's `idle_timeout`.
-pub const IDLE_TIMEOUT: Bounds<Duration> = Bounds {
-    default: Duration::from_secs(15 * 60),
-    min: Duration::from_millis(100),
-    max: Duration::from_secs(365 * DAY),
-};
-/// A service's `freeze_after`.
-pub const FREEZE_AFTER: Bounds<Duration> =
-    Bounds { default: Duration::ZERO, min: Duration::from_millis(100), max: Duration::from_secs(365 * DAY) };
 /// Modules in a service's `preload`.
 pub const MAX_PRELOAD: usize = 256;
-/// A service's `drain_timeout`.
-pub const DRAIN_TIMEOUT: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(30), min: Duration::ZERO, max: Duration::from_secs(3600) };
-/// A service's `stop_grace`.
-pub const STOP_GRACE: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(10), min: Duration::ZERO, max: Duration::from_secs(600) };
-/// A service's `min_instances`.
-pub const MIN_INSTANCES: Bounds<u64> = Bounds { default: 0, min: 0, max: 1 };
-/// A service's `max_instances`.
-pub const MAX_INSTANCES: Bounds<u64> = Bounds { default: 1, min: 1, max: 256 };
-/// A service's `concurrency`.
-pub const CONCURRENCY: Bounds<u64> = Bounds { default: 0, min: 1, max: 100_000 };
-/// A service's `spare`.
-pub const SPARE: Bounds<u64> = Bounds { default: 0, min: 0, max: 1 };
-/// A service's `scale_up_after`.
-pub const SCALE_UP_AFTER: Bounds<Duration> =
-    Bounds { default: Duration::from_millis(100), min: Duration::from_millis(1), max: Duration::from_secs(600) };
-/// A service's `scale_down_after`.
-pub const SCALE_DOWN_AFTER: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(60), min: Duration::from_millis(100), max: Duration::from_secs(DAY) };
-/// A service's `max_requests`.
-pub const MAX_REQUESTS: Bounds<u64> = Bounds { default: 0, min: 1, max: 1_000_000_000_000 };
-/// A service's `max_age`.
-pub const MAX_AGE: Bounds<Duration> = seconds(0, 1, 365 * DAY);
-/// A service's `max_memory`, bytes.
-pub const MAX_MEMORY: Bounds<u64> = Bounds { default: 0, min: MIB, max: 1024 * GIB };
-/// A service's `max_request_time`.
-pub const MAX_REQUEST_TIME: Bounds<Duration> =
-    Bounds { default: Duration::ZERO, min: Duration::from_millis(1), max: Duration::from_secs(DAY) };
-/// A service's `max_failures`.
-pub const MAX_FAILURES: Bounds<u64> = Bounds { default: 3, min: 1, max: 1000 };
-/// A service's `queue.max`, and `limits.queue`, its old form.
-pub const QUEUE_MAX: Bounds<u64> = Bounds { default: 4096, min: 1, max: 1_000_000 };
-/// A service's `queue.timeout`; a longer `start_timeout` raises the default.
-pub const QUEUE_TIMEOUT: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(30), min: Duration::from_millis(1), max: Duration::from_secs(3600) };
-/// A service's `limits.open_files`.
-pub const OPEN_FILES: Bounds<u64> = Bounds { default: 0, min: 16, max: 1_073_741_816 };
-/// A service's `limits.processes`.
-pub const PROCESSES: Bounds<u64> = Bounds { default: 0, min: 1, max: 4_194_304 };
-/// A service's `limits.cpu_seconds`.
-pub const CPU_SECONDS: Bounds<u64> = Bounds { default: 0, min: 1, max: 365 * DAY };
-/// A service's `limits.file_size`, bytes.
-pub const FILE_SIZE: Bounds<u64> = Bounds { default: 0, min: 1, max: 1024 * 1024 * GIB };
-/// A service's `limits.core`, bytes.
-pub const CORE: Bounds<u64> = Bounds { default: 0, min: 0, max: 1024 * GIB };
-/// A service's `limits.address_space`, bytes.
-pub const ADDRESS_SPACE: Bounds<u64> = Bounds { default: 0, min: 16 * MIB, max: 1024 * 1024 * GIB };
-/// A service's `cgroup.memory`, bytes.
-pub const CGROUP_MEMORY: Bounds<u64> = Bounds { default: 0, min: MIB, max: 1024 * GIB };
-/// A service's `cgroup.cpu`, processors.
-pub const CGROUP_CPU: Bounds<f64> = Bounds { default: 0.0, min: 0.01, max: 1024.0 };
 /// Most files in `env_file`, and most paths in `sandbox_read` and `sandbox_write`.
 pub const MAX_ISOLATION_PATHS: usize = 64;
 /// Most files in `secrets`.

@@ -1,5 +1,6 @@
 //! One section of the file: its known keys, each read as what the schema says it takes. Everything else is reported.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
@@ -27,6 +28,15 @@ pub(super) struct Field<'a> {
     pub(super) key_at: Span,
     pub(super) at: Span,
     pub(super) value: &'a DeValue<'a>,
+}
+
+/// A whole number that is not negative.
+pub(super) trait Number: Copy + PartialOrd + std::fmt::Display + TryFrom<i128> + TryInto<u64> {}
+
+impl<T: Copy + PartialOrd + std::fmt::Display + TryFrom<i128> + TryInto<u64>> Number for T {}
+
+fn as_u64(number: impl Number) -> u64 {
+    number.try_into().unwrap_or_default()
 }
 
 impl<'a> Section<'a> {
@@ -62,6 +72,13 @@ impl<'a> Section<'a> {
         self.meant(name) || self.fields.iter().any(|field| field.key.name == name)
     }
 
+    /// A part of the section that is a table of its own; `place` says where it is.
+    pub(super) fn part(&self, name: &str, part: Part, place: &str, found: &mut Vec<Diagnostic>) -> Option<Section<'a>> {
+        let field = self.field(name)?;
+        let table = noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found)?;
+        Some(Section::read(part, place, field.at, table, found))
+    }
+
     pub(super) fn field(&self, name: &str) -> Option<Field<'a>> {
         self.fields.iter().find(|field| field.key.name == name).cloned()
     }
@@ -71,15 +88,15 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn number(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> u64 {
-        self.field(name).and_then(|field| noted(field.number(bounds), found)).unwrap_or(bounds.default)
+        self.field(name).and_then(|field| noted(field.number(&bounds.range()), found)).unwrap_or(bounds.default)
     }
 
     pub(super) fn time(&self, name: &str, bounds: &Bounds<Duration>, found: &mut Vec<Diagnostic>) -> Duration {
-        self.field(name).and_then(|field| noted(field.time(bounds), found)).unwrap_or(bounds.default)
+        self.field(name).and_then(|field| noted(field.time(&bounds.range()), found)).unwrap_or(bounds.default)
     }
 
     pub(super) fn size(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> u64 {
-        self.field(name).and_then(|field| noted(field.size(bounds), found)).unwrap_or(bounds.default)
+        self.field(name).and_then(|field| noted(field.size(&bounds.range()), found)).unwrap_or(bounds.default)
     }
 
     /// As `time`, but the file may say "none".
@@ -91,13 +108,7 @@ impl<'a> Section<'a> {
         found: &mut Vec<Diagnostic>,
     ) -> Option<Duration> {
         let Some(field) = self.field(name) else { return default };
-        if field.is_none() { None } else { noted(field.time(bounds), found).or(default) }
-    }
-
-    /// As `number`, but the file may say "none", which is the default.
-    pub(super) fn number_or_none(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> Option<u64> {
-        let field = self.field(name).filter(|field| !field.is_none())?;
-        noted(field.number(bounds), found)
+        if field.is_none() { None } else { noted(field.time(&bounds.range()), found).or(default) }
     }
 
     /// As `size`, but the file may say "none".
@@ -109,7 +120,84 @@ impl<'a> Section<'a> {
         found: &mut Vec<Diagnostic>,
     ) -> Option<u64> {
         let Some(field) = self.field(name) else { return default };
-        if field.is_none() { None } else { noted(field.size(bounds), found).or(default) }
+        if field.is_none() { None } else { noted(field.size(&bounds.range()), found).or(default) }
+    }
+
+    /// Reads a number into its place. This and those that follow: what the file does not say, or says wrongly, stays as
+    /// it is there.
+    pub(super) fn number_into<T: Number, P: From<T>>(
+        &self,
+        name: &str,
+        range: &RangeInclusive<T>,
+        into: &mut P,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        self.put(name, into, found, |field| field.number(range));
+    }
+
+    pub(super) fn size_into<T: Number, P: From<T>>(
+        &self,
+        name: &str,
+        range: &RangeInclusive<T>,
+        into: &mut P,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        self.put(name, into, found, |field| field.size(range));
+    }
+
+    pub(super) fn time_into<P: From<Duration>>(
+        &self,
+        name: &str,
+        range: &RangeInclusive<Duration>,
+        into: &mut P,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        self.put(name, into, found, |field| field.time(range));
+    }
+
+    /// As `number_into`, but the file may say "none".
+    pub(super) fn number_or_none_into<T: Number>(
+        &self,
+        name: &str,
+        range: &RangeInclusive<T>,
+        into: &mut Option<T>,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        self.put(name, into, found, |field| field.or_none(|field| field.number(range)));
+    }
+
+    /// As `size_into`, but the file may say "none".
+    pub(super) fn size_or_none_into<T: Number>(
+        &self,
+        name: &str,
+        range: &RangeInclusive<T>,
+        into: &mut Option<T>,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        self.put(name, into, found, |field| field.or_none(|field| field.size(range)));
+    }
+
+    /// As `time_into`, but the file may say "none".
+    pub(super) fn time_or_none_into(
+        &self,
+        name: &str,
+        range: &RangeInclusive<Duration>,
+        into: &mut Option<Duration>,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        self.put(name, into, found, |field| field.or_none(|field| field.time(range)));
+    }
+
+    fn put<T, P: From<T>>(
+        &self,
+        name: &str,
+        into: &mut P,
+        found: &mut Vec<Diagnostic>,
+        read: impl FnOnce(&Field<'a>) -> Result<T, Diagnostic>,
+    ) {
+        if let Some(value) = self.field(name).and_then(|field| noted(read(&field), found)) {
+            *into = value.into();
+        }
     }
 }
 
@@ -127,41 +215,47 @@ impl<'a> Field<'a> {
         })
     }
 
-    pub(super) fn number(&self, bounds: &Bounds<u64>) -> Result<u64, Diagnostic> {
+    pub(super) fn number<T: Number>(&self, range: &RangeInclusive<T>) -> Result<T, Diagnostic> {
         let Some(number) = self.value.as_integer() else {
             let quoted = self.value.as_str().filter(|text| text.parse::<u64>().is_ok());
             let help = quoted.map(|text| format!("write it without quotes: {} = {text}", self.key.name));
             return Err(self.wrong_type().maybe_help(help));
         };
         let parsed = i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX);
-        match u64::try_from(parsed) {
-            Ok(number) if (bounds.min..=bounds.max).contains(&number) => Ok(number),
-            _ => Err(self.out_of_range(number.as_str(), parsed < i128::from(bounds.min), bounds)),
-        }
+        let is_below = parsed < i128::from(as_u64(*range.start()));
+        let number_in_range = T::try_from(parsed).ok().filter(|number| range.contains(number));
+        number_in_range.ok_or_else(|| self.out_of_range(number.as_str(), is_below, range))
     }
 
-    pub(super) fn time(&self, bounds: &Bounds<Duration>) -> Result<Duration, Diagnostic> {
+    pub(super) fn time(&self, range: &RangeInclusive<Duration>) -> Result<Duration, Diagnostic> {
         let text = self.text_with_unit(|text| value::time(text).err())?;
-        self.must_have_limit(text, &HumanTime(bounds.max))?;
+        self.must_have_limit(text, &HumanTime(*range.end()))?;
         let time = value::time(text).map_err(|wrong| self.rejected(wrong))?;
-        if (bounds.min..=bounds.max).contains(&time) {
+        if range.contains(&time) {
             return Ok(time);
         }
-        let shown =
-            Bounds { default: HumanTime(bounds.default), min: HumanTime(bounds.min), max: HumanTime(bounds.max) };
-        Err(self.out_of_range(text, time < bounds.min, &shown).maybe_help(self.none_for_zero(time.is_zero())))
+        let shown = HumanTime(*range.start())..=HumanTime(*range.end());
+        let wrong = self.out_of_range(text, time < *range.start(), &shown);
+        Err(wrong.maybe_help(self.none_for_zero(time.is_zero())))
     }
 
-    pub(super) fn size(&self, bounds: &Bounds<u64>) -> Result<u64, Diagnostic> {
+    pub(super) fn size<T: Number>(&self, range: &RangeInclusive<T>) -> Result<T, Diagnostic> {
+        let shown = HumanSize(as_u64(*range.start()))..=HumanSize(as_u64(*range.end()));
         let text = self.text_with_unit(|text| value::size(text).err())?;
-        self.must_have_limit(text, &HumanSize(bounds.max))?;
+        self.must_have_limit(text, shown.end())?;
         let size = value::size(text).map_err(|wrong| self.rejected(wrong))?;
-        if (bounds.min..=bounds.max).contains(&size) {
-            return Ok(size);
-        }
-        let shown =
-            Bounds { default: HumanSize(bounds.default), min: HumanSize(bounds.min), max: HumanSize(bounds.max) };
-        Err(self.out_of_range(text, size < bounds.min, &shown).maybe_help(self.none_for_zero(size == 0)))
+        T::try_from(i128::from(size)).ok().filter(|size| range.contains(size)).ok_or_else(|| {
+            let wrong = self.out_of_range(text, size < shown.start().0, &shown);
+            wrong.maybe_help(self.none_for_zero(size == 0))
+        })
+    }
+
+    /// What `read` says, unless the file says that there is no limit.
+    pub(super) fn or_none<T>(
+        &self,
+        read: impl FnOnce(&Self) -> Result<T, Diagnostic>,
+    ) -> Result<Option<T>, Diagnostic> {
+        if self.is_none() { Ok(None) } else { read(self).map(Some) }
     }
 
     /// Whether the file says that there is no limit.
@@ -216,9 +310,9 @@ impl<'a> Field<'a> {
         &self,
         value: &str,
         is_below: bool,
-        bounds: &Bounds<T>,
+        range: &RangeInclusive<T>,
     ) -> Diagnostic {
-        let Bounds { min, max, .. } = bounds;
+        let (min, max) = (range.start(), range.end());
         let message = format!("`{}` is {value}; it must be from {min} to {max}", self.key.name);
         let help = if is_below { format!("write {min} or more") } else { format!("write {max} or less") };
         Diagnostic::error(Code::OutOfRange, self.at.clone(), message).help(help)

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use pilotlight_gateway::{External, ExternalAddr};
+use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport};
 use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
@@ -9,7 +11,7 @@ use super::address;
 use super::cold_start;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::isolation;
-use super::model::{HttpSocket, Managed, ManagedSpans, Service, ServiceKind, Transport, joined};
+use super::model::{Service, ServiceKind, ServiceSpans, joined};
 use super::render::{printable, shown};
 use super::scaling;
 use super::schema::{self, Part};
@@ -25,18 +27,21 @@ pub(super) struct Services {
     pub(super) declared: Vec<(String, Span)>,
 }
 
+/// What counts for all services of a file.
+#[derive(Clone, Copy)]
+pub(super) struct ForAll<'a> {
+    /// Relative paths are joined to it.
+    pub(super) folder: &'a Path,
+    /// The default of `queue.max`.
+    pub(super) queue_max: usize,
+}
+
 /// Keys that only a service that Pilotlight starts has.
 fn managed_keys() -> impl Iterator<Item = &'static str> {
     schema::SERVICE.iter().map(|key| key.name).filter(|name| !["command", "url", "transport"].contains(name))
 }
 
-/// `queue_max`: the default of each service's `queue.max`.
-pub(super) fn read_all(
-    field: Option<Field<'_>>,
-    folder: &Path,
-    queue_max: u64,
-    found: &mut Vec<Diagnostic>,
-) -> Services {
+pub(super) fn read_all(field: Option<Field<'_>>, for_all: ForAll<'_>, found: &mut Vec<Diagnostic>) -> Services {
     let mut services = Services { complete: Vec::new(), declared: Vec::new() };
     let Some(field) = field else { return services };
     let Some(table) = field.value.as_table() else {
@@ -52,7 +57,7 @@ pub(super) fn read_all(
     }
     for (name, value) in entries {
         services.declared.push((name.get_ref().to_string(), name.span()));
-        services.complete.extend(read(name, value, (folder, queue_max), found));
+        services.complete.extend(read(name, value, for_all, found));
     }
     services
 }
@@ -60,7 +65,7 @@ pub(super) fn read_all(
 fn read<'a>(
     name: &Spanned<std::borrow::Cow<'_, str>>,
     value: &'a Spanned<DeValue<'a>>,
-    (folder, queue_max): (&Path, u64),
+    for_all: ForAll<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Service> {
     let (at, name) = (name.span(), name.get_ref().as_ref());
@@ -95,12 +100,15 @@ fn read<'a>(
             );
             None
         }
-        (Some(command), None) => managed(&section, &command, (folder, queue_max), found)
-            .map(|managed| ServiceKind::Managed(Box::new(managed))),
-        (None, Some(url)) => external(&section, &url, folder, found),
+        (Some(command), None) => {
+            let spec = ServiceSpec::new(name, Vec::new(), Transport::Pipe);
+            managed(spec, &section, &command, for_all, found)
+        }
+        (None, Some(url)) => external(&section, &url, for_all.folder, found)
+            .map(|addr| (ServiceKind::External(External { name: name.to_owned(), addr }), ServiceSpans::default())),
     };
-    let kind = kind.filter(|_| good_name)?;
-    Some(Service { name: name.to_owned(), kind, at })
+    let (kind, spans) = kind.filter(|_| good_name)?;
+    Some(Service { kind, at: ServiceSpans { name: at, ..spans } })
 }
 
 fn check_name(name: &str, at: &Span) -> Result<(), Diagnostic> {
@@ -121,7 +129,12 @@ fn check_name(name: &str, at: &Span) -> Result<(), Diagnostic> {
     Err(Diagnostic::error(Code::BadValue, at.clone(), message).help(format!("write for example [services.{simple}]")))
 }
 
-fn external(section: &Section<'_>, url: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<ServiceKind> {
+fn external(
+    section: &Section<'_>,
+    url: &Field<'_>,
+    folder: &Path,
+    found: &mut Vec<Diagnostic>,
+) -> Option<ExternalAddr> {
     for name in managed_keys() {
         if let Some(field) = section.field(name) {
             found.push(no_use_with_url(&field, url));
@@ -133,7 +146,7 @@ fn external(section: &Section<'_>, url: &Field<'_>, folder: &Path, found: &mut V
         found.push(no_use_with_url(&field, url).help("a service with `url` speaks HTTP; take `transport` away"));
     }
     let text = noted(url.string(), found)?;
-    noted(address::upstream(text, folder).map_err(|wrong| url.rejected(wrong)), found).map(ServiceKind::External)
+    noted(address::upstream(text, folder).map_err(|wrong| url.rejected(wrong)), found)
 }
 
 fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {
@@ -144,59 +157,66 @@ fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {
 }
 
 fn managed(
+    mut spec: ServiceSpec,
     section: &Section<'_>,
     command: &Field<'_>,
-    (folder, queue_max): (&Path, u64),
+    ForAll { folder, queue_max }: ForAll<'_>,
     found: &mut Vec<Diagnostic>,
-) -> Option<Managed> {
+) -> Option<(ServiceKind, ServiceSpans)> {
     let argv = read_command(command, found);
     let dir_field = section.field("dir");
     let dir_text = dir_field.as_ref().and_then(|field| noted(non_empty(field), found));
     let dir = dir_text.map_or_else(|| folder.to_path_buf(), |dir| joined(folder, dir));
-    let min_instances = section.number("min_instances", &schema::MIN_INSTANCES, found);
-    let idle_timeout =
-        section.time_or_none("idle_timeout", &schema::IDLE_TIMEOUT, Some(schema::IDLE_TIMEOUT.default), found);
-    let transport = transport(section, found);
-    let env = env(section.field("env"), transport, found);
-    let start_timeout = section.time("start_timeout", &schema::START_TIMEOUT, found);
-    let drain_timeout = section.time("drain_timeout", &schema::DRAIN_TIMEOUT, found);
-    let stop_grace = section.time("stop_grace", &schema::STOP_GRACE, found);
-    let scaling = scaling::read(section, start_timeout, queue_max, found);
-    let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
-    let keeper = if min_instances > 0 { Some("min_instances") } else { (scaling.spare > 0).then_some("spare") };
-    let stops_after = idle_timeout.filter(|_| keeper.is_none());
-    let cold_start = cold_start::read(section, transport, program, stops_after, found);
-    if let (Some(idle), Some(keeper), Some(_)) = (section.field("idle_timeout"), keeper, idle_timeout) {
+    spec.transport = transport(section, found);
+    spec.env = env(section.field("env"), spec.transport, found);
+    spec.inherit_env = isolation::inherit_env(section, found);
+    section.time_or_none_into("idle_timeout", &ServiceSpec::IDLE_TIMEOUT, &mut spec.idle_timeout, found);
+    section.time_into("start_timeout", &ServiceSpec::START_TIMEOUT, &mut spec.start_timeout, found);
+    section.time_into("drain_timeout", &ServiceSpec::DRAIN_TIMEOUT, &mut spec.drain_timeout, found);
+    section.time_into("stop_grace", &ServiceSpec::STOP_GRACE, &mut spec.stop_grace, found);
+    if one(section, "min_instances", found) {
+        spec.min_instances = MinInstances::One;
+    }
+    if one(section, "spare", found) {
+        spec.spare = Spare::One;
+    }
+    scaling::read(section, queue_max, &mut spec, found);
+    let keeper = match (spec.min_instances, spec.spare) {
+        (MinInstances::One, _) => Some("min_instances"),
+        (MinInstances::Zero, Spare::One) => Some("spare"),
+        (MinInstances::Zero, Spare::None) => None,
+    };
+    if let (Some(idle), Some(keeper), Some(_)) = (section.field("idle_timeout"), keeper, spec.idle_timeout) {
         let message = format!("`idle_timeout` has no effect: `{keeper}` keeps the service running");
         found.push(Diagnostic::warning(Code::NoEffect, idle.key_at, message).help("take one of the two away"));
     }
-    let (isolation, isolation_at) = isolation::read(section, folder, transport, found);
+    let stops_after = spec.idle_timeout.filter(|_| keeper.is_none());
+    cold_start::freeze_after(section, stops_after, &mut spec, found);
+    let isolation = isolation::read(section, folder, &mut spec, found);
+    let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
+    spec.preload = cold_start::preload(section, &spec, program, found);
     let mut argv = argv?.into_iter();
     let (program, program_at) = argv.next()?;
-    let (args, arg_spans) = argv.unzip();
-    let cold_start = cold_start::beside(&isolation, cold_start, section, found);
-    Some(Managed {
-        program: if program.contains('/') { joined(&dir, &program) } else { program.into() },
-        args,
-        env,
-        transport,
-        start_timeout,
-        idle_timeout,
-        drain_timeout,
-        stop_grace,
-        min_instances: u8::try_from(min_instances).unwrap_or(u8::MAX),
-        scaling,
-        cold_start,
+    let (args, args_at): (Vec<String>, _) = argv.unzip();
+    let program = if program.contains('/') { joined(&dir, &program).into_os_string() } else { program.into() };
+    spec.argv = std::iter::once(program).chain(args.into_iter().map(Into::into)).collect();
+    spec.dir = Some(dir);
+    let at = ServiceSpans {
+        name: 0..0,
+        program: program_at,
+        args: args_at,
+        dir: dir_field.map_or(0..0, |field| field.at),
+        max_request_time: section.field("max_request_time").map(|field| field.key_at),
         isolation,
-        inherit_env: isolation::inherit_env(section, found),
-        at: ManagedSpans {
-            program: program_at,
-            args: arg_spans,
-            dir: dir_field.map_or(0..0, |field| field.at),
-            isolation: isolation_at,
-        },
-        dir,
-    })
+    };
+    Some((ServiceKind::Managed(Box::new(spec)), at))
+}
+
+/// Whether a key that takes 0 or 1 is 1.
+fn one(section: &Section<'_>, name: &str, found: &mut Vec<Diagnostic>) -> bool {
+    let mut number = 0_u64;
+    section.number_into(name, &(0_u64..=1), &mut number, found);
+    number > 0
 }
 
 fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(String, Span)>> {

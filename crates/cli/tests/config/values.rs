@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use http::HeaderName;
 use pilotlight_cli::config::{
-    CacheLimits, Config, HostPattern, HttpSocket, Limits, ListenerAddress, Managed, PathMatch, RouteCache, ServiceKind,
-    Transport, Upstream, Workers, commands, parse,
+    CacheLimits, Config, HostPattern, Limits, ListenerAddress, PathMatch, RouteCache, ServiceKind, Workers, commands,
+    parse,
 };
-use pilotlight_gateway::{LanguageOrder, PolicyOptions, RouteControl, RouteLimit, Upgrades};
-use pilotlight_supervisor::{InheritEnv, QueueLimits, Sandbox};
+use pilotlight_gateway::{External, ExternalAddr, LanguageOrder, PolicyOptions, RouteControl, RouteLimit, Upgrades};
+use pilotlight_supervisor::{
+    HttpSocket, InheritEnv, MinInstances, QueueLimits, RecycleLimits, Sandbox, ServiceSpec, Spare, Transport,
+};
 
 #[track_caller]
 fn config(text: &str) -> Config {
@@ -17,10 +19,10 @@ fn config(text: &str) -> Config {
 }
 
 #[track_caller]
-fn managed(config: &Config, index: usize) -> &Managed {
+fn managed(config: &Config, index: usize) -> &ServiceSpec {
     match &config.services[index].kind {
-        ServiceKind::Managed(managed) => managed,
-        ServiceKind::External(upstream) => panic!("{upstream:?}"),
+        ServiceKind::Managed(spec) => spec,
+        ServiceKind::External(external) => panic!("{external:?}"),
     }
 }
 
@@ -94,7 +96,7 @@ fn every_key_of_a_full_file_arrives() {
             connections: 77,
         }
     );
-    let names: Vec<&str> = config.services.iter().map(|service| service.name.as_str()).collect();
+    let names: Vec<&str> = config.services.iter().map(|service| service.name()).collect();
     assert_eq!(names, ["users", "node", "plain", "old", "socket"], "in the order of the file");
 }
 
@@ -102,27 +104,25 @@ fn every_key_of_a_full_file_arrives() {
 fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     let config = config(include_str!("full.toml"));
     let users = managed(&config, 0);
-    assert_eq!(users.program, PathBuf::from("/etc/pilotlight/services/users/target/release/users"));
-    assert_eq!(users.args, ["--db", "users db"]);
-    assert_eq!(users.dir, PathBuf::from("/etc/pilotlight/services/users"));
+    assert_eq!(users.argv, ["/etc/pilotlight/services/users/target/release/users", "--db", "users db"]);
+    assert_eq!(users.dir, Some(PathBuf::from("/etc/pilotlight/services/users")));
     assert_eq!(users.env, [("A".to_owned(), "1".to_owned()), ("B".to_owned(), String::new())]);
     assert_eq!(users.transport, Transport::Pipe);
     assert_eq!((users.start_timeout, users.stop_grace, users.drain_timeout), (SECOND, 2 * SECOND, 3 * SECOND));
-    assert_eq!((users.idle_timeout, users.min_instances), (None, 1));
+    assert_eq!((users.idle_timeout, users.min_instances), (None, MinInstances::One));
 
     let node = managed(&config, 1);
-    assert_eq!((node.program.as_path(), node.dir.as_path()), (Path::new("node"), Path::new("/etc/pilotlight")));
-    assert_eq!(node.args, ["app.js", "two words"]);
+    assert_eq!(node.dir.as_deref(), Some(Path::new("/etc/pilotlight")));
+    assert_eq!(node.argv, ["node", "app.js", "two words"]);
     assert_eq!(node.transport, Transport::Http(HttpSocket::Tcp));
-    assert_eq!((node.idle_timeout, node.min_instances), (Some(900 * SECOND), 0));
+    assert_eq!((node.idle_timeout, node.min_instances), (Some(900 * SECOND), MinInstances::Zero));
     assert_eq!(node.start_timeout, 10 * SECOND);
-    let scaling = &node.scaling;
-    assert_eq!((scaling.max_instances, scaling.concurrency, scaling.spare), (8, Some(20), 1));
-    assert_eq!(scaling.queue, QueueLimits { max: 500, timeout: 2 * SECOND });
-    assert_eq!((scaling.scale_up_after, scaling.scale_down_after), (SECOND / 20, 300 * SECOND));
-    assert_eq!((scaling.max_requests, scaling.max_age), (Some(10_000), Some(86_400 * SECOND)));
-    assert_eq!((scaling.max_memory, scaling.max_request_time), (Some(512 << 20), Some(SECOND * 9 / 10)));
-    assert_eq!(scaling.max_failures, 5);
+    assert_eq!((node.max_instances, node.concurrency, node.spare), (8, Some(20), Spare::One));
+    assert_eq!(node.queue, QueueLimits { max: 500, timeout: 2 * SECOND });
+    assert_eq!((node.scale_up_after, node.scale_down_after), (SECOND / 20, 300 * SECOND));
+    assert_eq!((node.recycle.max_requests, node.recycle.max_age), (Some(10_000), Some(86_400 * SECOND)));
+    assert_eq!((node.recycle.max_memory, node.max_request_time), (Some(512 << 20), Some(SECOND * 9 / 10)));
+    assert_eq!(node.max_failures, 5);
     let here = |path: &str| Path::new("/etc/pilotlight").join(path);
     let bounds = &node.isolation;
     assert_eq!((bounds.user.as_deref(), bounds.group.as_deref()), (Some("www-data"), Some("33")));
@@ -136,29 +136,28 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert_eq!(bounds.sandbox, Sandbox::Strict { read, write });
     assert_eq!(node.inherit_env, Some(InheritEnv::Named(vec!["SSL_CERT_FILE".to_owned()])));
     assert!(users.isolation.is_none() && users.inherit_env.is_none());
-    let default = &users.scaling;
-    assert_eq!((default.max_instances, default.concurrency, default.spare), (1, None, 0));
+    assert_eq!((users.max_instances, users.concurrency, users.spare), (1, None, Spare::None));
     let limits_queue = 64; // of [limits], the default of each service
-    assert_eq!(default.queue, QueueLimits { max: limits_queue, timeout: 30 * SECOND });
-    assert_eq!(default.max_failures, 3);
-    assert_eq!((default.max_requests, default.max_age, default.max_memory), (None, None, None));
+    assert_eq!(users.queue, QueueLimits { max: limits_queue, timeout: 30 * SECOND });
+    assert_eq!((users.max_failures, users.recycle), (3, RecycleLimits::default()));
 
     assert_eq!(managed(&config, 2).transport, Transport::Http(HttpSocket::Unix));
-    assert_eq!(managed(&config, 2).program, Path::new("/usr/bin/plain"));
+    assert_eq!(managed(&config, 2).argv, ["/usr/bin/plain"]);
     let upstreams: Vec<&ServiceKind> = config.services[3..].iter().map(|service| &service.kind).collect();
-    let tcp = ServiceKind::External(Upstream::Tcp { host: "localhost".to_owned(), port: 9000 });
-    let unix = ServiceKind::External(Upstream::Unix(PathBuf::from("/etc/pilotlight/run/app.sock")));
+    let external = |name: &str, addr| ServiceKind::External(External { name: name.to_owned(), addr });
+    let tcp = external("old", ExternalAddr::Tcp("localhost".to_owned(), 9000));
+    let unix = external("socket", ExternalAddr::Unix(PathBuf::from("/etc/pilotlight/run/app.sock")));
     assert_eq!(upstreams, [&tcp, &unix]);
 }
 
 #[test]
 fn the_queue_of_a_service() {
-    let limits = |text: &str| managed(&config(&format!("{text}\n[services.a]\ncommand = [\"a\"]")), 0).scaling.queue;
+    let limits = |text: &str| managed(&config(&format!("{text}\n[services.a]\ncommand = [\"a\"]")), 0).queue;
     assert_eq!(limits(""), QueueLimits { max: 4096, timeout: 30 * SECOND });
     assert_eq!(limits("[limits]\nqueue = 7"), QueueLimits { max: 7, timeout: 30 * SECOND });
     let own = "queue = { max = 9, timeout = \"20s\" }";
     let config = config(&format!("[limits]\nqueue = 7\n[services.a]\ncommand = [\"a\"]\n{own}"));
-    assert_eq!(managed(&config, 0).scaling.queue, QueueLimits { max: 9, timeout: 20 * SECOND }, "its own wins");
+    assert_eq!(managed(&config, 0).queue, QueueLimits { max: 9, timeout: 20 * SECOND }, "its own wins");
 }
 
 #[test]
@@ -169,7 +168,7 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     assert_eq!((&first.host, &first.cache, first.timeout), (&None, &RouteCache::Explicit, None));
     assert_eq!((first.body_size, first.response_timeout), (RouteLimit::General, 5 * SECOND));
     assert_eq!(first.response_body_timeout, RouteLimit::General);
-    assert_eq!(config.service_of(first).unwrap().name, "users");
+    assert_eq!(config.service_of(first).unwrap().name(), "users");
     assert_eq!(first.upgrades, Upgrades::default());
     assert_eq!(config.routes[1].upgrades, Upgrades::of(["websocket".to_owned(), "chat/2".to_owned()]));
 
@@ -180,7 +179,7 @@ fn routes_take_what_they_do_not_say_from_the_limits() {
     assert_eq!((second.timeout, second.response_timeout), (Some(30 * SECOND), SECOND));
     assert_eq!(second.response_body_timeout, RouteLimit::Own(Some(7 * SECOND)));
     assert_eq!(second.body_size, RouteLimit::Own(Some(10_000_000)));
-    assert_eq!(config.service_of(second).unwrap().name, "node");
+    assert_eq!(config.service_of(second).unwrap().name(), "node");
 
     let third = &config.routes[2];
     assert_eq!((&third.host, &third.cache), (&Some(HostPattern::Exact("a.example.org".to_owned())), &RouteCache::Off));

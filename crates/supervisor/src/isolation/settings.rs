@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// What an instance may use of the machine. The default changes nothing.
@@ -50,6 +51,21 @@ pub struct ResourceLimits {
     pub address_space: Option<u64>,
 }
 
+impl ResourceLimits {
+    /// Values of `open_files`.
+    pub const OPEN_FILES: RangeInclusive<u64> = 16..=1_073_741_816;
+    /// Values of `processes`.
+    pub const PROCESSES: RangeInclusive<u64> = 1..=4_194_304;
+    /// Values of `cpu_seconds`.
+    pub const CPU_SECONDS: RangeInclusive<u64> = 1..=365 * 24 * 3600;
+    /// Values of `file_size`.
+    pub const FILE_SIZE: RangeInclusive<u64> = 1..=1 << 50;
+    /// Values of `core`.
+    pub const CORE: RangeInclusive<u64> = 0..=1 << 40;
+    /// Values of `address_space`.
+    pub const ADDRESS_SPACE: RangeInclusive<u64> = 16 << 20..=1 << 50;
+}
+
 /// Limits of cgroup v2 for all processes of an instance together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupLimits {
@@ -57,6 +73,13 @@ pub struct CgroupLimits {
     pub memory: Option<u64>,
     /// Thousandths of a processor.
     pub cpu_milli: Option<u64>,
+}
+
+impl CgroupLimits {
+    /// Values of `memory`.
+    pub const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 40;
+    /// Values of `cpu_milli`, in whole processors.
+    pub const CPU: RangeInclusive<f64> = 0.01..=1024.0;
 }
 
 /// What of a sandbox is in force on this machine, and by what; `None`: nothing.

@@ -1,6 +1,7 @@
 //! When an instance has served for long enough and is to be replaced by a fresh one.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// An instance is replaced at 90 % to 100 % of its limits, so that those that began together do not end together.
@@ -35,6 +36,13 @@ pub(crate) enum LimitReached {
 }
 
 impl RecycleLimits {
+    /// Values of `max_requests`.
+    pub const MAX_REQUESTS: RangeInclusive<u64> = 1..=1_000_000_000_000;
+    /// Values of `max_age`.
+    pub const MAX_AGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600);
+    /// Values of `max_memory`.
+    pub const MAX_MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 40;
+
     /// The limits of one instance. `random` is uniform over `u32`.
     pub(crate) fn jittered(&self, random: u32) -> Self {
         let factor = 1.0 - SPREAD * f64::from(random) / f64::from(u32::MAX);

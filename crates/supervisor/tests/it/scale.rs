@@ -295,7 +295,8 @@ fn drain_waits_for_those_who_have_entered_and_lets_go_those_without_a_connection
 #[test]
 fn a_late_comer_does_not_hurry_a_drain() {
     run(async {
-        let mut bed = Bed::new(1, vec![pipe_child("p", &["ignore-drain"])]);
+        let spec = ServiceSpec { drain_timeout: 10_000 * MS, ..pipe_child("p", &["ignore-drain"]) };
+        let mut bed = Bed::new(1, vec![spec]);
         let mut seen = bed.work();
         let service = bed.service(0);
         let lease = service.ready(0).await.unwrap();
