@@ -47,9 +47,6 @@ pub use cache_redis::{CacheRedis, RedisUrl};
 pub use diagnostic::{Code, Diagnostic, Report, Severity, Span};
 pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse, reread};
-pub use model::{
-    CacheLimits, CacheRules, Config, HostPattern, Limits, Listener, ListenerAddress, PathMatch, Route, RouteCache,
-    Service, ServiceKind, Workers,
-};
+pub use model::{CacheLimits, Config, Listener, Service, ServiceKind, Workers};
 pub use operate::{AdminSocket, Operate};
 pub use render::Style;

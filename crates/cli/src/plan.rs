@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use pilotlight_gateway::RouteSpec;
 use serde_json::{Value, json};
 
-use crate::config::{Config, Route, ServiceKind};
+use crate::config::{Config, Service, ServiceKind};
 use crate::settings;
 
 /// What a reload changes. What it does not name stays the same object: its connections, instances and streams with it.
@@ -95,20 +96,21 @@ fn replaces(new: &ServiceKind, old: &ServiceKind) -> bool {
 }
 
 /// Routes by their labels; the service by its name, as its number means nothing in another file.
-fn routes(config: &Config) -> BTreeMap<String, (Option<String>, Route)> {
-    let one = |route: &Route| {
-        let service = config.service_of(route).map(|service| service.name().to_owned());
-        (settings::route(route, &config.limits).label(), (service, Route { service: 0, ..route.clone() }))
+fn routes(config: &Config) -> BTreeMap<String, (Option<&str>, RouteSpec)> {
+    let one = |route: &RouteSpec| {
+        let service = config.service_of(route).map(Service::name);
+        (route.label(), (service, RouteSpec { service: 0, ..route.clone() }))
     };
     config.routes.iter().map(one).collect()
 }
 
 fn followed(old: &Config, new: &Config) -> Vec<&'static str> {
+    let (old, new) = (&old.settings, &new.settings);
     let changed = [
         ("limits", old.limits != new.limits),
         ("dev", old.dev != new.dev),
         ("trust_forwarded", old.trust_forwarded != new.trust_forwarded),
-        ("server_timing", old.operate.server_timing != new.operate.server_timing),
+        ("server_timing", old.server_timing != new.server_timing),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }
@@ -126,11 +128,8 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
 
 /// The configuration that a gateway has after it followed another one: what it cannot follow stays as it was.
 pub(crate) fn followed_config(old: &Config, new: Config) -> Config {
-    let mut operate = new.operate.clone();
-    operate.admin.clone_from(&old.operate.admin);
-    operate.metrics = old.operate.metrics;
-    operate.access_log.clone_from(&old.operate.access_log);
-    Config { workers: old.workers, cache: old.cache.clone(), cache_redis: old.cache_redis.clone(), operate, ..new }
+    let Config { workers, cache, cache_redis, operate, .. } = old.clone();
+    Config { workers, cache, cache_redis, operate, ..new }
 }
 
 #[cfg(test)]
@@ -221,6 +220,13 @@ service = "b"
             (plan.routes.added, plan.routes.removed) = (named("=/b"), named("/b"));
         });
         check(&[("path = \"/b\"", "path = \"/b\"\nstrip_prefix = true")], |plan| plan.routes.changed = named("/b"));
+    }
+
+    #[test]
+    fn a_general_limit_is_no_change_of_the_routes_that_follow_it() {
+        check(&[("[services.a]", "[limits]\nresponse_timeout = \"9s\"\nbody_size = \"1MiB\"\n[services.a]")], |plan| {
+            plan.settings = vec!["limits"];
+        });
     }
 
     #[test]

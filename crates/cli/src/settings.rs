@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    Abandoned, CacheOptions, GatewayOptions, Inherited, Limits, ListenAddr, RedisOptions, RouteCache, RouteControl,
-    RouteRules, RouteSpec, ServiceTarget, Serving, Settings, TagFields,
+    Abandoned, CacheOptions, GatewayOptions, Inherited, ListenAddr, RedisOptions, ServiceTarget, Serving, TagFields,
 };
 use pilotlight_supervisor::{Service, ServiceSpec};
 
-use crate::config::{self, Config, PathMatch, ServiceKind, Workers};
+use crate::config::{self, Config, ServiceKind, Workers};
 use crate::memory;
 
 /// Worker threads.
@@ -44,25 +43,12 @@ pub(crate) fn targets(config: &Config, started: &[Arc<Service>]) -> Vec<ServiceT
 
 /// Where clients connect.
 pub(crate) fn listen(config: &Config) -> Vec<ListenAddr> {
-    let one = |listener: &config::Listener| match &listener.address {
-        config::ListenerAddress::Tcp(addr) => ListenAddr::Tcp(*addr),
-        config::ListenerAddress::Unix(path) => ListenAddr::Unix(path.clone()),
-    };
-    config.listen.iter().map(one).collect()
+    config.listen.iter().map(|listener| listener.address.clone()).collect()
 }
 
 /// What a running gateway can follow.
 pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving {
-    Serving {
-        services,
-        routes: config.routes.iter().map(|route| self::route(route, &config.limits)).collect(),
-        settings: Settings {
-            limits: limits(&config.limits),
-            dev: config.dev,
-            trust_forwarded: config.trust_forwarded,
-            server_timing: config.operate.server_timing,
-        },
-    }
+    Serving { services, routes: config.routes.clone(), settings: config.settings.clone() }
 }
 
 /// The gateway's settings.
@@ -103,53 +89,6 @@ fn redis(redis: &config::CacheRedis) -> RedisOptions {
         max_queue_bytes: redis.queue_memory,
         keep_stale: redis.keep_stale,
         ..default
-    }
-}
-
-fn limits(limits: &config::Limits) -> Limits {
-    Limits {
-        header_size: usize::try_from(limits.header_size).unwrap_or(usize::MAX),
-        header_count: limits.header_count,
-        body_size: limits.body_size,
-        header_timeout: limits.header_timeout,
-        body_timeout: limits.body_timeout,
-        keepalive_timeout: limits.keepalive_timeout,
-        response_timeout: Some(limits.response_timeout),
-        response_body_timeout: limits.response_body_timeout,
-        connections: limits.connections,
-        shutdown_timeout: limits.shutdown_timeout,
-    }
-}
-
-pub(crate) fn route(route: &config::Route, limits: &config::Limits) -> RouteSpec {
-    RouteSpec {
-        host: route.host.as_ref().map(ToString::to_string),
-        path: route.path.clone(),
-        exact: route.path_match == PathMatch::Exact,
-        service: route.service,
-        strip_prefix: route.strip_prefix,
-        upgrades: route.upgrades.clone(),
-        cache: cache(&route.cache),
-        timeout: route.timeout,
-        // The file's values have the general ones as defaults; errors are to name the setting that applied.
-        response_timeout: Some(route.response_timeout).filter(|t| *t != limits.response_timeout),
-        response_body_timeout: route.response_body_timeout,
-        body_size: route.body_size,
-    }
-}
-
-fn cache(cache: &config::RouteCache) -> RouteCache {
-    let plain =
-        |default_ttl| RouteCache::On { rules: RouteRules { default_ttl, ..RouteRules::default() }, control: None };
-    match cache {
-        config::RouteCache::Off => RouteCache::Off,
-        config::RouteCache::Explicit => plain(None),
-        config::RouteCache::Lifetime(ttl) => plain(Some(*ttl)),
-        config::RouteCache::Rules(route) => {
-            // A route that only gives lifetimes costs a request nothing.
-            let control = (route.control != RouteControl::default()).then(|| Arc::new(route.control.clone()));
-            RouteCache::On { rules: route.rules, control }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a gateway is told when it starts: plain data, already checked by whoever read it.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +12,10 @@ use pilotlight_cache_redis::Options as RedisOptions;
 use pilotlight_supervisor::{Service, Transport};
 
 use crate::upgrades::Upgrades;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Everything a gateway needs to run.
 pub struct GatewayOptions {
@@ -37,6 +42,13 @@ pub struct GatewayOptions {
     pub freed: Option<fn()>,
 }
 
+impl GatewayOptions {
+    /// Values of `workers`.
+    pub const WORKERS: RangeInclusive<usize> = 1..=256;
+    /// Most addresses in `listen`.
+    pub const MAX_LISTENERS: usize = 16;
+}
+
 /// What becomes of a request to a service whose answer may be stored, once its client has gone and nobody else waits
 /// for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +71,7 @@ pub struct Serving {
 }
 
 /// What counts for a client's connection from its beginning to its end.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Sizes and times.
     pub limits: Limits,
@@ -99,7 +111,7 @@ impl std::fmt::Display for ListenAddr {
 }
 
 /// Sizes and times, each with the name of the setting that changes it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// `limits.header_size`: bytes of a request's line and header fields (431 beyond it).
     pub header_size: usize,
@@ -123,6 +135,27 @@ pub struct Limits {
     pub connections: usize,
     /// `limits.shutdown_timeout`: how long requests in progress may take when the gateway stops.
     pub shutdown_timeout: Duration,
+}
+
+impl Limits {
+    /// Values of `header_size`. With what the gateway adds, the largest still fits one frame of Pipe/1 (64 KiB).
+    pub const HEADER_SIZE: RangeInclusive<usize> = 1 << 10..=56 << 10;
+    /// Values of `header_count`.
+    pub const HEADER_COUNT: RangeInclusive<usize> = 8..=1000;
+    /// Values of `body_size`, a route's as well.
+    pub const BODY_SIZE: RangeInclusive<u64> = 1..=1 << 50;
+    /// Values of `header_timeout`.
+    pub const HEADER_TIMEOUT: RangeInclusive<Duration> = SECOND..=Duration::from_secs(600);
+    /// Values of `body_timeout`.
+    pub const BODY_TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
+    /// Values of `keepalive_timeout`.
+    pub const KEEPALIVE_TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
+    /// Values of `response_timeout` and `response_body_timeout`, a route's as well.
+    pub const RESPONSE_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=DAY;
+    /// Values of `shutdown_timeout`.
+    pub const SHUTDOWN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=HOUR;
+    /// Values of `connections`.
+    pub const CONNECTIONS: RangeInclusive<usize> = 1..=1_000_000;
 }
 
 impl Default for Limits {
@@ -197,10 +230,11 @@ impl std::fmt::Display for ExternalAddr {
     }
 }
 
-/// One route.
-#[derive(Debug, Clone)]
+/// One route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path,
+/// then the longest prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteSpec {
-    /// `example.org`, `*.example.org`, or `None` for every host.
+    /// `example.org`, `*.example.org`, or `None` for every host. In lower case; an IPv6 address has no brackets.
     pub host: Option<String>,
     /// Starts with `/`; matches itself and everything below it, on segment boundaries.
     pub path: String,
@@ -234,7 +268,34 @@ pub enum RouteLimit<T> {
     Own(Option<T>),
 }
 
+impl<T> From<Option<T>> for RouteLimit<T> {
+    fn from(own: Option<T>) -> Self {
+        Self::Own(own)
+    }
+}
+
 impl RouteSpec {
+    /// Values of `timeout`; the wire holds it in 32 bits of milliseconds.
+    pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30 * 24 * 3600);
+
+    /// A route to a service, with default settings.
+    #[must_use]
+    pub fn new(path: impl Into<String>, service: usize) -> Self {
+        Self {
+            host: None,
+            path: path.into(),
+            exact: false,
+            service,
+            strip_prefix: false,
+            upgrades: Upgrades::default(),
+            cache: RouteCache::default(),
+            timeout: None,
+            response_timeout: None,
+            response_body_timeout: RouteLimit::General,
+            body_size: RouteLimit::General,
+        }
+    }
+
     /// What it is called in metrics and logs: `example.org/users`, `=/health` if it matches that path only.
     #[must_use]
     pub fn label(&self) -> String {
@@ -256,6 +317,21 @@ pub enum RouteCache {
         /// of it.
         control: Option<Arc<RouteControl>>,
     },
+}
+
+impl RouteCache {
+    /// By the rules of a route. Those that only give lifetimes cost a request nothing.
+    #[must_use]
+    pub fn on(rules: RouteRules, control: RouteControl) -> Self {
+        let control = (control != RouteControl::default()).then(|| Arc::new(control));
+        Self::On { rules, control }
+    }
+}
+
+impl Default for RouteCache {
+    fn default() -> Self {
+        Self::On { rules: RouteRules::default(), control: None }
+    }
 }
 
 /// Who gets `Server-Timing`.
@@ -281,6 +357,11 @@ pub struct AccessLogOptions {
     pub fields: Vec<AccessField>,
     /// Bytes after which a file is moved to the same name with `.1` and begun anew; `None` never.
     pub max_size: Option<u64>,
+}
+
+impl AccessLogOptions {
+    /// Values of `max_size`.
+    pub const MAX_SIZE: RangeInclusive<u64> = 64 << 10..=1 << 40;
 }
 
 /// Where an access log is written.

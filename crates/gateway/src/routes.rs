@@ -204,34 +204,22 @@ pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{External, ExternalAddr, Limits, RouteLimit, ServerTiming};
-    use crate::upgrades::Upgrades;
+    use crate::options::{External, ExternalAddr};
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
         let spec = |(service, &(host, path, exact)): (usize, &(&str, &str, bool))| RouteSpec {
             host: (!host.is_empty()).then(|| host.to_owned()),
-            path: path.to_owned(),
             exact,
-            service,
-            strip_prefix: false,
-            upgrades: Upgrades::default(),
             cache: RouteCache::Off,
-            timeout: None,
-            response_timeout: None,
-            response_body_timeout: RouteLimit::General,
-            body_size: RouteLimit::General,
+            ..RouteSpec::new(path, service)
         };
         let registry = crate::metrics::Registry::new(1);
         let external = |index: usize| External { name: index.to_string(), addr: ExternalAddr::Unix("/x".into()) };
         let services = (0..routes.len()).map(|index| ServiceTarget::External(Arc::new(external(index)))).collect();
         let routes = routes.iter().enumerate().map(spec).collect();
-        let settings = Settings {
-            limits: Limits::default(),
-            dev: false,
-            trust_forwarded: false,
-            server_timing: ServerTiming::Never,
-        };
-        Table::new(Serving { services, routes, settings }, |route, service| registry.series(&route.label(), service))
+        Table::new(Serving { services, routes, settings: Settings::default() }, |route, service| {
+            registry.series(&route.label(), service)
+        })
     }
 
     #[track_caller]

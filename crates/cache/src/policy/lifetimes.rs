@@ -1,5 +1,6 @@
 //! Freshness lifetimes that a route gives: to answers that have none themselves, to errors, and the most it allows.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -62,6 +63,9 @@ impl ErrorLifetimes {
 }
 
 impl RouteRules {
+    /// Values of `default_ttl`, `max_ttl` and the lifetimes of `errors`.
+    pub const LIFETIME: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600);
+
     /// The lifetime of an answer that gives none itself.
     pub(crate) fn lifetime(&self, status: StatusCode) -> Option<Duration> {
         self.errors.of(status).or_else(|| self.default_ttl.filter(|_| takes_default(status)))

@@ -3,24 +3,24 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use pilotlight_gateway::ExternalAddr;
+use pilotlight_gateway::{ExternalAddr, ListenAddr};
 use pilotlight_supervisor::limits::MAX_SOCKET_PATH;
 
-use super::model::{ListenerAddress, joined};
+use super::model::joined;
 use super::pattern::host_name;
 use super::render::shown;
 use super::value::Rejected;
 
 /// Reads an address to listen on: `IP:PORT`, `[IPv6]:PORT`, `localhost:PORT` or `unix:PATH`.
-pub(super) fn listener(text: &str, folder: &Path) -> Result<ListenerAddress, Rejected> {
+pub(super) fn listener(text: &str, folder: &Path) -> Result<ListenAddr, Rejected> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return socket_path(path, folder).map(ListenerAddress::Unix);
+        return socket_path(path, folder).map(ListenAddr::Unix);
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(ListenerAddress::Tcp(address));
+        return Ok(ListenAddr::Tcp(address));
     }
     Err(match text.rsplit_once(':') {
-        Some(("localhost", port)) => return Ok(ListenerAddress::Tcp((Ipv4Addr::LOCALHOST, parse_port(port)?).into())),
+        Some(("localhost", port)) => return Ok(ListenAddr::Tcp((Ipv4Addr::LOCALHOST, parse_port(port)?).into())),
         Some(("" | "*", port)) => Rejected::help(
             format!("{} does not say on which address", shown(text)),
             format!(
@@ -51,6 +51,22 @@ pub(super) fn listener(text: &str, folder: &Path) -> Result<ListenerAddress, Rej
         }
         _ => malformed(text),
     })
+}
+
+/// An address to listen on as it stands in the file.
+pub(super) fn written(address: &ListenAddr) -> String {
+    match address {
+        ListenAddr::Tcp(address) => address.to_string(),
+        ListenAddr::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+/// Whether only this machine can connect to the address.
+pub(super) fn is_local(address: &ListenAddr) -> bool {
+    match address {
+        ListenAddr::Tcp(address) => address.ip().is_loopback(),
+        ListenAddr::Unix(_) => true,
+    }
 }
 
 /// Reads the address of a service that somebody else starts: `http://HOST[:PORT]` or `unix:PATH`.
@@ -200,7 +216,7 @@ mod tests {
     #[track_caller]
     fn check_listener(text: &str, expected: &str) {
         let got = match listener(text, Path::new("/etc/p")) {
-            Ok(address) => address.to_string(),
+            Ok(address) => written(&address),
             Err(wrong) => format!("! {} ({})", wrong.reason, wrong.help.unwrap_or_default()),
         };
         assert!(got.contains(expected), "{text:?}: {got}");

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use pilotlight_gateway::{
     BypassRules, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters, QueryRules,
-    RouteControl, RouteRules, StatusSet, StoreRules,
+    RouteCache, RouteControl, RouteRules, StatusSet, StoreRules,
 };
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::CacheRules;
 use super::render::shown;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted};
@@ -30,14 +29,15 @@ const REFUSED_HEADERS: [(&str, &str); 7] = [
 ];
 
 /// Reads the section.
-pub(super) fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> CacheRules {
+pub(super) fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> RouteCache {
     let section = Section::read(Part::RouteCache, "in [routes.cache]", at, table, found);
-    let mut time = |name: &str| section.field(name).and_then(|f| noted(f.time(&schema::CACHE_LIFETIME.range()), found));
-    let (default_ttl, max_ttl) = (time("default_ttl"), time("max_ttl"));
-    let errors = section.field("errors").map(|field| errors(&field, found)).unwrap_or_default();
-    let longest = errors.iter().map(|(_, time)| time).max();
-    for (name, time) in [("default_ttl", default_ttl), ("errors", longest)] {
-        if let (Some(time), Some(max), Some(field)) = (time, max_ttl, section.field(name))
+    let mut rules = RouteRules::default();
+    section.time_into("default_ttl", &RouteRules::LIFETIME, &mut rules.default_ttl, found);
+    section.time_into("max_ttl", &RouteRules::LIFETIME, &mut rules.max_ttl, found);
+    rules.errors = section.field("errors").map(|field| errors(&field, found)).unwrap_or_default();
+    let longest = rules.errors.iter().map(|(_, time)| time).max();
+    for (name, time) in [("default_ttl", rules.default_ttl), ("errors", longest)] {
+        if let (Some(time), Some(max), Some(field)) = (time, rules.max_ttl, section.field(name))
             && time > max
         {
             let (time, max) = (HumanTime(time), HumanTime(max));
@@ -51,9 +51,9 @@ pub(super) fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnos
             );
         }
     }
-    let (store, max_object_bytes) = section
+    let store = section
         .part("store", Part::RouteCacheStore, "in the route's cache.store", found)
-        .map(|section| store(&section, found))
+        .map(|section| store(&section, &mut rules, found))
         .unwrap_or_default();
     let key = section
         .part("key", Part::RouteCacheKey, "in the route's cache.key", found)
@@ -63,17 +63,14 @@ pub(super) fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnos
         .part("bypass", Part::RouteCacheBypass, "in the route's cache.bypass", found)
         .map(|section| bypass(&section, found))
         .unwrap_or_default();
-    CacheRules {
-        rules: RouteRules { default_ttl, max_ttl, errors, max_object_bytes, ..RouteRules::default() },
-        control: RouteControl { key, bypass, store },
-    }
+    RouteCache::on(rules, RouteControl { key, bypass, store })
 }
 
 /// One time for all errors that may have one, or a time for each status or class.
 fn errors(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> ErrorLifetimes {
     let mut errors = ErrorLifetimes::default();
     let DeValue::Table(table) = field.value else {
-        if let Some(time) = noted(field.time(&schema::CACHE_LIFETIME.range()), found) {
+        if let Some(time) = noted(field.time(&RouteRules::LIFETIME), found) {
             errors.insert_all(&ALL_ERRORS, time);
         }
         return errors;
@@ -85,7 +82,7 @@ fn errors(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> ErrorLifetimes {
             Some(statuses) => statuses,
             None => continue,
         };
-        if let Some(time) = noted(field.time(&schema::CACHE_LIFETIME.range()), found) {
+        if let Some(time) = noted(field.time(&RouteRules::LIFETIME), found) {
             classes.push((statuses, time));
         }
     }
@@ -135,7 +132,8 @@ fn key(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> KeyRules {
         (Some(field), None) => Parameters::Except(patterns(&field, found)),
         (None, None) => Parameters::All,
     };
-    let sort = section.boolean("sort_query", false, found);
+    let mut sort = false;
+    section.boolean_into("sort_query", &mut sort, found);
     if let (true, Parameters::Only(only), Some(field)) = (sort, &parameters, section.field("sort_query"))
         && only.is_empty()
     {
@@ -172,10 +170,10 @@ fn bypass(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> BypassRules {
     }
 }
 
-fn store(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> (StoreRules, Option<u64>) {
+fn store(section: &Section<'_>, rules: &mut RouteRules, found: &mut Vec<Diagnostic>) -> StoreRules {
     let types = words(section.field("types").as_ref(), found, |word, _| media_type(word));
-    let max_object = section.field("max_object").and_then(|f| noted(f.size(&schema::CACHE_MAX_OBJECT.range()), found));
-    (StoreRules { statuses: section.field("statuses").map(|field| statuses(&field, found)), types }, max_object)
+    section.size_into("max_object", &schema::CACHE_MAX_OBJECT.range(), &mut rules.max_object_bytes, found);
+    StoreRules { statuses: section.field("statuses").map(|field| statuses(&field, found)), types }
 }
 
 /// Statuses as numbers, classes as "2xx".

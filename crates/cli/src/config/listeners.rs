@@ -8,10 +8,12 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use pilotlight_gateway::ListenAddr;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
+use super::address::written;
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
-use super::model::{Config, ListenerAddress};
+use super::model::Config;
 
 /// What to do about addresses that cannot be listened on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,18 +36,18 @@ pub(super) fn check(config: &Config, ports: Ports, found: &mut Vec<Diagnostic>) 
 }
 
 /// Looks at one address, which is the value of `key`.
-pub(super) fn check_one(address: &ListenerAddress, at: &Span, key: &str, ports: Ports, found: &mut Vec<Diagnostic>) {
+pub(super) fn check_one(address: &ListenAddr, at: &Span, key: &str, ports: Ports, found: &mut Vec<Diagnostic>) {
     let severity = match ports {
         Ports::Skip => return,
         Ports::Warn => Severity::Warning,
         Ports::Require => Severity::Error,
     };
     let problem = match address {
-        ListenerAddress::Tcp(address) => tcp(*address),
-        ListenerAddress::Unix(path) => unix(path),
+        ListenAddr::Tcp(address) => tcp(*address),
+        ListenAddr::Unix(path) => unix(path),
     };
     if let Some(Problem { message, help }) = problem {
-        let message = format!("{address} {message}");
+        let message = format!("{} {message}", written(address));
         let mut diagnostic =
             Diagnostic::whole_file(severity, Code::Listen, message).help(help.replace("`listen`", key));
         // The default address stands nowhere in the file.

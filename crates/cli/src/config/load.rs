@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
+use super::address::written;
 use super::diagnostic::{Code, Diagnostic, Report, Severity};
 use super::environment;
 use super::listeners::Ports;
@@ -30,7 +31,7 @@ impl Loaded {
     /// One line that says what the file is about.
     #[must_use]
     pub fn summary(&self) -> String {
-        let addresses: Vec<String> = self.config.listen.iter().map(|listener| listener.address.to_string()).collect();
+        let addresses: Vec<String> = self.config.listen.iter().map(|listener| written(&listener.address)).collect();
         format!(
             "{} is valid: {}, {}, listening on {}",
             self.warnings.file(),

@@ -3,17 +3,16 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use pilotlight_gateway::{AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, ServerTiming};
+use pilotlight_gateway::{AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, ListenAddr, ServerTiming};
 use toml::de::{DeTable, DeValue};
 
-use super::address;
+use super::address::{self, is_local};
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::environment::may;
 use super::listeners::{self, Ports};
-use super::model::{Config, ListenerAddress, joined};
+use super::model::{Config, joined};
 use super::render::shown;
-use super::root::is_local;
-use super::schema::{self, Part};
+use super::schema::Part;
 use super::section::{Field, Section, noted};
 use super::value::nearest;
 
@@ -24,8 +23,6 @@ pub struct Operate {
     pub admin: Option<AdminSocket>,
     /// Where metrics are given out over TCP.
     pub metrics: Option<SocketAddr>,
-    /// Who is told where the time of a request went.
-    pub server_timing: ServerTiming,
     /// A line for each request.
     pub access_log: Option<AccessLogOptions>,
     pub(super) at: OperateSpans,
@@ -53,7 +50,6 @@ pub(super) fn read(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic
     Operate {
         admin: admin(root, folder, &mut at, found),
         metrics: metrics(root, folder, &mut at, found),
-        server_timing: server_timing(root, found),
         access_log: access_log(root, folder, &mut at, found),
         at,
     }
@@ -108,8 +104,8 @@ fn metrics(
     at.metrics = listen.at.clone();
     let text = noted(listen.string(), found)?;
     match noted(address::listener(text, folder).map_err(|wrong| listen.rejected(wrong)), found)? {
-        ListenerAddress::Tcp(address) => Some(address),
-        ListenerAddress::Unix(_) => {
+        ListenAddr::Tcp(address) => Some(address),
+        ListenAddr::Unix(_) => {
             found.push(
                 Diagnostic::error(Code::BadValue, listen.at.clone(), "metrics are given out over TCP only here")
                     .help("write \"127.0.0.1:9090\"; on a Unix socket they are at GET /metrics of [admin]"),
@@ -119,7 +115,7 @@ fn metrics(
     }
 }
 
-fn server_timing(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> ServerTiming {
+pub(super) fn server_timing(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> ServerTiming {
     const WORDS: [(&str, ServerTiming); 3] =
         [("never", ServerTiming::Never), ("on-request", ServerTiming::OnRequest), ("always", ServerTiming::Always)];
     let Some(field) = root.field("server_timing") else { return ServerTiming::default() };
@@ -168,7 +164,8 @@ fn access_log(
                 .help("take it away, or write to a file"),
         );
     }
-    let max_size = section.size_or_none("max_size", &schema::ACCESS_LOG_SIZE, None, found);
+    let mut max_size = None;
+    section.size_or_none_into("max_size", &AccessLogOptions::MAX_SIZE, &mut max_size, found);
     let fields = fields.unwrap_or_else(|| AccessField::DEFAULT.to_vec());
     Some(AccessLogOptions { target, format: format.unwrap_or(AccessFormat::Json), fields, max_size })
 }
@@ -222,7 +219,7 @@ pub(super) fn word<T: Copy>(field: &Field<'_>, words: &[(&str, T)], found: &mut 
 pub(super) fn relations(config: &Config, found: &mut Vec<Diagnostic>) {
     let Operate { admin, metrics, at, .. } = &config.operate;
     if let Some(address) = metrics {
-        let taken = config.listen.iter().find(|listener| listener.address == ListenerAddress::Tcp(*address));
+        let taken = config.listen.iter().find(|listener| listener.address == ListenAddr::Tcp(*address));
         if let Some(other) = taken.filter(|_| address.port() != 0) {
             found.push(
                 Diagnostic::error(Code::Duplicate, at.metrics.clone(), format!("{address} is for clients already"))
@@ -230,13 +227,13 @@ pub(super) fn relations(config: &Config, found: &mut Vec<Diagnostic>) {
                     .help("choose another port for metrics"),
             );
         }
-        if !is_local(&ListenerAddress::Tcp(*address)) {
+        if !is_local(&ListenAddr::Tcp(*address)) {
             let message = format!("the names of routes and services are shown to everybody who can reach {address}");
             found.push(Diagnostic::warning(Code::Unsafe, at.metrics.clone(), message).help("listen on 127.0.0.1"));
         }
     }
     if let Some(AdminSocket::At(path)) = admin {
-        let own = config.listen.iter().find(|listener| listener.address == ListenerAddress::Unix(path.clone()));
+        let own = config.listen.iter().find(|listener| listener.address == ListenAddr::Unix(path.clone()));
         if let Some(other) = own {
             let message = format!("{} is for clients already", path.display());
             found.push(
@@ -252,10 +249,10 @@ pub(super) fn relations(config: &Config, found: &mut Vec<Diagnostic>) {
 pub(super) fn check(config: &Config, ports: Ports, found: &mut Vec<Diagnostic>) {
     let Operate { admin, metrics, access_log, at, .. } = &config.operate;
     if let Some(AdminSocket::At(path)) = admin {
-        listeners::check_one(&ListenerAddress::Unix(path.clone()), &at.socket, "`socket`", ports, found);
+        listeners::check_one(&ListenAddr::Unix(path.clone()), &at.socket, "`socket`", ports, found);
     }
     if let Some(address) = metrics {
-        listeners::check_one(&ListenerAddress::Tcp(*address), &at.metrics, "`listen` of [metrics]", ports, found);
+        listeners::check_one(&ListenAddr::Tcp(*address), &at.metrics, "`listen` of [metrics]", ports, found);
     }
     if let Some(AccessLogOptions { target: AccessLogTarget::File(path), .. }) = access_log {
         let folder = path.parent().unwrap_or(Path::new("/"));

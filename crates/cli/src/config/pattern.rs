@@ -2,13 +2,12 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::model::{HostPattern, PathMatch};
 use super::render::shown;
 use super::schema::MAX_PATH;
 use super::value::Rejected;
 
-/// Reads a route's host: a name, an IP address, or `*.` and a name.
-pub(super) fn host(text: &str) -> Result<HostPattern, Rejected> {
+/// Reads a route's host: a name, an IP address, or `*.` and a name, which is for every host below it.
+pub(super) fn host(text: &str) -> Result<String, Rejected> {
     if text == "*" {
         return Err(Rejected::help(
             "`*` stands for every host",
@@ -23,7 +22,7 @@ pub(super) fn host(text: &str) -> Result<HostPattern, Rejected> {
                 "write the IP address alone",
             ));
         }
-        return Ok(HostPattern::Below(parent));
+        return Ok(format!("*.{parent}"));
     }
     if text.contains('*') {
         return Err(Rejected::help(
@@ -33,7 +32,7 @@ pub(super) fn host(text: &str) -> Result<HostPattern, Rejected> {
     }
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<Ipv6Addr>() {
-        return Ok(HostPattern::Exact(address.to_string()));
+        return Ok(address.to_string());
     }
     if let Some((_, rest)) = text.split_once("://") {
         return Err(Rejected::help(
@@ -49,7 +48,7 @@ pub(super) fn host(text: &str) -> Result<HostPattern, Rejected> {
             format!("write \"{host}\""),
         ));
     }
-    host_name(text).map(HostPattern::Exact)
+    host_name(text)
 }
 
 /// Checks a host name or IPv4 address and puts it into lower case. Underscores are allowed, as container networks use
@@ -101,7 +100,7 @@ pub(super) struct RoutePath {
 
 /// Reads a route's path. It is compared with the request's path as it arrives, so it must be written as a client sends
 /// it.
-pub(super) fn path(text: &str, path_match: PathMatch) -> Result<RoutePath, Rejected> {
+pub(super) fn path(text: &str, exact: bool) -> Result<RoutePath, Rejected> {
     if !text.starts_with('/') {
         let help = match text.split_once("://").and_then(|(_, rest)| rest.split_once('/')) {
             Some((_, path)) => format!("write the path alone: \"/{path}\""),
@@ -131,7 +130,7 @@ pub(super) fn path(text: &str, path_match: PathMatch) -> Result<RoutePath, Rejec
     segments(text)?;
     let mut remark = None;
     let mut path = text;
-    if path_match == PathMatch::Prefix && text.len() > 1 && text.ends_with('/') {
+    if !exact && text.len() > 1 && text.ends_with('/') {
         path = &text[..text.len() - 1];
         remark = Some(Rejected::help(
             format!(
@@ -235,8 +234,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_path(text: &str, path_match: PathMatch, expected: &str) {
-        let got = match path(text, path_match) {
+    fn check_path(text: &str, exact: bool, expected: &str) {
+        let got = match path(text, exact) {
             Ok(RoutePath { path, remark: None }) => path,
             Ok(RoutePath { path, remark: Some(remark) }) => format!("{path} ? {}", remark.reason),
             Err(wrong) => format!("! {} ({})", wrong.reason, wrong.help.unwrap_or_default()),
@@ -269,12 +268,12 @@ mod tests {
 
     #[test]
     fn paths() {
-        let prefix = PathMatch::Prefix;
+        let prefix = false;
         check_path("/", prefix, "/");
         check_path("/users", prefix, "/users");
         check_path("/a%20b", prefix, "/a%20b");
         check_path("/users/", prefix, "/users ? the final `/`");
-        check_path("/users/", PathMatch::Exact, "/users/");
+        check_path("/users/", true, "/users/");
         check_path("users", prefix, "write \"/users\"");
         check_path("http://h/x", prefix, "write the path alone: \"/x\"");
         check_path("", prefix, "does not begin");
@@ -299,13 +298,13 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_too_odd(text in any::<String>()) {
-            let _ = (host(&text), path(&text, PathMatch::Prefix), path(&format!("/{text}"), PathMatch::Exact));
+            let _ = (host(&text), path(&text, false), path(&format!("/{text}"), true));
         }
 
         #[test]
         fn an_accepted_path_is_accepted_again_as_it_is(text in "/[a-z%/.~é0-9]{0,12}") {
-            if let Ok(first) = path(&text, PathMatch::Prefix) {
-                prop_assert_eq!(path(&first.path, PathMatch::Prefix), Ok(RoutePath { path: first.path.clone(), remark: None }));
+            if let Ok(first) = path(&text, false) {
+                prop_assert_eq!(path(&first.path, false), Ok(RoutePath { path: first.path.clone(), remark: None }));
             }
         }
     }

@@ -4,12 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
-use pilotlight_gateway::ExternalAddr;
+use pilotlight_gateway::{ExternalAddr, ListenAddr, RouteSpec};
 
+use super::address::{is_local, written};
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
-use super::model::{Config, HostPattern, ListenerAddress, PathMatch, Route, ServiceKind};
+use super::model::{Config, ServiceKind};
 use super::render::shown;
-use super::root::is_local;
 use super::route::Draft;
 use super::value::nearest;
 
@@ -21,16 +21,20 @@ pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<D
             earlier.clone().find(|first| first.address == listener.address && !any_port(&first.address))
         {
             found.push(
-                Diagnostic::error(Code::Duplicate, listener.at.clone(), format!("{} is there twice", listener.address))
-                    .related(first.at.clone(), "the first is")
-                    .help("take one of the two away"),
+                Diagnostic::error(
+                    Code::Duplicate,
+                    listener.at.clone(),
+                    format!("{} is there twice", written(&listener.address)),
+                )
+                .related(first.at.clone(), "the first is")
+                .help("take one of the two away"),
             );
         } else if let Some(other) = config.listen.iter().find(|other| covers(&other.address, &listener.address)) {
             found.push(
                 Diagnostic::error(
                     Code::Duplicate,
                     listener.at.clone(),
-                    format!("{} is already covered by {}", listener.address, other.address),
+                    format!("{} is already covered by {}", written(&listener.address), written(&other.address)),
                 )
                 .related(other.at.clone(), "that is")
                 .help("take one of the two away"),
@@ -38,9 +42,9 @@ pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<D
         }
     }
     let exposed = config.listen.iter().find(|listener| !is_local(&listener.address));
-    if let (true, Some(at), Some(exposed)) = (config.dev, dev_at, exposed) {
-        let message =
-            format!("`dev` shows the output of failing services to everybody who can reach {}", exposed.address);
+    if let (true, Some(at), Some(exposed)) = (config.settings.dev, dev_at, exposed) {
+        let address = written(&exposed.address);
+        let message = format!("`dev` shows the output of failing services to everybody who can reach {address}");
         found.push(Diagnostic::warning(Code::Unsafe, at, message).help("take `dev` away, or listen on 127.0.0.1 only"));
     }
     for service in &config.services {
@@ -77,11 +81,11 @@ pub(super) fn routes(
     config: &Config,
     declared: &Declared<'_>,
     found: &mut Vec<Diagnostic>,
-) -> Vec<Route> {
+) -> Vec<RouteSpec> {
     let indexes: HashMap<&str, usize> =
         config.services.iter().enumerate().map(|(index, service)| (service.name(), index)).collect();
     let names: HashSet<&str> = declared.services.iter().map(|(name, _)| name.as_str()).collect();
-    let mut seen: HashMap<(Option<HostPattern>, String, PathMatch), Span> = HashMap::new();
+    let mut seen = HashMap::new();
     let mut used = HashSet::new();
     let mut has_unknown = false;
     let is_empty = drafts.is_empty();
@@ -127,39 +131,18 @@ pub(super) fn routes(
     routes
 }
 
-fn complete(draft: Draft, indexes: &HashMap<&str, usize>) -> Option<Route> {
+fn complete(draft: Draft, indexes: &HashMap<&str, usize>) -> Option<RouteSpec> {
     let (service, _) = draft.service?;
-    let host = match draft.host {
-        None => None,
-        Some(host) => Some(host?),
-    };
-    Some(Route {
-        host,
-        path: draft.path?.0,
-        path_match: draft.path_match,
-        service: *indexes.get(service.as_str())?,
-        strip_prefix: draft.strip_prefix,
-        upgrades: draft.upgrades,
-        cache: draft.cache,
-        timeout: draft.timeout,
-        response_timeout: draft.response_timeout,
-        response_body_timeout: draft.response_body_timeout,
-        body_size: draft.body_size,
-    })
+    draft.at?;
+    Some(RouteSpec { service: *indexes.get(service.as_str())?, ..draft.route })
 }
 
 /// Order has no meaning and the most specific route wins, so a route is hidden only by an equal one.
-fn note_duplicate(
-    draft: &Draft,
-    seen: &mut HashMap<(Option<HostPattern>, String, PathMatch), Span>,
-    found: &mut Vec<Diagnostic>,
-) {
-    let (Some((path, at)), false) = (&draft.path, matches!(draft.host, Some(None))) else {
-        return;
-    };
-    let host = draft.host.clone().flatten();
-    let name = host.as_ref().map_or_else(String::new, |host| format!(" for the host {}", shown(&host.to_string())));
-    if let Some(first) = seen.get(&(host.clone(), path.clone(), draft.path_match)) {
+fn note_duplicate(draft: &Draft, seen: &mut HashMap<String, Span>, found: &mut Vec<Diagnostic>) {
+    let Some(at) = &draft.at else { return };
+    let RouteSpec { host, path, .. } = &draft.route;
+    let name = host.as_ref().map_or_else(String::new, |host| format!(" for the host {}", shown(host)));
+    if let Some(first) = seen.get(&draft.route.label()) {
         found.push(
             Diagnostic::error(
                 Code::Duplicate,
@@ -170,7 +153,7 @@ fn note_duplicate(
             .help("take one of the two away, or change its path or its host"),
         );
     } else {
-        seen.insert((host, path.clone(), draft.path_match), at.clone());
+        seen.insert(draft.route.label(), at.clone());
     }
 }
 
@@ -189,13 +172,13 @@ fn unknown_service(name: &str, at: &Span, declared: &[(String, Span)]) -> Diagno
     }
 }
 
-fn any_port(address: &ListenerAddress) -> bool {
-    matches!(address, ListenerAddress::Tcp(address) if address.port() == 0)
+fn any_port(address: &ListenAddr) -> bool {
+    matches!(address, ListenAddr::Tcp(address) if address.port() == 0)
 }
 
 /// Whether `one` is the unspecified address of the same family and port as `other`.
-fn covers(one: &ListenerAddress, other: &ListenerAddress) -> bool {
-    let (ListenerAddress::Tcp(one), ListenerAddress::Tcp(other)) = (one, other) else {
+fn covers(one: &ListenAddr, other: &ListenAddr) -> bool {
+    let (ListenAddr::Tcp(one), ListenAddr::Tcp(other)) = (one, other) else {
         return false;
     };
     one.port() != 0
@@ -205,10 +188,10 @@ fn covers(one: &ListenerAddress, other: &ListenerAddress) -> bool {
         && one.is_ipv4() == other.is_ipv4()
 }
 
-fn leads_to(upstream: &ExternalAddr, own: &ListenerAddress) -> bool {
+fn leads_to(upstream: &ExternalAddr, own: &ListenAddr) -> bool {
     match (upstream, own) {
-        (ExternalAddr::Unix(path), ListenerAddress::Unix(own)) => path == own,
-        (ExternalAddr::Tcp(host, port), ListenerAddress::Tcp(own)) => {
+        (ExternalAddr::Unix(path), ListenAddr::Unix(own)) => path == own,
+        (ExternalAddr::Tcp(host, port), ListenAddr::Tcp(own)) => {
             let ip = if host == "localhost" { Some(IpAddr::from([127, 0, 0, 1])) } else { host.parse().ok() };
             ip.is_some_and(|ip: IpAddr| {
                 let wildcard = SocketAddr::new(own.ip(), *port).ip().is_unspecified() && ip.is_loopback();

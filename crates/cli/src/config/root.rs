@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use pilotlight_gateway::{GatewayOptions, Limits, Settings};
 use pilotlight_supervisor::QueueLimits;
 use toml::de::{DeTable, DeValue};
 
 use super::address;
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::{CacheLimits, Config, Limits, Listener, ListenerAddress, Workers};
+use super::model::{CacheLimits, Config, Listener, Workers};
 use super::operate;
 use super::relations;
 use super::route;
@@ -25,15 +26,16 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     let (limits, queue_max) = limits(&root, found);
     let cache_field = root.field("cache");
     let services = service::read_all(root.field("services"), ForAll { folder, queue_max }, found);
-    let drafts = route::read_all(root.field("routes"), &limits, found);
+    let drafts = route::read_all(root.field("routes"), found);
+    let mut settings = Settings { limits, server_timing: operate::server_timing(&root, found), ..Settings::default() };
+    root.boolean_into("dev", &mut settings.dev, found);
+    root.boolean_into("trust_forwarded", &mut settings.trust_forwarded, found);
     let mut config = Config {
         listen: listen(&root, folder, found),
         workers: workers(&root, found),
-        dev: root.boolean("dev", false, found),
-        trust_forwarded: root.boolean("trust_forwarded", false, found),
+        settings,
         cache: cache(cache_field.as_ref(), found),
         cache_redis: cache_redis::read(cache_field.as_ref(), found),
-        limits,
         operate: operate::read(&root, folder, found),
         services: services.complete,
         routes: Vec::new(),
@@ -65,8 +67,9 @@ fn listen(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec
                 .help(format!("write listen = \"{}\"", schema::LISTEN)),
         );
     }
-    if items.len() > schema::MAX_LISTENERS {
-        let message = format!("`listen` has {} addresses; at most {} are allowed", items.len(), schema::MAX_LISTENERS);
+    if items.len() > GatewayOptions::MAX_LISTENERS {
+        let message =
+            format!("`listen` has {} addresses; at most {} are allowed", items.len(), GatewayOptions::MAX_LISTENERS);
         found.push(Diagnostic::error(Code::OutOfRange, field.at.clone(), message));
     }
     items.into_iter().filter_map(|(at, value)| listener(&Field { at, value, ..field.clone() }, folder, found)).collect()
@@ -87,44 +90,34 @@ fn workers(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Workers {
     if field.value.as_str() == Some("auto") {
         return Workers::PerCore;
     }
-    let number = noted(field.number(&schema::WORKERS.range()), found).and_then(|number| usize::try_from(number).ok());
-    number.map_or(Workers::PerCore, Workers::Exactly)
+    noted(field.number(&GatewayOptions::WORKERS), found).map_or(Workers::PerCore, Workers::Exactly)
 }
 
 /// `[limits]`, and the default that it gives to each service's `queue.max`.
 fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, usize) {
-    let empty = DeTable::new();
-    let field = root.field("limits");
-    let table = field.as_ref().and_then(|field| noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found));
-    let at = field.as_ref().map_or(0..0, |field| field.at.clone());
-    let limits = Section::read(Part::Limits, "in [limits]", at, table.unwrap_or(&empty), found);
-    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let queue = limits.field("queue");
-    let queue_max = queue.as_ref().and_then(|field| noted(field.number(&QueueLimits::MAX), found));
-    if let Some((field, queue_max)) = queue.zip(queue_max) {
+    let (mut limits, mut queue_max) = (Limits::default(), QueueLimits::default().max);
+    let Some(section) = root.part("limits", Part::Limits, "in [limits]", found) else { return (limits, queue_max) };
+    if let Some(field) = section.field("queue")
+        && let Some(max) = noted(field.number(&QueueLimits::MAX), found)
+    {
+        queue_max = max;
         let message = "`limits.queue` has become a setting of each service";
         let help =
             format!("write queue.max = {queue_max} in [services.NAME] instead; until then it is the default there");
         found.push(Diagnostic::warning(Code::Deprecated, field.key_at, message).help(help));
     }
-    let limits = Limits {
-        header_size: limits.size("header_size", &schema::HEADER_SIZE, found),
-        header_count: count(limits.number("header_count", &schema::HEADER_COUNT, found)),
-        body_size: limits.size_or_none("body_size", &schema::BODY_SIZE, Some(schema::BODY_SIZE.default), found),
-        header_timeout: limits.time("header_timeout", &schema::HEADER_TIMEOUT, found),
-        body_timeout: limits.time("body_timeout", &schema::BODY_TIMEOUT, found),
-        keepalive_timeout: limits.time("keepalive_timeout", &schema::KEEPALIVE_TIMEOUT, found),
-        response_timeout: limits.time("response_timeout", &schema::RESPONSE_TIMEOUT, found),
-        response_body_timeout: limits.time_or_none(
-            "response_body_timeout",
-            &schema::RESPONSE_BODY_TIMEOUT,
-            Some(schema::RESPONSE_BODY_TIMEOUT.default),
-            found,
-        ),
-        shutdown_timeout: limits.time("shutdown_timeout", &schema::SHUTDOWN_TIMEOUT, found),
-        connections: count(limits.number("connections", &schema::CONNECTIONS, found)),
-    };
-    (limits, queue_max.unwrap_or(QueueLimits::default().max))
+    section.size_into("header_size", &Limits::HEADER_SIZE, &mut limits.header_size, found);
+    section.number_into("header_count", &Limits::HEADER_COUNT, &mut limits.header_count, found);
+    section.size_or_none_into("body_size", &Limits::BODY_SIZE, &mut limits.body_size, found);
+    section.time_into("header_timeout", &Limits::HEADER_TIMEOUT, &mut limits.header_timeout, found);
+    section.time_into("body_timeout", &Limits::BODY_TIMEOUT, &mut limits.body_timeout, found);
+    section.time_into("keepalive_timeout", &Limits::KEEPALIVE_TIMEOUT, &mut limits.keepalive_timeout, found);
+    section.time_into("response_timeout", &Limits::RESPONSE_TIMEOUT, &mut limits.response_timeout, found);
+    let silence = &mut limits.response_body_timeout;
+    section.time_or_none_into("response_body_timeout", &Limits::RESPONSE_TIMEOUT, silence, found);
+    section.time_into("shutdown_timeout", &Limits::SHUTDOWN_TIMEOUT, &mut limits.shutdown_timeout, found);
+    section.number_into("connections", &Limits::CONNECTIONS, &mut limits.connections, found);
+    (limits, queue_max)
 }
 
 fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<CacheLimits> {
@@ -154,12 +147,4 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
         );
     }
     Some(CacheLimits { memory, max_object, keep_tags, finish_abandoned, policy })
-}
-
-/// Whether only this machine can connect to the address.
-pub(super) fn is_local(address: &ListenerAddress) -> bool {
-    match address {
-        ListenerAddress::Tcp(address) => address.ip().is_loopback(),
-        ListenerAddress::Unix(_) => true,
-    }
 }

@@ -1,13 +1,10 @@
 //! `[[routes]]`, each by itself. What they have to do with each other and with the services is in `relations`.
 
-use std::time::Duration;
-
-use pilotlight_gateway::{NotAProtocol, RouteLimit, Upgrades};
+use pilotlight_gateway::{Limits, NotAProtocol, RouteCache, RouteControl, RouteRules, RouteSpec, Upgrades};
 use toml::de::{DeTable, DeValue};
 
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::{HostPattern, Limits, PathMatch, RouteCache};
 use super::pattern;
 use super::render::shown;
 use super::schema::{self, Part};
@@ -17,23 +14,16 @@ use super::value::Rejected;
 /// A route before its service is known.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// None: no host is given; some none: it is wrong.
-    pub(super) host: Option<Option<HostPattern>>,
-    pub(super) path: Option<(String, Span)>,
-    pub(super) path_match: PathMatch,
+    /// Without its service.
+    pub(super) route: RouteSpec,
+    /// Where its path stands; none: its path or its host is missing or wrong.
+    pub(super) at: Option<Span>,
     pub(super) service: Option<(String, Span)>,
-    pub(super) strip_prefix: bool,
-    pub(super) upgrades: Upgrades,
-    pub(super) cache: RouteCache,
     /// Where the cache is asked for.
     pub(super) cache_at: Option<Span>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) response_timeout: Duration,
-    pub(super) response_body_timeout: RouteLimit<Duration>,
-    pub(super) body_size: RouteLimit<u64>,
 }
 
-pub(super) fn read_all(field: Option<Field<'_>>, limits: &Limits, found: &mut Vec<Diagnostic>) -> Vec<Draft> {
+pub(super) fn read_all(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> Vec<Draft> {
     let Some(field) = field else { return Vec::new() };
     let DeValue::Array(list) = field.value else {
         let diagnostic = field.wrong_type();
@@ -50,7 +40,7 @@ pub(super) fn read_all(field: Option<Field<'_>>, limits: &Limits, found: &mut Ve
     let mut drafts = Vec::new();
     for item in list.iter().take(schema::MAX_ROUTES) {
         match item.get_ref() {
-            DeValue::Table(table) => drafts.push(read(item.span(), table, limits, found)),
+            DeValue::Table(table) => drafts.push(read(item.span(), table, found)),
             other => {
                 let message = format!("each of `routes` must be a section, not {}", type_name(other));
                 let help = "write [[routes]] with path = \"…\" and service = \"…\" below it, once for each route";
@@ -61,60 +51,44 @@ pub(super) fn read_all(field: Option<Field<'_>>, limits: &Limits, found: &mut Ve
     drafts
 }
 
-fn read<'a>(at: Span, table: &'a DeTable<'a>, limits: &Limits, found: &mut Vec<Diagnostic>) -> Draft {
+fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> Draft {
     let section = Section::read(Part::Route, "in [[routes]]", at, table, found);
-    let path_match = if section.boolean("exact", false, found) { PathMatch::Exact } else { PathMatch::Prefix };
-    let path = path(&section, path_match, found);
-    let (cache, cache_at) = cache(section.field("cache"), found);
-    let strip_prefix = section.boolean("strip_prefix", false, found);
-    if let (true, Some(("/", _)), Some(field)) =
-        (strip_prefix, path.as_ref().map(|(path, at)| (path.as_str(), at)), section.field("strip_prefix"))
-    {
+    let mut route = RouteSpec::new("", 0);
+    section.boolean_into("exact", &mut route.exact, found);
+    let mut at = path(&section, &mut route, found);
+    section.boolean_into("strip_prefix", &mut route.strip_prefix, found);
+    if let (true, "/", Some(field)) = (route.strip_prefix, route.path.as_str(), section.field("strip_prefix")) {
         let message = "`strip_prefix` has no effect: the path is `/`";
         found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("take it away"));
     }
-    Draft {
-        host: section.field("host").map(|field| {
-            let text = noted(field.string(), found)?;
-            noted(pattern::host(text).map_err(|wrong| field.rejected(wrong)), found)
-        }),
-        service: required(&section, "service", "service = \"NAME\", the name of a [services.NAME]", found)
-            .and_then(|field| Some((noted(field.string(), found)?.to_owned(), field.at))),
-        timeout: section.time_or_none("timeout", &schema::ROUTE_TIMEOUT, None, found),
-        response_timeout: section
-            .field("response_timeout")
-            .and_then(|field| noted(field.time(&schema::RESPONSE_TIMEOUT.range()), found))
-            .unwrap_or(limits.response_timeout),
-        response_body_timeout: match section.field("response_body_timeout") {
-            Some(_) => RouteLimit::Own(section.time_or_none(
-                "response_body_timeout",
-                &schema::RESPONSE_BODY_TIMEOUT,
-                limits.response_body_timeout,
-                found,
-            )),
-            None => RouteLimit::General,
-        },
-        body_size: match section.field("body_size") {
-            Some(_) => RouteLimit::Own(section.size_or_none("body_size", &schema::BODY_SIZE, limits.body_size, found)),
-            None => RouteLimit::General,
-        },
-        path,
-        path_match,
-        strip_prefix,
-        upgrades: upgrades(&section, found),
-        cache,
-        cache_at,
+    if let Some(field) = section.field("host") {
+        let host = noted(field.string(), found).map(|text| pattern::host(text).map_err(|wrong| field.rejected(wrong)));
+        route.host = host.and_then(|host| noted(host, found));
+        at = at.filter(|_| route.host.is_some());
     }
+    let service = required(&section, "service", "service = \"NAME\", the name of a [services.NAME]", found)
+        .and_then(|field| Some((noted(field.string(), found)?.to_owned(), field.at)));
+    section.time_or_none_into("timeout", &RouteSpec::TIMEOUT, &mut route.timeout, found);
+    section.time_into("response_timeout", &Limits::RESPONSE_TIMEOUT, &mut route.response_timeout, found);
+    let silence = &mut route.response_body_timeout;
+    section.time_or_none_into("response_body_timeout", &Limits::RESPONSE_TIMEOUT, silence, found);
+    section.size_or_none_into("body_size", &Limits::BODY_SIZE, &mut route.body_size, found);
+    route.upgrades = upgrades(&section, found);
+    let (cache, cache_at) = cache(section.field("cache"), found);
+    route.cache = cache;
+    Draft { route, at, service, cache_at }
 }
 
-fn path(section: &Section<'_>, path_match: PathMatch, found: &mut Vec<Diagnostic>) -> Option<(String, Span)> {
+/// Reads the path, and gives back where it stands.
+fn path(section: &Section<'_>, route: &mut RouteSpec, found: &mut Vec<Diagnostic>) -> Option<Span> {
     let field = required(section, "path", "path = \"/\" for every request, or for example path = \"/users\"", found)?;
     let text = noted(field.string(), found)?;
-    let read = noted(pattern::path(text, path_match).map_err(|wrong| field.rejected(wrong)), found)?;
+    let read = noted(pattern::path(text, route.exact).map_err(|wrong| field.rejected(wrong)), found)?;
     if let Some(remark) = read.remark {
         found.push(Diagnostic::warning(Code::BadValue, field.at.clone(), remark.reason).maybe_help(remark.help));
     }
-    Some((read.path, field.at))
+    route.path = read.path;
+    Some(field.at)
 }
 
 /// The protocols that a connection may switch to.
@@ -146,16 +120,14 @@ fn required<'a>(section: &Section<'a>, name: &str, add: &str, found: &mut Vec<Di
 
 fn cache(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> (RouteCache, Option<Span>) {
     match field {
-        None => (RouteCache::Explicit, None),
+        None => (RouteCache::default(), None),
         Some(Field { value: DeValue::Boolean(false), .. }) => (RouteCache::Off, None),
-        Some(Field { value: DeValue::Boolean(true), at, .. }) => (RouteCache::Explicit, Some(at)),
-        Some(Field { value: DeValue::Table(table), at, .. }) => {
-            let rules = caching::read(at.clone(), table, found);
-            (RouteCache::Rules(Box::new(rules)), Some(at))
-        }
+        Some(Field { value: DeValue::Boolean(true), at, .. }) => (RouteCache::default(), Some(at)),
+        Some(Field { value: DeValue::Table(table), at, .. }) => (caching::read(at.clone(), table, found), Some(at)),
         Some(field) => {
-            let lifetime = noted(field.time(&schema::CACHE_LIFETIME.range()), found);
-            (lifetime.map_or(RouteCache::Explicit, RouteCache::Lifetime), Some(field.at))
+            let default_ttl = noted(field.time(&RouteRules::LIFETIME), found);
+            let rules = RouteRules { default_ttl, ..RouteRules::default() };
+            (RouteCache::on(rules, RouteControl::default()), Some(field.at))
         }
     }
 }

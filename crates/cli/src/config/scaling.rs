@@ -83,8 +83,9 @@ pub(super) fn check_routes(config: &Config, found: &mut Vec<Diagnostic>) {
     for (index, service) in config.services.iter().enumerate() {
         let time = service.spec().and_then(|spec| spec.max_request_time);
         let Some((time, at)) = time.zip(service.at.max_request_time.as_ref()) else { continue };
-        let longest =
-            config.routes.iter().filter(|route| route.service == index).map(|route| route.response_timeout).max();
+        let general = config.settings.limits.response_timeout;
+        let routes = config.routes.iter().filter(|route| route.service == index);
+        let longest = routes.filter_map(|route| route.response_timeout.or(general)).max();
         if let Some(longest) = longest.filter(|longest| *longest <= time) {
             let message = format!(
                 "`max_request_time` has no effect: requests are given up after `response_timeout` ({})",

@@ -41,8 +41,6 @@ const GIB: u64 = 1024 * MIB;
 
 /// `listen` when the file gives none.
 pub const LISTEN: &str = "127.0.0.1:8080";
-/// Most addresses in `listen`.
-pub const MAX_LISTENERS: usize = 16;
 /// Most services in a file.
 pub const MAX_SERVICES: usize = 4096;
 /// Most routes in a file.
@@ -56,31 +54,6 @@ pub const MAX_ENV: usize = 1024;
 /// Most bytes of a route's path.
 pub const MAX_PATH: usize = 1024;
 
-/// `workers`, when it is a number.
-pub const WORKERS: Bounds<u64> = Bounds { default: 1, min: 1, max: 256 };
-/// `limits.header_size`, bytes. With what the gateway adds, the largest still fits one frame of Pipe/1 (64 KiB).
-pub const HEADER_SIZE: Bounds<u64> = Bounds { default: 32 * KIB, min: KIB, max: 56 * KIB };
-/// `limits.header_count`.
-pub const HEADER_COUNT: Bounds<u64> = Bounds { default: 100, min: 8, max: 1000 };
-/// `limits.body_size` and a route's `body_size`, bytes.
-pub const BODY_SIZE: Bounds<u64> = Bounds { default: GIB, min: 1, max: 1024 * 1024 * GIB };
-/// `limits.header_timeout`.
-pub const HEADER_TIMEOUT: Bounds<Duration> = seconds(10, 1, 600);
-/// `limits.body_timeout`.
-pub const BODY_TIMEOUT: Bounds<Duration> = seconds(30, 1, 3600);
-/// `limits.keepalive_timeout`.
-pub const KEEPALIVE_TIMEOUT: Bounds<Duration> = seconds(75, 1, 3600);
-/// `limits.response_timeout` and a route's `response_timeout`.
-pub const RESPONSE_TIMEOUT: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(60), min: Duration::from_millis(1), max: Duration::from_secs(DAY) };
-/// `limits.response_body_timeout` and a route's `response_body_timeout`.
-pub const RESPONSE_BODY_TIMEOUT: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(60), min: Duration::from_millis(1), max: Duration::from_secs(DAY) };
-/// `limits.shutdown_timeout`.
-pub const SHUTDOWN_TIMEOUT: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(10), min: Duration::ZERO, max: Duration::from_secs(3600) };
-/// `limits.connections`.
-pub const CONNECTIONS: Bounds<u64> = Bounds { default: 10_000, min: 1, max: 1_000_000 };
 /// `cache.memory`, bytes.
 pub const CACHE_MEMORY: Bounds<u64> = Bounds { default: 64 * MIB, min: MIB, max: 1024 * GIB };
 /// `cache.max_object`, bytes.
@@ -106,22 +79,14 @@ pub const MAX_HEURISTIC: Bounds<Duration> = seconds(0, 1, 365 * DAY);
 pub const STALE_IF_ERROR: Bounds<Duration> = seconds(0, 1, 365 * DAY);
 /// Fields in `cache.targets`.
 pub const MAX_TARGETS: usize = 8;
-/// `access_log.max_size`, bytes; none unless the file says so.
-pub const ACCESS_LOG_SIZE: Bounds<u64> = Bounds { default: 100 * MIB, min: 64 * KIB, max: 1024 * GIB };
 /// Modules in a service's `preload`.
 pub const MAX_PRELOAD: usize = 256;
 /// Most files in `env_file`, and most paths in `sandbox_read` and `sandbox_write`.
 pub const MAX_ISOLATION_PATHS: usize = 64;
 /// Most files in `secrets`.
 pub const MAX_SECRETS: usize = 64;
-/// A route's `timeout`; the wire holds it in 32 bits of milliseconds.
-pub const ROUTE_TIMEOUT: Bounds<Duration> =
-    Bounds { default: Duration::ZERO, min: Duration::from_millis(1), max: Duration::from_secs(30 * DAY) };
 /// Most entries of a list in `[routes.cache]`.
 pub const MAX_CACHE_NAMES: usize = 64;
-/// A route's `cache`, when it is a time, and the times of `[routes.cache]`.
-pub const CACHE_LIFETIME: Bounds<Duration> =
-    Bounds { default: Duration::ZERO, min: Duration::from_secs(1), max: Duration::from_secs(365 * DAY) };
 
 const DAY: u64 = 24 * 3600;
 

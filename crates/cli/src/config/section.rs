@@ -111,20 +111,12 @@ impl<'a> Section<'a> {
         if field.is_none() { None } else { noted(field.time(&bounds.range()), found).or(default) }
     }
 
-    /// As `size`, but the file may say "none".
-    pub(super) fn size_or_none(
-        &self,
-        name: &str,
-        bounds: &Bounds<u64>,
-        default: Option<u64>,
-        found: &mut Vec<Diagnostic>,
-    ) -> Option<u64> {
-        let Some(field) = self.field(name) else { return default };
-        if field.is_none() { None } else { noted(field.size(&bounds.range()), found).or(default) }
+    /// Reads `true` or `false` into its place. This and those that follow: what the file does not say, or says wrongly,
+    /// stays as it is there.
+    pub(super) fn boolean_into(&self, name: &str, into: &mut bool, found: &mut Vec<Diagnostic>) {
+        self.put(name, into, found, Field::boolean);
     }
 
-    /// Reads a number into its place. This and those that follow: what the file does not say, or says wrongly, stays as
-    /// it is there.
     pub(super) fn number_into<T: Number, P: From<T>>(
         &self,
         name: &str,
@@ -167,22 +159,22 @@ impl<'a> Section<'a> {
     }
 
     /// As `size_into`, but the file may say "none".
-    pub(super) fn size_or_none_into<T: Number>(
+    pub(super) fn size_or_none_into<T: Number, P: From<Option<T>>>(
         &self,
         name: &str,
         range: &RangeInclusive<T>,
-        into: &mut Option<T>,
+        into: &mut P,
         found: &mut Vec<Diagnostic>,
     ) {
         self.put(name, into, found, |field| field.or_none(|field| field.size(range)));
     }
 
     /// As `time_into`, but the file may say "none".
-    pub(super) fn time_or_none_into(
+    pub(super) fn time_or_none_into<P: From<Option<Duration>>>(
         &self,
         name: &str,
         range: &RangeInclusive<Duration>,
-        into: &mut Option<Duration>,
+        into: &mut P,
         found: &mut Vec<Diagnostic>,
     ) {
         self.put(name, into, found, |field| field.or_none(|field| field.time(range)));

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::HeaderName;
-use pilotlight_cli::config::{
-    CacheLimits, Config, HostPattern, Limits, ListenerAddress, PathMatch, RouteCache, ServiceKind, Workers, commands,
-    parse,
+use pilotlight_cli::config::{CacheLimits, Config, ServiceKind, Workers, commands, parse};
+use pilotlight_gateway::{
+    External, ExternalAddr, LanguageOrder, Limits, ListenAddr, PolicyOptions, RouteCache, RouteControl, RouteLimit,
+    RouteRules, Settings, Upgrades,
 };
-use pilotlight_gateway::{External, ExternalAddr, LanguageOrder, PolicyOptions, RouteControl, RouteLimit, Upgrades};
 use pilotlight_supervisor::{
     HttpSocket, InheritEnv, MinInstances, QueueLimits, RecycleLimits, Sandbox, ServiceSpec, Spare, Transport,
 };
@@ -36,12 +36,13 @@ fn cache_limits(memory: u64, max_object: u64) -> CacheLimits {
 fn an_empty_file_is_all_defaults() {
     let config = config("");
     assert_eq!(config.listen.len(), 1);
-    assert_eq!(config.listen[0].address, ListenerAddress::Tcp("127.0.0.1:8080".parse().unwrap()));
+    assert_eq!(config.listen[0].address, ListenAddr::Tcp("127.0.0.1:8080".parse().unwrap()));
     assert_eq!(config.workers, Workers::PerCore);
-    assert!(!config.dev);
     assert_eq!(config.cache, Some(cache_limits(64 << 20, 1 << 20)));
+    assert_eq!(config.settings, Settings { limits: config.settings.limits.clone(), ..Settings::default() });
+    assert!(!config.settings.dev && !config.settings.trust_forwarded);
     assert_eq!(
-        config.limits,
+        config.settings.limits,
         Limits {
             header_size: 32 << 10,
             header_count: 100,
@@ -49,7 +50,7 @@ fn an_empty_file_is_all_defaults() {
             header_timeout: 10 * SECOND,
             body_timeout: 30 * SECOND,
             keepalive_timeout: 75 * SECOND,
-            response_timeout: 60 * SECOND,
+            response_timeout: Some(60 * SECOND),
             response_body_timeout: Some(60 * SECOND),
             shutdown_timeout: 10 * SECOND,
             connections: 10_000,
@@ -71,9 +72,9 @@ fn full_policy() -> PolicyOptions {
 fn every_key_of_a_full_file_arrives() {
     let config = config(include_str!("full.toml"));
     let addresses: Vec<String> = config.listen.iter().map(|listener| listener.address.to_string()).collect();
-    assert_eq!(addresses, ["127.0.0.1:8081", "[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]);
+    assert_eq!(addresses, ["http://127.0.0.1:8081", "http://[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]);
     assert_eq!(config.workers, Workers::Exactly(3));
-    assert!(config.dev && config.trust_forwarded);
+    assert!(config.settings.dev && config.settings.trust_forwarded);
     let limits = CacheLimits {
         keep_tags: true,
         finish_abandoned: false,
@@ -82,7 +83,7 @@ fn every_key_of_a_full_file_arrives() {
     };
     assert_eq!(config.cache, Some(limits));
     assert_eq!(
-        config.limits,
+        config.settings.limits,
         Limits {
             header_size: 16 << 10,
             header_count: 50,
@@ -90,7 +91,7 @@ fn every_key_of_a_full_file_arrives() {
             header_timeout: 2 * SECOND,
             body_timeout: 3 * SECOND,
             keepalive_timeout: 4 * SECOND,
-            response_timeout: 5 * SECOND,
+            response_timeout: Some(5 * SECOND),
             response_body_timeout: None,
             shutdown_timeout: Duration::ZERO,
             connections: 77,
@@ -161,28 +162,29 @@ fn the_queue_of_a_service() {
 }
 
 #[test]
-fn routes_take_what_they_do_not_say_from_the_limits() {
+fn routes_leave_what_they_do_not_say_to_the_limits() {
     let config = config(include_str!("full.toml"));
     let first = &config.routes[0];
-    assert_eq!((first.path.as_str(), first.path_match, first.strip_prefix), ("/users", PathMatch::Prefix, false));
-    assert_eq!((&first.host, &first.cache, first.timeout), (&None, &RouteCache::Explicit, None));
-    assert_eq!((first.body_size, first.response_timeout), (RouteLimit::General, 5 * SECOND));
+    assert_eq!((first.path.as_str(), first.exact, first.strip_prefix), ("/users", false, false));
+    assert_eq!((&first.host, &first.cache, first.timeout), (&None, &RouteCache::default(), None));
+    assert_eq!((first.body_size, first.response_timeout), (RouteLimit::General, None));
     assert_eq!(first.response_body_timeout, RouteLimit::General);
     assert_eq!(config.service_of(first).unwrap().name(), "users");
     assert_eq!(first.upgrades, Upgrades::default());
     assert_eq!(config.routes[1].upgrades, Upgrades::of(["websocket".to_owned(), "chat/2".to_owned()]));
 
     let second = &config.routes[1];
-    assert_eq!((second.path.as_str(), second.path_match, second.strip_prefix), ("/node/", PathMatch::Exact, true));
-    assert_eq!(second.host, Some(HostPattern::Below("example.org".to_owned())));
-    assert_eq!(second.cache, RouteCache::Lifetime(90 * SECOND));
-    assert_eq!((second.timeout, second.response_timeout), (Some(30 * SECOND), SECOND));
+    assert_eq!((second.path.as_str(), second.exact, second.strip_prefix), ("/node/", true, true));
+    assert_eq!(second.host.as_deref(), Some("*.example.org"));
+    let rules = RouteRules { default_ttl: Some(90 * SECOND), ..RouteRules::default() };
+    assert_eq!(second.cache, RouteCache::On { rules, control: None });
+    assert_eq!((second.timeout, second.response_timeout), (Some(30 * SECOND), Some(SECOND)));
     assert_eq!(second.response_body_timeout, RouteLimit::Own(Some(7 * SECOND)));
     assert_eq!(second.body_size, RouteLimit::Own(Some(10_000_000)));
     assert_eq!(config.service_of(second).unwrap().name(), "node");
 
     let third = &config.routes[2];
-    assert_eq!((&third.host, &third.cache), (&Some(HostPattern::Exact("a.example.org".to_owned())), &RouteCache::Off));
+    assert_eq!((third.host.as_deref(), &third.cache), (Some("a.example.org"), &RouteCache::Off));
 }
 
 #[test]
@@ -211,23 +213,26 @@ fn the_starter_file_shows_the_defaults() {
         },
     );
     assert!(limits.lines().count() > 5, "{limits}");
-    assert_eq!(config(&limits).limits, config("").limits);
+    assert_eq!(config(&limits).settings, config("").settings);
     let loaded = parse(commands::STARTER, Path::new("pilotlight.toml")).unwrap();
     assert_eq!(loaded.warnings.diagnostics(), []);
-    assert!(loaded.config.dev);
+    assert!(loaded.config.settings.dev);
 }
 
 #[test]
 fn the_cache_rules_of_a_route() {
     let config = config(include_str!("full.toml"));
-    let RouteCache::Rules(ruled) = &config.routes[4].cache else { panic!("{:?}", config.routes[4].cache) };
-    let rules = &ruled.rules;
+    let ruled = |index: usize| match &config.routes[index].cache {
+        RouteCache::On { rules, control: Some(control) } => (rules, &**control),
+        other => panic!("{other:?}"),
+    };
+    let (rules, control) = ruled(4);
     assert_eq!((rules.default_ttl, rules.max_ttl), (Some(10 * SECOND), Some(3600 * SECOND)));
     assert_eq!(rules.max_object_bytes, Some(64 << 10));
     // A status before its class.
     let errors: Vec<_> = rules.errors.iter().map(|(status, time)| (status, time.as_secs())).collect();
     assert_eq!(errors, [(404, 60), (500, 2), (501, 2), (502, 2), (503, 1), (504, 2)]);
-    let RouteControl { key, bypass, store } = &ruled.control;
+    let RouteControl { key, bypass, store } = control;
     assert_eq!(key.target("/x?utm_a=1&b=2&a=1&fbclid=3"), "/x?a=1&b=2");
     assert_eq!((key.cookies.join(" "), key.headers[0].as_str()), ("theme".to_owned(), "accept-language"));
     assert_eq!(
@@ -236,8 +241,8 @@ fn the_cache_rules_of_a_route() {
     );
     assert_eq!(store.types, ["text/*"]);
 
-    let RouteCache::Rules(errors) = &config.routes[5].cache else { panic!("{:?}", config.routes[5].cache) };
-    let lifetimes: Vec<_> = errors.rules.errors.iter().map(|(status, time)| (status, time.as_secs())).collect();
+    let (rules, control) = ruled(5);
+    let lifetimes: Vec<_> = rules.errors.iter().map(|(status, time)| (status, time.as_secs())).collect();
     assert_eq!(lifetimes, [404, 410, 500, 501, 502, 503, 504].map(|status| (status, 5)));
-    assert_eq!(errors.control.key.target("/x?a=1"), "/x");
+    assert_eq!(control.key.target("/x?a=1"), "/x");
 }
