@@ -1,14 +1,11 @@
 //! What the tier is told.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use pilotlight_redis::Config;
-
 /// Limits and names of the tier.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Servers, credentials, TLS. What the tier depends on it sets itself, see [`crate::client_config`].
-    pub redis: Config,
     /// Before all keys, so that several caches can share one Redis: [`crate::is_prefix`]. `pilotlight` by default.
     pub prefix: Box<str>,
     /// How long a request waits for Redis before it goes to the service; 5 ms by default. For a body that is apart it
@@ -26,11 +23,21 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
-    #[must_use]
-    pub fn new(redis: Config) -> Self {
+    /// Values of `budget`.
+    pub const BUDGET: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
+    /// Values of `lease`.
+    pub const LEASE: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
+    /// Values of `max_queue`.
+    pub const MAX_QUEUE: RangeInclusive<usize> = 1..=1_000_000;
+    /// Values of `max_queue_bytes`.
+    pub const MAX_QUEUE_BYTES: RangeInclusive<usize> = 64 << 10..=4 << 30;
+    /// Values of `keep_stale`.
+    pub const KEEP_STALE: RangeInclusive<Duration> = Duration::ZERO..=MAX_KEEP;
+}
+
+impl Default for Options {
+    fn default() -> Self {
         Self {
-            redis,
             prefix: crate::keys::DEFAULT_PREFIX.into(),
             budget: Duration::from_millis(5),
             lease: Some(Duration::from_secs(3)),

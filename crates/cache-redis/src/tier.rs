@@ -60,9 +60,8 @@ impl Tier {
     /// # Errors
     /// The client's configuration makes no sense.
     pub fn new(shared: &SharedTier, cache: &Cache) -> Result<Rc<Self>, Error> {
-        let options = shared.options();
-        let client = Client::new(client_config(&options.redis))?;
-        let is_cluster = matches!(options.redis.topology, Topology::Cluster);
+        let client = Client::new(client_config(shared.redis()))?;
+        let is_cluster = matches!(shared.redis().topology, Topology::Cluster);
         let own = shared.register();
         let (breakers, hints) = (RefCell::new(Breakers::new(is_cluster)), RefCell::default());
         let (shared, cache) = (shared.clone(), cache.clone());

@@ -1,5 +1,7 @@
 //! The limits of a cache.
 
+use std::ops::RangeInclusive;
+
 use crate::purge::TagFields;
 
 /// The smallest useful cache.
@@ -18,6 +20,11 @@ pub struct CacheOptions {
 }
 
 impl CacheOptions {
+    /// Values of `max_bytes` in a configuration.
+    pub const MAX_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
+    /// Values of `max_object_bytes` in a configuration, a route's as well.
+    pub const MAX_OBJECT_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 30;
+
     /// Whether they can be kept.
     pub(crate) fn checked(self) -> Result<Self, OptionsError> {
         let Self { max_bytes, max_object_bytes, .. } = self;

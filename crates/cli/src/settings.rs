@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_gateway::{
-    Abandoned, CacheOptions, GatewayOptions, Inherited, ListenAddr, RedisOptions, ServiceTarget, Serving, TagFields,
-};
+use pilotlight_gateway::{GatewayOptions, Inherited, ListenAddr, RedisTier, ServiceTarget, Serving};
 use pilotlight_supervisor::{Service, ServiceSpec};
 
 use crate::config::{self, Config, ServiceKind, Workers};
@@ -63,33 +61,15 @@ pub(crate) fn gateway(
         workers,
         serving: serving(config, services),
         inherited,
-        cache: config.cache.as_ref().map(|cache| CacheOptions {
-            max_bytes: cache.memory,
-            max_object_bytes: cache.max_object,
-            tag_fields: if cache.keep_tags { TagFields::Kept } else { TagFields::Removed },
-        }),
-        abandoned: match &config.cache {
-            Some(cache) if !cache.finish_abandoned => Abandoned::Drop,
-            _ => Abandoned::Finish,
-        },
+        cache: config.cache.clone(),
         redis: config.cache_redis.as_ref().map(redis),
-        cache_policy: config.cache.as_ref().map(|cache| cache.policy.clone()).unwrap_or_default(),
         access_log: config.operate.access_log.clone(),
         freed: Some(memory::give_back_later),
     }
 }
 
-fn redis(redis: &config::CacheRedis) -> RedisOptions {
-    let default = RedisOptions::new(redis.url.config());
-    RedisOptions {
-        prefix: redis.prefix.as_str().into(),
-        budget: redis.budget,
-        lease: redis.lease,
-        max_queue: redis.queue,
-        max_queue_bytes: redis.queue_memory,
-        keep_stale: redis.keep_stale,
-        ..default
-    }
+fn redis(redis: &config::CacheRedis) -> RedisTier {
+    RedisTier { servers: redis.url.config(), options: redis.options.clone() }
 }
 
 /// How long services may take to end: the longest that any of them was promised, and a little more.

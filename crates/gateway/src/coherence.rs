@@ -25,9 +25,8 @@ pub enum CoherenceError {
 
 impl CoherenceThread {
     pub(crate) fn start(second: &SharedTier, cache: &Cache) -> Result<Self, CoherenceError> {
-        let options = second.options();
-        let told = CoherenceOptions::new(&options.prefix, &node());
-        let (handle, driver) = Coherence::new(&options.redis, cache.clone(), told)?;
+        let told = CoherenceOptions::new(&second.options().prefix, &node());
+        let (handle, driver) = Coherence::new(second.redis(), cache.clone(), told)?;
         second.tell_writes(handle.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let run = move || runtime.block_on(driver.run());

@@ -17,7 +17,7 @@ use crate::access_log::Writer;
 use crate::coherence::{CoherenceError, CoherenceThread};
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
-use crate::options::{AccessLogTarget, GatewayOptions, Inherited, ListenAddr, Serving};
+use crate::options::{AccessLogTarget, CacheSettings, GatewayOptions, Inherited, ListenAddr, RedisTier, Serving};
 use crate::routes::Table;
 use crate::strangers::Strangers;
 use crate::worker::run::{self, Order};
@@ -93,6 +93,29 @@ pub struct NewListeners {
     wanted: Vec<ListenAddr>,
 }
 
+/// The cache, as far as it is wanted.
+#[derive(Default)]
+struct Tiers {
+    cache: Option<Cache>,
+    second: Option<SharedTier>,
+    coherence: Option<CoherenceThread>,
+}
+
+impl Tiers {
+    fn start(settings: CacheSettings, redis: Option<RedisTier>) -> Result<Self, GatewayError> {
+        let CacheSettings { memory, policy, .. } = settings;
+        let cache = if redis.is_some() { Cache::shared(memory, record_name)? } else { Cache::new(memory)? };
+        cache.set_policy(policy);
+        let Some(RedisTier { servers, options }) = redis else {
+            return Ok(Self { cache: Some(cache), ..Self::default() });
+        };
+        let second = SharedTier::new(servers, options);
+        cache.tell_invalidations(second.invalidations());
+        let coherence = CoherenceThread::start(&second, &cache)?;
+        Ok(Self { cache: Some(cache), second: Some(second), coherence: Some(coherence) })
+    }
+}
+
 impl Gateway {
     /// Binds and begins to serve. `events` are the supervisor's, one for each worker.
     ///
@@ -108,22 +131,9 @@ impl Gateway {
             options.listen.iter().map(|addr| listen::bind(addr, workers, &mut legacy)).collect();
         let new = NewListeners::of(bound?, options.listen)?;
         drop(legacy);
-        let cache = match (&options.redis, options.cache) {
-            (Some(_), Some(limits)) => Some(Cache::shared(limits, record_name)?),
-            (None, Some(limits)) => Some(Cache::new(limits)?),
-            (_, None) => None,
-        };
-        if let Some(cache) = &cache {
-            cache.set_policy(options.cache_policy);
-        }
-        let second = options.redis.filter(|_| cache.is_some()).map(SharedTier::new);
-        if let (Some(cache), Some(second)) = (&cache, &second) {
-            cache.tell_invalidations(second.invalidations());
-        }
-        let coherence = match (&second, &cache) {
-            (Some(second), Some(cache)) => Some(CoherenceThread::start(second, cache)?),
-            _ => None,
-        };
+        let abandoned = options.cache.as_ref().map(|cache| cache.abandoned).unwrap_or_default();
+        let tiers = options.cache.map(|cache| Tiers::start(cache, options.redis)).transpose()?;
+        let Tiers { cache, second, coherence } = tiers.unwrap_or_default();
         let metrics = Registry::new(workers);
         let table = table(options.serving, &metrics);
         let access_log = match &options.access_log {
@@ -131,7 +141,6 @@ impl Gateway {
             None => None,
         };
         let (table, addresses) = (ArcSwap::from_pointee(table), ArcSwap::default());
-        let (abandoned, freed) = (options.abandoned, options.freed);
         let common = Arc::new(Common {
             table,
             cache,
@@ -140,7 +149,7 @@ impl Gateway {
             abandoned,
             metrics,
             workers,
-            freed,
+            freed: options.freed,
             addresses,
             strangers: Strangers::default(),
         });

@@ -51,8 +51,9 @@ pub use admin::{
 pub use gateway::{Gateway, GatewayError, NewListeners};
 pub use listen::ListenError;
 pub use options::{
-    Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, External, ExternalAddr, GatewayOptions,
-    Inherited, Limits, ListenAddr, RouteCache, RouteLimit, RouteSpec, ServerTiming, ServiceTarget, Serving, Settings,
+    Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, External, ExternalAddr,
+    GatewayOptions, Inherited, Limits, ListenAddr, RedisTier, RouteCache, RouteLimit, RouteSpec, ServerTiming,
+    ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::{
     BypassRules, CDN_CACHE_CONTROL, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, LanguageOrder, NamePattern,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_cache::{CacheOptions, PolicyOptions, RouteControl, RouteRules};
-use pilotlight_cache_redis::Options as RedisOptions;
+use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions};
 use pilotlight_supervisor::{Service, Transport};
 
 use crate::upgrades::Upgrades;
@@ -27,14 +27,10 @@ pub struct GatewayOptions {
     pub serving: Serving,
     /// Listening sockets that somebody else has bound; those that are not in `listen` are closed.
     pub inherited: Vec<Inherited>,
-    /// The memory tier, or `None` for no caching at all.
-    pub cache: Option<CacheOptions>,
-    /// What becomes of a request to a service whose answer may be stored and whose client has gone.
-    pub abandoned: Abandoned,
-    /// The tier in Redis behind it, if there is one.
-    pub redis: Option<RedisOptions>,
-    /// What the RFCs leave to whoever runs a cache.
-    pub cache_policy: PolicyOptions,
+    /// `None` for no caching at all.
+    pub cache: Option<CacheSettings>,
+    /// The tier in Redis behind the memory, if there is one.
+    pub redis: Option<RedisTier>,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
     /// Called by a worker, not often, when connections have become quiet or have ended: an allocator may keep what they
@@ -49,11 +45,31 @@ impl GatewayOptions {
     pub const MAX_LISTENERS: usize = 16;
 }
 
+/// The cache of a gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// The memory tier.
+    pub memory: CacheOptions,
+    /// What the RFCs leave to whoever runs a cache.
+    pub policy: PolicyOptions,
+    /// What becomes of a request to a service whose answer may be stored and whose client has gone.
+    pub abandoned: Abandoned,
+}
+
+/// A tier in Redis, which several gateways share.
+pub struct RedisTier {
+    /// Servers, credentials, TLS.
+    pub servers: RedisConfig,
+    /// Limits and names.
+    pub options: RedisOptions,
+}
+
 /// What becomes of a request to a service whose answer may be stored, once its client has gone and nobody else waits
 /// for the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Abandoned {
     /// It goes on, for the cache.
+    #[default]
     Finish,
     /// It is given up.
     Drop,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pilotlight_cache::Invalidations;
+use pilotlight_redis::Config;
 use tokio::sync::Notify;
 
 use super::ticket::Worker;
@@ -24,6 +25,7 @@ pub struct SharedTier {
 
 #[derive(Debug)]
 struct Inner {
+    redis: Config,
     options: Options,
     keys: Keys,
     invalid: Arc<Invalid>,
@@ -52,14 +54,15 @@ pub struct Status {
 }
 
 impl SharedTier {
-    /// The tier of a gateway, before its workers have their ends of it.
+    /// The tier of a gateway, before its workers have their ends of it. `redis`: servers, credentials, TLS; what the
+    /// tier depends on it sets itself, see [`client_config`](crate::client_config).
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(redis: Config, options: Options) -> Self {
         let keys = Keys::new(&options.prefix);
         let invalid = Arc::new(Invalid::new(keys.clone()));
         let (workers, open, is_lost) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
         let coherence = OnceLock::new();
-        Self { inner: Arc::new(Inner { options, keys, invalid, workers, open, is_lost, coherence }) }
+        Self { inner: Arc::new(Inner { redis, options, keys, invalid, workers, open, is_lost, coherence }) }
     }
 
     /// Takes the cache's invalidations ([`pilotlight_cache::Cache::tell_invalidations`]).
@@ -82,6 +85,12 @@ impl SharedTier {
         if let Some(coherence) = self.inner.coherence.get() {
             coherence.wrote(name.record_name());
         }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn redis(&self) -> &Config {
+        &self.inner.redis
     }
 
     /// What it was made with.

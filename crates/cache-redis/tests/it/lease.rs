@@ -92,7 +92,7 @@ fn nobody_waits_longer_than_the_lease() {
     run(|| async {
         let server = Server::start().unwrap();
         let lease = Some(Duration::from_millis(100));
-        let node = || Node::with(Options { lease, ..options(&server.url()) });
+        let node = || Node::with(&server.url(), Options { lease, ..options() });
         let (a, b) = (Rc::new(node()), node());
         let asked = Rc::new(Notify::new());
         let hung = {
@@ -117,7 +117,7 @@ fn nobody_waits_longer_than_the_lease() {
 fn a_lease_that_is_taken_too_late_is_given_back() {
     run(|| async {
         let server = Server::start().unwrap();
-        let node = Node::with(Options { budget: Duration::from_millis(20), ..options(&server.url()) });
+        let node = Node::with(&server.url(), Options { budget: Duration::from_millis(20), ..options() });
         let mut ticket = until_answered(&node, "/").await;
         server.stop().unwrap();
         assert!(node.tier.lead(&mut ticket, &key("/"), &HeaderMap::new(), now).await.is_none());
@@ -152,7 +152,7 @@ fn a_write_that_fails_gives_the_lease_back() {
 fn without_leases_each_node_fetches() {
     run(|| async {
         let server = Server::start().unwrap();
-        let node = || Rc::new(Node::with(Options { lease: None, ..options(&server.url()) }));
+        let node = || Rc::new(Node::with(&server.url(), Options { lease: None, ..options() }));
         let (a, b) = (node(), node());
         let both_asked = Rc::new(tokio::sync::Barrier::new(2));
         let get = |node: &Rc<Node>| {

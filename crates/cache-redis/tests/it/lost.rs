@@ -11,7 +11,7 @@ use crate::node::{FRESH, LIMIT, Node, key, now, options, run};
 const BUDGET: Duration = Duration::from_millis(20);
 
 fn node(server: &Server) -> Node {
-    Node::with(Options { budget: BUDGET, ..options(&server.url()) })
+    Node::with(&server.url(), Options { budget: BUDGET, ..options() })
 }
 
 /// Asks until Redis answers again.
@@ -87,7 +87,7 @@ fn a_redis_that_starts_later() {
 fn what_has_no_room_in_the_queue_is_dropped_and_counted() {
     run(|| async {
         let server = Server::start().unwrap();
-        let node = Node::with(Options { max_queue: 2, max_queue_bytes: 10_000, ..options(&server.url()) });
+        let node = Node::with(&server.url(), Options { max_queue: 2, max_queue_bytes: 10_000, ..options() });
         let mut flights = Vec::new();
         for target in ["/1", "/2", "/3"] {
             flights.push(node.takeoff(target, &HeaderMap::new()).await);

@@ -39,8 +39,8 @@ pub(crate) fn run<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
 }
 
 /// A budget that a busy machine keeps.
-pub(crate) fn options(url: &str) -> Options {
-    Options { budget: Duration::from_secs(1), ..Options::new(Config::from_url(url).unwrap()) }
+pub(crate) fn options() -> Options {
+    Options { budget: Duration::from_secs(1), ..Options::default() }
 }
 
 pub(crate) struct Node {
@@ -65,11 +65,11 @@ pub(crate) struct Flight {
 
 impl Node {
     pub(crate) fn new(url: &str) -> Self {
-        Self::with(options(url))
+        Self::with(url, options())
     }
 
-    pub(crate) fn with(options: Options) -> Self {
-        let shared = SharedTier::new(options);
+    pub(crate) fn with(url: &str, options: Options) -> Self {
+        let shared = SharedTier::new(Config::from_url(url).unwrap(), options);
         let cache = Cache::shared(CacheOptions::default(), record_name).unwrap();
         cache.tell_invalidations(shared.invalidations());
         let tier = Tier::new(&shared, &cache).unwrap();

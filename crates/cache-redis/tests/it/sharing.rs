@@ -169,7 +169,7 @@ fn prefixes_are_apart() {
     run(|| async {
         let server = Server::start().unwrap();
         let a = Node::new(&server.url());
-        let b = Node::with(pilotlight_cache_redis::Options { prefix: "other".into(), ..options(&server.url()) });
+        let b = Node::with(&server.url(), pilotlight_cache_redis::Options { prefix: "other".into(), ..options() });
         a.store("/", &[], FRESH, b"x").await;
         assert_eq!(b.found("/", &HeaderMap::new()).await, None);
     });

@@ -1,5 +1,6 @@
 //! What an operator adds to the rules, for all routes.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -21,6 +22,15 @@ pub struct PolicyOptions {
     pub stale_if_error: Option<Duration>,
     /// Whether a response that varies on languages was made for their order.
     pub language_order: LanguageOrder,
+}
+
+impl PolicyOptions {
+    /// Most fields in `targets`.
+    pub const MAX_TARGETS: usize = 8;
+    /// Values of `max_heuristic`.
+    pub const MAX_HEURISTIC: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600);
+    /// Values of `stale_if_error`.
+    pub const STALE_IF_ERROR: RangeInclusive<Duration> = Self::MAX_HEURISTIC;
 }
 
 impl Default for PolicyOptions {

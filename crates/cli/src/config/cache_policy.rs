@@ -6,7 +6,6 @@ use pilotlight_gateway::{LanguageOrder, PolicyOptions};
 use super::diagnostic::{Code, Diagnostic};
 use super::operate::word;
 use super::render::shown;
-use super::schema;
 use super::section::{Field, Section, noted};
 use super::value::nearest;
 
@@ -14,23 +13,24 @@ use super::value::nearest;
 const NOT_TARGETED: [&str; 4] = ["cache-control", "expires", "pragma", "surrogate-control"];
 
 /// Reads the keys of `[cache]` that are policy.
-pub(super) fn read(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> PolicyOptions {
+pub(super) fn read(section: &Section<'_>, policy: &mut PolicyOptions, found: &mut Vec<Diagnostic>) {
     const ORDERS: [(&str, LanguageOrder); 2] = [("counts", LanguageOrder::Counts), ("ignored", LanguageOrder::Ignored)];
-    let default = PolicyOptions::default();
-    let order = section.field("language_order").and_then(|field| word(&field, &ORDERS, found));
-    PolicyOptions {
-        targets: section.field("targets").and_then(|field| targets(&field, found)).unwrap_or(default.targets),
-        max_heuristic: section.time_or_none("max_heuristic", &schema::MAX_HEURISTIC, default.max_heuristic, found),
-        stale_if_error: section.time_or_none("stale_if_error", &schema::STALE_IF_ERROR, default.stale_if_error, found),
-        language_order: order.unwrap_or(default.language_order),
+    if let Some(targets) = section.field("targets").and_then(|field| targets(&field, found)) {
+        policy.targets = targets;
     }
+    if let Some(order) = section.field("language_order").and_then(|field| word(&field, &ORDERS, found)) {
+        policy.language_order = order;
+    }
+    section.time_or_none_into("max_heuristic", &PolicyOptions::MAX_HEURISTIC, &mut policy.max_heuristic, found);
+    section.time_or_none_into("stale_if_error", &PolicyOptions::STALE_IF_ERROR, &mut policy.stale_if_error, found);
 }
 
 /// RFC 9213 §2.2: the target list, in its order. An empty one means that `Cache-Control` alone counts.
 fn targets(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<HeaderName>> {
     let list = noted(field.value.as_array().ok_or_else(|| field.wrong_type()), found)?;
-    if list.len() > schema::MAX_TARGETS {
-        let message = format!("`targets` has {} fields; at most {} are looked at", list.len(), schema::MAX_TARGETS);
+    if list.len() > PolicyOptions::MAX_TARGETS {
+        let message =
+            format!("`targets` has {} fields; at most {} are looked at", list.len(), PolicyOptions::MAX_TARGETS);
         found.push(Diagnostic::error(Code::OutOfRange, field.at.clone(), message).help("take some away"));
         return None;
     }

@@ -1,13 +1,11 @@
 //! `[cache.redis]`: the cache's tier in Redis.
 
 use std::fmt;
-use std::time::Duration;
 
-use pilotlight_gateway::{RedisConfig, is_redis_prefix};
-use toml::de::DeTable;
+use pilotlight_gateway::{RedisConfig, RedisOptions, is_redis_prefix};
 
 use super::diagnostic::{Code, Diagnostic};
-use super::schema::{self, Part};
+use super::schema::Part;
 use super::section::{Field, Section, noted};
 
 /// The tier in Redis, which several gateways share.
@@ -15,18 +13,8 @@ use super::section::{Field, Section, noted};
 pub struct CacheRedis {
     /// The servers, as the client of Redis reads it.
     pub url: RedisUrl,
-    /// Before all keys.
-    pub prefix: String,
-    /// How long a request waits for Redis.
-    pub budget: Duration,
-    /// How long a request waits for the fetch of another gateway; `None`: it does not.
-    pub lease: Option<Duration>,
-    /// Most answers of one worker that wait to be written.
-    pub queue: usize,
-    /// Their bytes.
-    pub queue_memory: usize,
-    /// How long stale answers that can be validated are kept.
-    pub keep_stale: Duration,
+    /// The rest.
+    pub options: RedisOptions,
 }
 
 /// A URL that is known to be one, and may have a password in it.
@@ -50,35 +38,29 @@ impl fmt::Debug for RedisUrl {
     }
 }
 
-/// Reads `redis` of the value of `cache`.
-pub(super) fn read(cache: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<CacheRedis> {
-    let table = cache?.value.as_table()?;
-    let (key, value) = table.iter().find(|(name, _)| name.get_ref() == "redis")?;
-    let known = Part::Cache.keys().iter().find(|known| known.name == "redis")?;
-    let field = Field { key: known, key_at: key.span(), at: value.span(), value: value.get_ref() };
-    let table: &DeTable<'_> = noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found)?;
-    let section = Section::read(Part::CacheRedis, "in [cache.redis]", field.at.clone(), table, found);
-    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+/// Reads `redis` of `[cache]`.
+pub(super) fn read(cache: &Section<'_>, found: &mut Vec<Diagnostic>) -> Option<CacheRedis> {
+    let section = cache.part("redis", Part::CacheRedis, "in [cache.redis]", found)?;
     let url = match section.field("url") {
         Some(field) => noted(url(&field), found),
         None if section.meant("url") => None,
         None => {
             let message = "[cache.redis] needs a `url`";
             let help = "for example: url = \"redis://localhost\", or \"redis+cluster://10.0.0.1,10.0.0.2\"";
-            found.push(Diagnostic::error(Code::MissingKey, field.key_at, message).help(help));
+            found.push(Diagnostic::error(Code::MissingKey, cache.field("redis")?.key_at, message).help(help));
             None
         }
     };
-    let prefix = section
-        .field("prefix")
-        .map_or_else(|| Some(schema::CACHE_REDIS_PREFIX.to_owned()), |field| noted(prefix(&field), found));
-    let budget = section.time("budget", &schema::CACHE_REDIS_BUDGET, found);
-    let default = Some(schema::CACHE_REDIS_LEASE.default);
-    let lease = section.time_or_none("lease", &schema::CACHE_REDIS_LEASE, default, found);
-    let queue = count(section.number("queue", &schema::CACHE_REDIS_QUEUE, found));
-    let queue_memory = count(section.size("queue_memory", &schema::CACHE_REDIS_QUEUE_MEMORY, found));
-    let keep_stale = section.time("keep_stale", &schema::CACHE_REDIS_KEEP_STALE, found);
-    Some(CacheRedis { url: url?, prefix: prefix?, budget, lease, queue, queue_memory, keep_stale })
+    let mut options = RedisOptions::default();
+    if let Some(field) = section.field("prefix") {
+        options.prefix = noted(prefix(&field), found).map_or(options.prefix, Into::into);
+    }
+    section.time_into("budget", &RedisOptions::BUDGET, &mut options.budget, found);
+    section.time_or_none_into("lease", &RedisOptions::LEASE, &mut options.lease, found);
+    section.number_into("queue", &RedisOptions::MAX_QUEUE, &mut options.max_queue, found);
+    section.size_into("queue_memory", &RedisOptions::MAX_QUEUE_BYTES, &mut options.max_queue_bytes, found);
+    section.time_into("keep_stale", &RedisOptions::KEEP_STALE, &mut options.keep_stale, found);
+    Some(CacheRedis { url: url?, options })
 }
 
 fn url(field: &Field<'_>) -> Result<RedisUrl, Diagnostic> {
@@ -91,10 +73,10 @@ fn url(field: &Field<'_>) -> Result<RedisUrl, Diagnostic> {
     }
 }
 
-fn prefix(field: &Field<'_>) -> Result<String, Diagnostic> {
+fn prefix<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
     let text = field.string()?;
     if is_redis_prefix(text) {
-        return Ok(text.to_owned());
+        return Ok(text);
     }
     let message = "`prefix` must be 1 to 64 visible ASCII characters, without { and }";
     Err(Diagnostic::error(Code::BadValue, field.at.clone(), message).help("for example: prefix = \"shop\""))

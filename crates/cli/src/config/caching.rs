@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    BypassRules, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters, QueryRules,
-    RouteCache, RouteControl, RouteRules, StatusSet, StoreRules,
+    BypassRules, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, NamePattern, NamePatterns, Parameters,
+    QueryRules, RouteCache, RouteControl, RouteRules, StatusSet, StoreRules,
 };
 use toml::de::{DeTable, DeValue};
 
@@ -172,7 +172,7 @@ fn bypass(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> BypassRules {
 
 fn store(section: &Section<'_>, rules: &mut RouteRules, found: &mut Vec<Diagnostic>) -> StoreRules {
     let types = words(section.field("types").as_ref(), found, |word, _| media_type(word));
-    section.size_into("max_object", &schema::CACHE_MAX_OBJECT.range(), &mut rules.max_object_bytes, found);
+    section.size_into("max_object", &CacheOptions::MAX_OBJECT_BYTES, &mut rules.max_object_bytes, found);
     StoreRules { statuses: section.field("statuses").map(|field| statuses(&field, found)), types }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pilotlight_gateway::{External, ListenAddr, PolicyOptions, RouteSpec, Settings};
+use pilotlight_gateway::{CacheSettings, External, ListenAddr, RouteSpec, Settings};
 use pilotlight_supervisor::ServiceSpec;
 
 use super::cache_redis::CacheRedis;
@@ -20,7 +20,7 @@ pub struct Config {
     /// What counts for a client's connection.
     pub settings: Settings,
     /// The response cache; none: nothing is cached.
-    pub cache: Option<CacheLimits>,
+    pub cache: Option<CacheSettings>,
     /// The cache's tier in Redis, if there is one.
     pub cache_redis: Option<CacheRedis>,
     /// What the operator sees.
@@ -70,21 +70,6 @@ pub enum Workers {
     PerCore,
     /// This many, at least one.
     Exactly(usize),
-}
-
-/// The response cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheLimits {
-    /// Most bytes in memory, keys and header fields included.
-    pub memory: u64,
-    /// Most bytes of one stored answer; at most `memory`.
-    pub max_object: u64,
-    /// What the RFCs leave open.
-    pub policy: PolicyOptions,
-    /// Clients get `Cache-Tag` and `Surrogate-Key`.
-    pub keep_tags: bool,
-    /// An answer whose client has gone is fetched to its end, for the cache, even if nobody waits for it.
-    pub finish_abandoned: bool,
 }
 
 /// A service.

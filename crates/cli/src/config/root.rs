@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use pilotlight_gateway::{GatewayOptions, Limits, Settings};
+use pilotlight_gateway::{Abandoned, CacheOptions, CacheSettings, GatewayOptions, Limits, Settings, TagFields};
 use pilotlight_supervisor::QueueLimits;
 use toml::de::{DeTable, DeValue};
 
 use super::address;
+use super::cache_policy;
+use super::cache_redis::{self, CacheRedis};
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::{CacheLimits, Config, Listener, Workers};
+use super::model::{Config, Listener, Workers};
 use super::operate;
 use super::relations;
 use super::route;
@@ -17,14 +19,13 @@ use super::schema::{self, Part};
 use super::section::{Field, Section, noted};
 use super::service::{self, ForAll};
 use super::value::HumanSize;
-use super::{cache_policy, cache_redis};
 
 /// Reads the whole tree. What is wrong is noted and left out or replaced by its default, so that the rest can still be
 /// checked.
 pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Diagnostic>) -> Config {
     let root = Section::read(Part::Top, "at the top of the file", 0..0, table, found);
     let (limits, queue_max) = limits(&root, found);
-    let cache_field = root.field("cache");
+    let (cache, cache_redis) = cache(&root, found);
     let services = service::read_all(root.field("services"), ForAll { folder, queue_max }, found);
     let drafts = route::read_all(root.field("routes"), found);
     let mut settings = Settings { limits, server_timing: operate::server_timing(&root, found), ..Settings::default() };
@@ -34,8 +35,8 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         listen: listen(&root, folder, found),
         workers: workers(&root, found),
         settings,
-        cache: cache(cache_field.as_ref(), found),
-        cache_redis: cache_redis::read(cache_field.as_ref(), found),
+        cache,
+        cache_redis,
         operate: operate::read(&root, folder, found),
         services: services.complete,
         routes: Vec::new(),
@@ -120,31 +121,40 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, usize) {
     (limits, queue_max)
 }
 
-fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<CacheLimits> {
-    let empty = DeTable::new();
-    let (table, at) = match field {
-        Some(Field { value: DeValue::Boolean(false), .. }) => return None,
-        Some(Field { value: DeValue::Boolean(true), at, .. }) => (None, at.clone()),
-        Some(field) => (noted(field.value.as_table().ok_or_else(|| field.wrong_type()), found), field.at.clone()),
-        None => (None, 0..0),
+/// `[cache]`: none if it is off, and its tier in Redis.
+fn cache(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Option<CacheSettings>, Option<CacheRedis>) {
+    let mut cache = CacheSettings::default();
+    let section = match root.field("cache").map(|field| field.value) {
+        Some(DeValue::Boolean(false)) => return (None, None),
+        Some(DeValue::Boolean(true)) => None,
+        _ => root.part("cache", Part::Cache, "in [cache]", found),
     };
-    let section = Section::read(Part::Cache, "in [cache]", at, table.unwrap_or(&empty), found);
-    let memory = section.size("memory", &schema::CACHE_MEMORY, found);
-    let max_object = section.size("max_object", &schema::CACHE_MAX_OBJECT, found);
-    let policy = cache_policy::read(&section, found);
-    let keep_tags = section.boolean("keep_tags", false, found);
-    let finish_abandoned = section.boolean("finish_abandoned", true, found);
-    let Some(field) = section.field("max_object") else {
-        let max_object = max_object.min(memory / 2);
-        return Some(CacheLimits { memory, max_object, keep_tags, finish_abandoned, policy });
-    };
-    if max_object > memory / 2 {
-        let message =
-            format!("`max_object` ({}) is more than half of `memory` ({})", HumanSize(max_object), HumanSize(memory));
-        found.push(
-            Diagnostic::error(Code::Conflict, field.at, message)
-                .help("one answer may take half of the cache at most: lower `max_object` or raise `memory`"),
-        );
+    let Some(section) = section else { return (Some(cache), None) };
+    let memory = &mut cache.memory;
+    section.size_into("memory", &CacheOptions::MAX_BYTES, &mut memory.max_bytes, found);
+    section.size_into("max_object", &CacheOptions::MAX_OBJECT_BYTES, &mut memory.max_object_bytes, found);
+    let half = memory.max_bytes / 2;
+    match section.field("max_object") {
+        None => memory.max_object_bytes = memory.max_object_bytes.min(half),
+        Some(field) if memory.max_object_bytes > half => {
+            let (most, all) = (HumanSize(memory.max_object_bytes), HumanSize(memory.max_bytes));
+            let message = format!("`max_object` ({most}) is more than half of `memory` ({all})");
+            found.push(
+                Diagnostic::error(Code::Conflict, field.at, message)
+                    .help("one answer may take half of the cache at most: lower `max_object` or raise `memory`"),
+            );
+        }
+        Some(_) => {}
     }
-    Some(CacheLimits { memory, max_object, keep_tags, finish_abandoned, policy })
+    let (mut keeps_tags, mut finishes) = (false, true);
+    section.boolean_into("keep_tags", &mut keeps_tags, found);
+    section.boolean_into("finish_abandoned", &mut finishes, found);
+    if keeps_tags {
+        memory.tag_fields = TagFields::Kept;
+    }
+    if !finishes {
+        cache.abandoned = Abandoned::Drop;
+    }
+    cache_policy::read(&section, &mut cache.policy, found);
+    (Some(cache), cache_redis::read(&section, found))
 }

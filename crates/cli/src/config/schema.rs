@@ -1,8 +1,5 @@
-//! Every key of the file with what it takes, and the default and range of every number. `docs/configuration.md` is the
-//! same for people; a test holds the two together.
-
-use std::ops::RangeInclusive;
-use std::time::Duration;
+//! Every key of the file with what it takes. Its default and range belong to the type of the crate that uses it.
+//! `docs/configuration.md` is the same for people; a test holds the two together.
 
 /// A key of a section.
 #[derive(Clone, Copy, Debug)]
@@ -16,28 +13,6 @@ pub struct Key {
     /// What other programs call it; only for suggestions.
     pub aliases: &'static [&'static str],
 }
-
-/// The default and the range of a number, a size in bytes, or a time.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds<T> {
-    /// The value when the file gives none.
-    pub default: T,
-    /// The smallest value allowed.
-    pub min: T,
-    /// The largest value allowed.
-    pub max: T,
-}
-
-impl<T: Copy> Bounds<T> {
-    /// From the smallest to the largest.
-    pub(super) fn range(&self) -> RangeInclusive<T> {
-        self.min..=self.max
-    }
-}
-
-const KIB: u64 = 1024;
-const MIB: u64 = 1024 * KIB;
-const GIB: u64 = 1024 * MIB;
 
 /// `listen` when the file gives none.
 pub const LISTEN: &str = "127.0.0.1:8080";
@@ -53,32 +28,6 @@ pub const MAX_ARGUMENTS: usize = 1024;
 pub const MAX_ENV: usize = 1024;
 /// Most bytes of a route's path.
 pub const MAX_PATH: usize = 1024;
-
-/// `cache.memory`, bytes.
-pub const CACHE_MEMORY: Bounds<u64> = Bounds { default: 64 * MIB, min: MIB, max: 1024 * GIB };
-/// `cache.max_object`, bytes.
-pub const CACHE_MAX_OBJECT: Bounds<u64> = Bounds { default: MIB, min: KIB, max: GIB };
-/// `cache.redis.prefix`.
-pub const CACHE_REDIS_PREFIX: &str = "pilotlight";
-/// `cache.redis.budget`.
-pub const CACHE_REDIS_BUDGET: Bounds<Duration> =
-    Bounds { default: Duration::from_millis(5), min: Duration::from_millis(1), max: Duration::from_secs(1) };
-/// `cache.redis.lease`.
-pub const CACHE_REDIS_LEASE: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(3), min: Duration::from_millis(10), max: Duration::from_secs(60) };
-/// `cache.redis.queue`.
-pub const CACHE_REDIS_QUEUE: Bounds<u64> = Bounds { default: 1024, min: 1, max: 1_000_000 };
-/// `cache.redis.queue_memory`, bytes.
-pub const CACHE_REDIS_QUEUE_MEMORY: Bounds<u64> = Bounds { default: 16 * MIB, min: 64 * KIB, max: 4 * GIB };
-/// `cache.redis.keep_stale`.
-pub const CACHE_REDIS_KEEP_STALE: Bounds<Duration> =
-    Bounds { default: Duration::from_secs(60), min: Duration::ZERO, max: Duration::from_secs(30 * DAY) };
-/// `cache.max_heuristic`; none unless the file says so.
-pub const MAX_HEURISTIC: Bounds<Duration> = seconds(0, 1, 365 * DAY);
-/// `cache.stale_if_error`; none unless the file says so.
-pub const STALE_IF_ERROR: Bounds<Duration> = seconds(0, 1, 365 * DAY);
-/// Fields in `cache.targets`.
-pub const MAX_TARGETS: usize = 8;
 /// Modules in a service's `preload`.
 pub const MAX_PRELOAD: usize = 256;
 /// Most files in `env_file`, and most paths in `sandbox_read` and `sandbox_write`.
@@ -87,12 +36,6 @@ pub const MAX_ISOLATION_PATHS: usize = 64;
 pub const MAX_SECRETS: usize = 64;
 /// Most entries of a list in `[routes.cache]`.
 pub const MAX_CACHE_NAMES: usize = 64;
-
-const DAY: u64 = 24 * 3600;
-
-const fn seconds(default: u64, min: u64, max: u64) -> Bounds<Duration> {
-    Bounds { default: Duration::from_secs(default), min: Duration::from_secs(min), max: Duration::from_secs(max) }
-}
 
 const fn key(name: &'static str, takes: &'static str, example: &'static str, aliases: &'static [&'static str]) -> Key {
     Key { name, takes, example, aliases }

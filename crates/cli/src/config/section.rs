@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::render::shown;
 use super::retired::RETIRED;
-use super::schema::{Bounds, Key, Part};
+use super::schema::{Key, Part};
 use super::value::{self, HumanSize, HumanTime, Rejected, nearest};
 
 /// A section whose unknown keys have been reported.
@@ -81,34 +81,6 @@ impl<'a> Section<'a> {
 
     pub(super) fn field(&self, name: &str) -> Option<Field<'a>> {
         self.fields.iter().find(|field| field.key.name == name).cloned()
-    }
-
-    pub(super) fn boolean(&self, name: &str, default: bool, found: &mut Vec<Diagnostic>) -> bool {
-        self.field(name).and_then(|field| noted(field.boolean(), found)).unwrap_or(default)
-    }
-
-    pub(super) fn number(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> u64 {
-        self.field(name).and_then(|field| noted(field.number(&bounds.range()), found)).unwrap_or(bounds.default)
-    }
-
-    pub(super) fn time(&self, name: &str, bounds: &Bounds<Duration>, found: &mut Vec<Diagnostic>) -> Duration {
-        self.field(name).and_then(|field| noted(field.time(&bounds.range()), found)).unwrap_or(bounds.default)
-    }
-
-    pub(super) fn size(&self, name: &str, bounds: &Bounds<u64>, found: &mut Vec<Diagnostic>) -> u64 {
-        self.field(name).and_then(|field| noted(field.size(&bounds.range()), found)).unwrap_or(bounds.default)
-    }
-
-    /// As `time`, but the file may say "none".
-    pub(super) fn time_or_none(
-        &self,
-        name: &str,
-        bounds: &Bounds<Duration>,
-        default: Option<Duration>,
-        found: &mut Vec<Diagnostic>,
-    ) -> Option<Duration> {
-        let Some(field) = self.field(name) else { return default };
-        if field.is_none() { None } else { noted(field.time(&bounds.range()), found).or(default) }
     }
 
     /// Reads `true` or `false` into its place. This and those that follow: what the file does not say, or says wrongly,

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::HeaderName;
-use pilotlight_cli::config::{CacheLimits, Config, ServiceKind, Workers, commands, parse};
+use pilotlight_cli::config::{Config, ServiceKind, Workers, commands, parse};
 use pilotlight_gateway::{
-    External, ExternalAddr, LanguageOrder, Limits, ListenAddr, PolicyOptions, RouteCache, RouteControl, RouteLimit,
-    RouteRules, Settings, Upgrades,
+    Abandoned, CacheOptions, CacheSettings, External, ExternalAddr, LanguageOrder, Limits, ListenAddr, PolicyOptions,
+    RouteCache, RouteControl, RouteLimit, RouteRules, Settings, TagFields, Upgrades,
 };
 use pilotlight_supervisor::{
     HttpSocket, InheritEnv, MinInstances, QueueLimits, RecycleLimits, Sandbox, ServiceSpec, Spare, Transport,
@@ -28,8 +28,12 @@ fn managed(config: &Config, index: usize) -> &ServiceSpec {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn cache_limits(memory: u64, max_object: u64) -> CacheLimits {
-    CacheLimits { memory, max_object, keep_tags: false, finish_abandoned: true, policy: PolicyOptions::default() }
+fn cache_settings(max_bytes: u64, max_object_bytes: u64) -> CacheSettings {
+    CacheSettings {
+        memory: CacheOptions { max_bytes, max_object_bytes, tag_fields: TagFields::Removed },
+        policy: PolicyOptions::default(),
+        abandoned: Abandoned::Finish,
+    }
 }
 
 #[test]
@@ -38,7 +42,7 @@ fn an_empty_file_is_all_defaults() {
     assert_eq!(config.listen.len(), 1);
     assert_eq!(config.listen[0].address, ListenAddr::Tcp("127.0.0.1:8080".parse().unwrap()));
     assert_eq!(config.workers, Workers::PerCore);
-    assert_eq!(config.cache, Some(cache_limits(64 << 20, 1 << 20)));
+    assert_eq!(config.cache, Some(cache_settings(64 << 20, 1 << 20)));
     assert_eq!(config.settings, Settings { limits: config.settings.limits.clone(), ..Settings::default() });
     assert!(!config.settings.dev && !config.settings.trust_forwarded);
     assert_eq!(
@@ -75,13 +79,10 @@ fn every_key_of_a_full_file_arrives() {
     assert_eq!(addresses, ["http://127.0.0.1:8081", "http://[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]);
     assert_eq!(config.workers, Workers::Exactly(3));
     assert!(config.settings.dev && config.settings.trust_forwarded);
-    let limits = CacheLimits {
-        keep_tags: true,
-        finish_abandoned: false,
-        policy: full_policy(),
-        ..cache_limits(8 << 20, 64 << 10)
-    };
-    assert_eq!(config.cache, Some(limits));
+    let mut cache =
+        CacheSettings { policy: full_policy(), abandoned: Abandoned::Drop, ..cache_settings(8 << 20, 64 << 10) };
+    cache.memory.tag_fields = TagFields::Kept;
+    assert_eq!(config.cache, Some(cache));
     assert_eq!(
         config.settings.limits,
         Limits {
