@@ -128,7 +128,8 @@ pub fn run(
 
 /// Reports what was changed, and in which gateway.
 fn report_change(
-    (gateway, mut told): (&Gateway, Value),
+    gateway: &Gateway,
+    mut told: Value,
     report: Report,
     text: impl FnOnce(&Value) -> String,
     out: &mut dyn Write,
@@ -150,7 +151,8 @@ fn report_change(
 /// No gateway, no such service, or the output cannot be written.
 pub fn status(
     client: &Client,
-    (service, watch): (Option<&str>, Watch),
+    service: Option<&str>,
+    watch: Watch,
     report: Report,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
@@ -178,18 +180,31 @@ pub fn status(
     }
 }
 
+/// Which lines `pilotlight logs` prints.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines<'a> {
+    /// Of which service.
+    pub service: &'a str,
+    /// How many of those that are there.
+    pub count: usize,
+    /// Whether it goes on with those that come.
+    pub follow: Watch,
+    /// How a terminal gets them.
+    pub escapes: Escapes,
+}
+
 /// `pilotlight logs`.
 ///
 /// # Errors
 /// No gateway, no such service, or the output cannot be written.
 pub fn logs(
     client: &Client,
-    (service, lines, follow): (&str, usize, Watch),
-    (report, escapes): (Report, Escapes),
+    Lines { service, count, follow, escapes }: Lines<'_>,
+    report: Report,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
     let follow = if follow == Watch::On { "&follow=1" } else { "" };
-    let target = format!("/services/{}/logs?lines={lines}{follow}", client::encoded(service));
+    let target = format!("/services/{}/logs?lines={count}{follow}", client::encoded(service));
     let mut body = BufReader::new(client.stream(&target)?);
     let mut line = String::new();
     while body.read_line(&mut line).map_err(|cause| client.broken(cause))? > 0 {
@@ -205,14 +220,24 @@ pub fn logs(
     Ok(Outcome::Done)
 }
 
-/// `pilotlight restart`, `stop`, `start`. Waits until it is done unless `timeout` is zero.
+/// What a service is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Act<'a> {
+    /// Its name.
+    pub service: &'a str,
+    /// What it does.
+    pub action: Action,
+    /// How long it is waited for; zero: not at all.
+    pub timeout: Duration,
+}
+
+/// `pilotlight restart`, `stop`, `start`.
 ///
 /// # Errors
 /// No gateway, no such service, it did not do what it was told, or the output cannot be written.
 pub fn act(
     client: &Client,
-    (service, action): (&str, Action),
-    timeout: Duration,
+    Act { service, action, timeout }: Act<'_>,
     report: Report,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
@@ -248,7 +273,7 @@ pub fn act(
         map.insert("stop".to_owned(), done);
     }
     let text = |told: &Value| table::acted(service, action, &before, told, timeout.is_zero());
-    report_change((client.gateway(), told), report, text, out)?;
+    report_change(client.gateway(), told, report, text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -298,7 +323,7 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
 pub fn reload(client: &Client, emptying: Emptying, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let body = (emptying == Emptying::Forced).then(|| json!({ "force": true }));
     let told = client.order("/reload", body.as_ref(), RELOAD_TIMEOUT)?;
-    report_change((client.gateway(), told), report, plan::text, out)?;
+    report_change(client.gateway(), told, report, plan::text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -322,7 +347,7 @@ pub fn upgrade(
             told["pid"], told["old_pid"]
         )
     };
-    report_change((&gateway, told), report, text, out)?;
+    report_change(&gateway, told, report, text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -342,13 +367,24 @@ fn name_program(client: &Client, program: &Path) -> Result<Named, Failure> {
     })
 }
 
+/// The request that `pilotlight explain` is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Explained<'a> {
+    /// Its URL, or its target alone.
+    pub url: &'a str,
+    /// Its method.
+    pub method: &'a str,
+    /// Its fields, `name: value` each.
+    pub fields: &'a [String],
+}
+
 /// `pilotlight explain`.
 ///
 /// # Errors
 /// No gateway, not a URL, or the output cannot be written.
 pub fn explain(
     client: &Client,
-    (url, method, fields): (&str, &str, &[String]),
+    Explained { url, method, fields }: Explained<'_>,
     report: Report,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {

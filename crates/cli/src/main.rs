@@ -291,9 +291,8 @@ impl Purging {
 impl Acted {
     fn run(self, action: admin::Action) -> io::Result<Outcome> {
         let timeout = if self.no_wait { Duration::ZERO } else { Duration::from_secs(self.timeout) };
-        let service = self.service;
-        self.gateway
-            .run(Effect::Changes, |client, report, out| admin::act(client, (&service, action), timeout, report, out))
+        let act = admin::Act { service: &self.service, action, timeout };
+        self.gateway.run(Effect::Changes, |client, report, out| admin::act(client, act, report, out))
     }
 }
 
@@ -328,13 +327,12 @@ fn main() -> ExitCode {
             commands::init(&config.file, existing, &mut out, &mut err)
         }
         Command::Status { service, watch: on, gateway } => gateway.run(Effect::Reads, |client, report, out| {
-            admin::status(client, (service.as_deref(), watch(on)), report, out)
+            admin::status(client, service.as_deref(), watch(on), report, out)
         }),
         Command::Logs { service, follow, lines, raw, gateway } => {
             let escapes = if raw { admin::Escapes::Raw } else { admin::Escapes::Visible };
-            gateway.run(Effect::Reads, |client, report, out| {
-                admin::logs(client, (&service, lines, watch(follow)), (report, escapes), out)
-            })
+            let lines = admin::Lines { service: &service, count: lines, follow: watch(follow), escapes };
+            gateway.run(Effect::Reads, |client, report, out| admin::logs(client, lines, report, out))
         }
         Command::Reload { force, gateway } => {
             let emptying = if force { Emptying::Forced } else { Emptying::Refused };
@@ -347,8 +345,10 @@ fn main() -> ExitCode {
         Command::Stop(acted) => acted.run(admin::Action::Stop),
         Command::Start(acted) => acted.run(admin::Action::Start),
         Command::Purge(purging) => purging.run(),
-        Command::Explain { url, method, fields, gateway } => gateway
-            .run(Effect::Reads, |client, report, out| admin::explain(client, (&url, &method, &fields), report, out)),
+        Command::Explain { url, method, fields, gateway } => {
+            let request = admin::Explained { url: &url, method: &method, fields: &fields };
+            gateway.run(Effect::Reads, |client, report, out| admin::explain(client, request, report, out))
+        }
         Command::Redis { mode: Deferred(mode) } => return pilotlight_redis_tool::run(mode),
         Command::Lab(arguments) => return lab(&arguments),
         Command::Completions { shell } => generated::completions(whole_command(), shell, &mut out),

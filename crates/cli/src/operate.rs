@@ -35,18 +35,27 @@ pub(crate) struct Reports {
     pub(crate) stderr: StandardError,
 }
 
+/// What is operated.
+#[derive(Clone, Copy)]
+pub(crate) struct Operated<'a> {
+    pub(crate) file: &'a Path,
+    pub(crate) config: &'a Config,
+    pub(crate) runtime_dir: &'a Path,
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) supervisor: &'a Supervisor,
+}
+
 /// Starts what the configuration asks for. It ends when the returned value is dropped.
 ///
 /// # Errors
 /// A socket, an address or a thread is refused.
 pub(crate) fn start(
-    (file, config): (&Path, &Config),
-    runtime_dir: &Path,
-    (gateway, supervisor): (&Gateway, &Supervisor),
+    operated: Operated<'_>,
     reports: &Reports,
     orders: UnboundedSender<Order>,
     inherited: Sockets,
 ) -> anyhow::Result<Option<Admin>> {
+    let Operated { file, config, runtime_dir, gateway, supervisor } = operated;
     reopen_on_signal(gateway).context("SIGUSR1 cannot be waited for")?;
     let socket = config.operate.admin.as_ref().map(|socket| socket_path(socket, runtime_dir));
     if socket.is_none() && config.operate.metrics.is_none() {

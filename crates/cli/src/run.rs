@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::config::{self, AdminSocket, Code, Config, Loaded, Ports, Report, Style, commands};
 use crate::memory;
 use crate::notify::{self, Note};
-use crate::operate::{self, Reports, Shown, Sockets};
+use crate::operate::{self, Operated, Reports, Shown, Sockets};
 use crate::presence::{self, Presence, Record};
 use crate::reload::{self, Followed, Live};
 use crate::runtime_folder::{self, For};
@@ -56,14 +56,15 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     // What is inherited is in use.
     let ports = if handover.is_some() { Ports::Skip } else { Ports::Require };
     let stderr = StandardError::start().context("the thread that writes the standard error cannot be started")?;
-    let ended = load_and_run(file, (predecessor, handover), ports, &stderr);
+    let ended = load_and_run(file, predecessor, handover, ports, &stderr);
     stderr.finish();
     ended
 }
 
 fn load_and_run(
     file: &Path,
-    (predecessor, handover): (Option<Predecessor>, Option<Handover>),
+    predecessor: Option<Predecessor>,
+    handover: Option<Handover>,
     ports: Ports,
     stderr: &StandardError,
 ) -> anyhow::Result<Ended> {
@@ -71,7 +72,7 @@ fn load_and_run(
         || config::load(file, ports),
         |loaded| match loaded {
             _ if predecessor.is_none() && runs_already(file, loaded, stderr) => Ok(Err(Ended::RunsAlready)),
-            Ok(loaded) => start(file, loaded, (predecessor, handover.unwrap_or_default()), stderr).map(Ok),
+            Ok(loaded) => start(file, loaded, predecessor, handover.unwrap_or_default(), stderr).map(Ok),
             Err(report) => {
                 stderr.print(&report.render(commands::style_for_stderr()));
                 if let Some(predecessor) = predecessor {
@@ -124,7 +125,8 @@ fn runs_already(file: &Path, loaded: &Result<Loaded, Report>, stderr: &StandardE
 fn start(
     file: &Path,
     loaded: &Loaded,
-    (predecessor, handover): (Option<Predecessor>, Handover),
+    predecessor: Option<Predecessor>,
+    handover: Handover,
     stderr: &StandardError,
 ) -> anyhow::Result<(Running, Signals)> {
     let Loaded { config, warnings } = loaded;
@@ -136,7 +138,7 @@ fn start(
     let turn = predecessor.as_ref().map(Predecessor::silence).transpose()?;
     let turn = turn.map(|turn| Box::new(turn) as Box<dyn FnOnce() + Send>);
     let reports = Reports { logs: LogBook::default(), shown: Shown::new(file, warnings), stderr: stderr.clone() };
-    let running = match Running::start((file, config), reports, orders, handover, turn) {
+    let running = match Running::start(Source { file, config }, reports, orders, handover, turn) {
         Ok(running) => running,
         Err(e) => {
             if let Some(predecessor) = predecessor {
@@ -153,6 +155,14 @@ fn start(
         None => notify::tell(Note::Ready),
     }
     Ok((running, signals))
+}
+
+/// What is run.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    file: &'a Path,
+    /// What it says.
+    config: &'a Config,
 }
 
 /// A gateway with all that belongs to it.
@@ -173,18 +183,19 @@ struct Running {
 
 impl Running {
     fn start(
-        (file, config): (&Path, &Config),
+        source: Source<'_>,
         reports: Reports,
         orders: mpsc::UnboundedSender<Order>,
         handover: Handover,
         turn: Option<Box<dyn FnOnce() + Send>>,
     ) -> anyhow::Result<Self> {
+        let Source { file, config } = source;
         // Now: when it has been replaced, the system no longer says where it was.
         let program = std::env::current_exe().context("the path of this program is not known")?;
         let workers = settings::workers(config);
         let whom = if settings::has_users(config) { For::OtherUsers } else { For::ThisUser };
         let runtime_dir = runtime_folder::make(whom)?;
-        let (supervisor, events) = supervise(config, workers, (&program, &runtime_dir), &reports)?;
+        let (supervisor, events) = supervise(config, workers, &program, &runtime_dir, &reports)?;
         let services = settings::targets(config, supervisor.services());
         let Handover { listeners, admin, metrics, warm, guardians } = handover;
         // Their services may go on until the last request of the process before has ended.
@@ -203,19 +214,19 @@ impl Running {
         let has_inherited_admin = admin.is_some();
         let is_heir = turn.is_some();
         let sockets = Sockets { admin, metrics, turn };
-        let admin =
-            match operate::start((file, config), &runtime_dir, (&gateway, &supervisor), &reports, orders, sockets) {
-                Ok(admin) => admin,
-                Err(e) => {
-                    gateway.drain();
-                    let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
-                    gateway.join();
-                    return Err(e);
-                }
-            };
+        let operated = Operated { file, config, runtime_dir: &runtime_dir, gateway: &gateway, supervisor: &supervisor };
+        let admin = match operate::start(operated, &reports, orders, sockets) {
+            Ok(admin) => admin,
+            Err(e) => {
+                gateway.drain();
+                let _ = supervisor.shutdown(Duration::ZERO); // nothing has been asked for yet
+                gateway.join();
+                return Err(e);
+            }
+        };
         upgrade::warm(&services, &supervisor.control(), &warm);
         let replaces = is_heir.then(rustix::process::getppid).flatten();
-        let presence = present((file, config), &runtime_dir, replaces);
+        let presence = present(source, &runtime_dir, replaces);
         announce(config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
         let Reports { shown, stderr, .. } = reports;
         let (file, followed) = (file.to_owned(), Followed::new(config, shown));
@@ -409,7 +420,8 @@ fn stop_when_told_again(mut signals: Signals, stderr: StandardError) {
 fn supervise(
     config: &Config,
     workers: usize,
-    (program, runtime_dir): (&Path, &Path),
+    program: &Path,
+    runtime_dir: &Path,
     reports: &Reports,
 ) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
     let (log, lines) = mpsc::channel(limits::MAX_LOG_LINES);
@@ -427,7 +439,7 @@ fn supervise(
 
 /// Lets commands find this gateway by its file. Without that it does its work all the same.
 fn present(
-    (file, config): (&Path, &Config),
+    Source { file, config }: Source<'_>,
     runtime_dir: &Path,
     replaces: Option<rustix::process::Pid>,
 ) -> Option<Presence> {

@@ -133,21 +133,21 @@ impl Client {
     }
 
     pub(super) fn get(&self, target: &str) -> Result<Value, Failure> {
-        self.whole(("GET", target, None), TIMEOUT)
+        self.whole(Request::get(target), TIMEOUT)
     }
 
     /// What may take longer.
     pub(super) fn order(&self, target: &str, body: Option<&Value>, timeout: Duration) -> Result<Value, Failure> {
-        self.whole(("POST", target, body), timeout)
+        self.whole(Request { method: "POST", target, body }, timeout)
     }
 
     pub(super) fn post(&self, target: &str, body: Option<&Value>) -> Result<Value, Failure> {
-        self.whole(("POST", target, body), TIMEOUT)
+        self.order(target, body, TIMEOUT)
     }
 
     /// An answer's body as it comes.
     pub(super) fn stream(&self, target: &str) -> Result<impl Read + use<>, Failure> {
-        let body = self.send(("GET", target, None), TIMEOUT)?;
+        let body = self.send(Request::get(target), TIMEOUT)?;
         body.get_ref().set_read_timeout(None).map_err(|cause| self.broken(cause))?;
         Ok(body)
     }
@@ -156,7 +156,7 @@ impl Client {
         Failure::Broken { socket: self.socket.clone(), cause }
     }
 
-    fn whole(&self, request: (&str, &str, Option<&Value>), timeout: Duration) -> Result<Value, Failure> {
+    fn whole(&self, request: Request<'_>, timeout: Duration) -> Result<Value, Failure> {
         let mut text = String::new();
         let read = self.send(request, timeout)?.take(MAX_ANSWER).read_to_string(&mut text);
         read.map_err(|cause| self.broken(cause))?;
@@ -164,7 +164,7 @@ impl Client {
     }
 
     /// The body of a successful answer.
-    fn send(&self, (method, target, body): (&str, &str, Option<&Value>), timeout: Duration) -> Result<Body, Failure> {
+    fn send(&self, Request { method, target, body }: Request<'_>, timeout: Duration) -> Result<Body, Failure> {
         let failed = |cause| self.broken(cause);
         let mut stream = UnixStream::connect(&self.socket).map_err(failed)?;
         if self.served_by == ServedBy::ThisUser {
@@ -187,6 +187,20 @@ impl Client {
         let detail =
             serde_json::from_str::<Value>(&text).ok().and_then(|value| Some(value["detail"].as_str()?.to_owned()));
         Err(Failure::Refused { status, detail: detail.unwrap_or_else(|| format!("the gateway answered {status}")) })
+    }
+}
+
+/// What the gateway is asked.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    method: &'a str,
+    target: &'a str,
+    body: Option<&'a Value>,
+}
+
+impl<'a> Request<'a> {
+    fn get(target: &'a str) -> Self {
+        Self { method: "GET", target, body: None }
     }
 }
 

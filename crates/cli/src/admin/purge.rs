@@ -31,7 +31,7 @@ pub struct Purged {
 /// No gateway, something in it means nothing, or the output cannot be written.
 pub fn purge(client: &Client, purged: &Purged, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let told = client.post("/purge", Some(&body(purged)))?;
-    report_change((client.gateway(), told), report, text, out)?;
+    report_change(client.gateway(), told, report, text, out)?;
     Ok(Outcome::Done)
 }
 

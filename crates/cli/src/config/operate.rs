@@ -58,7 +58,8 @@ pub(super) fn read(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic
 /// The keys of a section that may also be `false`, or `true` where it needs no key.
 fn section<'a>(
     root: &Section<'a>,
-    (name, part): (&str, Part),
+    name: &str,
+    part: Part,
     empty: &'a DeTable<'a>,
     found: &mut Vec<Diagnostic>,
 ) -> Option<(Section<'a>, Option<Field<'a>>)> {
@@ -74,7 +75,7 @@ fn section<'a>(
 
 fn admin(root: &Section<'_>, folder: &Path, at: &mut OperateSpans, found: &mut Vec<Diagnostic>) -> Option<AdminSocket> {
     let empty = DeTable::new();
-    let (section, _) = section(root, ("admin", Part::Admin), &empty, found)?;
+    let (section, _) = section(root, "admin", Part::Admin, &empty, found)?;
     let Some(field) = section.field("socket") else { return Some(AdminSocket::InRuntimeDir) };
     at.socket = field.at.clone();
     let text = noted(field.string(), found)?;
@@ -90,7 +91,7 @@ fn metrics(
 ) -> Option<SocketAddr> {
     root.field("metrics")?;
     let empty = DeTable::new();
-    let (section, field) = section(root, ("metrics", Part::Metrics), &empty, found)?;
+    let (section, field) = section(root, "metrics", Part::Metrics, &empty, found)?;
     let Some(listen) = section.field("listen") else {
         if !section.mentions("listen") {
             let at = field.map_or(0..0, |field| field.key_at);
@@ -131,7 +132,7 @@ fn access_log(
     const FORMATS: [(&str, AccessFormat); 2] = [("json", AccessFormat::Json), ("text", AccessFormat::Text)];
     root.field("access_log")?;
     let empty = DeTable::new();
-    let (section, field) = section(root, ("access_log", Part::AccessLog), &empty, found)?;
+    let (section, field) = section(root, "access_log", Part::AccessLog, &empty, found)?;
     let Some(path) = section.field("path") else {
         if !section.mentions("path") {
             found.push(
