@@ -64,6 +64,17 @@ pub struct Cache {
     state: Arc<State>,
 }
 
+/// How a request was answered, as far as [`Cache::invalidate_as`] is concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered<'a> {
+    /// The request's.
+    pub method: &'a Method,
+    /// The answer's.
+    pub status: StatusCode,
+    /// The answer's fields.
+    pub response: &'a HeaderMap,
+}
+
 impl Cache {
     /// Makes an empty cache.
     ///
@@ -162,7 +173,7 @@ impl Cache {
         response: &HeaderMap,
         now: Timestamp,
     ) -> Invalidated {
-        self.invalidate_as(key, (method, status), response, now, Place::of)
+        self.invalidate_as(key, Answered { method, status, response }, now, Place::of)
     }
 
     /// The same where keys are not made of what was received alone: `place` says where what answers a target is stored.
@@ -170,8 +181,7 @@ impl Cache {
     pub fn invalidate_as(
         &self,
         key: &Key<'_>,
-        (method, status): (&Method, StatusCode),
-        response: &HeaderMap,
+        Answered { method, status, response }: Answered<'_>,
         now: Timestamp,
         place: impl Fn(&str) -> Place,
     ) -> Invalidated {

@@ -12,9 +12,9 @@ use crate::leader::LeaderGuard;
 use crate::policy::control::Control;
 use crate::policy::freshness::Freshness;
 use crate::policy::storing::Candidate;
-use crate::policy::{PolicyOptions, RouteRules, Timestamp, Timing, Unstored, reference};
+use crate::policy::{RouteRules, Timestamp, Timing, Unstored, fields, reference};
 use crate::purge::Mark;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorded, Recorder};
 use crate::stored::Stored;
 
 /// The right and the duty to fetch an answer. Dropping it hands both to the next request that waits.
@@ -94,7 +94,9 @@ impl Fill {
                 Decision::Pass(self.pass_on(Unstored::TooLarge, status, timing.received))
             }
             Ok(plan) => {
-                Decision::Store(Box::new(Recorder::new(self.leader, status, headers, plan, (timing, max_object_bytes))))
+                let headers = fields::to_store(headers);
+                let response = Recorded { status, headers, plan, timing, max_object_bytes };
+                Decision::Store(Box::new(Recorder::new(self.leader, response)))
             }
             Err(why) => Decision::Pass(self.pass_on(why, status, timing.received)),
         }
@@ -147,7 +149,9 @@ impl Fill {
         }
         let mark = |merged: &HeaderMap| self.leader.mark(merged);
         let policy = self.leader.state().policy();
-        let (updated, verdict) = update(stored, request, (merged, &judged), (timing, rules, &policy), mark);
+        let (method, status) = (&Method::GET, stored.status());
+        let candidate = Candidate { method, request, status, response: &judged, timing, rules, policy: &policy };
+        let (updated, verdict) = update(stored, &candidate, merged, mark);
         let unstored = self.replace(stored, &updated, verdict).err();
         match unstored {
             Some(why) => {
@@ -198,7 +202,9 @@ impl Fill {
             // It says nothing about the body, so what has been purged since that was fetched remains purged.
             let purges = self.leader.state().purges();
             let mark = |merged: &HeaderMap| purges.mark(&key.as_key(), merged, stored.position());
-            let (updated, verdict) = update(&stored, request, (merged, headers), (timing, rules, &policy), mark);
+            let method = &Method::GET;
+            let candidate = Candidate { method, request, status, response: headers, timing, rules, policy: &policy };
+            let (updated, verdict) = update(&stored, &candidate, merged, mark);
             if verdict.is_ok() {
                 // Not replaced: it was invalidated or outgrew the store. HEAD itself is answered by the service.
                 let _ = self.replace(&stored, &updated, verdict);
@@ -256,22 +262,19 @@ impl Fill {
     }
 }
 
-/// The stored response with the fields `merged`, and whether it may be stored as an answer to `request` that had the
-/// fields `judged`.
+/// The stored response with the fields `merged`, and whether it may be stored as `candidate`.
 fn update(
     stored: &Arc<Stored>,
-    request: &HeaderMap,
-    (merged, judged): (HeaderMap, &HeaderMap),
-    (timing, rules, policy): (Timing, RouteRules, &PolicyOptions),
+    candidate: &Candidate<'_>,
+    merged: HeaderMap,
     mark: impl FnOnce(&HeaderMap) -> Mark,
 ) -> (Arc<Stored>, Result<(), Unstored>) {
-    let candidate =
-        Candidate { method: &Method::GET, request, status: stored.status(), response: judged, timing, rules, policy };
     let (freshness, vary, verdict) = match candidate.plan() {
         Ok(plan) => (plan.freshness, stored.vary().and(&plan.vary), Ok(())),
         Err(why) => {
-            let control = Control::of(judged, policy);
-            let freshness = Freshness::of(judged, &control, timing, candidate.assumed(&control.directives));
+            let Candidate { response, timing, policy, .. } = *candidate;
+            let control = Control::of(response, policy);
+            let freshness = Freshness::of(response, &control, timing, candidate.assumed(&control.directives));
             (freshness.unwrap_or_else(|| Freshness::stale(timing)), stored.vary().clone(), Err(why))
         }
     };

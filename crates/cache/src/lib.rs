@@ -67,7 +67,7 @@ mod turn;
 mod weight;
 
 pub use body::StoredBody;
-pub use cache::{Cache, Invalidated, Place, Usage};
+pub use cache::{Answered, Cache, Invalidated, Place, Usage};
 pub use fill::adopt::Adopted;
 pub use fill::{Decision, Fill, Validated};
 pub use flight::Watch;

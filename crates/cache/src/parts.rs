@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::policy::storing::has_body;
 use crate::policy::{Freshness, LanguageOrder, RequestDirectives, Selection, Timestamp};
 use crate::purge::Position;
-use crate::stored::Stored;
+use crate::stored::{Head, Stored};
 
 /// All that a stored response consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Cache {
         let Parts { status, headers, body, selection, freshness } = parts;
         let mark = self.purges().mark_record(record_name, key, &headers, position);
         let vary = selection.ordered_by(self.language_order());
-        Arc::new(Stored::assemble(status, headers, StoredBody::of(body), freshness, vary, mark))
+        Arc::new(Stored::assemble(Head { status, headers, freshness, vary }, StoredBody::of(body), mark))
     }
 
     /// What the order of `Accept-Language` means to services, for whoever selects by it in another tier.

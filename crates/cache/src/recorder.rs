@@ -7,9 +7,10 @@ use http::{HeaderMap, StatusCode};
 use crate::body::StoredBody;
 use crate::leader::LeaderGuard;
 use crate::policy::storing::Plan;
-use crate::policy::{Timestamp, Timing, Unstored, fields};
+use crate::policy::{Timestamp, Timing, Unstored};
+use crate::purge::Mark;
 use crate::recording::{LiveAnswer, Recording, Tail};
-use crate::stored::Stored;
+use crate::stored::{Head, Stored};
 use crate::weight;
 
 /// What a recording whose length is not known takes from the budget at first.
@@ -21,11 +22,7 @@ const FIRST_RESERVE_BYTES: u64 = 4096;
 pub struct Recorder {
     /// `None` once the recording was given up.
     leader: Option<LeaderGuard>,
-    status: StatusCode,
-    headers: HeaderMap,
-    plan: Plan,
-    timing: Timing,
-    max_object_bytes: u64,
+    response: Recorded,
     recording: Arc<Recording>,
     /// Bytes of body that there is memory for: their weight is taken from the cache's budget.
     reserved_bytes: u64,
@@ -33,21 +30,29 @@ pub struct Recorder {
     failure: Unstored,
 }
 
+/// A response of which the body is recorded.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    pub(crate) status: StatusCode,
+    /// From [`fields::to_store`](crate::policy::fields::to_store).
+    pub(crate) headers: HeaderMap,
+    pub(crate) plan: Plan,
+    pub(crate) timing: Timing,
+    pub(crate) max_object_bytes: u64,
+}
+
+impl Recorded {
+    fn stored(&self, headers: HeaderMap, body: StoredBody, mark: Mark) -> Stored {
+        let Plan { freshness, vary, .. } = self.plan.clone();
+        Stored::new(Head { status: self.status, headers, freshness, vary }, self.timing, body, mark)
+    }
+}
+
 impl Recorder {
-    pub(crate) fn new(
-        leader: LeaderGuard,
-        status: StatusCode,
-        headers: &HeaderMap,
-        plan: Plan,
-        (timing, max_object_bytes): (Timing, u64),
-    ) -> Self {
+    pub(crate) fn new(leader: LeaderGuard, response: Recorded) -> Self {
         Self {
             leader: Some(leader),
-            status,
-            headers: fields::to_store(headers),
-            plan,
-            timing,
-            max_object_bytes,
+            response,
             recording: Arc::default(),
             reserved_bytes: 0,
             is_published: false,
@@ -57,7 +62,7 @@ impl Recorder {
 
     /// The remaining freshness lifetime that the response will have, for `Cache-Status`.
     pub fn ttl_s(&self, now: Timestamp) -> i64 {
-        self.plan.freshness.ttl_s(self.plan.freshness.age_s(now))
+        self.response.plan.freshness.ttl_s(self.response.plan.freshness.age_s(now))
     }
 
     /// Records the next bytes of the body. They are copied: a chunk may be a small slice of a large read buffer, which
@@ -72,20 +77,21 @@ impl Recorder {
         };
         let needed = self.recording.len() as u64 + chunk.len() as u64;
         // An answer longer than announced is broken; it ends as incomplete.
-        if needed > self.plan.length.unwrap_or(self.max_object_bytes) {
-            let why = if self.plan.length.is_some() { Unstored::Incomplete } else { Unstored::TooLarge };
+        if needed > self.response.plan.length.unwrap_or(self.response.max_object_bytes) {
+            let why = if self.response.plan.length.is_some() { Unstored::Incomplete } else { Unstored::TooLarge };
             return self.give_up(why);
         }
         if needed > self.reserved_bytes {
-            let doubled = (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(self.max_object_bytes).max(needed);
-            let wanted = self.plan.length.unwrap_or(doubled);
+            let doubled =
+                (self.reserved_bytes * 2).max(FIRST_RESERVE_BYTES).min(self.response.max_object_bytes).max(needed);
+            let wanted = self.response.plan.length.unwrap_or(doubled);
             let more = weight::of_recording(wanted) - weight::of_recording(self.reserved_bytes);
             if !leader.state().memory().lend(more) {
                 return self.give_up(Unstored::Busy);
             }
             self.reserved_bytes = wanted;
         }
-        self.recording.push(chunk, self.plan.length);
+        self.recording.push(chunk, self.response.plan.length);
         self.publish(needed);
         Ok(())
     }
@@ -95,7 +101,9 @@ impl Recorder {
     /// # Errors
     /// Why it was not stored: the body is not as long as announced, too large, or the target was changed meanwhile.
     pub fn finish(mut self, now: Timestamp) -> Result<Arc<Stored>, Unstored> {
-        if self.plan.length.is_some_and(|length| length != self.recording.len() as u64) && self.leader.is_some() {
+        if self.response.plan.length.is_some_and(|length| length != self.recording.len() as u64)
+            && self.leader.is_some()
+        {
             // Those who wait are woken by the drop: another attempt may end well.
             return Err(Unstored::Incomplete);
         }
@@ -103,9 +111,9 @@ impl Recorder {
             return Err(self.failure);
         };
         let body = self.recording.finish();
-        let headers = std::mem::take(&mut self.headers);
+        let headers = std::mem::take(&mut self.response.headers);
         let mark = leader.mark(&headers);
-        let stored = Stored::new(self.status, headers, body, self.plan.clone(), self.timing, mark);
+        let stored = self.response.stored(headers, body, mark);
         self.release(&leader);
         let stored = Arc::new(stored);
         match leader.write(|state| state.memory().put(leader.key().clone(), &stored)) {
@@ -127,12 +135,12 @@ impl Recorder {
             return;
         };
         // What is whole with the first bytes is stored in a moment.
-        let Some(length) = self.plan.length.filter(|length| recorded_bytes < *length) else { return };
+        let Some(length) = self.response.plan.length.filter(|length| recorded_bytes < *length) else { return };
         self.is_published = true;
-        let (headers, mark) = (self.headers.clone(), leader.mark(&self.headers));
-        let head = Stored::new(self.status, headers, StoredBody::default(), self.plan.clone(), self.timing, mark);
+        let (headers, mark) = (self.response.headers.clone(), leader.mark(&self.response.headers));
+        let head = self.response.stored(headers, StoredBody::default(), mark);
         // Everybody has to validate: they are told when it is whole.
-        if head.is_reusable(self.timing.received) {
+        if head.is_reusable(self.response.timing.received) {
             let len = usize::try_from(length).unwrap_or(usize::MAX);
             leader.publish(LiveAnswer { head: Arc::new(head), len, recording: Arc::clone(&self.recording) });
         }
@@ -154,9 +162,9 @@ impl Recorder {
         self.failure = why;
         if let Some(leader) = self.leader.take() {
             self.release(&leader);
-            leader.state().reasons().note(leader.hash(), why, self.timing.received);
+            leader.state().reasons().note(leader.hash(), why, self.response.timing.received);
             if why.is_lasting() {
-                leader.state().flights().remember_solo(leader.solo(), self.timing.received);
+                leader.state().flights().remember_solo(leader.solo(), self.response.timing.received);
             }
             leader.passed();
         }

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use crate::body::StoredBody;
 use crate::policy::freshness::Freshness;
 use crate::policy::range::Requested;
-use crate::policy::storing::{Plan, has_credentials};
+use crate::policy::storing::has_credentials;
 use crate::policy::validate::Validators;
 use crate::policy::vary::Selection;
 use crate::policy::{Forward, RequestDirectives, Timestamp, Timing, fields, reuse};
@@ -78,6 +78,14 @@ fn put_field(name: &HeaderName, value: &HeaderValue, out: &mut impl BufMut) {
     out.put_slice(value.as_bytes());
 }
 
+/// A response without its body.
+pub(crate) struct Head {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) freshness: Freshness,
+    pub(crate) vary: Selection,
+}
+
 /// Why a stored response does not answer a request, for the choice among the responses of one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -94,33 +102,21 @@ pub(crate) enum Refusal {
 }
 
 impl Stored {
-    /// Keeps a response whose body is complete. `kept` comes from [`fields::to_store`].
-    pub(crate) fn new(
-        status: StatusCode,
-        mut kept: HeaderMap,
-        body: StoredBody,
-        plan: Plan,
-        timing: Timing,
-        mark: Mark,
-    ) -> Self {
-        ensure_date(&mut kept, timing.received);
+    /// Keeps a response whose body is complete. The fields come from [`fields::to_store`].
+    pub(crate) fn new(mut head: Head, timing: Timing, body: StoredBody, mark: Mark) -> Self {
+        let kept = &mut head.headers;
+        ensure_date(kept, timing.received);
         // RFC 9110 §8.6: no Content-Length with 204. Elsewhere it replaces the framing that was not stored.
-        if status == StatusCode::NO_CONTENT {
+        if head.status == StatusCode::NO_CONTENT {
             kept.remove(CONTENT_LENGTH);
         } else if !kept.contains_key(CONTENT_LENGTH) {
             kept.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         }
-        Self::assemble(status, kept, body, plan.freshness, plan.vary, mark)
+        Self::assemble(head, body, mark)
     }
 
-    pub(crate) fn assemble(
-        status: StatusCode,
-        headers: HeaderMap,
-        body: StoredBody,
-        freshness: Freshness,
-        vary: Selection,
-        mark: Mark,
-    ) -> Self {
+    pub(crate) fn assemble(head: Head, body: StoredBody, mark: Mark) -> Self {
+        let Head { status, headers, freshness, vary } = head;
         let weight = weight::of_response(size_of::<Self>(), &headers, &body) + vary.weight() + mark.weight();
         let validators = Validators::of(&headers);
         Self { status, headers, body, freshness, vary, validators, mark, weight, prepared: OnceLock::new() }
@@ -285,7 +281,7 @@ impl Stored {
 
     /// This response with updated fields; the body and what it was selected by stay.
     pub(crate) fn with_headers(&self, headers: HeaderMap, freshness: Freshness, vary: Selection, mark: Mark) -> Self {
-        Self::assemble(self.status, headers, self.body.clone(), freshness, vary, mark)
+        Self::assemble(Head { status: self.status, headers, freshness, vary }, self.body.clone(), mark)
     }
 
     fn headers_at(&self, age_s: u64, status: CacheStatus) -> HeaderMap {

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, Method, StatusCode};
-use pilotlight_cache::{Cache, Forward, Invalidated, Key, Place, RouteControl, RouteRules, Timestamp, Unstored};
+use pilotlight_cache::{
+    Answered, Cache, Forward, Invalidated, Key, Place, RouteControl, RouteRules, Timestamp, Unstored,
+};
 
 use crate::options::{RouteCache, RouteSpec};
 use crate::routes::Table;
@@ -72,12 +74,13 @@ pub(crate) fn invalidate(
     cache: &Cache,
     table: &Table,
     (origin, target): (Origin<'_>, &str),
-    answered: (&Method, StatusCode),
+    (method, status): (&Method, StatusCode),
     response: &HeaderMap,
     now: Timestamp,
 ) -> Invalidated {
     let key = CacheKey::of_url(None, origin, target);
-    cache.invalidate_as(&key.as_key(), answered, response, now, |target| place(table, origin.authority, target))
+    let answered = Answered { method, status, response };
+    cache.invalidate_as(&key.as_key(), answered, now, |target| place(table, origin.authority, target))
 }
 
 /// Where the route of a target has stored what answers it.

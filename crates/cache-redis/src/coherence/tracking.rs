@@ -95,28 +95,33 @@ async fn primaries(client: &Client) -> Result<Vec<NodeAddress>, Error> {
 
 /// Listens to one primary until it is told to stop, or the server refuses.
 async fn track(shared: Arc<Shared>, address: NodeAddress, gap: Gap) {
-    let mut gap = Some(gap);
-    let mut is_lost = false;
+    let mut missing = Missing { gap: Some(gap), is_told: false };
     loop {
-        let Err(lost) = session(&shared, &address, (&mut gap, &mut is_lost)).await;
+        let Err(lost) = session(&shared, &address, &mut missing).await;
         if let Lost::Refused(why) = &lost {
             tracing::warn!(node = %address, "client tracking is refused: {why}; gateways tell each other which records they replace");
             shared.by_channel.store(true, Ordering::Relaxed);
             return std::future::pending().await;
         }
-        if gap.is_none() {
+        if missing.gap.is_none() {
             tracing::warn!(node = %address, "it is not known which records other gateways replace: {lost}; stored responses are validated until it is");
-            is_lost = true;
-            gap = Some(shared.coverage.gap());
+            missing = Missing { gap: Some(shared.coverage.gap()), is_told: true };
         }
         sleep(PAUSE).await;
     }
 }
 
+/// That a primary is not listened to.
+struct Missing {
+    gap: Option<Gap>,
+    /// The log has it.
+    is_told: bool,
+}
+
 async fn session(
     shared: &Shared,
     address: &NodeAddress,
-    (gap, is_lost): (&mut Option<Gap>, &mut bool),
+    missing: &mut Missing,
 ) -> Result<std::convert::Infallible, Lost> {
     let connecting = shared.client.stream(Route::Node(address.clone()));
     let mut stream = timeout(LOG_COMMAND_TIMEOUT, connecting).await.map_err(|_| Lost::Silent)??;
@@ -142,7 +147,7 @@ async fn session(
                 Frame::Reply(_) => replies += 1,
             }
         }
-        if replies >= 2 && gap.take().is_some() && std::mem::take(is_lost) {
+        if replies >= 2 && missing.gap.take().is_some() && std::mem::take(&mut missing.is_told) {
             tracing::info!(node = %address, "it is known again which records other gateways replace");
         }
         read.reserve(READ_BUFFER);

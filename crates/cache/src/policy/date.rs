@@ -17,7 +17,7 @@ fn any_format(text: &str) -> Option<u64> {
         // IMF-fixdate: Sun, 06 Nov 1994 08:49:37 GMT
         Some(rest) if is_day(day_name, Length::Short) => {
             let [day, month, year, time, zone] = parts(rest)?;
-            instant((number(year, 4)?, month, number(day, 2)?), time, zone)
+            instant(Day { year: number(year, 4)?, month: month_of(month)?, day: number(day, 2)? }, time, zone)
         }
         // rfc850-date: Sunday, 06-Nov-94 08:49:37 GMT
         Some(rest) if is_day(day_name, Length::Long) => {
@@ -25,14 +25,15 @@ fn any_format(text: &str) -> Option<u64> {
             let mut date = date.split('-');
             let (day, month, year) = (date.next()?, date.next()?, date.next()?);
             let year = number(year, 2).filter(|_| date.next().is_none())?;
-            instant((if year < 70 { 2000 + year } else { 1900 + year }, month, number(day, 2)?), time, zone)
+            let year = if year < 70 { 2000 + year } else { 1900 + year };
+            instant(Day { year, month: month_of(month)?, day: number(day, 2)? }, time, zone)
         }
         // asctime-date: Sun Nov  6 08:49:37 1994
         None if is_day(day_name, Length::Short) => {
             let (month, rest) = rest.strip_prefix(' ')?.split_once(' ')?;
             let [day, time, year] = parts(rest.strip_prefix(' ').unwrap_or(rest))?;
             let day = number(day, 2).or_else(|| number(day, 1))?;
-            instant((number(year, 4)?, month, day), time, "GMT")
+            instant(Day { year: number(year, 4)?, month: month_of(month)?, day }, time, "GMT")
         }
         _ => None,
     }
@@ -67,7 +68,10 @@ fn usual(text: &[u8; 29]) -> Option<u64> {
         let [tens, ones] = [text[at], text[at + 1]].map(|byte| byte.wrapping_sub(b'0'));
         (tens < 10 && ones < 10).then_some(u64::from(tens) * 10 + u64::from(ones))
     };
-    calendar((two(12)? * 100 + two(14)?, month, two(5)?), (two(17)?, two(20)?, two(23)?))
+    calendar(
+        Day { year: two(12)? * 100 + two(14)?, month, day: two(5)? },
+        TimeOfDay { hour: two(17)?, minute: two(20)?, second: two(23)? },
+    )
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,22 +101,40 @@ fn number(text: &str, digits: usize) -> Option<u64> {
     (text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-fn instant((year, month, day): (u64, &str, u64), time: &str, zone: &str) -> Option<u64> {
+fn month_of(name: &str) -> Option<usize> {
+    MONTHS.iter().position(|month| month.eq_ignore_ascii_case(name))
+}
+
+fn instant(day: Day, time: &str, zone: &str) -> Option<u64> {
     // RFC 9111 §4.2: a zone other than GMT makes a date invalid.
     if !zone.eq_ignore_ascii_case("GMT") {
         return None;
     }
-    let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))?;
     let mut units = time.split(':').map(|unit| number(unit, 2));
-    let (hour, minute, second) = (units.next()??, units.next()??, units.next()??);
+    let time = TimeOfDay { hour: units.next()??, minute: units.next()??, second: units.next()?? };
     if units.next().is_some() {
         return None;
     }
-    calendar((year, month, day), (hour, minute, second))
+    calendar(day, time)
 }
 
-/// Months count from 0.
-fn calendar((year, month, day): (u64, usize, u64), (hour, minute, second): (u64, u64, u64)) -> Option<u64> {
+#[derive(Clone, Copy)]
+struct Day {
+    year: u64,
+    /// From 0.
+    month: usize,
+    day: u64,
+}
+
+#[derive(Clone, Copy)]
+struct TimeOfDay {
+    hour: u64,
+    minute: u64,
+    second: u64,
+}
+
+fn calendar(Day { year, month, day }: Day, time: TimeOfDay) -> Option<u64> {
+    let TimeOfDay { hour, minute, second } = time;
     // RFC 9110 §5.6.7: second 60 is a leap second.
     if hour > 23 || minute > 59 || second > 60 || day == 0 || day > days_of(month, year) {
         return None;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, Method, StatusCode};
 use pilotlight_cache::{
-    Address, Cache, CacheOptions, Decision, Key, Lookup, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS, MAX_PURGED_URLS, Mode,
-    Place, Purge, RouteRules, Scope, Standing, TagFields, Turn, Validated,
+    Address, Answered, Cache, CacheOptions, Decision, Key, Lookup, MAX_PURGED_PREFIXES, MAX_PURGED_TAGS,
+    MAX_PURGED_URLS, Mode, Place, Purge, RouteRules, Scope, Standing, TagFields, Turn, Validated,
 };
 
 use crate::support::*;
@@ -353,7 +353,8 @@ fn a_url_goes_with_whatever_else_its_keys_hold() {
     let outcomes = || [&dark, &light].map(|key| outcome(&cache, key, &Method::GET, &[], START));
     assert_eq!([fill(&dark), fill(&light)], ["hit x", "hit x"]);
     let place = |target: &str| Place { target: target.to_owned(), has_extra: true };
-    cache.invalidate_as(&KEY, (&Method::POST, StatusCode::OK), &fields(&[]), START, place);
+    let answered = Answered { method: &Method::POST, status: StatusCode::OK, response: &fields(&[]) };
+    cache.invalidate_as(&KEY, answered, START, place);
     assert_eq!(outcomes(), ["miss UriMiss", "miss UriMiss"]);
     assert_eq!([fill(&dark), fill(&light)], ["hit x", "hit x"]);
     let url = Scope::Url(Address::of(&KEY));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, StatusCode};
 use pilotlight_cache::{
-    Address, Cache, Decision, Fill, LanguageOrder, Lookup, Mode, Place, PolicyOptions, Purge, RouteRules, Scope,
-    Unstored,
+    Address, Answered, Cache, Decision, Fill, LanguageOrder, Lookup, Mode, Place, PolicyOptions, Purge, RouteRules,
+    Scope, Unstored,
 };
 
 use crate::support::*;
@@ -57,8 +57,8 @@ fn an_answer_to_post_is_stored_under_the_key_that_two_of_its_names_have() {
     let place = |target: &str| Place::of(target.split("&utm_").next().unwrap());
     let fill = cache.begin_post(&KEY);
     let (request, response) = (fields(&[("content-length", "3")]), fields(POSTED));
-    let answered = (&Method::POST, StatusCode::OK);
-    let invalidated = cache.invalidate_as(&key("/a?b&utm_x=1"), answered, &response, START, place);
+    let answered = Answered { method: &Method::POST, status: StatusCode::OK, response: &response };
+    let invalidated = cache.invalidate_as(&key("/a?b&utm_x=1"), answered, START, place);
     assert_eq!(invalidated.targets, 0);
     let decision = fill.posted(&request, StatusCode::OK, &response, at(START), RouteRules::default());
     let Decision::Store(recorder) = decision else { panic!("{decision:?}") };
