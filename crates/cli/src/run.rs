@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use pilotlight_gateway::{Admin, Asked, Emptying, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
 use pilotlight_printable::{printable, printable_lines};
-use pilotlight_supervisor::{ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
+use pilotlight_supervisor::{Program, ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -428,7 +428,7 @@ fn supervise(
     let options = SupervisorOptions {
         workers,
         // The guardian outlives a gateway that is killed, and removes the folder then.
-        guardian: (program.to_owned(), vec![GUARDIAN.into(), runtime_dir.into()]),
+        guardian: Program { path: program.to_owned(), arguments: vec![GUARDIAN.into(), runtime_dir.into()] },
         runtime_dir: runtime_dir.to_owned(),
         log,
     };

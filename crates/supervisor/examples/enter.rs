@@ -7,7 +7,7 @@
 //! The difference of `Collected`, divided by 100,000, is the number of instructions; with `limited` the service has a
 //! `concurrency`.
 
-use pilotlight_supervisor::{HttpSocket, ServiceSpec, SupervisorOptions, Transport, guardian, start};
+use pilotlight_supervisor::{HttpSocket, Program, ServiceSpec, SupervisorOptions, Transport, guardian, start};
 use std::ffi::OsString;
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let options = SupervisorOptions {
         workers: 2,
         runtime_dir: std::env::temp_dir().join(format!("enter-{}", std::process::id())),
-        guardian: (std::env::current_exe()?, vec!["guardian".into()]),
+        guardian: Program { path: std::env::current_exe()?, arguments: vec!["guardian".into()] },
         log,
     };
     let mut spec = ServiceSpec::new("x", vec!["sleep".into(), "1000".into()], Transport::Http(HttpSocket::Unix));

@@ -5,7 +5,7 @@
 //! inherited.
 
 use command_fds::{CommandFdExt, FdMapping};
-use pilotlight_supervisor::{HttpSocket, ServiceSpec, SupervisorOptions, Transport, guardian, start};
+use pilotlight_supervisor::{HttpSocket, Program, ServiceSpec, SupervisorOptions, Transport, guardian, start};
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,7 +28,7 @@ fn run(dir: &OsString, script: &OsString) -> Result<ExitCode, Error> {
     let options = SupervisorOptions {
         workers: 1,
         runtime_dir: dir.into(),
-        guardian: (std::env::current_exe()?, vec!["guardian".into()]),
+        guardian: Program { path: std::env::current_exe()?, arguments: vec!["guardian".into()] },
         log,
     };
     let argv = vec!["sh".into(), "-c".into(), script.clone()];

@@ -208,15 +208,20 @@ impl Drop for Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::Endpoint;
+    use crate::instance::{Endpoint, Which};
     use crate::service::ServiceId;
     use tokio::sync::mpsc;
+
+    fn instance(notices: mpsc::UnboundedSender<Notice>) -> Arc<Instance> {
+        let which = Which { service: ServiceId(0), run: 1, number: 1 };
+        Arc::new(Instance::new(which, Endpoint::Pipe, Instant::now(), notices))
+    }
 
     /// Before its 504 is sent, whatever the supervisor's thread is doing just then.
     #[test]
     fn nobody_enters_an_instance_that_was_reported_as_stuck() {
         let (notices, mut noticed) = mpsc::unbounded_channel();
-        let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
+        let instance = instance(notices);
         instance.set_state(InstanceState::Ready);
         let counter = Arc::new(InFlightCounter::new(Arc::clone(&instance), 0, None, 0));
         let stuck = Arc::clone(&counter).enter().unwrap();
@@ -233,7 +238,7 @@ mod tests {
     #[test]
     fn nobody_is_inside_a_closed_instance() {
         let (notices, mut noticed) = mpsc::unbounded_channel();
-        let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
+        let instance = instance(notices);
         instance.set_state(InstanceState::Ready);
         let counters: Vec<_> =
             (0..2).map(|worker| Arc::new(InFlightCounter::new(Arc::clone(&instance), worker, None, 0))).collect();
@@ -276,7 +281,7 @@ mod tests {
     #[test]
     fn the_end_of_the_last_exchange_of_a_draining_instance_is_told() {
         let (notices, mut noticed) = mpsc::unbounded_channel();
-        let instance = Arc::new(Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices));
+        let instance = instance(notices);
         instance.set_state(InstanceState::Ready);
         let counter = Arc::new(InFlightCounter::new(Arc::clone(&instance), 0, None, 0));
         let (first, second) = (Arc::clone(&counter).enter().unwrap(), Arc::clone(&counter).enter().unwrap());

@@ -131,14 +131,19 @@ impl InstanceState {
     }
 }
 
+/// What an instance is told apart by.
+#[derive(Clone, Copy)]
+pub(crate) struct Which {
+    pub(crate) service: ServiceId,
+    /// Of all runs.
+    pub(crate) run: u64,
+    /// Among the service's instances.
+    pub(crate) number: u64,
+}
+
 impl Instance {
-    pub(crate) fn new(
-        service: ServiceId,
-        (run, number): (u64, u64),
-        endpoint: Endpoint,
-        epoch: Instant,
-        notices: UnboundedSender<Notice>,
-    ) -> Self {
+    pub(crate) fn new(which: Which, endpoint: Endpoint, epoch: Instant, notices: UnboundedSender<Notice>) -> Self {
+        let Which { service, run, number } = which;
         Self {
             state: Padded(AtomicU8::new(InstanceState::Starting as u8)),
             run,

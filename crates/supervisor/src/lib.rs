@@ -65,7 +65,7 @@ pub use service::{
     InstanceStatus, Replaced, Service, ServiceId, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus,
 };
 pub use spec::{
-    HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, ServiceSpec, Spare, SupervisorOptions, Transport,
+    HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, Program, ServiceSpec, Spare, SupervisorOptions, Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
 pub use supervisor::{Control, Supervisor, start};

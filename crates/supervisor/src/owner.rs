@@ -35,15 +35,13 @@ use crate::lineage::Guardians;
 use crate::log::LogLine;
 use crate::processes::parent_of;
 use crate::runtime_dir::RuntimeDir;
-use crate::spec::SupervisorOptions;
+use crate::spec::{Program, SupervisorOptions};
 use crate::zygote::FromZygote;
 use memory::Sample;
 use pipe::Greeting;
 use run::Run;
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 use timers::{Timer, Timers};
@@ -67,7 +65,7 @@ pub(crate) struct Parts {
 
 #[derive(Debug)]
 pub(crate) struct Owner {
-    program: (PathBuf, Vec<OsString>),
+    program: Program,
     guardians: Guardians,
     log: mpsc::Sender<LogLine>,
     workers: Vec<mpsc::Sender<WorkerEvent>>,

@@ -304,7 +304,7 @@ mod tests {
 
     use super::*;
     use crate::concurrency_limiter::ConcurrencyLimiter;
-    use crate::instance::{Endpoint, Instance, InstanceState};
+    use crate::instance::{Endpoint, Instance, InstanceState, Which};
     use crate::service::ServiceId;
     use crate::spec::Transport;
     use std::sync::atomic::AtomicU32;
@@ -316,7 +316,8 @@ mod tests {
         let spec = ServiceSpec::new("x", vec!["x".into()], Transport::Pipe);
         let limit = Arc::new(WaitingLimit::new(&"x".into(), spec.queue));
         let queue = Arc::new(Queue::new(0, &spec, limit, notices.clone()));
-        let instance = Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices);
+        let instance =
+            Instance::new(Which { service: ServiceId(0), run: 1, number: 1 }, Endpoint::Pipe, Instant::now(), notices);
         instance.set_state(InstanceState::Ready);
         let (instance, limiter) = (Arc::new(instance), Arc::new(ConcurrencyLimiter::new(1, Arc::clone(&queue))));
         let counter =

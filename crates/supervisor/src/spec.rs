@@ -21,12 +21,20 @@ pub struct SupervisorOptions {
     /// Folder of `pipe.sock` and the sockets of services; created with mode 0700, locked while in use. Its path must
     /// leave room for a file name within 107 bytes.
     pub runtime_dir: PathBuf,
-    /// Program and arguments that run [`guardian::main`](crate::guardian::main); usually this very binary with a hidden
-    /// argument.
-    pub guardian: (PathBuf, Vec<OsString>),
+    /// What runs [`guardian::main`](crate::guardian::main); usually this very binary with a hidden argument.
+    pub guardian: Program,
     /// Where lines of services' output go. When it is full, lines are dropped and counted in the next one that fits.
     /// [`MAX_LOG_LINES`](crate::limits::MAX_LOG_LINES) is a good size.
     pub log: mpsc::Sender<LogLine>,
+}
+
+/// A program and how it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its path.
+    pub path: PathBuf,
+    /// What follows its name.
+    pub arguments: Vec<OsString>,
 }
 
 /// Settings of one service.

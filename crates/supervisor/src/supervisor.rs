@@ -195,7 +195,7 @@ impl Drop for Supervisor {
 fn start_guardian(
     options: &SupervisorOptions,
 ) -> Result<(std::process::Child, std::os::unix::net::UnixStream), SupervisorError> {
-    let failed = |source| SupervisorError::Guardian { program: options.guardian.0.clone(), source };
+    let failed = |source| SupervisorError::Guardian { program: options.guardian.path.clone(), source };
     let (mut child, socket) = guardian::spawn_process(&options.guardian).map_err(failed)?;
     match guardian::await_ready(&socket) {
         Ok(()) => Ok((child, socket)),

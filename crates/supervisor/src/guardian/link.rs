@@ -5,11 +5,10 @@ use super::wire::{self, Inbox};
 use crate::error::Exit;
 use crate::isolation::SandboxBounds;
 use crate::limits::{GUARDIAN_TIMEOUT, MAX_GUARDIAN_QUEUE, MAX_MESSAGE};
-use std::ffi::OsString;
+use crate::spec::Program;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use tokio::net::UnixStream;
@@ -53,14 +52,14 @@ const NOT_INHERITED: [&str; 7] = [
 ];
 
 /// Executes a guardian and does not wait for it.
-pub(crate) fn spawn_process(program: &(PathBuf, Vec<OsString>)) -> io::Result<(Child, StdUnixStream)> {
+pub(crate) fn spawn_process(program: &Program) -> io::Result<(Child, StdUnixStream)> {
     let (ours, theirs) = socket_pair()?;
-    let mut command = Command::new(&program.0);
+    let mut command = Command::new(&program.path);
     // What a service manager or a predecessor says to the gateway is not for services.
     for name in NOT_INHERITED {
         command.env_remove(name);
     }
-    let child = command.args(&program.1).stdin(theirs).stdout(Stdio::null()).spawn()?;
+    let child = command.args(&program.arguments).stdin(theirs).stdout(Stdio::null()).spawn()?;
     Ok((child, ours))
 }
 

@@ -22,10 +22,10 @@ pub(crate) fn resolve(user: Option<&str>, group: Option<&str>) -> Result<Option<
     }
     let read = |file: &str| fs::read_to_string(file).map_err(|error| format!("{file} cannot be read: {error}"));
     let (passwd, groups) = (read("/etc/passwd")?, read("/etc/group")?);
-    account(user, group, (&passwd, &groups)).map(Some)
+    account(user, group, &passwd, &groups).map(Some)
 }
 
-fn account(user: Option<&str>, group: Option<&str>, (passwd, groups): (&str, &str)) -> Result<Account, String> {
+fn account(user: Option<&str>, group: Option<&str>, passwd: &str, groups: &str) -> Result<Account, String> {
     let entry = user.map(|user| find_user(user, passwd)).transpose()?;
     let gid = group.map(|group| find_group(group, groups)).transpose()?;
     let Some((uid, entry)) = entry else {
@@ -100,7 +100,7 @@ mod tests {
 
     #[track_caller]
     fn check(user: Option<&str>, group: Option<&str>, expected: Result<(u32, u32, &[u32]), &str>) {
-        let got = account(user, group, (PASSWD, GROUPS));
+        let got = account(user, group, PASSWD, GROUPS);
         let got = got.map(|account| {
             let groups: Vec<u32> = account.groups.iter().map(|gid| gid.as_raw()).collect();
             (account.uid.as_raw(), account.gid.as_raw(), groups)

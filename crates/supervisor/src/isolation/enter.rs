@@ -75,7 +75,7 @@ pub(crate) fn enter(prepared: &Prepared<'_>) -> Result<Entered, String> {
         let dir = prepared.dir.unwrap_or(Path::new("."));
         let (program, socket) = (located(prepared, dir), pipe_socket(prepared));
         set_no_new_privs(true).map_err(|error| format!("sandbox: no-new-privileges: {error}"))?;
-        let rules = files::enforce((&program, socket), dir, read, write)?;
+        let rules = files::enforce(&program, socket, dir, read, write)?;
         // Where nothing else keeps it from sockets, one that has no use for connections makes none.
         let view = viewed.unwrap_or_else(|| Err(String::new()));
         let is_lone = socket.is_none() && read.is_empty() && write.is_empty();

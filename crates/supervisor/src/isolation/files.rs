@@ -90,7 +90,8 @@ impl Rules {
 
 /// Puts this process under the rules: what is listed may be read or written, everything else is refused.
 pub(super) fn enforce(
-    (program, socket): (&Path, Option<&Path>),
+    program: &Path,
+    socket: Option<&Path>,
     dir: &Path,
     read: &[PathBuf],
     write: &[PathBuf],

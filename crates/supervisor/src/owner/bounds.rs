@@ -2,9 +2,9 @@
 
 use super::Owner;
 use crate::error::Exit;
-use crate::isolation::{Isolation, Sandbox, SandboxBounds};
+use crate::isolation::{Sandbox, SandboxBounds};
 use crate::policy::hints;
-use std::path::Path;
+use crate::spec::ServiceSpec;
 
 /// What has been said about a service, so that it is said once and not at each start.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Owner {
             record.reported.in_force(record.service.name(), bounds);
         }
         record.service.status_mut().sandbox = sandbox;
-        record.reported.say(record.service.name(), (&record.spec.isolation, record.spec.dir.as_deref()), notices);
+        record.reported.say(&record.spec, notices);
     }
 
     /// An instance could not be put into its bounds. Paths and users are for the log and for developers, not for every
@@ -79,10 +79,11 @@ impl Reported {
         self.in_force = Some(bounds.clone());
     }
 
-    fn say(&mut self, service: &str, (isolation, dir): (&Isolation, Option<&Path>), notices: Vec<String>) {
+    fn say(&mut self, spec: &ServiceSpec, notices: Vec<String>) {
+        let ServiceSpec { name: service, isolation, dir, .. } = spec;
         if isolation.sandbox != Sandbox::None && !self.sandbox {
             self.sandbox = true;
-            tracing::info!(%service, "sandbox = \"strict\": {}", hints::sandbox(isolation, dir));
+            tracing::info!(%service, "sandbox = \"strict\": {}", hints::sandbox(isolation, dir.as_deref()));
         }
         for notice in notices {
             if !self.notices.contains(&notice) {

@@ -93,12 +93,13 @@ impl Owner {
         }
         run.connected_at.get_or_insert(accepted);
         match place(run, &hello, self.workers.len()) {
-            Ok(worker) => self.connect(id, worker, stream, hello, read_ahead, now),
+            Ok(worker) => self.connect(id, Greeted { worker, stream, hello, read_ahead }, now),
             Err(text) => refuse(&stream, text),
         }
     }
 
-    fn connect(&mut self, id: u64, worker: usize, stream: UnixStream, hello: Hello, read_ahead: Bytes, now: Instant) {
+    fn connect(&mut self, id: u64, greeted: Greeted, now: Instant) {
+        let Greeted { worker, stream, hello, read_ahead } = greeted;
         let Some(run) = self.runs.get_mut(&id) else { return };
         let service = self.records[run.service].service.name();
         let welcome = Welcome {
@@ -145,6 +146,15 @@ impl Owner {
         let (kind, for_worker) = (ConnectionKind::Shared, worker as u32);
         self.tell(holder, WorkerEvent::SendMore { instance, kind, count: 1, for_worker });
     }
+}
+
+/// A connection whose HELLO is good.
+struct Greeted {
+    worker: usize,
+    stream: UnixStream,
+    hello: Hello,
+    /// What came behind it.
+    read_ahead: Bytes,
 }
 
 /// The worker that a connection is for, or the rule that it breaks.

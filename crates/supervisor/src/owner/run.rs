@@ -212,12 +212,10 @@ pub(super) enum Stage {
 impl Run {
     /// A run that the guardian has been asked for, on behalf of a worker.
     pub(super) fn new(
-        (instance, begun): (Arc<Instance>, Instant),
+        instance: Arc<Instance>,
         counters: Vec<Arc<InFlightCounter>>,
         first_worker: usize,
-        token: Option<String>,
-        listener: Option<Listener>,
-        tail: Arc<Tail>,
+        begun: Instant,
     ) -> Self {
         let workers = counters.len();
         Self {
@@ -232,10 +230,10 @@ impl Run {
             ready_at: None,
             pid: None,
             uid: None,
-            token,
+            token: None,
             mark: String::new(),
-            listener,
-            tail,
+            listener: None,
+            tail: Arc::default(),
             outputs_open: 2,
             exit: None,
             limit: None,

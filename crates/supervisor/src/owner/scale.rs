@@ -101,7 +101,7 @@ impl Owner {
         for number in 0..count as usize {
             // Each worker is the first of one: it needs no further connection to serve those who wait there.
             let worker = (worker + number) % self.workers.len();
-            if self.start(service, (worker, None), now) == Started::No {
+            if self.start(service, worker, None, now) == Started::No {
                 break;
             }
         }
@@ -117,7 +117,7 @@ impl Owner {
         let reason = limit.map_or(asked.to_owned(), |limit| limit.to_string());
         tracing::info!(service = %self.records[service].service.name(), instance = number, "to be replaced: {reason}");
         let worker = *id as usize % self.workers.len();
-        if self.start(service, (worker, Some(*id)), now) == Started::Yes
+        if self.start(service, worker, Some(*id), now) == Started::Yes
             && let Some(run) = self.records[service].successor.and_then(|id| self.runs.get_mut(&id))
         {
             run.limit_reached = *limit;

@@ -7,7 +7,7 @@ use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
 use crate::guardian::{Inherit, Link, MARK, SpawnRequest, spawn_process};
 use crate::in_flight::InFlightCounter;
-use crate::instance::{Address, Endpoint, Instance, InstanceState};
+use crate::instance::{Address, Endpoint, Instance, InstanceState, Which};
 use crate::isolation;
 use crate::limits::PORT_PAUSE;
 use crate::listener::{Acceptance, Asks, Listener};
@@ -181,9 +181,9 @@ impl Owner {
     }
 
     /// Starts an instance, in the place of a ready one if there is one to go.
-    pub(super) fn start(&mut self, service: usize, (worker, replaces): (usize, Option<u64>), now: Instant) -> Started {
+    pub(super) fn start(&mut self, service: usize, worker: usize, replaces: Option<u64>, now: Instant) -> Started {
         self.records[service].held = false;
-        let Err(error) = self.try_start(service, (worker, replaces), now) else { return Started::Yes };
+        let Err(error) = self.try_start(service, worker, replaces, now) else { return Started::Yes };
         let record = &mut self.records[service];
         record.circuit.ended(RunEnd::NeverReady, now, random());
         record.service.status_mut().failed_starts += 1;
@@ -200,7 +200,7 @@ impl Owner {
         Started::No
     }
 
-    fn try_start(&mut self, service: usize, (worker, replaces): (usize, Option<u64>), now: Instant) -> io::Result<()> {
+    fn try_start(&mut self, service: usize, worker: usize, replaces: Option<u64>, now: Instant) -> io::Result<()> {
         let number = self.records[service].last_number + 1;
         let id = self.next_run();
         let listener = match self.records[service].spec.transport {
@@ -213,8 +213,8 @@ impl Owner {
         if uid.is_some() && token.is_some() {
             self.folder.admit_users()?;
         }
-        let instance = Instance::new(ServiceId(service), (id, number), endpoint, self.epoch, self.notices.clone());
-        let instance = Arc::new(instance);
+        let which = Which { service: ServiceId(service), run: id, number };
+        let instance = Arc::new(Instance::new(which, endpoint, self.epoch, self.notices.clone()));
         let (outputs, mut fds) = outputs()?;
         let mut inherit = Inherit::Nothing;
         if let Some(socket) = listener.as_ref().and_then(|listener| listener.socket.as_ref()) {
@@ -252,7 +252,10 @@ impl Owner {
             replaces,
             version,
             mark,
-            ..Run::new((instance, now), counters, worker, token, listener, tail)
+            token,
+            listener,
+            tail,
+            ..Run::new(instance, counters, worker, now)
         };
         run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.runs.insert(id, run);

@@ -1,7 +1,7 @@
 //! Whoever dies, no service is left behind.
 
 use crate::harness::{Bed, UNIX, args, gone_within, parent_of, run, sh, stub};
-use pilotlight_supervisor::{Exit, SupervisorError, SupervisorOptions, start};
+use pilotlight_supervisor::{Exit, Program, SupervisorError, SupervisorOptions, start};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -86,7 +86,7 @@ fn a_program_that_is_no_guardian_is_said_at_the_start() {
     let options = SupervisorOptions {
         workers: 1,
         runtime_dir: dir.path().join("run"),
-        guardian: ("/bin/true".into(), args(&[])),
+        guardian: Program { path: "/bin/true".into(), arguments: args(&[]) },
         log,
     };
     let error = start(options, vec![]).unwrap_err();

@@ -1,7 +1,7 @@
 //! A supervisor in a folder of its own, and workers that do with connections what the gateway does.
 
 use pilotlight_supervisor::{
-    Endpoint, HttpSocket, Instance, LogLine, Service, ServiceSpec, SharedLink, Supervisor, SupervisorOptions,
+    Endpoint, HttpSocket, Instance, LogLine, Program, Service, ServiceSpec, SharedLink, Supervisor, SupervisorOptions,
     Transport, WorkerEvent, WorkerEvents, start,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -32,12 +32,8 @@ impl Bed {
     pub(crate) fn new(workers: usize, specs: Vec<ServiceSpec>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (sink, log) = mpsc::channel(1024);
-        let options = SupervisorOptions {
-            workers,
-            runtime_dir: dir.path().join("run"),
-            guardian: (stub(), vec!["guardian".into()]),
-            log: sink,
-        };
+        let options =
+            SupervisorOptions { workers, runtime_dir: dir.path().join("run"), guardian: guardian(), log: sink };
         let (supervisor, events) = start(options, specs).unwrap();
         Self { supervisor, log, events, dir }
     }
@@ -141,6 +137,10 @@ pub(crate) fn stub() -> PathBuf {
     let stub = here.parent().and_then(|deps| deps.parent()).unwrap().join("examples/stub");
     assert!(stub.exists(), "build it first: cargo build -p pilotlight-supervisor --examples");
     stub
+}
+
+pub(crate) fn guardian() -> Program {
+    Program { path: stub(), arguments: args(&["guardian"]) }
 }
 
 pub(crate) fn sh(name: &str, script: &str, transport: Transport) -> ServiceSpec {

@@ -282,7 +282,7 @@ fn http_services_have_none() {
     let options = pilotlight_supervisor::SupervisorOptions {
         workers: 1,
         runtime_dir: dir.path().join("run"),
-        guardian: (crate::harness::stub(), vec!["guardian".into()]),
+        guardian: crate::harness::guardian(),
         log,
     };
     assert!(pilotlight_supervisor::start(options, vec![spec]).unwrap_err().to_string().contains("`preload`"));
