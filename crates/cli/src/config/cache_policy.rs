@@ -6,7 +6,7 @@ use pilotlight_gateway::{LanguageOrder, PolicyOptions};
 use super::diagnostic::{Code, Diagnostic};
 use super::operate::word;
 use super::render::shown;
-use super::section::{Field, Section, noted};
+use super::section::{Field, Section, a_time, noted, or_none};
 use super::value::nearest;
 
 /// Response fields that look like targeted ones and have other rules.
@@ -21,8 +21,8 @@ pub(super) fn read(section: &Section<'_>, policy: &mut PolicyOptions, found: &mu
     if let Some(order) = section.field("language_order").and_then(|field| word(&field, &ORDERS, found)) {
         policy.language_order = order;
     }
-    section.time_or_none_into("max_heuristic", &PolicyOptions::MAX_HEURISTIC, &mut policy.max_heuristic, found);
-    section.time_or_none_into("stale_if_error", &PolicyOptions::STALE_IF_ERROR, &mut policy.stale_if_error, found);
+    section.set("max_heuristic", or_none(a_time(&PolicyOptions::MAX_HEURISTIC)), &mut policy.max_heuristic, found);
+    section.set("stale_if_error", or_none(a_time(&PolicyOptions::STALE_IF_ERROR)), &mut policy.stale_if_error, found);
 }
 
 /// RFC 9213 §2.2: the target list, in its order. An empty one means that `Cache-Control` alone counts.

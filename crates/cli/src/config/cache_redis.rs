@@ -6,7 +6,7 @@ use pilotlight_gateway::{RedisConfig, RedisOptions, is_redis_prefix};
 
 use super::diagnostic::{Code, Diagnostic};
 use super::schema::Part;
-use super::section::{Field, Section, noted};
+use super::section::{Field, Section, a_number, a_size, a_time, noted, or_none};
 
 /// The tier in Redis, which several gateways share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +55,11 @@ pub(super) fn read(cache: &Section<'_>, found: &mut Vec<Diagnostic>) -> Option<C
     if let Some(field) = section.field("prefix") {
         options.prefix = noted(prefix(&field), found).map_or(options.prefix, Into::into);
     }
-    section.time_into("budget", &RedisOptions::BUDGET, &mut options.budget, found);
-    section.time_or_none_into("lease", &RedisOptions::LEASE, &mut options.lease, found);
-    section.number_into("queue", &RedisOptions::MAX_QUEUE, &mut options.max_queue, found);
-    section.size_into("queue_memory", &RedisOptions::MAX_QUEUE_BYTES, &mut options.max_queue_bytes, found);
-    section.time_into("keep_stale", &RedisOptions::KEEP_STALE, &mut options.keep_stale, found);
+    section.set("budget", a_time(&RedisOptions::BUDGET), &mut options.budget, found);
+    section.set("lease", or_none(a_time(&RedisOptions::LEASE)), &mut options.lease, found);
+    section.set("queue", a_number(&RedisOptions::MAX_QUEUE), &mut options.max_queue, found);
+    section.set("queue_memory", a_size(&RedisOptions::MAX_QUEUE_BYTES), &mut options.max_queue_bytes, found);
+    section.set("keep_stale", a_time(&RedisOptions::KEEP_STALE), &mut options.keep_stale, found);
     Some(CacheRedis { url: url?, options })
 }
 

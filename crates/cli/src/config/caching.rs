@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::render::shown;
 use super::schema::{self, Part};
-use super::section::{Field, Section, noted};
+use super::section::{Field, Section, a_size, a_time, noted};
 use super::service::read_words;
 use super::value::{HumanTime, Rejected};
 
@@ -32,8 +32,8 @@ const REFUSED_HEADERS: [(&str, &str); 7] = [
 pub(super) fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> RouteCache {
     let section = Section::read(Part::RouteCache, "in [routes.cache]", at, table, found);
     let mut rules = RouteRules::default();
-    section.time_into("default_ttl", &RouteRules::LIFETIME, &mut rules.default_ttl, found);
-    section.time_into("max_ttl", &RouteRules::LIFETIME, &mut rules.max_ttl, found);
+    section.set("default_ttl", a_time(&RouteRules::LIFETIME), &mut rules.default_ttl, found);
+    section.set("max_ttl", a_time(&RouteRules::LIFETIME), &mut rules.max_ttl, found);
     rules.errors = section.field("errors").map(|field| errors(&field, found)).unwrap_or_default();
     let longest = rules.errors.iter().map(|(_, time)| time).max();
     for (name, time) in [("default_ttl", rules.default_ttl), ("errors", longest)] {
@@ -133,7 +133,7 @@ fn key(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> KeyRules {
         (None, None) => Parameters::All,
     };
     let mut sort = false;
-    section.boolean_into("sort_query", &mut sort, found);
+    section.set("sort_query", Field::boolean, &mut sort, found);
     if let (true, Parameters::Only(only), Some(field)) = (sort, &parameters, section.field("sort_query"))
         && only.is_empty()
     {
@@ -172,7 +172,7 @@ fn bypass(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> BypassRules {
 
 fn store(section: &Section<'_>, rules: &mut RouteRules, found: &mut Vec<Diagnostic>) -> StoreRules {
     let types = words(section.field("types").as_ref(), found, |word, _| media_type(word));
-    section.size_into("max_object", &CacheOptions::MAX_OBJECT_BYTES, &mut rules.max_object_bytes, found);
+    section.set("max_object", a_size(&CacheOptions::MAX_OBJECT_BYTES), &mut rules.max_object_bytes, found);
     StoreRules { statuses: section.field("statuses").map(|field| statuses(&field, found)), types }
 }
 

@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::render::shown;
 use super::schema;
-use super::section::{Field, Section, noted, type_name};
+use super::section::{Field, Section, a_time, noted, or_none, type_name};
 use super::service::choice;
 use super::value::{HumanTime, Rejected};
 
@@ -25,7 +25,7 @@ pub(super) fn freeze_after(
     spec: &mut ServiceSpec,
     found: &mut Vec<Diagnostic>,
 ) {
-    section.time_or_none_into("freeze_after", &ServiceSpec::FREEZE_AFTER, &mut spec.freeze_after, found);
+    section.set("freeze_after", or_none(a_time(&ServiceSpec::FREEZE_AFTER)), &mut spec.freeze_after, found);
     if let (Some(freeze), Some(idle), Some(field)) = (spec.freeze_after, stops_after, section.field("freeze_after"))
         && freeze >= idle
     {

@@ -16,7 +16,7 @@ use super::environment::may;
 use super::model::joined;
 use super::render::shown;
 use super::schema::{self, Part};
-use super::section::{Field, Section, noted, type_name};
+use super::section::{Field, Section, a_number, a_size, noted, type_name};
 use super::service::{choice, is_reserved, non_empty, read_words};
 use super::value::Rejected;
 
@@ -207,12 +207,12 @@ fn limits(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> ResourceLimits 
     type Of = ResourceLimits;
     let mut limits = ResourceLimits::default();
     if let Some(section) = section.part("limits", Part::ServiceLimits, "in the service's limits", found) {
-        section.number_into("open_files", &Of::OPEN_FILES, &mut limits.open_files, found);
-        section.number_into("processes", &Of::PROCESSES, &mut limits.processes, found);
-        section.number_into("cpu_seconds", &Of::CPU_SECONDS, &mut limits.cpu_seconds, found);
-        section.size_into("file_size", &Of::FILE_SIZE, &mut limits.file_size, found);
-        section.size_into("core", &Of::CORE, &mut limits.core, found);
-        section.size_into("address_space", &Of::ADDRESS_SPACE, &mut limits.address_space, found);
+        section.set("open_files", a_number(&Of::OPEN_FILES), &mut limits.open_files, found);
+        section.set("processes", a_number(&Of::PROCESSES), &mut limits.processes, found);
+        section.set("cpu_seconds", a_number(&Of::CPU_SECONDS), &mut limits.cpu_seconds, found);
+        section.set("file_size", a_size(&Of::FILE_SIZE), &mut limits.file_size, found);
+        section.set("core", a_size(&Of::CORE), &mut limits.core, found);
+        section.set("address_space", a_size(&Of::ADDRESS_SPACE), &mut limits.address_space, found);
     }
     limits
 }
@@ -220,7 +220,7 @@ fn limits(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> ResourceLimits 
 fn cgroup(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> CgroupLimits {
     let mut limits = CgroupLimits::default();
     if let Some(section) = section.part("cgroup", Part::ServiceCgroup, "in the service's cgroup", found) {
-        section.size_into("memory", &CgroupLimits::MEMORY, &mut limits.memory, found);
+        section.set("memory", a_size(&CgroupLimits::MEMORY), &mut limits.memory, found);
         limits.cpu_milli = section.field("cpu").and_then(|field| noted(cpus(&field), found));
     }
     limits

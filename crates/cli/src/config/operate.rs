@@ -13,7 +13,7 @@ use super::listeners::{self, Ports};
 use super::model::{Config, joined};
 use super::render::shown;
 use super::schema::Part;
-use super::section::{Field, Section, noted};
+use super::section::{Field, Section, a_size, noted, or_none};
 use super::value::nearest;
 
 /// What is told to the operator.
@@ -166,7 +166,7 @@ fn access_log(
         );
     }
     let mut max_size = None;
-    section.size_or_none_into("max_size", &AccessLogOptions::MAX_SIZE, &mut max_size, found);
+    section.set("max_size", or_none(a_size(&AccessLogOptions::MAX_SIZE)), &mut max_size, found);
     let fields = fields.unwrap_or_else(|| AccessField::DEFAULT.to_vec());
     Some(AccessLogOptions { target, format: format.unwrap_or(AccessFormat::Json), fields, max_size })
 }

@@ -16,7 +16,7 @@ use super::relations;
 use super::route;
 use super::scaling;
 use super::schema::{self, Part};
-use super::section::{Field, Section, noted};
+use super::section::{Field, Section, a_number, a_size, a_time, noted, or_none};
 use super::service::{self, ForAll};
 use super::value::HumanSize;
 
@@ -29,8 +29,8 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     let services = service::read_all(root.field("services"), ForAll { folder, queue_max }, found);
     let drafts = route::read_all(root.field("routes"), found);
     let mut settings = Settings { limits, server_timing: operate::server_timing(&root, found), ..Settings::default() };
-    root.boolean_into("dev", &mut settings.dev, found);
-    root.boolean_into("trust_forwarded", &mut settings.trust_forwarded, found);
+    root.set("dev", Field::boolean, &mut settings.dev, found);
+    root.set("trust_forwarded", Field::boolean, &mut settings.trust_forwarded, found);
     let mut config = Config {
         listen: listen(&root, folder, found),
         workers: workers(&root, found),
@@ -107,17 +107,17 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, usize) {
             format!("write queue.max = {queue_max} in [services.NAME] instead; until then it is the default there");
         found.push(Diagnostic::warning(Code::Deprecated, field.key_at, message).help(help));
     }
-    section.size_into("header_size", &Limits::HEADER_SIZE, &mut limits.header_size, found);
-    section.number_into("header_count", &Limits::HEADER_COUNT, &mut limits.header_count, found);
-    section.size_or_none_into("body_size", &Limits::BODY_SIZE, &mut limits.body_size, found);
-    section.time_into("header_timeout", &Limits::HEADER_TIMEOUT, &mut limits.header_timeout, found);
-    section.time_into("body_timeout", &Limits::BODY_TIMEOUT, &mut limits.body_timeout, found);
-    section.time_into("keepalive_timeout", &Limits::KEEPALIVE_TIMEOUT, &mut limits.keepalive_timeout, found);
-    section.time_into("response_timeout", &Limits::RESPONSE_TIMEOUT, &mut limits.response_timeout, found);
+    section.set("header_size", a_size(&Limits::HEADER_SIZE), &mut limits.header_size, found);
+    section.set("header_count", a_number(&Limits::HEADER_COUNT), &mut limits.header_count, found);
+    section.set("body_size", or_none(a_size(&Limits::BODY_SIZE)), &mut limits.body_size, found);
+    section.set("header_timeout", a_time(&Limits::HEADER_TIMEOUT), &mut limits.header_timeout, found);
+    section.set("body_timeout", a_time(&Limits::BODY_TIMEOUT), &mut limits.body_timeout, found);
+    section.set("keepalive_timeout", a_time(&Limits::KEEPALIVE_TIMEOUT), &mut limits.keepalive_timeout, found);
+    section.set("response_timeout", a_time(&Limits::RESPONSE_TIMEOUT), &mut limits.response_timeout, found);
     let silence = &mut limits.response_body_timeout;
-    section.time_or_none_into("response_body_timeout", &Limits::RESPONSE_TIMEOUT, silence, found);
-    section.time_into("shutdown_timeout", &Limits::SHUTDOWN_TIMEOUT, &mut limits.shutdown_timeout, found);
-    section.number_into("connections", &Limits::CONNECTIONS, &mut limits.connections, found);
+    section.set("response_body_timeout", or_none(a_time(&Limits::RESPONSE_TIMEOUT)), silence, found);
+    section.set("shutdown_timeout", a_time(&Limits::SHUTDOWN_TIMEOUT), &mut limits.shutdown_timeout, found);
+    section.set("connections", a_number(&Limits::CONNECTIONS), &mut limits.connections, found);
     (limits, queue_max)
 }
 
@@ -131,8 +131,8 @@ fn cache(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Option<CacheSettin
     };
     let Some(section) = section else { return (Some(cache), None) };
     let memory = &mut cache.memory;
-    section.size_into("memory", &CacheOptions::MAX_BYTES, &mut memory.max_bytes, found);
-    section.size_into("max_object", &CacheOptions::MAX_OBJECT_BYTES, &mut memory.max_object_bytes, found);
+    section.set("memory", a_size(&CacheOptions::MAX_BYTES), &mut memory.max_bytes, found);
+    section.set("max_object", a_size(&CacheOptions::MAX_OBJECT_BYTES), &mut memory.max_object_bytes, found);
     let half = memory.max_bytes / 2;
     match section.field("max_object") {
         None => memory.max_object_bytes = memory.max_object_bytes.min(half),
@@ -147,8 +147,8 @@ fn cache(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Option<CacheSettin
         Some(_) => {}
     }
     let (mut keeps_tags, mut finishes) = (false, true);
-    section.boolean_into("keep_tags", &mut keeps_tags, found);
-    section.boolean_into("finish_abandoned", &mut finishes, found);
+    section.set("keep_tags", Field::boolean, &mut keeps_tags, found);
+    section.set("finish_abandoned", Field::boolean, &mut finishes, found);
     if keeps_tags {
         memory.tag_fields = TagFields::Kept;
     }

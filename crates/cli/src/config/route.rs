@@ -8,7 +8,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::pattern;
 use super::render::shown;
 use super::schema::{self, Part};
-use super::section::{Field, Section, noted, type_name};
+use super::section::{Field, Section, a_size, a_time, noted, or_none, type_name};
 use super::value::Rejected;
 
 /// A route before its service is known.
@@ -54,9 +54,9 @@ pub(super) fn read_all(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) ->
 fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> Draft {
     let section = Section::read(Part::Route, "in [[routes]]", at, table, found);
     let mut route = RouteSpec::new("", 0);
-    section.boolean_into("exact", &mut route.exact, found);
+    section.set("exact", Field::boolean, &mut route.exact, found);
     let mut at = path(&section, &mut route, found);
-    section.boolean_into("strip_prefix", &mut route.strip_prefix, found);
+    section.set("strip_prefix", Field::boolean, &mut route.strip_prefix, found);
     if let (true, "/", Some(field)) = (route.strip_prefix, route.path.as_str(), section.field("strip_prefix")) {
         let message = "`strip_prefix` has no effect: the path is `/`";
         found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("take it away"));
@@ -68,11 +68,11 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> Dr
     }
     let service = required(&section, "service", "service = \"NAME\", the name of a [services.NAME]", found)
         .and_then(|field| Some((noted(field.string(), found)?.to_owned(), field.at)));
-    section.time_or_none_into("timeout", &RouteSpec::TIMEOUT, &mut route.timeout, found);
-    section.time_into("response_timeout", &Limits::RESPONSE_TIMEOUT, &mut route.response_timeout, found);
+    section.set("timeout", or_none(a_time(&RouteSpec::TIMEOUT)), &mut route.timeout, found);
+    section.set("response_timeout", a_time(&Limits::RESPONSE_TIMEOUT), &mut route.response_timeout, found);
     let silence = &mut route.response_body_timeout;
-    section.time_or_none_into("response_body_timeout", &Limits::RESPONSE_TIMEOUT, silence, found);
-    section.size_or_none_into("body_size", &Limits::BODY_SIZE, &mut route.body_size, found);
+    section.set("response_body_timeout", or_none(a_time(&Limits::RESPONSE_TIMEOUT)), silence, found);
+    section.set("body_size", or_none(a_size(&Limits::BODY_SIZE)), &mut route.body_size, found);
     route.upgrades = upgrades(&section, found);
     let (cache, cache_at) = cache(section.field("cache"), found);
     route.cache = cache;

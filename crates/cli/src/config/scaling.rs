@@ -5,21 +5,21 @@ use pilotlight_supervisor::{QueueLimits, RecycleLimits, ServiceSpec, Spare};
 use super::diagnostic::{Code, Diagnostic};
 use super::model::Config;
 use super::schema::Part;
-use super::section::Section;
+use super::section::{Section, a_number, a_size, a_time, or_none};
 use super::value::HumanTime;
 
 /// `queue_max`: the default of `queue.max`.
 pub(super) fn read(section: &Section<'_>, queue_max: usize, spec: &mut ServiceSpec, found: &mut Vec<Diagnostic>) {
-    section.number_into("max_instances", &ServiceSpec::MAX_INSTANCES, &mut spec.max_instances, found);
-    section.number_or_none_into("concurrency", &ServiceSpec::CONCURRENCY, &mut spec.concurrency, found);
-    section.time_into("scale_up_after", &ServiceSpec::SCALE_UP_AFTER, &mut spec.scale_up_after, found);
-    section.time_into("scale_down_after", &ServiceSpec::SCALE_DOWN_AFTER, &mut spec.scale_down_after, found);
+    section.set("max_instances", a_number(&ServiceSpec::MAX_INSTANCES), &mut spec.max_instances, found);
+    section.set("concurrency", or_none(a_number(&ServiceSpec::CONCURRENCY)), &mut spec.concurrency, found);
+    section.set("scale_up_after", a_time(&ServiceSpec::SCALE_UP_AFTER), &mut spec.scale_up_after, found);
+    section.set("scale_down_after", a_time(&ServiceSpec::SCALE_DOWN_AFTER), &mut spec.scale_down_after, found);
     let recycle = &mut spec.recycle;
-    section.number_or_none_into("max_requests", &RecycleLimits::MAX_REQUESTS, &mut recycle.max_requests, found);
-    section.time_or_none_into("max_age", &RecycleLimits::MAX_AGE, &mut recycle.max_age, found);
-    section.size_or_none_into("max_memory", &RecycleLimits::MAX_MEMORY, &mut recycle.max_memory, found);
-    section.time_or_none_into("max_request_time", &ServiceSpec::MAX_REQUEST_TIME, &mut spec.max_request_time, found);
-    section.number_into("max_failures", &ServiceSpec::MAX_FAILURES, &mut spec.max_failures, found);
+    section.set("max_requests", or_none(a_number(&RecycleLimits::MAX_REQUESTS)), &mut recycle.max_requests, found);
+    section.set("max_age", or_none(a_time(&RecycleLimits::MAX_AGE)), &mut recycle.max_age, found);
+    section.set("max_memory", or_none(a_size(&RecycleLimits::MAX_MEMORY)), &mut recycle.max_memory, found);
+    section.set("max_request_time", or_none(a_time(&ServiceSpec::MAX_REQUEST_TIME)), &mut spec.max_request_time, found);
+    section.set("max_failures", a_number(&ServiceSpec::MAX_FAILURES), &mut spec.max_failures, found);
     spec.queue.max = queue_max;
     queue(section, spec, found);
     check(section, spec, found);
@@ -28,8 +28,8 @@ pub(super) fn read(section: &Section<'_>, queue_max: usize, spec: &mut ServiceSp
 fn queue(section: &Section<'_>, spec: &mut ServiceSpec, found: &mut Vec<Diagnostic>) {
     spec.queue.timeout = spec.queue.timeout.max(spec.start_timeout);
     let Some(queue) = section.part("queue", Part::ServiceQueue, "in the service's queue", found) else { return };
-    queue.number_into("max", &QueueLimits::MAX, &mut spec.queue.max, found);
-    queue.time_into("timeout", &QueueLimits::TIMEOUT, &mut spec.queue.timeout, found);
+    queue.set("max", a_number(&QueueLimits::MAX), &mut spec.queue.max, found);
+    queue.set("timeout", a_time(&QueueLimits::TIMEOUT), &mut spec.queue.timeout, found);
     if let (Some(field), Some(start)) = (queue.field("timeout"), section.field("start_timeout"))
         && spec.queue.timeout < spec.start_timeout
     {

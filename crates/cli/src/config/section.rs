@@ -83,86 +83,40 @@ impl<'a> Section<'a> {
         self.fields.iter().find(|field| field.key.name == name).cloned()
     }
 
-    /// Reads `true` or `false` into its place. This and those that follow: what the file does not say, or says wrongly,
-    /// stays as it is there.
-    pub(super) fn boolean_into(&self, name: &str, into: &mut bool, found: &mut Vec<Diagnostic>) {
-        self.put(name, into, found, Field::boolean);
-    }
-
-    pub(super) fn number_into<T: Number, P: From<T>>(
+    /// Reads a value into its place. What the file does not say, or says wrongly, stays there as it is.
+    pub(super) fn set<T, P: From<T>>(
         &self,
         name: &str,
-        range: &RangeInclusive<T>,
-        into: &mut P,
-        found: &mut Vec<Diagnostic>,
-    ) {
-        self.put(name, into, found, |field| field.number(range));
-    }
-
-    pub(super) fn size_into<T: Number, P: From<T>>(
-        &self,
-        name: &str,
-        range: &RangeInclusive<T>,
-        into: &mut P,
-        found: &mut Vec<Diagnostic>,
-    ) {
-        self.put(name, into, found, |field| field.size(range));
-    }
-
-    pub(super) fn time_into<P: From<Duration>>(
-        &self,
-        name: &str,
-        range: &RangeInclusive<Duration>,
-        into: &mut P,
-        found: &mut Vec<Diagnostic>,
-    ) {
-        self.put(name, into, found, |field| field.time(range));
-    }
-
-    /// As `number_into`, but the file may say "none".
-    pub(super) fn number_or_none_into<T: Number>(
-        &self,
-        name: &str,
-        range: &RangeInclusive<T>,
-        into: &mut Option<T>,
-        found: &mut Vec<Diagnostic>,
-    ) {
-        self.put(name, into, found, |field| field.or_none(|field| field.number(range)));
-    }
-
-    /// As `size_into`, but the file may say "none".
-    pub(super) fn size_or_none_into<T: Number, P: From<Option<T>>>(
-        &self,
-        name: &str,
-        range: &RangeInclusive<T>,
-        into: &mut P,
-        found: &mut Vec<Diagnostic>,
-    ) {
-        self.put(name, into, found, |field| field.or_none(|field| field.size(range)));
-    }
-
-    /// As `time_into`, but the file may say "none".
-    pub(super) fn time_or_none_into<P: From<Option<Duration>>>(
-        &self,
-        name: &str,
-        range: &RangeInclusive<Duration>,
-        into: &mut P,
-        found: &mut Vec<Diagnostic>,
-    ) {
-        self.put(name, into, found, |field| field.or_none(|field| field.time(range)));
-    }
-
-    fn put<T, P: From<T>>(
-        &self,
-        name: &str,
-        into: &mut P,
-        found: &mut Vec<Diagnostic>,
         read: impl FnOnce(&Field<'a>) -> Result<T, Diagnostic>,
+        into: &mut P,
+        found: &mut Vec<Diagnostic>,
     ) {
         if let Some(value) = self.field(name).and_then(|field| noted(read(&field), found)) {
             *into = value.into();
         }
     }
+}
+
+/// Reads a number, for [`Section::set`].
+pub(super) fn a_number<T: Number>(range: &RangeInclusive<T>) -> impl Fn(&Field<'_>) -> Result<T, Diagnostic> {
+    |field| field.number(range)
+}
+
+/// Reads a size with its unit.
+pub(super) fn a_size<T: Number>(range: &RangeInclusive<T>) -> impl Fn(&Field<'_>) -> Result<T, Diagnostic> {
+    |field| field.size(range)
+}
+
+/// Reads a time with its unit.
+pub(super) fn a_time(range: &RangeInclusive<Duration>) -> impl Fn(&Field<'_>) -> Result<Duration, Diagnostic> {
+    |field| field.time(range)
+}
+
+/// Reads what `read` does, or "none".
+pub(super) fn or_none<T>(
+    read: impl Fn(&Field<'_>) -> Result<T, Diagnostic>,
+) -> impl Fn(&Field<'_>) -> Result<Option<T>, Diagnostic> {
+    move |field| if field.is_none() { Ok(None) } else { read(field).map(Some) }
 }
 
 impl<'a> Field<'a> {
@@ -212,14 +166,6 @@ impl<'a> Field<'a> {
             let wrong = self.out_of_range(text, size < shown.start().0, &shown);
             wrong.maybe_help(self.none_for_zero(size == 0))
         })
-    }
-
-    /// What `read` says, unless the file says that there is no limit.
-    pub(super) fn or_none<T>(
-        &self,
-        read: impl FnOnce(&Self) -> Result<T, Diagnostic>,
-    ) -> Result<Option<T>, Diagnostic> {
-        if self.is_none() { Ok(None) } else { read(self).map(Some) }
     }
 
     /// Whether the file says that there is no limit.

@@ -15,7 +15,7 @@ use super::model::{Service, ServiceKind, ServiceSpans, joined};
 use super::render::{printable, shown};
 use super::scaling;
 use super::schema::{self, Part};
-use super::section::{Field, Section, noted, type_name};
+use super::section::{Field, Section, a_number, a_time, noted, or_none, type_name};
 use super::value::{Rejected, nearest};
 use super::words;
 
@@ -170,10 +170,10 @@ fn managed(
     spec.transport = transport(section, found);
     spec.env = env(section.field("env"), spec.transport, found);
     spec.inherit_env = isolation::inherit_env(section, found);
-    section.time_or_none_into("idle_timeout", &ServiceSpec::IDLE_TIMEOUT, &mut spec.idle_timeout, found);
-    section.time_into("start_timeout", &ServiceSpec::START_TIMEOUT, &mut spec.start_timeout, found);
-    section.time_into("drain_timeout", &ServiceSpec::DRAIN_TIMEOUT, &mut spec.drain_timeout, found);
-    section.time_into("stop_grace", &ServiceSpec::STOP_GRACE, &mut spec.stop_grace, found);
+    section.set("idle_timeout", or_none(a_time(&ServiceSpec::IDLE_TIMEOUT)), &mut spec.idle_timeout, found);
+    section.set("start_timeout", a_time(&ServiceSpec::START_TIMEOUT), &mut spec.start_timeout, found);
+    section.set("drain_timeout", a_time(&ServiceSpec::DRAIN_TIMEOUT), &mut spec.drain_timeout, found);
+    section.set("stop_grace", a_time(&ServiceSpec::STOP_GRACE), &mut spec.stop_grace, found);
     if one(section, "min_instances", found) {
         spec.min_instances = MinInstances::One;
     }
@@ -215,7 +215,7 @@ fn managed(
 /// Whether a key that takes 0 or 1 is 1.
 fn one(section: &Section<'_>, name: &str, found: &mut Vec<Diagnostic>) -> bool {
     let mut number = 0_u64;
-    section.number_into(name, &(0_u64..=1), &mut number, found);
+    section.set(name, a_number(&(0_u64..=1)), &mut number, found);
     number > 0
 }
 
