@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
 use super::{Common, Stop, Upstream, Worker, max_clients};
 use crate::access_log::Sink;
@@ -93,6 +94,26 @@ async fn main(
             None => break,
         }
     }
+    drain(&worker, &mut stop, &clients).await;
+    drop(drained);
+    // The supervisor drains the services over this worker's connections and closes the queue when it is done, in
+    // bounded time.
+    if let Err(e) = supervised.await {
+        tracing::error!(worker = index, "the task for the supervisor's events failed: {e}");
+    }
+    if let Some(log) = &worker.access_log {
+        log.pass_on();
+    }
+    if let Some(second) = &worker.second {
+        second.close(WRITE_OUT_TIME).await;
+    }
+    owner.abort();
+    Ok(())
+}
+
+/// Lets connections end: those that are idle at once, those that are busy after their response, within
+/// `limits.shutdown_timeout`. Those that are left are cut.
+async fn drain(worker: &Worker, stop: &mut watch::Receiver<Stop>, clients: &JoinHandle<()>) {
     let limits = worker.common.table.load().settings().limits.clone();
     let begun = Instant::now();
     if *stop.borrow() == Stop::Leave {
@@ -111,7 +132,7 @@ async fn main(
     let timeout = limits.shutdown_timeout.saturating_sub(begun.elapsed());
     if tokio::time::timeout(timeout, worker.all_gone()).await.is_err() {
         tracing::warn!(
-            worker = index,
+            worker = worker.index,
             "{} connections are cut: their requests took longer than limits.shutdown_timeout",
             worker.clients.get()
         );
@@ -119,25 +140,11 @@ async fn main(
         clients.abort();
         if tokio::time::timeout(CUT_TIME, worker.all_gone()).await.is_err() {
             tracing::error!(
-                worker = index,
+                worker = worker.index,
                 "connections are still open after they were cut; this is a bug of Pilotlight"
             );
         }
     }
-    drop(drained);
-    // The supervisor drains the services over this worker's connections and closes the queue when it is done, in
-    // bounded time.
-    if let Err(e) = supervised.await {
-        tracing::error!(worker = index, "the task for the supervisor's events failed: {e}");
-    }
-    if let Some(log) = &worker.access_log {
-        log.pass_on();
-    }
-    if let Some(second) = &worker.second {
-        second.close(WRITE_OUT_TIME).await;
-    }
-    owner.abort();
-    Ok(())
 }
 
 impl Worker {
