@@ -1,6 +1,7 @@
 //! What the supervisor tells a worker.
 
-use crate::instance::{Instance, Notice};
+use crate::instance::Instance;
+use crate::notice::Notice;
 use crate::service::Service;
 use bytes::Bytes;
 use pilotlight_pipe::hello::{ConnectionKind, Hello};

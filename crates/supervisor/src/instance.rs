@@ -1,14 +1,14 @@
 //! One running copy of a service, as workers see it.
 
 use crate::error::{Exit, StartError};
-use crate::in_flight::Padded;
-use crate::service::{Service, ServiceId};
-use crate::spec::ServiceSpec;
+use crate::notice::Notice;
+use crate::padded::Padded;
+use crate::service_id::ServiceId;
 use crate::start_times::StartTimes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -58,47 +58,6 @@ pub struct Ended {
     pub exit: Option<Exit>,
     /// Set if it ended before its first answer: what callers that were waiting for it are told.
     pub start_error: Option<StartError>,
-}
-
-/// What the supervisor's thread is told without waiting. The queue is unbounded in type and bounded in fact: each kind
-/// is in it at most once for an instance (and worker), except those that people send (from `Stop` on).
-#[derive(Debug)]
-pub(crate) enum Notice {
-    /// The worker has no shared connection to the run.
-    WantShared { run: u64, worker: usize },
-    /// A shared connection of the run and worker ended.
-    LinkClosed { run: u64, worker: usize },
-    /// First bytes of an answer came (HTTP).
-    Answered { run: u64 },
-    /// The service said that it wants no more exchanges.
-    ServiceDrains { run: u64 },
-    /// The last exchange of a draining run ended.
-    Idle { run: u64 },
-    /// A request waits for an instance of the service, or its spare is in use.
-    Wanted { service: usize },
-    /// The run was given a part of the requests that it may be given.
-    Used { run: u64 },
-    /// A request got no answer from the run in `max_request_time`.
-    Stuck { run: u64 },
-    /// Stop the service's instances, until somebody asks for it.
-    Stop { service: usize },
-    /// Start the service, whatever failed before.
-    Start { service: usize },
-    /// Replace the service's instances by new ones.
-    Restart { service: usize },
-    /// Follow these settings.
-    Configure(Configure),
-    /// Stop the services and forget them when nobody uses them any more.
-    Retire { services: Vec<ServiceId> },
-    /// Stop everything until then.
-    Shutdown { until: Instant },
-}
-
-/// New settings of services: of one that there is, or of another one. The reply has the services in the same order.
-#[derive(Debug)]
-pub(crate) struct Configure {
-    pub(crate) specs: Vec<(Option<ServiceId>, ServiceSpec)>,
-    pub(crate) reply: std::sync::mpsc::Sender<Vec<Arc<Service>>>,
 }
 
 /// The state of an instance.

@@ -14,108 +14,45 @@
 mod bounds;
 mod end;
 mod freeze;
+mod greeting;
 mod memory;
+mod outputs;
 mod pipe;
+mod process_group;
+mod random;
+mod record;
 mod reload;
-mod run;
+mod reported_bounds;
 mod scale;
 mod start;
+mod state;
 mod stop;
 mod timers;
 mod ungreeted;
 mod zygote;
+mod zygote_table;
 
-pub(crate) use run::Record;
+pub(crate) use record::Record;
+pub(crate) use state::{Owner, Parts};
 
-use crate::event::WorkerEvent;
+use crate::command::Command;
 use crate::guardian::{Link, LinkEvent};
-use crate::instance::Notice;
 use crate::limits::{ACCEPT_PAUSE, KILL_TIMEOUT};
-use crate::lineage::Guardians;
-use crate::log::LogLine;
-use crate::processes::parent_of;
-use crate::runtime_dir::RuntimeDir;
-use crate::spec::SupervisorOptions;
+use crate::memory::Sample;
+use crate::notice::Notice;
+use crate::processes::own_uid;
 use crate::zygote::FromZygote;
-use memory::Sample;
-use pipe::Greeting;
-use run::Run;
-use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
+use greeting::Greeting;
+use state::StopPhase;
 use std::io;
-use std::path::PathBuf;
-use std::process::Child;
 use std::time::{Duration, Instant};
-use timers::{Timer, Timers};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use ungreeted::{Dialler, Ungreeted};
-use zygote::Zygotes;
-
-/// What the owner is made of.
-pub(crate) struct Parts {
-    pub(crate) options: SupervisorOptions,
-    pub(crate) folder: RuntimeDir,
-    pub(crate) records: Vec<Record>,
-    pub(crate) guardian: (Child, std::os::unix::net::UnixStream),
-    pub(crate) guardians: Guardians,
-    pub(crate) noticed: mpsc::UnboundedReceiver<Notice>,
-    pub(crate) notices: mpsc::UnboundedSender<Notice>,
-    pub(crate) workers: Vec<mpsc::Sender<WorkerEvent>>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Owner {
-    program: (PathBuf, Vec<OsString>),
-    guardians: Guardians,
-    log: mpsc::Sender<LogLine>,
-    workers: Vec<mpsc::Sender<WorkerEvent>>,
-    noticed: mpsc::UnboundedReceiver<Notice>,
-    notices: mpsc::UnboundedSender<Notice>,
-    folder: RuntimeDir,
-    listener: UnixListener,
-    /// Set while `accept` rests after an error.
-    accept_again: Option<Instant>,
-    link: Option<Link>,
-    records: Vec<Record>,
-    runs: HashMap<u64, Run>,
-    tokens: HashMap<String, u64>,
-    timers: Timers,
-    greeters: JoinSet<Greeting>,
-    ungreeted: Ungreeted,
-    pumps: JoinSet<u64>,
-    probes: JoinSet<u64>,
-    samples: JoinSet<Sample>,
-    /// Kill what a dead guardian's services have left.
-    undertakers: JoinSet<()>,
-    zygotes: Zygotes,
-    /// Services about which something has changed that the number of their instances depends on.
-    changed: BTreeSet<usize>,
-    epoch: Instant,
-    last_run: u64,
-    stopping: Option<Stopping>,
-}
-
-/// The gateway is being stopped.
-#[derive(Clone, Copy, Debug)]
-struct Stopping {
-    phase: StopPhase,
-    until: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StopPhase {
-    /// Services may end by themselves.
-    Asked,
-    /// Time is over and all that is left was killed.
-    Killed,
-    /// Even that had no effect: the guardian is left to it.
-    GaveUp,
-}
+use timers::Timer;
+use tokio::net::UnixStream;
+use ungreeted::Dialler;
 
 #[derive(Debug)]
 enum Action {
+    Command(Command),
     Notice(Notice),
     Guardian(LinkEvent),
     Accepted(io::Result<UnixStream>),
@@ -129,40 +66,6 @@ enum Action {
 }
 
 impl Owner {
-    /// To be called within the event loop that will run it.
-    pub(crate) fn new(parts: Parts) -> io::Result<Self> {
-        let Parts { options, mut folder, records, guardian, guardians, noticed, notices, workers } = parts;
-        let pipe = folder.pipe.take().ok_or_else(|| io::Error::other("pipe.sock was taken"))?;
-        let link = Link::attach(guardian.0, guardian.1)?;
-        Ok(Self {
-            program: options.guardian,
-            guardians,
-            log: options.log,
-            workers,
-            noticed,
-            notices,
-            folder,
-            listener: UnixListener::from_std(pipe)?,
-            accept_again: None,
-            link: Some(link),
-            records,
-            runs: HashMap::new(),
-            tokens: HashMap::new(),
-            timers: Timers::default(),
-            greeters: JoinSet::new(),
-            ungreeted: Ungreeted::default(),
-            pumps: JoinSet::new(),
-            probes: JoinSet::new(),
-            samples: JoinSet::new(),
-            undertakers: JoinSet::new(),
-            zygotes: Zygotes::default(),
-            changed: BTreeSet::new(),
-            epoch: Instant::now(),
-            last_run: 0,
-            stopping: None,
-        })
-    }
-
     /// Until everything is stopped; returns whether nothing had to be killed for lack of time.
     pub(crate) async fn run(mut self) -> bool {
         self.probe_sandbox();
@@ -185,7 +88,10 @@ impl Owner {
             tokio::task::yield_now().await; // a HELLO that has come is read before the next connection is accepted
         }
         tokio::select! {
-            biased; // what a worker notices comes first, in its order: a drain before the wish for another instance
+            // In this order: a request that follows a command finds it done; what a worker notices is heard in its
+            // order, a drain before the wish for another instance.
+            biased;
+            Some(command) = self.commanded.recv() => Action::Command(command),
             Some(notice) = self.noticed.recv() => Action::Notice(notice),
             // Before the guardian: what a zygote said last is heard before its end.
             Some((zygote, said)) = self.zygotes.said.recv() => Action::Zygote(zygote, said),
@@ -203,6 +109,7 @@ impl Owner {
 
     fn apply(&mut self, action: Action, now: Instant) {
         match action {
+            Action::Command(command) => self.command(command, now),
             Action::Notice(notice) => self.noticed(notice, now),
             Action::Guardian(event) => self.guardian_said(event, now),
             Action::Accepted(Ok(stream)) => self.accepted(stream, now),
@@ -232,12 +139,17 @@ impl Owner {
             }
             Notice::Used { run } => self.used(run),
             Notice::Stuck { run } => self.stuck(run, now),
-            Notice::Stop { service } => self.stop_by_hand(service, now),
-            Notice::Start { service } => self.start_service(service, now),
-            Notice::Restart { service } => self.restart_service(service, now),
-            Notice::Configure(wanted) => self.configure(wanted, now),
-            Notice::Retire { services } => self.retire(&services, now),
-            Notice::Shutdown { until } => self.shut_down(until, now),
+        }
+    }
+
+    fn command(&mut self, command: Command, now: Instant) {
+        match command {
+            Command::Stop(service) => self.stop_by_hand(service.0, now),
+            Command::Start(service) => self.start_service(service.0, now),
+            Command::Restart(service) => self.restart_service(service.0, now),
+            Command::Configure(wanted) => self.configure(wanted, now),
+            Command::Retire(services) => self.retire(&services, now),
+            Command::Shutdown { until } => self.shut_down(until, now),
         }
     }
 
@@ -271,10 +183,10 @@ impl Owner {
             Err(error) => return tracing::warn!(%error, "a connection whose user is not known is closed"),
         };
         if uid != own_uid() && !self.runs.values().any(|run| run.uid == Some(uid)) {
-            return pipe::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
+            return greeting::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
         }
         let instance = pid.and_then(|pid| self.instance_of(pid));
-        let handle = self.greeters.spawn(pipe::greet(stream, uid, now));
+        let handle = self.greeters.spawn(greeting::greet(stream, uid, now));
         let dialler = instance.map_or(Dialler::User(uid), Dialler::Instance);
         if self.ungreeted.add(dialler, handle, now) {
             let run = instance.and_then(|id| self.runs.get(&id));
@@ -282,16 +194,6 @@ impl Owner {
             let (service, instance) = (service.map_or("", |name| name), run.map(|run| run.instance.number()));
             tracing::warn!(%service, instance, pid, "too many connections have not sent HELLO; the oldest are closed");
         }
-    }
-
-    /// The run that a process belongs to, itself or by its ancestors.
-    fn instance_of(&self, pid: i32) -> Option<u64> {
-        /// Ancestors that are looked at.
-        const MAX_ANCESTORS: usize = 32;
-        let ancestors = std::iter::successors(Some(pid), |pid| parent_of(*pid).filter(|parent| *parent > 1));
-        let ancestors: Vec<i32> = ancestors.take(MAX_ANCESTORS).collect();
-        let is_of = |run: &Run| run.pid.is_some_and(|leader| ancestors.contains(&leader));
-        self.runs.iter().find(|(_, run)| is_of(run)).map(|(id, _)| *id)
     }
 
     fn timer(&mut self, timer: Timer, now: Instant) {
@@ -341,18 +243,6 @@ impl Owner {
         }
         in_time && ended
     }
-
-    /// Tells a worker. If it does not keep up the event is lost, and a connection in it is closed by that.
-    fn tell(&self, worker: usize, event: WorkerEvent) {
-        let Some(sender) = self.workers.get(worker) else { return };
-        if let Err(mpsc::error::TrySendError::Full(event)) = sender.try_send(event) {
-            tracing::error!(worker, ?event, "the worker does not take its events; this one is lost");
-        }
-    }
-}
-
-pub(crate) fn own_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 async fn next_event(link: &mut Option<Link>) -> LinkEvent {

@@ -1,4 +1,4 @@
-//! The requests of a service that wait for an instance, first come first served.
+//! The requests of a service that wait for an instance, first come first served, and the leases that let them in.
 //!
 //! ```text
 //!  worker: no instance, or all full ──▶ ┌─────────┐ ◀── supervisor: an instance is ready
@@ -8,11 +8,17 @@
 //! The lock is held for a few instructions, and only by who has to wait or serves those who do. Replies are sent after
 //! it is released: one that nobody takes gives its lease back, and that may serve the next.
 //!
-//! Invariant: whoever waits was looked at after the last place became free, or will be (see `concurrency_limiter`).
+//! Invariant: whoever waits was looked at after the last place became free, or will be. Where exchanges are limited, a
+//! lease that ends lets in who waits, by the argument of `in_flight`, mirrored: either the count that was lowered is
+//! seen by the one who has just begun to wait, or the one who waits is seen by who lowered it.
+//!
+//! A lease and the queue are one module because each leads to the other: the end of a lease serves the queue, which
+//! gives out leases.
 
 use crate::error::StartError;
-use crate::in_flight::{InFlightCounter, Lease, pick};
-use crate::instance::Notice;
+use crate::in_flight::InFlightCounter;
+use crate::instance::Instance;
+use crate::notice::Notice;
 use crate::spec::{ServiceSpec, Spare};
 use crate::waiting::{Waiting, WaitingLimit};
 use std::collections::VecDeque;
@@ -47,8 +53,8 @@ pub(crate) struct Queue {
 struct State {
     waiters: VecDeque<Waiter>,
     tickets: u64,
-    /// The ready instances, oldest first: a counter for each worker.
-    ready: Vec<Arc<[Arc<InFlightCounter>]>>,
+    /// The ready instances, oldest first: an entrance for each worker.
+    ready: Vec<Entrances>,
     /// Every request is told of, not only the first that waits.
     alert: bool,
     /// The supervisor has gone.
@@ -153,9 +159,9 @@ impl Queue {
     }
 
     /// A place was taken. The supervisor is told if there is to be a spare and less is free than one whole instance.
-    pub(crate) fn taken<'a>(&self, counters: impl Iterator<Item = &'a Arc<InFlightCounter>>) {
+    pub(crate) fn taken<'a>(&self, entrances: impl Iterator<Item = &'a Arc<Entrance>>) {
         if self.has_spare.load(Relaxed) && !self.pressed.load(Relaxed) {
-            let limiters = counters.filter_map(|counter| counter.limiter());
+            let limiters = entrances.filter_map(|entrance| entrance.counter.limiter());
             let (free, each) =
                 limiters.fold((0, 0), |(free, each), limiter| (free + limiter.free(), limiter.max().max(each)));
             if free < each && !self.pressed.swap(true, SeqCst) {
@@ -188,15 +194,10 @@ impl Queue {
 
     /// Puts an instance in, in the place of another if there is one to go, and lets those who wait enter. `publish` is
     /// called with the new list before that.
-    pub(crate) fn change(
-        &self,
-        add: Option<Arc<[Arc<InFlightCounter>]>>,
-        remove: Option<u64>,
-        publish: impl FnOnce(&[Arc<[Arc<InFlightCounter>]>]),
-    ) {
+    pub(crate) fn change(&self, add: Option<Entrances>, remove: Option<u64>, publish: impl FnOnce(&[Entrances])) {
         let mut state = self.lock();
         if let Some(run) = remove {
-            state.ready.retain(|counters| counters.first().is_none_or(|counter| counter.run() != run));
+            state.ready.retain(|entrances| entrances.first().is_none_or(|one| one.counter.instance().run != run));
         }
         state.ready.extend(add);
         publish(&state.ready);
@@ -271,13 +272,68 @@ impl Queue {
 
 impl State {
     fn enter(&self, worker: usize) -> Option<Lease> {
-        // A worker that does not exist shares the first's counter.
-        pick(&self.ready.iter().filter_map(|counters| counters.get(worker).or(counters.first())))
+        // A worker that does not exist shares the first's entrance.
+        pick(&self.ready.iter().filter_map(|entrances| entrances.get(worker).or(entrances.first())))
     }
 
-    /// A counter of each instance: all have the same limiter.
-    fn firsts(&self) -> impl Iterator<Item = &Arc<InFlightCounter>> {
-        self.ready.iter().filter_map(|counters| counters.first())
+    /// An entrance of each instance: all have the same limiter.
+    fn firsts(&self) -> impl Iterator<Item = &Arc<Entrance>> {
+        self.ready.iter().filter_map(|entrances| entrances.first())
+    }
+}
+
+/// One worker's way into one instance: its count of exchanges there, and the queue that the end of one serves.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    pub(crate) counter: InFlightCounter,
+    /// Where exchanges are limited: who leaves hands the place on.
+    queue: Option<Arc<Queue>>,
+}
+
+/// The entrances of all workers to one instance.
+pub(crate) type Entrances = Arc<[Arc<Entrance>]>;
+
+impl Entrance {
+    pub(crate) fn new(counter: InFlightCounter, queue: &Arc<Queue>) -> Self {
+        let queue = counter.limiter().map(|_| Arc::clone(queue));
+        Self { counter, queue }
+    }
+
+    /// Counts an exchange if the instance is ready and has room.
+    #[inline]
+    pub(crate) fn enter(self: Arc<Self>) -> Option<Lease> {
+        self.counter.enter().then(|| Lease { entrance: self })
+    }
+}
+
+/// One open exchange with an instance. While it is held the instance is not stopped for idleness; hold it until both
+/// directions of the exchange have ended (or the upgraded connection is closed).
+#[derive(Debug)]
+pub struct Lease {
+    entrance: Arc<Entrance>,
+}
+
+impl Lease {
+    /// The instance.
+    #[must_use]
+    pub fn instance(&self) -> &Arc<Instance> {
+        self.entrance.counter.instance()
+    }
+
+    /// Pipe: this worker has no shared connection to the instance; one is asked for and comes as
+    /// [`WorkerEvent::Connected`](crate::WorkerEvent::Connected). Does nothing if one was asked for less than
+    /// [`HELLO_TIMEOUT`](crate::limits::HELLO_TIMEOUT) ago.
+    pub fn want_shared(&self) {
+        self.entrance.counter.want_shared();
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.entrance.counter.leave();
+        if let Some(queue) = self.entrance.queue.as_ref().filter(|queue| queue.waiting() > 0) {
+            queue.serve();
+        }
     }
 }
 
@@ -298,101 +354,20 @@ fn send(served: Vec<(Reply, Lease)>) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::concurrency_limiter::ConcurrencyLimiter;
-    use crate::instance::{Endpoint, Instance, InstanceState};
-    use crate::service::ServiceId;
-    use crate::spec::Transport;
-    use std::sync::atomic::AtomicU32;
-    use tokio::sync::mpsc;
-
-    /// An instance with one place, and the queue before it.
-    fn one_place(workers: usize) -> (Arc<Queue>, Arc<[Arc<InFlightCounter>]>, mpsc::UnboundedReceiver<Notice>) {
-        let (notices, noticed) = mpsc::unbounded_channel();
-        let spec = ServiceSpec::new("x", vec!["x".into()], Transport::Pipe);
-        let limit = Arc::new(WaitingLimit::new(&"x".into(), spec.queue));
-        let queue = Arc::new(Queue::new(0, &spec, limit, notices.clone()));
-        let instance = Instance::new(ServiceId(0), (1, 1), Endpoint::Pipe, Instant::now(), notices);
-        instance.set_state(InstanceState::Ready);
-        let (instance, limiter) = (Arc::new(instance), Arc::new(ConcurrencyLimiter::new(1, Arc::clone(&queue))));
-        let counter =
-            |worker| Arc::new(InFlightCounter::new(Arc::clone(&instance), worker, Some(Arc::clone(&limiter)), 0));
-        let counters: Arc<[_]> = (0..workers).map(counter).collect();
-        queue.change(Some(Arc::clone(&counters)), None, |_| {});
-        (queue, counters, noticed)
+/// Enters the instance with the fewest exchanges; the first of several, so that those behind are used only when need
+/// be.
+pub(crate) fn pick<'a>(entrances: &(impl Iterator<Item = &'a Arc<Entrance>> + Clone)) -> Option<Lease> {
+    /// Tries, each lost to another worker.
+    const MAX_TRIES: usize = 8;
+    for _ in 0..MAX_TRIES {
+        let load = |one: &&Arc<Entrance>| one.counter.limiter().map_or(0, |limiter| limiter.in_use());
+        let best = entrances.clone().filter(|one| one.counter.has_room()).min_by_key(load)?;
+        if let Some(lease) = Arc::clone(best).enter() {
+            return Some(lease);
+        }
     }
-
-    /// One leaves just as another begins to wait: whoever is second serves. With the count taken after the look at the
-    /// place, or the place given back after the look at the count, somebody is forgotten within a few thousand rounds
-    /// on two processors.
-    #[test]
-    fn nobody_is_forgotten() {
-        const ROUNDS: u32 = 20_000;
-        let (queue, counters, _noticed) = one_place(2);
-        let (round, done) = (AtomicU32::new(0), AtomicU32::new(0));
-        let meet = |counter: &AtomicU32, at: u32| {
-            let begun = Instant::now();
-            while counter.load(SeqCst) < at {
-                assert!(begun.elapsed() < Duration::from_secs(20), "the other thread does not come");
-                std::hint::spin_loop();
-            }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for number in 1..=ROUNDS {
-                    let lease = Arc::clone(&counters[0]).enter();
-                    assert!(lease.is_some(), "the place was lost");
-                    round.store(number, SeqCst);
-                    (0..number % 64).for_each(|_| std::hint::spin_loop());
-                    drop(lease);
-                    meet(&done, number);
-                }
-            });
-            let forgotten = (1..=ROUNDS).find(|number| {
-                meet(&round, *number);
-                let forgotten = match queue.join(1) {
-                    Joined::Waiting(mut place) => {
-                        let begun = Instant::now();
-                        loop {
-                            match place.answer.try_recv() {
-                                Ok(lease) => break lease.is_err(),
-                                Err(_) if begun.elapsed() > Duration::from_secs(5) => break true,
-                                Err(_) => std::hint::spin_loop(),
-                            }
-                        }
-                    }
-                    Joined::Entered(_) => false,
-                    Joined::Full | Joined::Closed => true,
-                };
-                done.store(if forgotten { ROUNDS } else { *number }, SeqCst);
-                forgotten
-            });
-            round.store(ROUNDS, SeqCst);
-            assert_eq!(forgotten, None, "a request waits beside a free place");
-        });
-        assert_eq!(queue.waiting(), 0);
-    }
-
-    #[test]
-    fn the_first_that_waits_is_told_and_all_in_an_alert() {
-        let (queue, counters, mut noticed) = one_place(1);
-        let _full = Arc::clone(&counters[0]).enter();
-        let first = queue.join(0);
-        assert!(matches!(noticed.try_recv(), Ok(Notice::Wanted { service: 0 })));
-        assert_eq!(queue.look().count, 1);
-        let second = queue.join(0);
-        assert!(noticed.try_recv().is_err());
-        queue.set_alert(true);
-        let third = queue.join(0);
-        assert!(noticed.try_recv().is_ok());
-        assert_eq!(queue.look().count, 3);
-        drop((first, third));
-        assert_eq!(queue.look().count, 1);
-        drop(second);
-        assert!(queue.look().oldest.is_none());
-    }
+    None
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,9 @@
 //! What is said about the bounds of instances.
 
-use super::Owner;
+use super::state::Owner;
 use crate::error::Exit;
-use crate::isolation::{Isolation, Sandbox, SandboxBounds};
+use crate::isolation::{Sandbox, SandboxBounds};
 use crate::policy::hints;
-use std::path::Path;
-
-/// What has been said about a service, so that it is said once and not at each start.
-#[derive(Debug, Default)]
-pub(super) struct Reported {
-    notices: Vec<String>,
-    sandbox: bool,
-    in_force: Option<SandboxBounds>,
-}
 
 /// What no sandbox of this gateway can do.
 pub(super) fn say_at_start(sandbox: Option<&SandboxBounds>) {
@@ -61,34 +52,5 @@ impl Owner {
     pub(super) fn limit_reached(&mut self, id: u64, exit: Exit, limit: Option<String>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.limit = limit.or_else(|| hints::of_exit(exit, &self.records[run.service].spec.isolation));
-    }
-}
-
-impl Reported {
-    /// What is in force, and what is not; again if it has changed.
-    fn in_force(&mut self, service: &str, bounds: &SandboxBounds) {
-        if self.in_force.as_ref() == Some(bounds) {
-            return;
-        }
-        let all = bounds.all();
-        let by = all.iter().filter_map(|(name, _, by)| Some(format!("{name} by {}", (*by)?)));
-        tracing::info!(%service, "its sandbox is in force: {}", by.collect::<Vec<_>>().join(", "));
-        if let Some(missing) = bounds.missing() {
-            tracing::warn!(%service, "its sandbox does not keep it from: {missing}");
-        }
-        self.in_force = Some(bounds.clone());
-    }
-
-    fn say(&mut self, service: &str, (isolation, dir): (&Isolation, Option<&Path>), notices: Vec<String>) {
-        if isolation.sandbox != Sandbox::None && !self.sandbox {
-            self.sandbox = true;
-            tracing::info!(%service, "sandbox = \"strict\": {}", hints::sandbox(isolation, dir));
-        }
-        for notice in notices {
-            if !self.notices.contains(&notice) {
-                tracing::warn!(%service, "{notice}");
-                self.notices.push(notice);
-            }
-        }
     }
 }

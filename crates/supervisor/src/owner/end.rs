@@ -1,15 +1,15 @@
 //! How runs end, and what is said about it.
 
-use super::Owner;
-use super::run::{Run, Stage, uses_port};
-use super::start::random;
+use super::process_group::kill_group;
+use super::random::random;
+use super::record::{Run, Stage, uses_port};
+use super::state::Owner;
 use crate::error::{Exit, Phase, StartError};
 use crate::event::WorkerEvent;
 use crate::guardian::kill_marked;
 use crate::instance::{Ended, InstanceState};
 use crate::limits::OUTPUT_GRACE;
 use crate::policy::backoff::RunEnd;
-use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -187,12 +187,6 @@ impl Owner {
         }
     }
 
-    pub(super) fn publish_run(&self, id: u64) {
-        if let Some(run) = self.runs.get(&id) {
-            self.records[run.service].publish(&self.runs);
-        }
-    }
-
     /// The guardian is dead: its services have nobody who would kill them with the gateway, so they end now. The next
     /// start has a new guardian.
     pub(super) fn guardian_lost(&mut self, now: Instant) {
@@ -212,21 +206,6 @@ impl Owner {
                 self.spawn_failed(id, "the guardian process died before it executed it".to_owned(), now);
             }
         }
-    }
-}
-
-/// For what has no guardian any more.
-pub(super) fn kill_group(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        // An error is ESRCH: the group has ended by itself.
-        let _ = kill_process_group(pid, Signal::KILL);
-    }
-}
-
-/// Past a guardian that does not keep up.
-pub(super) fn continue_group(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        let _ = kill_process_group(pid, Signal::CONT); // as above
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! Invariant: what is asked to end is thawed first; a frozen process would not hear of it.
 
-use super::Owner;
-use super::run::{Frozen, Run, Stage};
+use super::record::{Frozen, Run, Stage};
+use super::state::Owner;
 use crate::guardian::GroupSignal;
 use crate::in_flight::close_if_unused;
 use crate::instance::InstanceState;
@@ -21,7 +21,7 @@ impl Owner {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let service = run.service;
         let Some(after) = self.records[service].spec.freeze_after else { return };
-        if !close_if_unused(&run.instance, &run.counters, InstanceState::Frozen) {
+        if !close_if_unused(&run.instance, run.counters(), InstanceState::Frozen) {
             run.set_deadline(Some(now + after), &mut self.timers);
             // Who found it closed in between waits.
             self.changed.insert(service);

@@ -1,18 +1,11 @@
 //! The memory of instances that are recycled by it, looked at once a second, on a thread that may block.
 
-use super::Owner;
-use super::run::{Run, Stage};
+use super::record::{Run, Stage};
+use super::state::Owner;
 use super::timers::Timer;
 use crate::limits::MEMORY_LOOK;
-use crate::memory::of_tree;
+use crate::memory::{Sample, of_tree};
 use std::time::Instant;
-
-/// The bytes of a run's processes, `None` if the system does not say.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    run: u64,
-    bytes: Option<u64>,
-}
 
 impl Owner {
     /// Begins to look at a service's instances, if they are recycled by memory.

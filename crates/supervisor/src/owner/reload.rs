@@ -5,13 +5,13 @@
 //! served for long enough is: a new one is started, and when it is ready the old one is drained. So a change that does
 //! not start leaves what runs.
 
-use super::Owner;
-use super::run::{Record, Stage};
-use super::stop::AskedBy;
+use super::record::{AskedBy, Record, Stage};
+use super::state::Owner;
 use super::timers::Timer;
-use crate::instance::Configure;
+use crate::command::Configure;
 use crate::policy::circuit::Circuit;
-use crate::service::{Service, ServiceId};
+use crate::service::Service;
+use crate::service_id::ServiceId;
 use crate::spec::{MinInstances, ServiceSpec, Spare};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,17 +3,15 @@
 //! Whatever happens to a service marks it as changed, and after each action those that are get a review. So there is
 //! one place where instances are started, and no way to forget it.
 
-use super::Owner;
-use super::run::{Run, Stage};
+use super::record::{AskedBy, Run, Stage, scale_of};
 use super::start::Started;
-use super::stop::AskedBy;
+use super::state::Owner;
 use super::timers::Timer;
 use crate::error::{Phase, StartError};
 use crate::policy::orders::{Orders, Situation, decide};
 use crate::policy::recycle::{LimitReached, Reached};
 use crate::policy::scale::{Load, Scale};
 use crate::queue::QueueView;
-use crate::spec::{MinInstances, ServiceSpec, Spare};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,18 +23,6 @@ struct Replaceable {
     limit: Option<LimitReached>,
     /// Its settings have changed.
     outdated: bool,
-}
-
-/// The settings that decide about the number of a service's instances. One that is held is not started for its floor.
-pub(super) fn scale_of(spec: &ServiceSpec, held: bool) -> Scale {
-    Scale {
-        min: u32::from(spec.min_instances == MinInstances::One && !held),
-        max: spec.max_instances,
-        spare: u32::from(spec.spare == Spare::One && !held),
-        concurrency: spec.concurrency,
-        up_after: spec.scale_up_after,
-        down_after: spec.scale_down_after,
-    }
 }
 
 impl Owner {

@@ -1,28 +1,30 @@
 //! From the first request to a ready instance.
 
-use super::Owner;
-use super::run::{Run, Stage, uses_port};
-use super::stop::AskedBy;
+use super::outputs::{outputs, pumped};
+use super::random::{new_token, random};
+use super::record::{AskedBy, Run, Stage, uses_port};
+use super::state::Owner;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
-use crate::guardian::{Inherit, Link, MARK, SpawnRequest, spawn_process};
+use crate::guardian::{Inherit, MARK, SpawnRequest};
 use crate::in_flight::InFlightCounter;
 use crate::instance::{Address, Endpoint, Instance, InstanceState};
 use crate::isolation;
 use crate::limits::PORT_PAUSE;
 use crate::listener::{Acceptance, Asks, Listener};
-use crate::log::{Output, Pump, Tail};
+use crate::log::{Pump, Tail};
 use crate::policy::backoff::RunEnd;
 use crate::policy::hints::Hints;
 use crate::policy::recycle::{LimitReached, RecycleLimits};
-use crate::service::{Service, ServiceId};
+use crate::queue::{Entrance, Entrances};
+use crate::service::Service;
+use crate::service_id::ServiceId;
 use crate::spec::{ServiceSpec, Transport};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::net::{TcpStream, unix::pipe};
+use tokio::net::TcpStream;
 
 impl Owner {
     pub(super) fn spawned(&mut self, id: u64, pid: i32, now: Instant) {
@@ -133,7 +135,7 @@ impl Owner {
         self.changed.insert(run.service);
         record.publish(&self.runs); // before anybody is answered
         if let Some(run) = self.runs.get(&id) {
-            record.service.change(Some(&run.counters), replaced);
+            record.service.change(Some(&run.entrances), replaced);
             if run.accepts {
                 self.say_ready(id, now); // only now: nobody waits for a line to be written
             }
@@ -244,7 +246,7 @@ impl Owner {
             None => record.members.push(id),
         }
         let recycle_limits = record.spec.recycle.jittered(random());
-        let counters = counters(&record.spec, &record.service, &instance, &recycle_limits, self.workers.len());
+        let entrances = entrances(&record.spec, &record.service, &instance, &recycle_limits, self.workers.len());
         let version = record.version;
         let mut run = Run {
             uid,
@@ -252,17 +254,12 @@ impl Owner {
             replaces,
             version,
             mark,
-            ..Run::new((instance, now), counters, worker, token, listener, tail)
+            ..Run::new((instance, now), entrances, worker, token, listener, tail)
         };
         run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.runs.insert(id, run);
         record.publish(&self.runs);
         Ok(())
-    }
-
-    pub(super) fn next_run(&mut self) -> u64 {
-        self.last_run += 1;
-        self.last_run
     }
 
     fn request(&self, instance: &Instance, identity: Identity<'_>, inherit: Inherit) -> SpawnRequest {
@@ -296,16 +293,6 @@ impl Owner {
             isolation,
         }
     }
-
-    /// The guardian, a new one if the last was lost.
-    pub(super) fn guardian(&mut self) -> io::Result<&Link> {
-        if self.link.is_none() {
-            let (child, socket) = spawn_process(&self.program)?;
-            self.guardians.add_child(child.id());
-            self.link = Some(Link::attach(child, socket)?);
-        }
-        self.link.as_ref().ok_or_else(|| io::Error::other("there is no guardian process"))
-    }
 }
 
 /// What an instance is known by.
@@ -324,36 +311,18 @@ pub(super) enum Started {
     No,
 }
 
-/// A place for each worker at a new instance.
-fn counters(
+/// An entrance for each worker to a new instance.
+fn entrances(
     spec: &ServiceSpec,
     service: &Service,
     instance: &Arc<Instance>,
     recycle_limits: &RecycleLimits,
     workers: usize,
-) -> Vec<Arc<InFlightCounter>> {
-    let limiter = spec.concurrency.map(|max| Arc::new(ConcurrencyLimiter::new(max, Arc::clone(&service.queue))));
+) -> Entrances {
+    let limiter = spec.concurrency.map(|max| Arc::new(ConcurrencyLimiter::new(max)));
     let look_every = recycle_limits.look_every(workers);
     let counter = |worker| InFlightCounter::new(Arc::clone(instance), worker, limiter.clone(), look_every);
-    (0..workers).map(|worker| Arc::new(counter(worker))).collect()
-}
-
-pub(super) type Outputs = [(Output, pipe::Receiver); 2];
-
-/// Our ends and the service's.
-pub(super) fn outputs() -> io::Result<(Outputs, Vec<OwnedFd>)> {
-    let (out, out_end) = io::pipe()?;
-    let (err, err_end) = io::pipe()?;
-    let receiver = |from: io::PipeReader| pipe::Receiver::from_owned_fd(from.into());
-    let outputs = [(Output::Stdout, receiver(out)?), (Output::Stderr, receiver(err)?)];
-    Ok((outputs, vec![out_end.into(), err_end.into()]))
-}
-
-pub(super) async fn pumped(run: u64, pump: Pump, from: pipe::Receiver) -> u64 {
-    if let Err(error) = pump.run(from).await {
-        tracing::error!(%error, "cannot read a service's output");
-    }
-    run
+    (0..workers).map(|worker| Arc::new(Entrance::new(counter(worker), &service.queue))).collect()
 }
 
 /// Waits until something listens, for services that can neither dial nor inherit.
@@ -369,15 +338,4 @@ async fn probe(run: u64, address: SocketAddr) -> u64 {
 async fn listens(address: SocketAddr) -> bool {
     // A socket that got this very port for its own end is connected to itself.
     TcpStream::connect(address).await.is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
-}
-
-pub(super) fn new_token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// For the spread of pauses only, so a fixed value will do if there is no randomness.
-pub(super) fn random() -> u32 {
-    getrandom::u32().unwrap_or(u32::MAX / 2)
 }

@@ -1,9 +1,8 @@
 //! From a ready instance to none: idleness, drain, SIGTERM, SIGKILL.
 
-use super::run::{Frozen, Run, Stage};
-use super::scale::scale_of;
+use super::record::{AskedBy, Frozen, Run, Stage, scale_of};
+use super::state::{Owner, StopPhase, Stopping};
 use super::timers::Timer;
-use super::{Owner, StopPhase, Stopping};
 use crate::error::Phase;
 use crate::event::WorkerEvent;
 use crate::guardian::GroupSignal;
@@ -13,13 +12,6 @@ use crate::limits::{DRAIN_SETTLE, EXIT_GRACE, KILL_TIMEOUT, LINK_GRACE};
 use crate::policy::idle::{Idle, IdleLimits};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Who wants a drain: to the service's own DRAIN the gateway's is the answer when its exchanges are done (P-32).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum AskedBy {
-    Gateway,
-    Service,
-}
 
 impl Owner {
     /// The deadline of a run's stage has come.
@@ -49,7 +41,7 @@ impl Owner {
         let limits = IdleLimits { freeze_after: spec.freeze_after, stop_after };
         let frozen = run.frozen == Frozen::Yes;
         match limits.decide(now, run.open_exchanges(), run.last_use(), frozen) {
-            Idle::Stop if frozen || close_if_unused(&run.instance, &run.counters, InstanceState::Draining) => {
+            Idle::Stop if frozen || close_if_unused(&run.instance, run.counters(), InstanceState::Draining) => {
                 tracing::info!(service = %self.records[run.service].service.name(), idle = ?stop_after, "idle: stopping");
                 self.drain(id, AskedBy::Gateway, now);
             }
@@ -266,15 +258,6 @@ impl Owner {
         let run = &self.runs[&id];
         for worker in (0..run.links.len()).filter(|worker| run.links[*worker] > 0) {
             self.tell(worker, WorkerEvent::Drain { instance: Arc::clone(&run.instance), grace });
-        }
-    }
-
-    pub(super) fn signal(&self, id: u64, signal: GroupSignal) {
-        let Some(link) = &self.link else { return }; // no guardian: its services have been killed
-        let Err(error) = link.signal(id, signal) else { return };
-        tracing::error!(%error, "cannot signal a service; it is tried again"); // by the stage's deadline
-        if let (GroupSignal::Thaw, Some(pid)) = (signal, self.runs.get(&id).and_then(|run| run.pid)) {
-            super::end::continue_group(pid); // has no deadline; a signal that harms nobody
         }
     }
 }

@@ -6,70 +6,32 @@
 //! Invariant: a start that was given to a zygote is answered: by its fork, by an ordinary start when the zygote cannot,
 //! or by the run's own start timeout.
 
-use super::Owner;
-use super::run::Stage;
-use super::start::{new_token, outputs, pumped};
+use super::outputs::{outputs, pumped};
+use super::process_group::kill_group;
+use super::random::new_token;
+use super::record::Stage;
+use super::state::Owner;
 use super::timers::Timer;
+use super::zygote_table::{Start, Zygote};
 use crate::error::Exit;
 use crate::guardian::{GroupSignal, Inherit, MARK, SpawnRequest};
-use crate::limits::{MAX_ZYGOTE_EVENTS, ZYGOTE_GRACE};
+use crate::limits::ZYGOTE_GRACE;
 use crate::log::{Pump, Tail};
 use crate::policy::hints::Hints;
 use crate::policy::zygote::{Way, ZygoteStage};
-use crate::service::{ZygoteState, ZygoteStatus};
 use crate::spec::{Preload, PreloadAt};
+use crate::status::{ZygoteState, ZygoteStatus};
 use crate::zygote::{FromZygote, ZygoteLink};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::mpsc;
 
 /// The module of the SDK that is a zygote.
 const MODULE: &str = "pilotlight.zygote";
 /// What stands for the instance's number in its log lines.
 const NO_INSTANCE: u64 = 0;
-
-/// Every zygote that runs, by the number that the guardian knows it by.
-#[derive(Debug)]
-pub(super) struct Zygotes {
-    all: HashMap<u64, Zygote>,
-    pub(super) said: mpsc::Receiver<(u64, FromZygote)>,
-    events: mpsc::Sender<(u64, FromZygote)>,
-}
-
-#[derive(Debug)]
-struct Zygote {
-    service: usize,
-    /// `None`: it was told to end.
-    link: Option<ZygoteLink>,
-    pid: Option<i32>,
-    /// What it has in its environment, and what it forks has until that becomes an instance.
-    mark: String,
-    begun: Instant,
-    deadline: Option<Instant>,
-    /// The starts that it is to fork, or has been asked to.
-    starts: BTreeMap<u64, Start>,
-    tail: Arc<Tail>,
-}
-
-/// A start that waits for a fork, with all that an ordinary one takes.
-#[derive(Debug)]
-struct Start {
-    request: SpawnRequest,
-    fds: Vec<OwnedFd>,
-    /// How many variables of the environment the zygote has already.
-    shared: usize,
-    asked: bool,
-}
-
-impl Default for Zygotes {
-    fn default() -> Self {
-        let (events, said) = mpsc::channel(MAX_ZYGOTE_EVENTS);
-        Self { all: HashMap::new(), said, events }
-    }
-}
 
 impl Owner {
     /// Starts the service's zygote, if it is to be there from the beginning.
@@ -366,7 +328,7 @@ impl Owner {
         let ids: Vec<u64> = self.zygotes.all.keys().copied().collect();
         for id in ids {
             if let Some(pid) = self.zygotes.all.get(&id).and_then(|zygote| zygote.pid) {
-                super::end::kill_group(pid);
+                kill_group(pid);
             }
             if let Some(zygote) = self.zygotes.all.get_mut(&id) {
                 zygote.starts.clear(); // their runs are told by whoever calls this

@@ -1,6 +1,6 @@
 //! What is known of a service, and of each of its runs. A run is an instance as the supervisor sees it.
 
-use super::bounds::Reported;
+use super::reported_bounds::ReportedBounds;
 use super::timers::{Timer, Timers};
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Exit, StartError};
@@ -10,11 +10,13 @@ use crate::listener::Listener;
 use crate::log::Tail;
 use crate::policy::circuit::Circuit;
 use crate::policy::recycle::{LimitReached, RecycleLimits};
-use crate::policy::scale::Window;
+use crate::policy::scale::{Scale, Window};
 use crate::policy::zygote::Zygotes;
-use crate::service::{InstanceStatus, Service, ServiceState};
-use crate::spec::{HttpSocket, ServiceSpec, Transport};
+use crate::queue::Entrances;
+use crate::service::Service;
+use crate::spec::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport};
 use crate::start_times::StartTimes;
+use crate::status::{InstanceStatus, ServiceState};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,7 +52,7 @@ pub(crate) struct Record {
     /// It is no longer configured.
     pub(super) retired: bool,
     /// What has been said about its bounds.
-    pub(super) reported: Reported,
+    pub(super) reported: ReportedBounds,
 }
 
 impl Record {
@@ -72,7 +74,7 @@ impl Record {
             zygote: None,
             version: 0,
             retired: false,
-            reported: Reported::default(),
+            reported: ReportedBounds::default(),
         }
     }
 
@@ -124,7 +126,7 @@ impl Drop for Record {
 pub(super) struct Run {
     pub(super) service: usize,
     pub(super) instance: Arc<Instance>,
-    pub(super) counters: Vec<Arc<InFlightCounter>>,
+    pub(super) entrances: Entrances,
     pub(super) stage: Stage,
     pub(super) deadline: Option<Instant>,
     pub(super) begun: Instant,
@@ -213,16 +215,16 @@ impl Run {
     /// A run that the guardian has been asked for, on behalf of a worker.
     pub(super) fn new(
         (instance, begun): (Arc<Instance>, Instant),
-        counters: Vec<Arc<InFlightCounter>>,
+        entrances: Entrances,
         first_worker: usize,
         token: Option<String>,
         listener: Option<Listener>,
         tail: Arc<Tail>,
     ) -> Self {
-        let workers = counters.len();
+        let workers = entrances.len();
         Self {
             service: instance.service().0,
-            counters,
+            entrances,
             instance,
             stage: Stage::Spawning,
             deadline: None,
@@ -281,7 +283,7 @@ impl Run {
             Stage::Exited => InstanceState::Ended,
         };
         let (number, pid, begun) = (self.instance.number(), self.pid, self.begun);
-        InstanceStatus { number, pid, state, begun, counters: self.counters.clone() }
+        InstanceStatus { number, pid, state, begun, entrances: Arc::clone(&self.entrances) }
     }
 
     /// When it reached the steps of its start, `ready` being the last.
@@ -292,23 +294,28 @@ impl Run {
         StartTimes { asked: self.begun, spawned, connected, ready }
     }
 
+    /// Its count of exchanges, for each worker.
+    pub(super) fn counters(&self) -> impl Iterator<Item = &InFlightCounter> {
+        self.entrances.iter().map(|entrance| &entrance.counter)
+    }
+
     pub(super) fn open_exchanges(&self) -> u64 {
-        self.counters.iter().map(|counter| counter.open()).sum()
+        self.counters().map(InFlightCounter::open).sum()
     }
 
     /// Exchanges that it was ever given.
     pub(super) fn begun_exchanges(&self) -> u64 {
-        self.counters.iter().map(|counter| counter.begun()).sum()
+        self.counters().map(InFlightCounter::begun).sum()
     }
 
     /// The places that its exchanges take, if they are limited.
     pub(super) fn limiter(&self) -> Option<&ConcurrencyLimiter> {
-        self.counters.first().and_then(|counter| counter.limiter())
+        self.counters().next().and_then(InFlightCounter::limiter)
     }
 
     pub(super) fn last_use(&self) -> Instant {
         let ready_at = self.thawed_at.or(self.ready_at).unwrap_or(self.begun);
-        self.counters.iter().map(|counter| counter.last_use()).fold(ready_at, Instant::max)
+        self.counters().map(InFlightCounter::last_use).fold(ready_at, Instant::max)
     }
 
     pub(super) fn enter_stage(&mut self, stage: Stage, deadline: Option<Instant>, timers: &mut Timers) {
@@ -335,4 +342,23 @@ impl Run {
 /// Whether the service listens by itself.
 pub(super) fn uses_port(transport: Transport) -> bool {
     transport == Transport::Http(HttpSocket::Port)
+}
+
+/// The settings that decide about the number of a service's instances. One that is held is not started for its floor.
+pub(super) fn scale_of(spec: &ServiceSpec, held: bool) -> Scale {
+    Scale {
+        min: u32::from(spec.min_instances == MinInstances::One && !held),
+        max: spec.max_instances,
+        spare: u32::from(spec.spare == Spare::One && !held),
+        concurrency: spec.concurrency,
+        up_after: spec.scale_up_after,
+        down_after: spec.scale_down_after,
+    }
+}
+
+/// Who wants a drain: to the service's own DRAIN the gateway's is the answer when its exchanges are done (P-32).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum AskedBy {
+    Gateway,
+    Service,
 }

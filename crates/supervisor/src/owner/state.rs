@@ -1,0 +1,181 @@
+//! What the supervisor's thread knows: the one owner of all services' state, and what every change of it uses.
+//!
+//! The files beside this one change it, each for one phase of a service's life.
+
+use super::greeting::Greeting;
+use super::process_group::continue_group;
+use super::record::{Record, Run};
+use super::timers::Timers;
+use super::ungreeted::Ungreeted;
+use super::zygote_table::ZygoteTable;
+use crate::command::Command;
+use crate::event::WorkerEvent;
+use crate::guardian::{GroupSignal, Link, spawn_process};
+use crate::lineage::Guardians;
+use crate::log::LogLine;
+use crate::memory::Sample;
+use crate::notice::Notice;
+use crate::processes::parent_of;
+use crate::runtime_dir::RuntimeDir;
+use crate::spec::SupervisorOptions;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::Instant;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// What the owner is made of.
+pub(crate) struct Parts {
+    pub(crate) options: SupervisorOptions,
+    pub(crate) folder: RuntimeDir,
+    pub(crate) records: Vec<Record>,
+    pub(crate) guardian: (Child, std::os::unix::net::UnixStream),
+    pub(crate) guardians: Guardians,
+    pub(crate) noticed: mpsc::UnboundedReceiver<Notice>,
+    pub(crate) commanded: mpsc::UnboundedReceiver<Command>,
+    pub(crate) notices: mpsc::UnboundedSender<Notice>,
+    pub(crate) workers: Vec<mpsc::Sender<WorkerEvent>>,
+}
+
+/// The state of all services.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(super) program: (PathBuf, Vec<OsString>),
+    pub(super) guardians: Guardians,
+    pub(super) log: mpsc::Sender<LogLine>,
+    pub(super) workers: Vec<mpsc::Sender<WorkerEvent>>,
+    pub(super) noticed: mpsc::UnboundedReceiver<Notice>,
+    pub(super) commanded: mpsc::UnboundedReceiver<Command>,
+    pub(super) notices: mpsc::UnboundedSender<Notice>,
+    pub(super) folder: RuntimeDir,
+    pub(super) listener: UnixListener,
+    /// Set while `accept` rests after an error.
+    pub(super) accept_again: Option<Instant>,
+    pub(super) link: Option<Link>,
+    pub(super) records: Vec<Record>,
+    pub(super) runs: HashMap<u64, Run>,
+    pub(super) tokens: HashMap<String, u64>,
+    pub(super) timers: Timers,
+    pub(super) greeters: JoinSet<Greeting>,
+    pub(super) ungreeted: Ungreeted,
+    pub(super) pumps: JoinSet<u64>,
+    pub(super) probes: JoinSet<u64>,
+    pub(super) samples: JoinSet<Sample>,
+    /// Kill what a dead guardian's services have left.
+    pub(super) undertakers: JoinSet<()>,
+    pub(super) zygotes: ZygoteTable,
+    /// Services about which something has changed that the number of their instances depends on.
+    pub(super) changed: BTreeSet<usize>,
+    pub(super) epoch: Instant,
+    pub(super) last_run: u64,
+    pub(super) stopping: Option<Stopping>,
+}
+
+/// The gateway is being stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stopping {
+    pub(super) phase: StopPhase,
+    pub(super) until: Option<Instant>,
+}
+
+/// How far the stop of the gateway has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopPhase {
+    /// Services may end by themselves.
+    Asked,
+    /// Time is over and all that is left was killed.
+    Killed,
+    /// Even that had no effect: the guardian is left to it.
+    GaveUp,
+}
+
+impl Owner {
+    /// To be called within the event loop that will run it.
+    pub(crate) fn new(parts: Parts) -> io::Result<Self> {
+        let Parts { options, mut folder, records, guardian, guardians, noticed, notices, commanded, workers } = parts;
+        let pipe = folder.pipe.take().ok_or_else(|| io::Error::other("pipe.sock was taken"))?;
+        let link = Link::attach(guardian.0, guardian.1)?;
+        Ok(Self {
+            program: options.guardian,
+            guardians,
+            log: options.log,
+            workers,
+            noticed,
+            notices,
+            commanded,
+            folder,
+            listener: UnixListener::from_std(pipe)?,
+            accept_again: None,
+            link: Some(link),
+            records,
+            runs: HashMap::new(),
+            tokens: HashMap::new(),
+            timers: Timers::default(),
+            greeters: JoinSet::new(),
+            ungreeted: Ungreeted::default(),
+            pumps: JoinSet::new(),
+            probes: JoinSet::new(),
+            samples: JoinSet::new(),
+            undertakers: JoinSet::new(),
+            zygotes: ZygoteTable::default(),
+            changed: BTreeSet::new(),
+            epoch: Instant::now(),
+            last_run: 0,
+            stopping: None,
+        })
+    }
+
+    /// A number for what the guardian is to start next.
+    pub(super) fn next_run(&mut self) -> u64 {
+        self.last_run += 1;
+        self.last_run
+    }
+
+    /// Shows a run's state to whoever asks.
+    pub(super) fn publish_run(&self, id: u64) {
+        if let Some(run) = self.runs.get(&id) {
+            self.records[run.service].publish(&self.runs);
+        }
+    }
+
+    /// The guardian, a new one if the last was lost.
+    pub(super) fn guardian(&mut self) -> io::Result<&Link> {
+        if self.link.is_none() {
+            let (child, socket) = spawn_process(&self.program)?;
+            self.guardians.add_child(child.id());
+            self.link = Some(Link::attach(child, socket)?);
+        }
+        self.link.as_ref().ok_or_else(|| io::Error::other("there is no guardian process"))
+    }
+
+    pub(super) fn signal(&self, id: u64, signal: GroupSignal) {
+        let Some(link) = &self.link else { return }; // no guardian: its services have been killed
+        let Err(error) = link.signal(id, signal) else { return };
+        tracing::error!(%error, "cannot signal a service; it is tried again"); // by the stage's deadline
+        if let (GroupSignal::Thaw, Some(pid)) = (signal, self.runs.get(&id).and_then(|run| run.pid)) {
+            continue_group(pid); // has no deadline; a signal that harms nobody
+        }
+    }
+
+    /// The run that a process belongs to, itself or by its ancestors.
+    pub(super) fn instance_of(&self, pid: i32) -> Option<u64> {
+        /// Ancestors that are looked at.
+        const MAX_ANCESTORS: usize = 32;
+        let ancestors = std::iter::successors(Some(pid), |pid| parent_of(*pid).filter(|parent| *parent > 1));
+        let ancestors: Vec<i32> = ancestors.take(MAX_ANCESTORS).collect();
+        let is_of = |run: &Run| run.pid.is_some_and(|leader| ancestors.contains(&leader));
+        self.runs.iter().find(|(_, run)| is_of(run)).map(|(id, _)| *id)
+    }
+
+    /// Tells a worker. If it does not keep up the event is lost, and a connection in it is closed by that.
+    pub(super) fn tell(&self, worker: usize, event: WorkerEvent) {
+        let Some(sender) = self.workers.get(worker) else { return };
+        if let Err(mpsc::error::TrySendError::Full(event)) = sender.try_send(event) {
+            tracing::error!(worker, ?event, "the worker does not take its events; this one is lost");
+        }
+    }
+}
