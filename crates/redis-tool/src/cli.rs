@@ -1,6 +1,7 @@
 //! `pilotlight redis cli`: a prompt, one command, commands from the standard input, and looks at whole servers.
 
 mod arguments;
+mod command_rules;
 mod commands;
 mod confirm;
 mod everywhere;
@@ -18,6 +19,7 @@ mod scan;
 mod secrets;
 mod session;
 mod stat;
+mod task;
 mod verbose;
 mod words;
 
@@ -31,10 +33,10 @@ use pilotlight_redis::config::{ProtocolChoice, WhenDown};
 pub use arguments::CliArgs;
 
 use crate::connection::UsageError;
-use arguments::Task;
 use format::{Format, Style};
 use output::Output;
 use session::Session;
+use task::Task;
 
 /// Does it.
 ///

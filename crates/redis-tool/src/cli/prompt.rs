@@ -3,40 +3,35 @@
 
 mod editor;
 mod help;
+mod shared;
 
 use std::io::Write;
 use std::process::{Command as Process, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pilotlight_redis::{Client, Command, Commands, Config};
+use pilotlight_redis::{Command, Commands, Config};
 use pilotlight_resp::Value;
 use tokio::task::JoinHandle;
 
+use super::command_rules::{is_endless, refusal, repetition};
 use super::commands::Table;
 use super::confirm::{self, Danger};
 use super::everywhere;
 use super::format::Format;
-use super::oneshot::{is_endless, refusal, repetition, value_of};
-use super::output::{Output, push_text};
+use super::output::{Output, push_text, value_of};
 use super::profile::Profile;
 use super::session::{Connection, Failure, Meanwhile, Session, Transaction, confirmations};
 use super::words::split_bytes;
 use crate::wire::Wire;
 use editor::{Editor, Event};
+use shared::Shared;
 
 /// A reply that took longer is followed by its time.
 const SLOW: Duration = Duration::from_millis(500);
 /// How long the server is given to describe its commands.
 const DOCS_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_PROMPT: &str = "{server}{db}{tx}> ";
-
-/// What the editor and the prompt share.
-struct Shared {
-    /// Of the present database and credentials: keys are looked for with it.
-    client: Client,
-    table: Table,
-}
 
 /// See the module.
 struct Shell<'p> {

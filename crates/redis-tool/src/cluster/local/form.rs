@@ -9,8 +9,8 @@ use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::proto::slot::SLOTS;
 use pilotlight_redis::{Client, Command, Commands, Config};
 
-use super::State;
-use crate::cluster::StartArgs;
+use super::state::State;
+use crate::cluster::arguments::StartArgs;
 use crate::cluster::check::check;
 use crate::cluster::nodes::{Facts, Nodes, client};
 

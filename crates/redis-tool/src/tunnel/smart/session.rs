@@ -16,13 +16,15 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::catalogue::{self, Kind};
+use super::identity::{Identity, Mute};
+use super::replies::{OK, error_text};
 use super::scan::Cursor;
 use super::subscriber::{self, News, Subscriber};
 use super::transaction::{Answer, Transaction, Watch};
-use super::{End, OK, Upstream, told};
-use crate::tunnel::Shared;
+use super::upstream::{End, Upstream};
 use crate::tunnel::clients::{Client, Unblock};
 use crate::tunnel::request::{BadRequest, Parser, Request};
+use crate::tunnel::shared::Shared;
 use crate::tunnel::wire::Wire;
 
 /// Most commands of one batch, whose replies are held until all of them are there.
@@ -63,24 +65,6 @@ pub(super) struct Session {
     watch: Option<Watch>,
     batch: usize,
     memory: Option<OwnedSemaphorePermit>,
-}
-
-/// What a client has said of itself.
-#[derive(Debug, Clone)]
-pub(super) struct Identity {
-    pub(super) name: Bytes,
-    pub(super) protocol: Protocol,
-    pub(super) database: u16,
-    pub(super) is_known: bool,
-}
-
-/// Which replies are not sent (`CLIENT REPLY`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mute {
-    No,
-    /// Of the next command.
-    Next,
-    Off,
 }
 
 /// Serves one client until it goes, or the tunnel ends.
@@ -259,7 +243,7 @@ impl Session {
                     bytes += frame.len();
                     self.wire.frame(frame);
                 }
-                Err(error) => self.wire.error(&told(&error)),
+                Err(error) => self.wire.error(&error_text(&error)),
             }
         }
         self.batch = match bytes {
@@ -381,13 +365,13 @@ impl Session {
             self.entry.unblocked();
             match reply {
                 Ok(frame) => self.wire.frame(frame),
-                Err(error) => self.wire.error(&told(&error)),
+                Err(error) => self.wire.error(&error_text(&error)),
             }
             return Ok(());
         }
         match self.end.whole.run::<Value>(request.command()).await {
             Ok(value) => self.wire.value(&value, self.client.protocol),
-            Err(error) => self.wire.error(&told(&error)),
+            Err(error) => self.wire.error(&error_text(&error)),
         }
         Ok(())
     }
@@ -403,7 +387,7 @@ impl Session {
         if self.end.raw.primaries().is_empty() {
             // Nothing was asked yet: this brings the map.
             if let Err(error) = self.end.raw.run(Command::raw("PING"), None).await {
-                self.wire.error(&told(&error));
+                self.wire.error(&error_text(&error));
                 return Ok(());
             }
         }
@@ -422,7 +406,7 @@ impl Session {
                 }
                 None => self.wire.frame(frame),
             },
-            Err(error) => self.wire.error(&told(&error)),
+            Err(error) => self.wire.error(&error_text(&error)),
         }
         Ok(())
     }
@@ -493,7 +477,7 @@ impl Session {
                 Ok(count) => {
                     self.confirm(&subscriber::confirmation(&word, Some(&name), count));
                 }
-                Err(error) => return self.wire.error(&told(&error)),
+                Err(error) => return self.wire.error(&error_text(&error)),
             }
         }
     }
