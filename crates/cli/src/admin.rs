@@ -1,7 +1,7 @@
 //! The commands that talk to a running gateway: `status`, `logs`, `restart`, `stop`, `start`, `purge`, `explain`.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pilotlight_gateway::Emptying;
@@ -11,14 +11,20 @@ use serde_json::{Value, json};
 use crate::config::commands::Outcome;
 use crate::upgrade::program::Named;
 pub use client::{Client, Failure, Gateway};
-use discover::{Chosen, Found};
+pub use options::{Action, Effect, Escapes, Watch, Which};
 pub use purge::{Purged, purge};
+pub use report::Report;
+
+use discover::{Chosen, Found};
+use report::{json_text, report_change};
 
 mod client;
 mod discover;
 mod explain;
+mod options;
 mod plan;
 mod purge;
+mod report;
 mod stop;
 mod table;
 
@@ -30,76 +36,6 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is looked whether a service has done what it was told.
 const ACTION_PAUSE: Duration = Duration::from_millis(50);
-
-/// How a gateway was named.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// Not at all: it is that of the configuration file of this folder.
-    Here,
-    /// By its configuration file.
-    Config(PathBuf),
-    /// By its admin socket.
-    Socket(PathBuf),
-    /// That of this folder, else the only one that runs.
-    Any,
-}
-
-/// What a command does to a gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// It looks.
-    Reads,
-    /// It changes something, and says in which gateway.
-    Changes,
-}
-
-/// How a command reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// For people.
-    Text,
-    /// What the gateway answered.
-    Json,
-}
-
-/// What becomes of escape sequences and other hidden characters in output of services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Escapes {
-    /// They are shown, and drive no terminal.
-    Visible,
-    /// They go out as they came.
-    Raw,
-}
-
-/// How long to look at a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
-    /// Once.
-    Once,
-    /// Until the command is ended.
-    On,
-}
-
-/// What a service is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// A new instance in the place of the one there is.
-    Restart,
-    /// No instance, until one is asked for.
-    Stop,
-    /// An instance, if there is none.
-    Start,
-}
-
-impl Action {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Restart => "restart",
-            Self::Stop => "stop",
-            Self::Start => "start",
-        }
-    }
-}
 
 /// Runs a command and says what went wrong.
 ///
@@ -122,24 +58,6 @@ pub fn run(
         Err(failure) => {
             writeln!(io::stderr(), "error: {}", printable_lines(&failure.to_string()))?;
             Ok(failure.outcome())
-        }
-    }
-}
-
-/// Reports what was changed, and in which gateway.
-fn report_change(
-    (gateway, mut told): (&Gateway, Value),
-    report: Report,
-    text: impl FnOnce(&Value) -> String,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    match report {
-        Report::Text => writeln!(out, "{}\ngateway   {gateway}", text(&told).trim_end()),
-        Report::Json => {
-            if let Value::Object(told) = &mut told {
-                told.insert("gateway".to_owned(), gateway.to_json());
-            }
-            writeln!(out, "{}", json_text(&told))
         }
     }
 }
@@ -250,11 +168,6 @@ pub fn act(
     let text = |told: &Value| table::acted(service, action, &before, told, timeout.is_zero());
     report_change((client.gateway(), told), report, text, out)?;
     Ok(Outcome::Done)
-}
-
-/// What the gateway answered, for programs: what it repeats of others drives no terminal.
-fn json_text(told: &Value) -> String {
-    pilotlight_printable::json(told.to_string())
 }
 
 enum Progress {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::client::{Client, Failure, Gateway};
-use super::{Effect, Which};
+use super::options::{Effect, Which};
 use crate::config::{self, AdminSocket, DEFAULT_FILE};
 use crate::presence::{self, Record};
 use crate::runtime_folder;

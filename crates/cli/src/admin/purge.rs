@@ -5,7 +5,8 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Failure};
-use super::{Report, report_change, table};
+use super::report::{Report, report_change};
+use super::table;
 use crate::config::commands::Outcome;
 
 /// What is purged.

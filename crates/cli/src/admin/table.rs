@@ -5,7 +5,8 @@ use std::io::IsTerminal;
 
 use serde_json::Value;
 
-use super::{Action, Escapes, stop};
+use super::options::{Action, Escapes};
+use super::stop;
 
 /// Whether there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::model::{ListenerAddress, Upstream, joined};
 use super::pattern::host_name;
-use super::render::shown;
 use super::schema::MAX_SOCKET_PATH;
+use super::shown::shown;
 use super::value::Rejected;
 
 /// Reads an address to listen on: `IP:PORT`, `[IPv6]:PORT`, `localhost:PORT` or `unix:PATH`.

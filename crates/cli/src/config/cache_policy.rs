@@ -4,10 +4,10 @@ use http::HeaderName;
 use pilotlight_gateway::{LanguageOrder, PolicyOptions};
 
 use super::diagnostic::{Code, Diagnostic};
-use super::operate::word;
-use super::render::shown;
+use super::readers::word;
 use super::schema;
 use super::section::{Field, Section, noted};
+use super::shown::shown;
 use super::value::nearest;
 
 /// Response fields that look like targeted ones and have other rules.

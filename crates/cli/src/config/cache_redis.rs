@@ -1,54 +1,12 @@
 //! `[cache.redis]`: the cache's tier in Redis.
 
-use std::fmt;
-use std::time::Duration;
-
 use pilotlight_gateway::{RedisConfig, is_redis_prefix};
 use toml::de::DeTable;
 
 use super::diagnostic::{Code, Diagnostic};
+use super::model::{CacheRedis, RedisUrl};
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted};
-
-/// The tier in Redis, which several gateways share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheRedis {
-    /// The servers, as the client of Redis reads it.
-    pub url: RedisUrl,
-    /// Before all keys.
-    pub prefix: String,
-    /// How long a request waits for Redis.
-    pub budget: Duration,
-    /// How long a request waits for the fetch of another gateway; `None`: it does not.
-    pub lease: Option<Duration>,
-    /// Most answers of one worker that wait to be written.
-    pub queue: usize,
-    /// Their bytes.
-    pub queue_memory: usize,
-    /// How long stale answers that can be validated are kept.
-    pub keep_stale: Duration,
-}
-
-/// A URL that is known to be one, and may have a password in it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(String);
-
-impl RedisUrl {
-    /// What it says.
-    ///
-    /// # Panics
-    /// Never: it was read before.
-    #[must_use]
-    pub fn config(&self) -> RedisConfig {
-        RedisConfig::from_url(&self.0).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("(a URL, which may have a password in it)")
-    }
-}
 
 /// Reads `redis` of the value of `cache`.
 pub(super) fn read(cache: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<CacheRedis> {

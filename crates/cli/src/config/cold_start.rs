@@ -10,10 +10,10 @@ use pilotlight_supervisor::Isolation;
 
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{ColdStart, Preload, PreloadAt, Transport};
-use super::render::shown;
+use super::readers::choice;
 use super::schema;
 use super::section::{Field, Section, noted, type_name};
-use super::service::choice;
+use super::shown::shown;
 use super::value::{HumanTime, Rejected};
 
 /// The first word of the command and where it stands, if there is one.

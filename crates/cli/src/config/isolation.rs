@@ -10,32 +10,22 @@ use pilotlight_supervisor::{
 use rustix::fs::Access;
 use toml::de::{DeTable, DeValue};
 
+use super::access::may;
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::environment::may;
-use super::model::{HttpSocket, Managed, Transport, joined};
-use super::render::shown;
+use super::model::{HttpSocket, IsolationSpans, Managed, Transport, joined};
+use super::readers::{choice, is_reserved, non_empty, read_words};
 use super::schema::{self, Bounds, Part};
 use super::section::{Field, Section, noted, type_name};
-use super::service::{choice, is_reserved, non_empty, read_words};
+use super::shown::shown;
 use super::value::Rejected;
-
-/// What the file says about isolation, with the places of what only the machine can check.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spans {
-    account: Option<Span>,
-    env_files: Vec<Span>,
-    secrets: Vec<Span>,
-    read: Vec<Span>,
-    write: Vec<Span>,
-}
 
 pub(super) fn read(
     section: &Section<'_>,
     folder: &Path,
     transport: Transport,
     found: &mut Vec<Diagnostic>,
-) -> (Isolation, Spans) {
-    let mut spans = Spans::default();
+) -> (Isolation, IsolationSpans) {
+    let mut spans = IsolationSpans::default();
     let (user, group) = (section.field("user"), section.field("group"));
     spans.account = user.as_ref().or(group.as_ref()).map(|field| field.at.clone());
     let mut name = |field: &Field<'_>| noted(account(field), found);

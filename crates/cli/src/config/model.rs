@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pilotlight_gateway::{BodyTimeout, PolicyOptions, RouteControl, RouteRules, Upgrades};
+use pilotlight_gateway::{
+    AccessLogOptions, BodyTimeout, PolicyOptions, RedisConfig, RouteControl, RouteRules, ServerTiming, Upgrades,
+};
 use pilotlight_supervisor::{InheritEnv, Isolation, QueueLimits};
 
-use super::cache_redis::CacheRedis;
 use super::diagnostic::Span;
-use super::isolation;
-use super::operate::Operate;
 
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +79,16 @@ pub enum ListenerAddress {
     Unix(PathBuf),
 }
 
+impl ListenerAddress {
+    /// Whether only this machine can connect to it.
+    pub(super) fn is_local(&self) -> bool {
+        match self {
+            ListenerAddress::Tcp(address) => address.ip().is_loopback(),
+            ListenerAddress::Unix(_) => true,
+        }
+    }
+}
+
 impl fmt::Display for ListenerAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,6 +96,37 @@ impl fmt::Display for ListenerAddress {
             ListenerAddress::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
+}
+
+/// What is told to the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operate {
+    /// The admin interface; none: it is off.
+    pub admin: Option<AdminSocket>,
+    /// Where metrics are given out over TCP.
+    pub metrics: Option<SocketAddr>,
+    /// Who is told where the time of a request went.
+    pub server_timing: ServerTiming,
+    /// A line for each request.
+    pub access_log: Option<AccessLogOptions>,
+    pub(super) at: OperateSpans,
+}
+
+/// The socket of the admin interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminSocket {
+    /// `admin.sock` in the gateway's runtime folder.
+    InRuntimeDir,
+    /// At this path.
+    At(PathBuf),
+}
+
+/// Where the parts of [`Operate`] stand in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct OperateSpans {
+    pub(super) socket: Span,
+    pub(super) metrics: Span,
+    pub(super) log: Span,
 }
 
 /// How many worker threads answer.
@@ -137,6 +177,46 @@ pub struct CacheLimits {
     pub keep_tags: bool,
     /// An answer whose client has gone is fetched to its end, for the cache, even if nobody waits for it.
     pub finish_abandoned: bool,
+}
+
+/// The tier in Redis, which several gateways share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheRedis {
+    /// The servers, as the client of Redis reads it.
+    pub url: RedisUrl,
+    /// Before all keys.
+    pub prefix: String,
+    /// How long a request waits for Redis.
+    pub budget: Duration,
+    /// How long a request waits for the fetch of another gateway; `None`: it does not.
+    pub lease: Option<Duration>,
+    /// Most answers of one worker that wait to be written.
+    pub queue: usize,
+    /// Their bytes.
+    pub queue_memory: usize,
+    /// How long stale answers that can be validated are kept.
+    pub keep_stale: Duration,
+}
+
+/// A URL that is known to be one, and may have a password in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisUrl(pub(super) String);
+
+impl RedisUrl {
+    /// What it says.
+    ///
+    /// # Panics
+    /// Never: it was read before.
+    #[must_use]
+    pub fn config(&self) -> RedisConfig {
+        RedisConfig::from_url(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("(a URL, which may have a password in it)")
+    }
 }
 
 /// A service.
@@ -255,7 +335,17 @@ pub(super) struct ManagedSpans {
     /// One for each of `args`.
     pub(super) args: Vec<Span>,
     pub(super) dir: Span,
-    pub(super) isolation: isolation::Spans,
+    pub(super) isolation: IsolationSpans,
+}
+
+/// What the file says about isolation, with the places of what only the machine can check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct IsolationSpans {
+    pub(super) account: Option<Span>,
+    pub(super) env_files: Vec<Span>,
+    pub(super) secrets: Vec<Span>,
+    pub(super) read: Vec<Span>,
+    pub(super) write: Vec<Span>,
 }
 
 /// How requests reach a service that Pilotlight starts.

@@ -1,52 +1,20 @@
 //! What the one who operates the gateway sees of it: `server_timing`, `[admin]`, `[metrics]`, `[access_log]`.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pilotlight_gateway::{AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, ServerTiming};
 use toml::de::{DeTable, DeValue};
 
+use super::access::may;
 use super::address;
-use super::diagnostic::{Code, Diagnostic, Span};
-use super::environment::may;
+use super::diagnostic::{Code, Diagnostic};
 use super::listeners::{self, Ports};
-use super::model::{Config, ListenerAddress, joined};
-use super::render::shown;
-use super::root::is_local;
+use super::model::{AdminSocket, Config, ListenerAddress, Operate, OperateSpans, joined};
+use super::readers::word;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted};
-use super::value::nearest;
-
-/// What is told to the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operate {
-    /// The admin interface; none: it is off.
-    pub admin: Option<AdminSocket>,
-    /// Where metrics are given out over TCP.
-    pub metrics: Option<SocketAddr>,
-    /// Who is told where the time of a request went.
-    pub server_timing: ServerTiming,
-    /// A line for each request.
-    pub access_log: Option<AccessLogOptions>,
-    pub(super) at: OperateSpans,
-}
-
-/// The socket of the admin interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdminSocket {
-    /// `admin.sock` in the gateway's runtime folder.
-    InRuntimeDir,
-    /// At this path.
-    At(PathBuf),
-}
-
-/// Where the parts of [`Operate`] stand in the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct OperateSpans {
-    socket: Span,
-    metrics: Span,
-    log: Span,
-}
+use super::shown::shown;
 
 pub(super) fn read(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Operate {
     let mut at = OperateSpans::default();
@@ -200,24 +168,6 @@ fn fields(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<AccessFi
     Some(read)
 }
 
-/// One of some words.
-pub(super) fn word<T: Copy>(field: &Field<'_>, words: &[(&str, T)], found: &mut Vec<Diagnostic>) -> Option<T> {
-    let text = noted(field.string(), found)?;
-    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
-        return Some(*value);
-    }
-    let help = match nearest(text, words.iter().map(|(word, _)| *word)) {
-        Some(near) => format!("did you mean \"{near}\"?"),
-        None => {
-            let all: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-            format!("it is one of {}", all.join(", "))
-        }
-    };
-    let message = format!("{} means nothing as `{}`", shown(text), field.key.name);
-    found.push(Diagnostic::error(Code::BadValue, field.at.clone(), message).help(help));
-    None
-}
-
 /// What the addresses have to do with each other.
 pub(super) fn relations(config: &Config, found: &mut Vec<Diagnostic>) {
     let Operate { admin, metrics, at, .. } = &config.operate;
@@ -230,7 +180,7 @@ pub(super) fn relations(config: &Config, found: &mut Vec<Diagnostic>) {
                     .help("choose another port for metrics"),
             );
         }
-        if !is_local(&ListenerAddress::Tcp(*address)) {
+        if !ListenerAddress::Tcp(*address).is_local() {
             let message = format!("the names of routes and services are shown to everybody who can reach {address}");
             found.push(Diagnostic::warning(Code::Unsafe, at.metrics.clone(), message).help("listen on 127.0.0.1"));
         }

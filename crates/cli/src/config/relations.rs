@@ -6,9 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
 use super::model::{Config, HostPattern, ListenerAddress, PathMatch, Route, ServiceKind, Upstream};
-use super::render::shown;
-use super::root::is_local;
 use super::route::Draft;
+use super::shown::shown;
 use super::value::nearest;
 
 /// Checks the addresses against each other, against `dev`, and against the services.
@@ -35,7 +34,7 @@ pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<D
             );
         }
     }
-    let exposed = config.listen.iter().find(|listener| !is_local(&listener.address));
+    let exposed = config.listen.iter().find(|listener| !listener.address.is_local());
     if let (true, Some(at), Some(exposed)) = (config.dev, dev_at, exposed) {
         let message =
             format!("`dev` shows the output of failing services to everybody who can reach {}", exposed.address);

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::address;
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::{CacheLimits, Config, Limits, Listener, ListenerAddress, Workers};
+use super::model::{CacheLimits, Config, Limits, Listener, Workers};
 use super::operate;
 use super::relations;
 use super::route;
@@ -153,12 +153,4 @@ fn cache(field: Option<&Field<'_>>, found: &mut Vec<Diagnostic>) -> Option<Cache
         );
     }
     Some(CacheLimits { memory, max_object, keep_tags, finish_abandoned, policy })
-}
-
-/// Whether only this machine can connect to the address.
-pub(super) fn is_local(address: &ListenerAddress) -> bool {
-    match address {
-        ListenerAddress::Tcp(address) => address.ip().is_loopback(),
-        ListenerAddress::Unix(_) => true,
-    }
 }

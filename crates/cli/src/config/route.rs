@@ -9,9 +9,9 @@ use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{HostPattern, Limits, PathMatch, RouteCache};
 use super::pattern;
-use super::render::shown;
 use super::schema::{self, Part};
 use super::section::{Field, Section, noted, type_name};
+use super::shown::shown;
 use super::value::Rejected;
 
 /// A route before its service is known.
