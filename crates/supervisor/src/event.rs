@@ -64,7 +64,7 @@ pub struct SharedLink {
 
 impl Drop for SharedLink {
     fn drop(&mut self) {
-        self.instance.notice(Notice::LinkClosed { run: self.instance.run, worker: self.worker });
+        self.instance.notice(Notice::LinkClosed { instance: self.instance.id, worker: self.worker });
     }
 }
 

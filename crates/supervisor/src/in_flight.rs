@@ -139,7 +139,7 @@ impl InFlightCounter {
 
     pub(crate) fn want_shared(&self) {
         if !self.shared_wanted.swap(true, Ordering::SeqCst) {
-            self.instance.notice(Notice::WantShared { run: self.instance.run, worker: self.worker });
+            self.instance.notice(Notice::WantShared { instance: self.instance.id, worker: self.worker });
         }
     }
 

@@ -17,7 +17,8 @@ use tokio::sync::mpsc::UnboundedSender;
 #[derive(Debug)]
 pub struct Instance {
     state: Padded<AtomicU8>,
-    pub(crate) run: u64,
+    /// As the supervisor and the guardian count: one number for each process that the guardian starts.
+    pub(crate) id: u64,
     pub(crate) epoch: Instant,
     service: ServiceId,
     number: u64,
@@ -93,14 +94,14 @@ impl InstanceState {
 impl Instance {
     pub(crate) fn new(
         service: ServiceId,
-        (run, number): (u64, u64),
+        (id, number): (u64, u64),
         endpoint: Endpoint,
         epoch: Instant,
         notices: UnboundedSender<Notice>,
     ) -> Self {
         Self {
             state: Padded(AtomicU8::new(InstanceState::Starting as u8)),
-            run,
+            id,
             epoch,
             service,
             number,
@@ -172,7 +173,7 @@ impl Instance {
     /// HTTP: the first bytes of an answer came, so the start is over.
     pub fn mark_answered(&self) {
         if !self.answered() && !self.answered.swap(true, SeqCst) {
-            self.notice(Notice::Answered { run: self.run });
+            self.notice(Notice::Answered { instance: self.id });
         }
     }
 
@@ -186,7 +187,7 @@ impl Instance {
     /// [`WorkerEvent::Drain`](crate::WorkerEvent::Drain).
     pub fn announce_drain(&self) {
         if !self.drain_announced.swap(true, SeqCst) {
-            self.notice(Notice::ServiceDrains { run: self.run });
+            self.notice(Notice::ServiceDrains { instance: self.id });
         }
     }
 
@@ -202,7 +203,7 @@ impl Instance {
                 SeqCst,
                 SeqCst,
             );
-            self.notice(Notice::Stuck { run: self.run });
+            self.notice(Notice::Stuck { instance: self.id });
         }
     }
 
@@ -243,13 +244,13 @@ impl Instance {
 
     pub(crate) fn notice_idle(&self) {
         if !self.idle_noticed.swap(true, SeqCst) {
-            self.notice(Notice::Idle { run: self.run });
+            self.notice(Notice::Idle { instance: self.id });
         }
     }
 
     pub(crate) fn notice_used(&self) {
         if !self.used_noticed.swap(true, SeqCst) {
-            self.notice(Notice::Used { run: self.run });
+            self.notice(Notice::Used { instance: self.id });
         }
     }
 

@@ -7,10 +7,10 @@
 use crate::limits::MAX_PROCESSES;
 use std::fs;
 
-/// The bytes of a run's processes, `None` if the system does not say.
+/// The bytes of the processes of an instance, `None` if the system does not say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    pub(crate) run: u64,
+    pub(crate) instance: u64,
     pub(crate) bytes: Option<u64>,
 }
 

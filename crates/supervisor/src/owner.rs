@@ -32,7 +32,7 @@ mod ungreeted;
 mod zygote;
 mod zygote_table;
 
-pub(crate) use record::Record;
+pub(crate) use record::ServiceRecord;
 pub(crate) use state::{Owner, Parts};
 
 use crate::command::Command;
@@ -118,8 +118,8 @@ impl Owner {
                 self.timers.set(Timer::Accept, &mut self.accept_again, Some(now + ACCEPT_PAUSE));
             }
             Action::Greeted(greeting) => self.greeted(greeting, now),
-            Action::OutputEnded(run) => self.output_ended(run, now),
-            Action::PortOpen(run) => self.port_open(run, now),
+            Action::OutputEnded(instance) => self.output_ended(instance, now),
+            Action::PortOpen(instance) => self.port_open(instance, now),
             Action::Sampled(sample) => self.sampled(sample),
             Action::Zygote(zygote, said) => self.zygote_said(zygote, said, now),
             Action::Timer(timer) => self.timer(timer, now),
@@ -129,16 +129,16 @@ impl Owner {
 
     fn noticed(&mut self, notice: Notice, now: Instant) {
         match notice {
-            Notice::WantShared { run, worker } => self.want_shared(run, worker, now),
-            Notice::LinkClosed { run, worker } => self.link_closed(run, worker, now),
-            Notice::Answered { run } => self.answered(run, now),
-            Notice::ServiceDrains { run } => self.service_drains(run, now),
-            Notice::Idle { run } => self.exchanges_done(run, now),
+            Notice::WantShared { instance, worker } => self.want_shared(instance, worker, now),
+            Notice::LinkClosed { instance, worker } => self.link_closed(instance, worker, now),
+            Notice::Answered { instance } => self.answered(instance, now),
+            Notice::ServiceDrains { instance } => self.service_drains(instance, now),
+            Notice::Idle { instance } => self.exchanges_done(instance, now),
             Notice::Wanted { service } => {
                 self.changed.insert(service);
             }
-            Notice::Used { run } => self.used(run),
-            Notice::Stuck { run } => self.stuck(run, now),
+            Notice::Used { instance } => self.used(instance),
+            Notice::Stuck { instance } => self.stuck(instance, now),
         }
     }
 
@@ -155,22 +155,22 @@ impl Owner {
 
     fn guardian_said(&mut self, event: LinkEvent, now: Instant) {
         match event {
-            LinkEvent::Spawned { run, pid, .. } if self.is_zygote(run) => self.zygote_spawned(run, pid),
-            LinkEvent::SpawnFailed { run, reason, .. } if self.is_zygote(run) => self.zygote_ended(run, &reason, now),
-            LinkEvent::Exited { run, exit, .. } if self.is_zygote(run) => {
-                self.zygote_ended(run, &exit.to_string(), now);
+            LinkEvent::Spawned { id, pid, .. } if self.is_zygote(id) => self.zygote_spawned(id, pid),
+            LinkEvent::SpawnFailed { id, reason, .. } if self.is_zygote(id) => self.zygote_ended(id, &reason, now),
+            LinkEvent::Exited { id, exit, .. } if self.is_zygote(id) => {
+                self.zygote_ended(id, &exit.to_string(), now);
             }
-            LinkEvent::Spawned { run, pid, notices, sandbox } => {
-                self.bounded(run, notices, sandbox);
-                self.spawned(run, pid, now);
+            LinkEvent::Spawned { id, pid, notices, sandbox } => {
+                self.bounded(id, notices, sandbox);
+                self.spawned(id, pid, now);
             }
-            LinkEvent::SpawnFailed { run, reason, detail } => {
-                self.unbounded(run, detail);
-                self.spawn_failed(run, reason, now);
+            LinkEvent::SpawnFailed { id, reason, detail } => {
+                self.unbounded(id, detail);
+                self.spawn_failed(id, reason, now);
             }
-            LinkEvent::Exited { run, exit, limit } => {
-                self.limit_reached(run, exit, limit);
-                self.exited(run, exit, now);
+            LinkEvent::Exited { id, exit, limit } => {
+                self.limit_reached(id, exit, limit);
+                self.exited(id, exit, now);
             }
             LinkEvent::Probed { sandbox } => bounds::say_at_start(sandbox.as_ref()),
             LinkEvent::Lost => self.guardian_lost(now),
@@ -182,23 +182,24 @@ impl Owner {
             Ok(peer) => (peer.uid(), peer.pid()),
             Err(error) => return tracing::warn!(%error, "a connection whose user is not known is closed"),
         };
-        if uid != own_uid() && !self.runs.values().any(|run| run.uid == Some(uid)) {
+        if uid != own_uid() && !self.instances.values().any(|instance| instance.uid == Some(uid)) {
             return greeting::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
         }
-        let instance = pid.and_then(|pid| self.instance_of(pid));
+        let id = pid.and_then(|pid| self.instance_of(pid));
         let handle = self.greeters.spawn(greeting::greet(stream, uid, now));
-        let dialler = instance.map_or(Dialler::User(uid), Dialler::Instance);
+        let dialler = id.map_or(Dialler::User(uid), Dialler::Instance);
         if self.ungreeted.add(dialler, handle, now) {
-            let run = instance.and_then(|id| self.runs.get(&id));
-            let service = run.map(|run| self.records[run.service].service.name());
-            let (service, instance) = (service.map_or("", |name| name), run.map(|run| run.instance.number()));
-            tracing::warn!(%service, instance, pid, "too many connections have not sent HELLO; the oldest are closed");
+            let instance = id.and_then(|id| self.instances.get(&id));
+            let service = instance.map(|instance| self.records[instance.service].service.name());
+            let (service, number) =
+                (service.map_or("", |name| name), instance.map(|instance| instance.handle.number()));
+            tracing::warn!(%service, instance = number, pid, "too many connections have not sent HELLO; the oldest are closed");
         }
     }
 
     fn timer(&mut self, timer: Timer, now: Instant) {
         match timer {
-            Timer::Run(run) => self.run_timer(run, now),
+            Timer::Instance(instance) => self.instance_timer(instance, now),
             Timer::Review(service) => {
                 if let Some(record) = self.records.get_mut(service) {
                     record.review_at = None;
@@ -225,7 +226,7 @@ impl Owner {
     }
 
     fn finished(&self) -> bool {
-        self.stopping.is_some_and(|stopping| self.runs.is_empty() || stopping.phase == StopPhase::GaveUp)
+        self.stopping.is_some_and(|stopping| self.instances.is_empty() || stopping.phase == StopPhase::GaveUp)
     }
 
     /// Lets the guardian kill what is left (daemons that left their group), then reads the last output.

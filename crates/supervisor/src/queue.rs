@@ -196,8 +196,8 @@ impl Queue {
     /// called with the new list before that.
     pub(crate) fn change(&self, add: Option<Entrances>, remove: Option<u64>, publish: impl FnOnce(&[Entrances])) {
         let mut state = self.lock();
-        if let Some(run) = remove {
-            state.ready.retain(|entrances| entrances.first().is_none_or(|one| one.counter.instance().run != run));
+        if let Some(id) = remove {
+            state.ready.retain(|entrances| entrances.first().is_none_or(|one| one.counter.instance().id != id));
         }
         state.ready.extend(add);
         publish(&state.ready);

@@ -20,9 +20,9 @@ pub struct Status {
     pub pid: Option<i32>,
     /// Those that are starting or ready, oldest first, then the one that is to replace another, then those that end.
     pub instances: Vec<InstanceStatus>,
-    /// Failed or short runs in a row.
+    /// Instances in a row that failed to start or ended early.
     pub failures: u32,
-    /// Why the last start or run failed, if it did.
+    /// Why the last instance failed to start or ended by itself, if it did.
     pub last_error: Option<StartError>,
     /// Whether it may be started (see `max_failures`).
     pub circuit: CircuitState,

@@ -6,7 +6,7 @@ use crate::event::WorkerEvents;
 use crate::guardian;
 use crate::limits::{MAX_INSTANCES, MAX_WORKER_EVENTS};
 use crate::lineage::Guardians;
-use crate::owner::{Owner, Parts, Record};
+use crate::owner::{Owner, Parts, ServiceRecord};
 use crate::runtime_dir::RuntimeDir;
 use crate::service::Service;
 use crate::service_id::ServiceId;
@@ -116,15 +116,15 @@ pub fn start(
     let (commands, commanded) = mpsc::unbounded_channel();
     let (senders, events): (Vec<_>, Vec<_>) =
         (0..options.workers).map(|_| mpsc::channel(MAX_WORKER_EVENTS)).map(|(tx, rx)| (tx, WorkerEvents(rx))).unzip();
-    let records: Vec<Record> = specs
+    let records: Vec<ServiceRecord> = specs
         .into_iter()
         .enumerate()
         .map(|(id, spec)| {
             let service = Service::new(id, &spec, options.workers, notices.clone());
-            Record::new(Arc::new(service), spec)
+            ServiceRecord::new(Arc::new(service), spec)
         })
         .collect();
-    let services = records.iter().map(Record::service).collect();
+    let services = records.iter().map(ServiceRecord::service).collect();
     let parts = Parts {
         options,
         folder,

@@ -31,8 +31,8 @@ impl Owner {
 
     /// An instance was executed within its bounds.
     pub(super) fn bounded(&mut self, id: u64, notices: Vec<String>, sandbox: Option<SandboxBounds>) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let record = &mut self.records[run.service];
+        let Some(instance) = self.instances.get(&id) else { return };
+        let record = &mut self.records[instance.service];
         if let Some(bounds) = &sandbox {
             record.reported.in_force(record.service.name(), bounds);
         }
@@ -43,14 +43,14 @@ impl Owner {
     /// An instance could not be put into its bounds. Paths and users are for the log and for developers, not for every
     /// client.
     pub(super) fn unbounded(&mut self, id: u64, detail: Option<String>) {
-        if let (Some(run), Some(detail)) = (self.runs.get(&id), detail) {
-            run.tail.push(&format!("[pilotlight] {detail}"));
+        if let (Some(instance), Some(detail)) = (self.instances.get(&id), detail) {
+            instance.tail.push(&format!("[pilotlight] {detail}"));
         }
     }
 
     /// Notes why an instance ended, if it was a limit.
     pub(super) fn limit_reached(&mut self, id: u64, exit: Exit, limit: Option<String>) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.limit = limit.or_else(|| hints::of_exit(exit, &self.records[run.service].spec.isolation));
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.limit = limit.or_else(|| hints::of_exit(exit, &self.records[instance.service].spec.isolation));
     }
 }

@@ -1,6 +1,6 @@
 //! The memory of instances that are recycled by it, looked at once a second, on a thread that may block.
 
-use super::record::{Run, Stage};
+use super::record::{InstanceRecord, Stage};
 use super::state::Owner;
 use super::timers::Timer;
 use crate::limits::MEMORY_LOOK;
@@ -19,11 +19,11 @@ impl Owner {
     pub(super) fn look_at_memory(&mut self, service: usize, now: Instant) {
         self.records[service].memory_at = None;
         if self.samples.is_empty() {
-            let ready = |run: &&Run| run.service == service && run.stage == Stage::Ready;
-            for run in self.runs.values().filter(ready) {
-                let (id, limit) = (run.id(), run.recycle_limits.max_memory);
-                if let (Some(pid), Some(limit)) = (run.pid, limit) {
-                    self.samples.spawn_blocking(move || Sample { run: id, bytes: of_tree(pid, limit) });
+            let ready = |instance: &&InstanceRecord| instance.service == service && instance.stage == Stage::Ready;
+            for instance in self.instances.values().filter(ready) {
+                let (id, limit) = (instance.id(), instance.recycle_limits.max_memory);
+                if let (Some(pid), Some(limit)) = (instance.pid, limit) {
+                    self.samples.spawn_blocking(move || Sample { instance: id, bytes: of_tree(pid, limit) });
                 }
             }
         }
@@ -31,10 +31,10 @@ impl Owner {
     }
 
     pub(super) fn sampled(&mut self, sample: Sample) {
-        let Some(run) = self.runs.get_mut(&sample.run) else { return };
-        run.memory = sample.bytes.unwrap_or(0);
-        if run.recycle_limits.max_memory.is_some_and(|max| run.memory >= max) {
-            self.changed.insert(run.service);
+        let Some(instance) = self.instances.get_mut(&sample.instance) else { return };
+        instance.memory = sample.bytes.unwrap_or(0);
+        if instance.recycle_limits.max_memory.is_some_and(|max| instance.memory >= max) {
+            self.changed.insert(instance.service);
         }
     }
 }

@@ -17,9 +17,9 @@ pub(super) fn outputs() -> io::Result<(Outputs, Vec<OwnedFd>)> {
     Ok((outputs, vec![out_end.into(), err_end.into()]))
 }
 
-pub(super) async fn pumped(run: u64, pump: Pump, from: pipe::Receiver) -> u64 {
+pub(super) async fn pumped(instance: u64, pump: Pump, from: pipe::Receiver) -> u64 {
     if let Err(error) = pump.run(from).await {
         tracing::error!(%error, "cannot read a service's output");
     }
-    run
+    instance
 }

@@ -1,7 +1,7 @@
 //! Connections of pipe instances: HELLO checked, WELCOME sent, and which worker gets them.
 
 use super::greeting::{Greeting, Unwelcome, refuse, write_whole};
-use super::record::{Run, Stage};
+use super::record::{InstanceRecord, Stage};
 use super::state::Owner;
 use crate::event::{SharedLink, WorkerEvent};
 use crate::limits::HELLO_TIMEOUT;
@@ -24,26 +24,26 @@ impl Owner {
         let Some(id) = self.tokens.get(&hello.token).copied() else {
             return refuse(&stream, "P-4: the token is not that of a live instance".to_owned());
         };
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        let expected = run.uid.unwrap_or_else(own_uid);
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        let expected = instance.uid.unwrap_or_else(own_uid);
         if uid != expected {
             return refuse(&stream, format!("P-4: you run under user id {uid}, not under {expected}"));
         }
-        run.connected_at.get_or_insert(accepted);
-        match place(run, &hello, self.workers.len()) {
+        instance.connected_at.get_or_insert(accepted);
+        match place(instance, &hello, self.workers.len()) {
             Ok(worker) => self.connect(id, worker, stream, hello, read_ahead, now),
             Err(text) => refuse(&stream, text),
         }
     }
 
     fn connect(&mut self, id: u64, worker: usize, stream: UnixStream, hello: Hello, read_ahead: Bytes, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        let service = self.records[run.service].service.name();
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        let service = self.records[instance.service].service.name();
         let welcome = Welcome {
             worker: worker as u32,
             max_frame: MAX_FRAME as u32,
             service: service.to_string(),
-            instance: run.instance.number(),
+            instance: instance.handle.number(),
         };
         let mut frame = BytesMut::new();
         welcome.encode(&mut frame);
@@ -53,15 +53,15 @@ impl Owner {
             Err(error) => return tracing::debug!(%service, %error, "a connection ended at its WELCOME"),
         };
         let shared = hello.kind == ConnectionKind::Shared;
-        let instance = Arc::clone(&run.instance);
-        let link = shared.then(|| SharedLink { instance: Arc::clone(&instance), worker });
+        let handle = Arc::clone(&instance.handle);
+        let link = shared.then(|| SharedLink { instance: Arc::clone(&handle), worker });
         if shared {
-            run.links[worker] += 1;
-            run.asked[worker] = None;
+            instance.links[worker] += 1;
+            instance.asked[worker] = None;
         }
-        let first = matches!(run.stage, Stage::Spawning | Stage::Starting);
-        let service = self.records[run.service].service();
-        self.tell(worker, WorkerEvent::Connected { instance, service, hello, stream, read_ahead, link });
+        let first = matches!(instance.stage, Stage::Spawning | Stage::Starting);
+        let service = self.records[instance.service].service();
+        self.tell(worker, WorkerEvent::Connected { instance: handle, service, hello, stream, read_ahead, link });
         if first {
             self.become_ready(id, now); // P-2
         }
@@ -69,33 +69,33 @@ impl Owner {
 
     /// A worker has no shared connection: another worker's asks for one.
     pub(super) fn want_shared(&mut self, id: u64, worker: usize, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.entrances[worker].counter.take_wanted();
-        let asked_lately = run.asked[worker].is_some_and(|asked| now.duration_since(asked) < HELLO_TIMEOUT);
-        if run.stage != Stage::Ready || !run.is_pipe() || run.links[worker] > 0 || asked_lately {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.entrances[worker].counter.take_wanted();
+        let asked_lately = instance.asked[worker].is_some_and(|asked| now.duration_since(asked) < HELLO_TIMEOUT);
+        if instance.stage != Stage::Ready || !instance.is_pipe() || instance.links[worker] > 0 || asked_lately {
             return;
         }
-        let Some(holder) = run.links.iter().position(|links| *links > 0) else {
+        let Some(holder) = instance.links.iter().position(|links| *links > 0) else {
             return;
         };
-        run.asked[worker] = Some(now);
-        let instance = Arc::clone(&run.instance);
+        instance.asked[worker] = Some(now);
+        let handle = Arc::clone(&instance.handle);
         let (kind, for_worker) = (ConnectionKind::Shared, worker as u32);
-        self.tell(holder, WorkerEvent::SendMore { instance, kind, count: 1, for_worker });
+        self.tell(holder, WorkerEvent::SendMore { instance: handle, kind, count: 1, for_worker });
     }
 }
 
 /// The worker that a connection is for, or the rule that it breaks.
-fn place(run: &Run, hello: &Hello, workers: usize) -> Result<usize, String> {
+fn place(instance: &InstanceRecord, hello: &Hello, workers: usize) -> Result<usize, String> {
     let shared = hello.kind == ConnectionKind::Shared;
-    let starting = match run.stage {
+    let starting = match instance.stage {
         Stage::Spawning | Stage::Starting => true,
         Stage::Ready => false,
         Stage::Draining if !shared => false, // exchanges that are open may need one
         _ => return Err("P-31: the instance is being stopped".to_owned()),
     };
     match hello.worker {
-        None if starting && shared => Ok(run.first_worker),
+        None if starting && shared => Ok(instance.first_worker),
         _ if starting => Err("P-2: the first connection must be shared and must not name a worker".to_owned()),
         None => Err("P-13: a further connection must name a worker".to_owned()),
         Some(worker) if (worker as usize) < workers => Ok(worker as usize),

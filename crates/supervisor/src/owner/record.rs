@@ -1,4 +1,4 @@
-//! What is known of a service, and of each of its runs. A run is an instance as the supervisor sees it.
+//! What is known of a service, and of each of its instances.
 
 use super::reported_bounds::ReportedBounds;
 use super::timers::{Timer, Timers};
@@ -24,13 +24,13 @@ use tokio::task::AbortHandle;
 
 /// A service.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct ServiceRecord {
     pub(super) service: Arc<Service>,
     pub(super) spec: Arc<ServiceSpec>,
     pub(super) circuit: Circuit,
-    /// The runs that are starting or ready, oldest first.
+    /// The instances that are starting or ready, oldest first.
     pub(super) members: Vec<u64>,
-    /// A run that starts to take the place of a ready one.
+    /// An instance that starts to take the place of a ready one.
     pub(super) successor: Option<u64>,
     pub(super) last_number: u64,
     pub(super) last_failure: Option<StartError>,
@@ -55,7 +55,7 @@ pub(crate) struct Record {
     pub(super) reported: ReportedBounds,
 }
 
-impl Record {
+impl ServiceRecord {
     pub(crate) fn new(service: Arc<Service>, spec: Arc<ServiceSpec>) -> Self {
         Self {
             service,
@@ -83,18 +83,19 @@ impl Record {
     }
 
     /// Shows the state to whoever asks.
-    pub(super) fn publish(&self, runs: &HashMap<u64, Run>) {
+    pub(super) fn publish(&self, instances: &HashMap<u64, InstanceRecord>) {
         let service = self.service.id().0;
         let serving = || self.members.iter().chain(&self.successor);
-        let mut ending: Vec<&Run> = runs.values().filter(|run| run.service == service).collect();
-        ending.retain(|run| !serving().any(|id| *id == run.id()));
-        ending.sort_unstable_by_key(|run| run.id());
-        let ending = ending.into_iter().map(|run| match run.status() {
+        let mut ending: Vec<&InstanceRecord> =
+            instances.values().filter(|instance| instance.service == service).collect();
+        ending.retain(|instance| !serving().any(|id| *id == instance.id()));
+        ending.sort_unstable_by_key(|instance| instance.id());
+        let ending = ending.into_iter().map(|instance| match instance.status() {
             ended @ InstanceStatus { state: InstanceState::Ended, .. } => ended,
             status => InstanceStatus { state: InstanceState::Draining, ..status }, // also on the way to that stage
         });
         let instances: Vec<InstanceStatus> =
-            serving().filter_map(|id| runs.get(id)).map(Run::status).chain(ending).collect();
+            serving().filter_map(|id| instances.get(id)).map(InstanceRecord::status).chain(ending).collect();
         let first = |state| instances.iter().find(|one| one.state == state);
         let first = first(InstanceState::Ready).or(first(InstanceState::Frozen)).or(first(InstanceState::Starting));
         let mut status = self.service.status_mut();
@@ -115,7 +116,7 @@ impl Record {
     }
 }
 
-impl Drop for Record {
+impl Drop for ServiceRecord {
     fn drop(&mut self) {
         self.service.queue.close(); // also when the supervisor's thread panics
     }
@@ -123,9 +124,10 @@ impl Drop for Record {
 
 /// An instance as the supervisor sees it.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct InstanceRecord {
     pub(super) service: usize,
-    pub(super) instance: Arc<Instance>,
+    /// What workers hold of it.
+    pub(super) handle: Arc<Instance>,
     pub(super) entrances: Entrances,
     pub(super) stage: Stage,
     pub(super) deadline: Option<Instant>,
@@ -177,7 +179,7 @@ pub(super) struct Run {
     pub(super) replace_asked: bool,
     /// [`Record::version`] when it was started.
     pub(super) version: u64,
-    /// The run whose place it is to take.
+    /// The instance whose place it is to take.
     pub(super) replaces: Option<u64>,
     /// The limit that that one had reached, if that is why.
     pub(super) limit_reached: Option<LimitReached>,
@@ -186,7 +188,7 @@ pub(super) struct Run {
     pub(super) thawed_at: Option<Instant>,
 }
 
-/// Whether a run is stopped in its tracks.
+/// Whether an instance is stopped in its tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frozen {
     No,
@@ -211,10 +213,10 @@ pub(super) enum Stage {
     Exited,
 }
 
-impl Run {
-    /// A run that the guardian has been asked for, on behalf of a worker.
+impl InstanceRecord {
+    /// An instance that the guardian has been asked for, on behalf of a worker.
     pub(super) fn new(
-        (instance, begun): (Arc<Instance>, Instant),
+        (handle, begun): (Arc<Instance>, Instant),
         entrances: Entrances,
         first_worker: usize,
         token: Option<String>,
@@ -223,9 +225,9 @@ impl Run {
     ) -> Self {
         let workers = entrances.len();
         Self {
-            service: instance.service().0,
+            service: handle.service().0,
             entrances,
-            instance,
+            handle,
             stage: Stage::Spawning,
             deadline: None,
             begun,
@@ -266,11 +268,11 @@ impl Run {
     }
 
     pub(super) fn id(&self) -> u64 {
-        self.instance.run
+        self.handle.id
     }
 
     pub(super) fn is_pipe(&self) -> bool {
-        *self.instance.endpoint() == Endpoint::Pipe
+        *self.handle.endpoint() == Endpoint::Pipe
     }
 
     pub(super) fn status(&self) -> InstanceStatus {
@@ -282,7 +284,7 @@ impl Run {
             Stage::Draining | Stage::Terminating | Stage::Killing => InstanceState::Draining,
             Stage::Exited => InstanceState::Ended,
         };
-        let (number, pid, begun) = (self.instance.number(), self.pid, self.begun);
+        let (number, pid, begun) = (self.handle.number(), self.pid, self.begun);
         InstanceStatus { number, pid, state, begun, entrances: Arc::clone(&self.entrances) }
     }
 
@@ -324,7 +326,7 @@ impl Run {
     }
 
     pub(super) fn set_deadline(&mut self, deadline: Option<Instant>, timers: &mut Timers) {
-        timers.set(Timer::Run(self.id()), &mut self.deadline, deadline);
+        timers.set(Timer::Instance(self.id()), &mut self.deadline, deadline);
     }
 
     /// To be added to what is said about its end.

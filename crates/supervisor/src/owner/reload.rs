@@ -5,7 +5,7 @@
 //! served for long enough is: a new one is started, and when it is ready the old one is drained. So a change that does
 //! not start leaves what runs.
 
-use super::record::{AskedBy, Record, Stage};
+use super::record::{AskedBy, ServiceRecord, Stage};
 use super::state::Owner;
 use super::timers::Timer;
 use crate::command::Configure;
@@ -41,7 +41,7 @@ impl Owner {
         let id = free.unwrap_or(self.records.len());
         let spec = Arc::new(spec);
         let service = Service::new(id, &spec, self.workers.len(), self.notices.clone());
-        let record = Record::new(Arc::new(service), spec);
+        let record = ServiceRecord::new(Arc::new(service), spec);
         match self.records.get_mut(id) {
             Some(place) => {
                 self.timers.set(Timer::Review(id), &mut place.review_at, None);
@@ -58,7 +58,9 @@ impl Owner {
     /// Whether nobody can name the service of this place any more, so that another may have its number.
     fn is_free(&self, id: usize) -> bool {
         let record = &self.records[id];
-        record.retired && Arc::strong_count(&record.service) == 1 && self.runs.values().all(|run| run.service != id)
+        record.retired
+            && Arc::strong_count(&record.service) == 1
+            && self.instances.values().all(|instance| instance.service != id)
     }
 
     fn change(&mut self, id: usize, spec: ServiceSpec, now: Instant) -> usize {
@@ -84,18 +86,19 @@ impl Owner {
 
     fn follow_settings(&mut self, id: usize, now: Instant) {
         let record = &self.records[id];
-        let outdated = |member: &u64| self.runs.get(member).is_some_and(|run| run.version != record.version);
+        let outdated =
+            |member: &u64| self.instances.get(member).is_some_and(|instance| instance.version != record.version);
         let members: Vec<(u64, bool)> =
             record.members.iter().chain(&record.successor).map(|member| (*member, outdated(member))).collect();
         for (member, outdated) in members {
-            match self.runs.get(&member).map(|run| (run.stage, run.start_over)) {
+            match self.instances.get(&member).map(|instance| (instance.stage, instance.start_over)) {
                 Some((Stage::Ready, true)) => self.look_idle(member, now),
                 // Those who wait for it get one that is started with the new settings.
                 Some((Stage::Spawning | Stage::Starting, _)) if outdated => self.give_up(member, now),
                 _ => {}
             }
         }
-        self.records[id].publish(&self.runs);
+        self.records[id].publish(&self.instances);
         self.changed.insert(id);
     }
 
@@ -118,7 +121,7 @@ impl Owner {
             let record = &self.records[id];
             let waiting = record.service.queue.waiting();
             for member in record.members.iter().chain(&record.successor).copied().collect::<Vec<_>>() {
-                match self.runs.get(&member).map(|run| run.stage) {
+                match self.instances.get(&member).map(|instance| instance.stage) {
                     Some(Stage::Ready) => self.drain(member, AskedBy::Gateway, now),
                     Some(Stage::Spawning | Stage::Starting) if waiting == 0 => self.give_up(member, now),
                     _ => {}

@@ -3,7 +3,7 @@
 //! Whatever happens to a service marks it as changed, and after each action those that are get a review. So there is
 //! one place where instances are started, and no way to forget it.
 
-use super::record::{AskedBy, Run, Stage, scale_of};
+use super::record::{AskedBy, InstanceRecord, Stage, scale_of};
 use super::start::Started;
 use super::state::Owner;
 use super::timers::Timer;
@@ -15,7 +15,7 @@ use crate::queue::QueueView;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A ready run that is to be replaced.
+/// A ready instance that is to be replaced.
 struct Replaceable {
     id: u64,
     number: u64,
@@ -104,20 +104,21 @@ impl Owner {
         tracing::info!(service = %self.records[service].service.name(), instance = number, "to be replaced: {reason}");
         let worker = *id as usize % self.workers.len();
         if self.start(service, (worker, Some(*id)), now) == Started::Yes
-            && let Some(run) = self.records[service].successor.and_then(|id| self.runs.get_mut(&id))
+            && let Some(instance) = self.records[service].successor.and_then(|id| self.instances.get_mut(&id))
         {
-            run.limit_reached = *limit;
+            instance.limit_reached = *limit;
         }
     }
 
     fn load(&self, service: usize, waiting: &QueueView) -> Load {
         let members = &self.records[service].members;
-        let ready = || members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
+        let ready =
+            || members.iter().filter_map(|id| self.instances.get(id)).filter(|instance| instance.stage == Stage::Ready);
         let count = ready().count();
         Load {
             ready: count as u32,
             starting: (members.len() - count) as u32,
-            in_use: ready().filter_map(Run::limiter).map(|limiter| u64::from(limiter.in_use())).sum(),
+            in_use: ready().filter_map(InstanceRecord::limiter).map(|limiter| u64::from(limiter.in_use())).sum(),
             waiting: waiting.count as u64,
             oldest: waiting.oldest,
         }
@@ -129,21 +130,28 @@ impl Owner {
         if record.successor.is_some() {
             return None;
         }
-        let ready = record.members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
-        let mut worn = ready.filter_map(|run| {
-            let requests = run.begun_exchanges();
-            let reached = Reached { requests, ready_at: run.ready_at.unwrap_or(now), memory: run.memory };
-            let limit = run.recycle_limits.reached(&reached, now);
-            let outdated = run.version != record.version;
-            let worn = limit.is_some() || run.replace_asked || outdated;
-            worn.then(|| Replaceable { id: run.id(), number: run.instance.number(), limit, outdated })
+        let ready = record
+            .members
+            .iter()
+            .filter_map(|id| self.instances.get(id))
+            .filter(|instance| instance.stage == Stage::Ready);
+        let mut worn = ready.filter_map(|instance| {
+            let requests = instance.begun_exchanges();
+            let reached = Reached { requests, ready_at: instance.ready_at.unwrap_or(now), memory: instance.memory };
+            let limit = instance.recycle_limits.reached(&reached, now);
+            let outdated = instance.version != record.version;
+            let worn = limit.is_some() || instance.replace_asked || outdated;
+            worn.then(|| Replaceable { id: instance.id(), number: instance.handle.number(), limit, outdated })
         });
         worn.next()
     }
 
     fn next_too_old(&self, service: usize, now: Instant) -> Option<Instant> {
-        let runs = self.records[service].members.iter().filter_map(|id| self.runs.get(id));
-        runs.filter_map(|run| run.recycle_limits.too_old_at(run.ready_at?)).filter(|at| *at > now).min()
+        let instances = self.records[service].members.iter().filter_map(|id| self.instances.get(id));
+        instances
+            .filter_map(|instance| instance.recycle_limits.too_old_at(instance.ready_at?))
+            .filter(|at| *at > now)
+            .min()
     }
 
     /// Stops what has not been needed for a whole `scale_down_after`; when to look again.
@@ -158,9 +166,12 @@ impl Owner {
             record.window.reset();
         }
         if record.window.is_due(now) {
-            let ready =
-                record.members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
-            let peak = ready.filter_map(Run::limiter).map(|limiter| u64::from(limiter.take_peak())).sum();
+            let ready = record
+                .members
+                .iter()
+                .filter_map(|id| self.instances.get(id))
+                .filter(|instance| instance.stage == Stage::Ready);
+            let peak = ready.filter_map(InstanceRecord::limiter).map(|limiter| u64::from(limiter.take_peak())).sum();
             let surplus = record.window.note(scale, peak, now).map_or(0, |peak| scale.surplus(load.ready, peak));
             for _ in 0..surplus {
                 self.retire_one(service, now);
@@ -171,29 +182,29 @@ impl Owner {
 
     /// The one with the fewest exchanges, the youngest of several.
     fn retire_one(&mut self, service: usize, now: Instant) {
-        let ready = self.records[service].members.iter().filter_map(|id| self.runs.get(id));
-        let ready = ready.filter(|run| run.stage == Stage::Ready);
-        let Some(run) = ready.rev().min_by_key(|run| run.open_exchanges()) else { return };
-        let id = run.id();
-        tracing::info!(service = %self.records[service].service.name(), instance = run.instance.number(), "one less is enough: stopping");
+        let ready = self.records[service].members.iter().filter_map(|id| self.instances.get(id));
+        let ready = ready.filter(|instance| instance.stage == Stage::Ready);
+        let Some(instance) = ready.rev().min_by_key(|instance| instance.open_exchanges()) else { return };
+        let id = instance.id();
+        tracing::info!(service = %self.records[service].service.name(), instance = instance.handle.number(), "one less is enough: stopping");
         self.drain(id, AskedBy::Gateway, now);
     }
 
-    /// The run was given a part of what it may be given.
+    /// The instance was given a part of what it may be given.
     pub(super) fn used(&mut self, id: u64) {
-        let Some(run) = self.runs.get(&id) else { return };
-        run.instance.take_used_notice();
-        if run.recycle_limits.max_requests.is_some_and(|max| run.begun_exchanges() >= max) {
-            self.changed.insert(run.service);
+        let Some(instance) = self.instances.get(&id) else { return };
+        instance.handle.take_used_notice();
+        if instance.recycle_limits.max_requests.is_some_and(|max| instance.begun_exchanges() >= max) {
+            self.changed.insert(instance.service);
         }
     }
 
     /// A request got no answer in time.
     pub(super) fn stuck(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get(&id).filter(|run| run.stage == Stage::Ready) else { return };
-        tracing::warn!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid = run.pid,
-            others = run.open_exchanges(), "a request took longer than max_request_time: the instance is ended when its others are done");
-        self.records[run.service].service.status_mut().stuck += 1;
+        let Some(instance) = self.instances.get(&id).filter(|instance| instance.stage == Stage::Ready) else { return };
+        tracing::warn!(service = %self.records[instance.service].service.name(), instance = instance.handle.number(), pid = instance.pid,
+            others = instance.open_exchanges(), "a request took longer than max_request_time: the instance is ended when its others are done");
+        self.records[instance.service].service.status_mut().stuck += 1;
         self.drain(id, AskedBy::Gateway, now);
     }
 
@@ -201,7 +212,7 @@ impl Owner {
     pub(super) fn start_service(&mut self, service: usize, now: Instant) {
         self.records[service].circuit.close();
         self.records[service].start_asked = true;
-        self.records[service].publish(&self.runs);
+        self.records[service].publish(&self.instances);
         self.changed.insert(service);
         tracing::debug!(service = %self.records[service].service.name(), ?now, "a start was asked for");
     }
@@ -211,8 +222,8 @@ impl Owner {
     pub(super) fn restart_service(&mut self, service: usize, now: Instant) {
         let record = &self.records[service];
         for id in record.members.iter().chain(&record.successor).copied().collect::<Vec<_>>() {
-            if let Some(run) = self.runs.get_mut(&id) {
-                run.replace_asked = true;
+            if let Some(instance) = self.instances.get_mut(&id) {
+                instance.replace_asked = true;
             }
         }
         self.restart_zygote(service, now);
@@ -232,7 +243,8 @@ impl Owner {
         } else {
             format!("next attempt in {:.1} s", wait.as_secs_f64())
         };
-        let reason = format!("{failures} failed or short runs in a row, {next}; the last: {reason}");
+        let reason =
+            format!("{failures} instances in a row failed to start or ended early, {next}; the last: {reason}");
         let mut error = self.refusal(service, Phase::Backoff, &reason, now).retry_after(wait);
         if let Some(last) = last {
             error.exit = last.exit;

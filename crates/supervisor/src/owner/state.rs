@@ -4,7 +4,7 @@
 
 use super::greeting::Greeting;
 use super::process_group::continue_group;
-use super::record::{Record, Run};
+use super::record::{InstanceRecord, ServiceRecord};
 use super::timers::Timers;
 use super::ungreeted::Ungreeted;
 use super::zygote_table::ZygoteTable;
@@ -32,7 +32,7 @@ use tokio::task::JoinSet;
 pub(crate) struct Parts {
     pub(crate) options: SupervisorOptions,
     pub(crate) folder: RuntimeDir,
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<ServiceRecord>,
     pub(crate) guardian: (Child, std::os::unix::net::UnixStream),
     pub(crate) guardians: Guardians,
     pub(crate) noticed: mpsc::UnboundedReceiver<Notice>,
@@ -56,8 +56,8 @@ pub(crate) struct Owner {
     /// Set while `accept` rests after an error.
     pub(super) accept_again: Option<Instant>,
     pub(super) link: Option<Link>,
-    pub(super) records: Vec<Record>,
-    pub(super) runs: HashMap<u64, Run>,
+    pub(super) records: Vec<ServiceRecord>,
+    pub(super) instances: HashMap<u64, InstanceRecord>,
     pub(super) tokens: HashMap<String, u64>,
     pub(super) timers: Timers,
     pub(super) greeters: JoinSet<Greeting>,
@@ -71,7 +71,7 @@ pub(crate) struct Owner {
     /// Services about which something has changed that the number of their instances depends on.
     pub(super) changed: BTreeSet<usize>,
     pub(super) epoch: Instant,
-    pub(super) last_run: u64,
+    pub(super) last_id: u64,
     pub(super) stopping: Option<Stopping>,
 }
 
@@ -112,7 +112,7 @@ impl Owner {
             accept_again: None,
             link: Some(link),
             records,
-            runs: HashMap::new(),
+            instances: HashMap::new(),
             tokens: HashMap::new(),
             timers: Timers::default(),
             greeters: JoinSet::new(),
@@ -124,21 +124,21 @@ impl Owner {
             zygotes: ZygoteTable::default(),
             changed: BTreeSet::new(),
             epoch: Instant::now(),
-            last_run: 0,
+            last_id: 0,
             stopping: None,
         })
     }
 
     /// A number for what the guardian is to start next.
-    pub(super) fn next_run(&mut self) -> u64 {
-        self.last_run += 1;
-        self.last_run
+    pub(super) fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
     }
 
-    /// Shows a run's state to whoever asks.
-    pub(super) fn publish_run(&self, id: u64) {
-        if let Some(run) = self.runs.get(&id) {
-            self.records[run.service].publish(&self.runs);
+    /// Shows an instance's state to whoever asks.
+    pub(super) fn publish_instance(&self, id: u64) {
+        if let Some(instance) = self.instances.get(&id) {
+            self.records[instance.service].publish(&self.instances);
         }
     }
 
@@ -156,19 +156,19 @@ impl Owner {
         let Some(link) = &self.link else { return }; // no guardian: its services have been killed
         let Err(error) = link.signal(id, signal) else { return };
         tracing::error!(%error, "cannot signal a service; it is tried again"); // by the stage's deadline
-        if let (GroupSignal::Thaw, Some(pid)) = (signal, self.runs.get(&id).and_then(|run| run.pid)) {
+        if let (GroupSignal::Thaw, Some(pid)) = (signal, self.instances.get(&id).and_then(|instance| instance.pid)) {
             continue_group(pid); // has no deadline; a signal that harms nobody
         }
     }
 
-    /// The run that a process belongs to, itself or by its ancestors.
+    /// The instance that a process belongs to, itself or by its ancestors.
     pub(super) fn instance_of(&self, pid: i32) -> Option<u64> {
         /// Ancestors that are looked at.
         const MAX_ANCESTORS: usize = 32;
         let ancestors = std::iter::successors(Some(pid), |pid| parent_of(*pid).filter(|parent| *parent > 1));
         let ancestors: Vec<i32> = ancestors.take(MAX_ANCESTORS).collect();
-        let is_of = |run: &Run| run.pid.is_some_and(|leader| ancestors.contains(&leader));
-        self.runs.iter().find(|(_, run)| is_of(run)).map(|(id, _)| *id)
+        let is_of = |instance: &InstanceRecord| instance.pid.is_some_and(|leader| ancestors.contains(&leader));
+        self.instances.iter().find(|(_, instance)| is_of(instance)).map(|(id, _)| *id)
     }
 
     /// Tells a worker. If it does not keep up the event is lost, and a connection in it is closed by that.

@@ -1,6 +1,6 @@
 //! A service in virtual time: the decisions of this folder, with instances that are numbers.
 
-use super::backoff::RunEnd;
+use super::backoff::InstanceEnd;
 use super::circuit::Circuit;
 use super::orders::{Situation, decide};
 use super::recycle::{Reached, RecycleLimits};
@@ -113,7 +113,7 @@ impl World {
             if fails {
                 one.draining = true;
                 one.replaces = None;
-                self.circuit.ended(RunEnd::NeverReady, self.now, random);
+                self.circuit.ended(InstanceEnd::NeverReady, self.now, random);
             } else {
                 one.ready_at = Some(self.now);
                 self.circuit.started();

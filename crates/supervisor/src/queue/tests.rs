@@ -175,6 +175,6 @@ fn the_end_of_the_last_exchange_of_a_draining_instance_is_told() {
     drop(first);
     assert!(noticed.try_recv().is_err());
     drop(second);
-    assert!(matches!(noticed.try_recv(), Ok(Notice::Idle { run: 1 })));
+    assert!(matches!(noticed.try_recv(), Ok(Notice::Idle { instance: 1 })));
     assert!(Arc::clone(entrance).enter().is_none());
 }
