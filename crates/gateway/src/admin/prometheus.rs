@@ -7,7 +7,8 @@ use pilotlight_cache::Unstored;
 use pilotlight_cache_redis::Family;
 use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status};
 
-use super::{Shared, memory, status};
+use super::shared::Shared;
+use super::{memory, status};
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::ServiceTarget;
