@@ -75,11 +75,11 @@ pub fn status(
     let target = service.map_or("/status".to_owned(), |name| format!("/services/{}", client::encoded(name)));
     let style = table::Style::of_stdout();
     loop {
-        let told = client.get(&target)?;
+        let answer = client.get(&target)?;
         let text = match (report, service) {
-            (Report::Json, _) => format!("{}\n", json_text(&told)),
-            (Report::Text, None) => table::gateway(&told, style),
-            (Report::Text, Some(_)) => table::service(&told, style),
+            (Report::Json, _) => format!("{}\n", json_text(&answer)),
+            (Report::Text, None) => table::gateway(&answer, style),
+            (Report::Text, Some(_)) => table::service(&answer, style),
         };
         if watch == Watch::On && io::stdout().is_terminal() && report == Report::Text {
             // Home, the new picture over the old one, then what is left of that.
@@ -136,9 +136,9 @@ pub fn act(
 ) -> Result<Outcome, Failure> {
     let path = format!("/services/{}", client::encoded(service));
     let mut before = client.get(&path)?;
-    let mut told = client.post(&format!("{path}/{}", action.name()), None)?;
+    let mut answer = client.post(&format!("{path}/{}", action.name()), None)?;
     if action == Action::Stop {
-        before["last_instance"] = told["instance_before"].clone(); // one may have been started between the two
+        before["last_instance"] = answer["instance_before"].clone(); // one may have been started between the two
     }
     let begun = Instant::now();
     let mut done = timeout.is_zero();
@@ -157,16 +157,16 @@ pub fn act(
             }
             Progress::GoesOn => std::thread::sleep(ACTION_PAUSE),
         }
-        told = now;
+        answer = now;
     }
     if action == Action::Stop
-        && let Some(map) = told.as_object_mut().filter(|_| !timeout.is_zero())
+        && let Some(map) = answer.as_object_mut().filter(|_| !timeout.is_zero())
     {
         let done = stop::difference(&before["stopped"], &map["stopped"]);
         map.insert("stop".to_owned(), done);
     }
-    let text = |told: &Value| table::acted(service, action, &before, told, timeout.is_zero());
-    report_change((client.gateway(), told), report, text, out)?;
+    let text = |answer: &Value| table::acted(service, action, &before, answer, timeout.is_zero());
+    report_change((client.gateway(), answer), report, text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -210,8 +210,8 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
 /// an address cannot be had, or the output cannot be written. Nothing has changed then.
 pub fn reload(client: &Client, emptying: Emptying, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let body = (emptying == Emptying::Forced).then(|| json!({ "force": true }));
-    let told = client.order("/reload", body.as_ref(), RELOAD_TIMEOUT)?;
-    report_change((client.gateway(), told), report, plan::text, out)?;
+    let answer = client.order("/reload", body.as_ref(), RELOAD_TIMEOUT)?;
+    report_change((client.gateway(), answer), report, plan::text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -227,15 +227,15 @@ pub fn upgrade(
 ) -> Result<Outcome, Failure> {
     let named = program.map(|program| name_program(client, program)).transpose()?;
     let body = named.as_ref().map(|named| json!({ "program_file": named.name() }));
-    let told = client.order("/upgrade", body.as_ref(), UPGRADE_TIMEOUT)?;
-    let gateway = client.gateway().with_pid(told["pid"].as_u64().unwrap_or_default());
-    let text = |told: &Value| {
+    let answer = client.order("/upgrade", body.as_ref(), UPGRADE_TIMEOUT)?;
+    let gateway = client.gateway().with_pid(answer["pid"].as_u64().unwrap_or_default());
+    let text = |answer: &Value| {
         format!(
             "process {} has taken over from process {}, which ends when its requests have",
-            told["pid"], told["old_pid"]
+            answer["pid"], answer["old_pid"]
         )
     };
-    report_change((&gateway, told), report, text, out)?;
+    report_change((&gateway, answer), report, text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -269,10 +269,10 @@ pub fn explain(
     for field in fields {
         target.push_str(&format!("&field={}", client::encoded(field)));
     }
-    let told = client.get(&target)?;
+    let answer = client.get(&target)?;
     match report {
-        Report::Json => writeln!(out, "{}", json_text(&told))?,
-        Report::Text => write!(out, "{}", explain::text(&told))?,
+        Report::Json => writeln!(out, "{}", json_text(&answer))?,
+        Report::Text => write!(out, "{}", explain::text(&answer))?,
     }
     Ok(Outcome::Done)
 }

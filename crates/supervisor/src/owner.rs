@@ -94,7 +94,7 @@ impl Owner {
             Some(command) = self.commanded.recv() => Action::Command(command),
             Some(notice) = self.noticed.recv() => Action::Notice(notice),
             // Before the guardian: what a zygote said last is heard before its end.
-            Some((zygote, said)) = self.zygotes.said.recv() => Action::Zygote(zygote, said),
+            Some((zygote, event)) = self.zygotes.events.recv() => Action::Zygote(zygote, event),
             event = next_event(&mut self.link) => Action::Guardian(event),
             Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),
             Some(ended) = self.pumps.join_next() => ended.map_or(Action::Nothing, Action::OutputEnded),
@@ -111,7 +111,7 @@ impl Owner {
         match action {
             Action::Command(command) => self.command(command, now),
             Action::Notice(notice) => self.noticed(notice, now),
-            Action::Guardian(event) => self.guardian_said(event, now),
+            Action::Guardian(event) => self.guardian_event(event, now),
             Action::Accepted(Ok(stream)) => self.accepted(stream, now),
             Action::Accepted(Err(error)) => {
                 tracing::error!(%error, "cannot accept a service's connection; trying again in {ACCEPT_PAUSE:?}");
@@ -121,7 +121,7 @@ impl Owner {
             Action::OutputEnded(instance) => self.output_ended(instance, now),
             Action::PortOpen(instance) => self.port_open(instance, now),
             Action::Sampled(sample) => self.sampled(sample),
-            Action::Zygote(zygote, said) => self.zygote_said(zygote, said, now),
+            Action::Zygote(zygote, event) => self.zygote_event(zygote, event, now),
             Action::Timer(timer) => self.timer(timer, now),
             Action::Nothing => {}
         }
@@ -153,7 +153,7 @@ impl Owner {
         }
     }
 
-    fn guardian_said(&mut self, event: LinkEvent, now: Instant) {
+    fn guardian_event(&mut self, event: LinkEvent, now: Instant) {
         match event {
             LinkEvent::Spawned { id, pid, .. } if self.is_zygote(id) => self.zygote_spawned(id, pid),
             LinkEvent::SpawnFailed { id, reason, .. } if self.is_zygote(id) => self.zygote_ended(id, &reason, now),

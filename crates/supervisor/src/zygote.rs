@@ -76,8 +76,8 @@ async fn read(number: u64, socket: Arc<UnixStream>, events: mpsc::Sender<(u64, F
     let mut inbox = Inbox::default();
     loop {
         match inbox.receive(&socket).await {
-            Ok(Some(said)) => {
-                if events.send((number, said)).await.is_err() {
+            Ok(Some(event)) => {
+                if events.send((number, event)).await.is_err() {
                     return;
                 }
             }

@@ -17,23 +17,23 @@ pub enum Report {
 
 /// Reports what was changed, and in which gateway.
 pub(super) fn report_change(
-    (gateway, mut told): (&Gateway, Value),
+    (gateway, mut answer): (&Gateway, Value),
     report: Report,
     text: impl FnOnce(&Value) -> String,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match report {
-        Report::Text => writeln!(out, "{}\ngateway   {gateway}", text(&told).trim_end()),
+        Report::Text => writeln!(out, "{}\ngateway   {gateway}", text(&answer).trim_end()),
         Report::Json => {
-            if let Value::Object(told) = &mut told {
-                told.insert("gateway".to_owned(), gateway.to_json());
+            if let Value::Object(answer) = &mut answer {
+                answer.insert("gateway".to_owned(), gateway.to_json());
             }
-            writeln!(out, "{}", json_text(&told))
+            writeln!(out, "{}", json_text(&answer))
         }
     }
 }
 
 /// What the gateway answered, for programs: what it repeats of others drives no terminal.
-pub(super) fn json_text(told: &Value) -> String {
-    pilotlight_printable::json(told.to_string())
+pub(super) fn json_text(answer: &Value) -> String {
+    pilotlight_printable::json(answer.to_string())
 }

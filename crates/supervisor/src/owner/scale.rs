@@ -46,15 +46,16 @@ impl Owner {
         }
         let waiting = if waiting.count > 0 { self.records[service].service.queue.look() } else { waiting };
         let load = self.load(service, &waiting);
-        let worn = self.replaceable(service, now);
+        let replaceable = self.replaceable(service, now);
         let record = &mut self.records[service];
         let scale = scale_of(&record.spec, record.held);
         let start_asked = std::mem::take(&mut record.start_asked);
         let (replacing, circuit) = (record.successor.is_some(), &record.circuit);
-        let situation = Situation { scale: &scale, circuit, load, start_asked, worn: worn.is_some(), replacing };
+        let situation =
+            Situation { scale: &scale, circuit, load, start_asked, replaceable: replaceable.is_some(), replacing };
         let orders = decide(&situation, now);
         let look_down = self.look_down(service, &scale, &load, now);
-        self.follow(service, orders, worn.filter(|_| orders.replace), waiting.worker, now);
+        self.follow(service, orders, replaceable.filter(|_| orders.replace), waiting.worker, now);
         if orders.start == 0 && load.ready + load.starting < scale.max {
             self.records[service].service.queue.relieve();
         }
@@ -63,7 +64,14 @@ impl Owner {
         self.timers.set(Timer::Review(service), &mut self.records[service].review_at, next);
     }
 
-    fn follow(&mut self, service: usize, orders: Orders, worn: Option<Replaceable>, worker: usize, now: Instant) {
+    fn follow(
+        &mut self,
+        service: usize,
+        orders: Orders,
+        replaceable: Option<Replaceable>,
+        worker: usize,
+        now: Instant,
+    ) {
         let record = &mut self.records[service];
         if orders.probe {
             record.circuit.probe();
@@ -78,8 +86,8 @@ impl Owner {
             service.waiting.count_refused_by_circuit(refused);
         }
         self.start_some(service, orders.start, worker, now);
-        if let Some(worn) = worn {
-            self.start_successor(service, &worn, now);
+        if let Some(replaceable) = replaceable {
+            self.start_successor(service, &replaceable, now);
         }
     }
 
@@ -97,8 +105,8 @@ impl Owner {
     }
 
     /// One at a time: what replaces one instance is seen to work before the next is replaced.
-    fn start_successor(&mut self, service: usize, worn: &Replaceable, now: Instant) {
-        let Replaceable { id, number, limit, outdated } = worn;
+    fn start_successor(&mut self, service: usize, replaceable: &Replaceable, now: Instant) {
+        let Replaceable { id, number, limit, outdated } = replaceable;
         let asked = if *outdated { "its settings have changed" } else { "a restart was asked for" };
         let reason = limit.map_or(asked.to_owned(), |limit| limit.to_string());
         tracing::info!(service = %self.records[service].service.name(), instance = number, "to be replaced: {reason}");
@@ -135,15 +143,15 @@ impl Owner {
             .iter()
             .filter_map(|id| self.instances.get(id))
             .filter(|instance| instance.stage == Stage::Ready);
-        let mut worn = ready.filter_map(|instance| {
+        let mut candidates = ready.filter_map(|instance| {
             let requests = instance.begun_exchanges();
             let reached = Reached { requests, ready_at: instance.ready_at.unwrap_or(now), memory: instance.memory };
             let limit = instance.recycle_limits.reached(&reached, now);
             let outdated = instance.version != record.version;
-            let worn = limit.is_some() || instance.replace_asked || outdated;
-            worn.then(|| Replaceable { id: instance.id(), number: instance.handle.number(), limit, outdated })
+            let is_due = limit.is_some() || instance.replace_asked || outdated;
+            is_due.then(|| Replaceable { id: instance.id(), number: instance.handle.number(), limit, outdated })
         });
-        worn.next()
+        candidates.next()
     }
 
     fn next_too_old(&self, service: usize, now: Instant) -> Option<Instant> {

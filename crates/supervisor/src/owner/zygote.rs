@@ -88,7 +88,7 @@ impl Owner {
             return Err(io::Error::other("it has no `preload`"));
         };
         let id = self.next_id();
-        let (link, theirs) = ZygoteLink::pair(id, self.zygotes.events.clone())?;
+        let (link, theirs) = ZygoteLink::pair(id, self.zygotes.sender.clone())?;
         let (outputs, mut fds) = outputs()?;
         fds.push(theirs);
         let (argv, inherit_env) = (argv(program, preload, arguments), spec.inherited());
@@ -142,15 +142,15 @@ impl Owner {
         self.publish_zygote(service, None);
     }
 
-    pub(super) fn zygote_said(&mut self, id: u64, said: FromZygote, now: Instant) {
+    pub(super) fn zygote_event(&mut self, id: u64, event: FromZygote, now: Instant) {
         let Some(zygote) = self.zygotes.all.get_mut(&id) else {
-            if let FromZygote::Forked { pid, .. } = said {
+            if let FromZygote::Forked { pid, .. } = event {
                 self.discard(pid); // its zygote's end was seen first
             }
             return;
         };
         let service = zygote.service;
-        match said {
+        match event {
             FromZygote::Ready => {
                 self.timers.set(Timer::Zygote(id), &mut zygote.deadline, None);
                 let (pid, took) = (zygote.pid, now.duration_since(zygote.begun));

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub(super) struct ZygoteTable {
     pub(super) all: HashMap<u64, Zygote>,
-    pub(super) said: mpsc::Receiver<(u64, FromZygote)>,
-    pub(super) events: mpsc::Sender<(u64, FromZygote)>,
+    pub(super) events: mpsc::Receiver<(u64, FromZygote)>,
+    pub(super) sender: mpsc::Sender<(u64, FromZygote)>,
 }
 
 /// A zygote that runs.
@@ -46,7 +46,7 @@ pub(super) struct Start {
 
 impl Default for ZygoteTable {
     fn default() -> Self {
-        let (events, said) = mpsc::channel(MAX_ZYGOTE_EVENTS);
-        Self { all: HashMap::new(), said, events }
+        let (sender, events) = mpsc::channel(MAX_ZYGOTE_EVENTS);
+        Self { all: HashMap::new(), events, sender }
     }
 }
