@@ -35,9 +35,9 @@ pub(crate) struct InFlightCounter {
     last_use_ms: AtomicU64,
     shared_wanted: AtomicBool,
     worker: usize,
-    /// Whether there is a limiter, or a number to be looked at: one question for the hot path.
+    /// Whether there is a limiter or `look_every` is set: one check in the hot path.
     is_watched: bool,
-    /// After how many exchanges the supervisor looks at their number; 0: never.
+    /// After how many exchanges the supervisor is told to look at their number; 0: never.
     look_every: u64,
     /// The places that all workers share, if the service limits them.
     limiter: Option<Arc<ConcurrencyLimiter>>,
@@ -90,7 +90,7 @@ impl InFlightCounter {
         true
     }
 
-    /// Un-counts an exchange. The caller lets in who waits for its place, if [`limiter`](Self::limiter) has one.
+    /// Un-counts an exchange. Where exchanges are limited, the caller then lets a waiting request in.
     #[inline]
     pub(crate) fn leave(&self) {
         // The time first: who sees no exchange open must see when the last one ended.
@@ -128,7 +128,7 @@ impl InFlightCounter {
         self.counts.load(Ordering::SeqCst) & OPEN
     }
 
-    /// Exchanges that were ever begun.
+    /// How many exchanges were begun, the ended ones included.
     pub(crate) fn begun(&self) -> u64 {
         self.counts.load(Ordering::Relaxed) >> OPEN_BITS
     }
@@ -155,8 +155,8 @@ impl InFlightCounter {
     }
 }
 
-/// Takes a ready instance out of use, into another state, if no exchange is open, in the order that the picture above
-/// needs.
+/// Takes a ready instance out of use if no exchange is open: sets the state, then sums the counters, in the order of
+/// the picture above.
 pub(crate) fn close_if_unused<'a>(
     instance: &Instance,
     mut counters: impl Iterator<Item = &'a InFlightCounter>,

@@ -23,7 +23,7 @@
 //! ```text
 //! supervisor                             the handle: starts the thread, sends it commands
 //! owner, owner/start, stop, scale, …     the thread: its loop; its actions, a file for each phase of an instance
-//! owner/state, owner/record              what the thread knows of services and instances
+//! owner/state, owner/*_record            what the thread knows of services and instances
 //! event, command                         what it tells workers; what people tell it
 //! service, status                        a service, as workers and people see it
 //! queue, waiting                         leases, and the requests that wait for one

@@ -15,15 +15,16 @@ mod bounds;
 mod end;
 mod freeze;
 mod greeting;
+mod instance_record;
 mod memory;
 mod outputs;
 mod pipe;
 mod process_group;
 mod random;
-mod record;
 mod reload;
 mod reported_bounds;
 mod scale;
+mod service_record;
 mod start;
 mod state;
 mod stop;
@@ -32,7 +33,7 @@ mod ungreeted;
 mod zygote;
 mod zygote_table;
 
-pub(crate) use record::ServiceRecord;
+pub(crate) use service_record::ServiceRecord;
 pub(crate) use state::{Owner, Parts};
 
 use crate::command::Command;

@@ -5,12 +5,12 @@
 //!                                       │ waiters │
 //!  worker: the reply ◀───────────────── └─────────┘ ◀── any worker: an exchange ended, its place is free
 //! ```
-//! The lock is held for a few instructions, and only by who has to wait or serves those who do. Replies are sent after
-//! it is released: one that nobody takes gives its lease back, and that may serve the next.
+//! Only requests that wait, and those who let them in, take the lock, for a few instructions.
+//! Replies are sent after it is released: a reply that nobody takes drops its lease, and that serves the next request.
 //!
-//! Invariant: whoever waits was looked at after the last place became free, or will be. Where exchanges are limited, a
-//! lease that ends lets in who waits, by the argument of `in_flight`, mirrored: either the count that was lowered is
-//! seen by the one who has just begun to wait, or the one who waits is seen by who lowered it.
+//! Invariant: after a place became free, every request that waits is looked at. Where exchanges are limited, a lease
+//! that ends lets the next request in. Dekker's argument of `in_flight`, mirrored: either the request that has just
+//! begun to wait sees the lowered count, or the lease that lowered the count sees the request.
 //!
 //! A lease and the queue are one module because each leads to the other: the end of a lease serves the queue, which
 //! gives out leases.
@@ -33,8 +33,8 @@ type Reply = oneshot::Sender<Result<Lease, StartError>>;
 /// The queue of one service.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// How many wait: read by every request of a service with limited `concurrency`, written by those who wait, as is
-    /// the rest. So it needs no cache line of its own.
+    /// How many requests wait. Every request of a service with limited `concurrency` reads it; only requests that wait
+    /// write it, as they do the rest, so it needs no cache line of its own.
     waiting: AtomicUsize,
     /// The supervisor has been told that somebody waits.
     wanted: AtomicBool,
@@ -43,7 +43,7 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     service: usize,
     notices: UnboundedSender<Notice>,
-    /// Whether a free instance is kept, and the supervisor to be told when there is none.
+    /// Whether the service keeps a free instance (`spare`); then the supervisor is told when there is none.
     has_spare: AtomicBool,
     /// How many may wait, here and elsewhere.
     limit: Arc<WaitingLimit>,
@@ -55,7 +55,7 @@ struct State {
     tickets: u64,
     /// The ready instances, oldest first: an entrance for each worker.
     ready: Vec<Entrances>,
-    /// Every request is told of, not only the first that waits.
+    /// The supervisor is told of every request that waits, not only of the first.
     alert: bool,
     /// The supervisor has gone.
     closed: bool,
@@ -125,7 +125,7 @@ impl Queue {
         self.waiting.load(SeqCst)
     }
 
-    /// Enters an instance, or waits for one behind those who do already.
+    /// Enters an instance, or waits for one behind the requests that wait already.
     pub(crate) fn join(&self, worker: usize) -> Joined<'_> {
         let mut state = self.lock();
         if state.closed {
@@ -152,13 +152,13 @@ impl Queue {
         Joined::Waiting(QueuePlace { queue: self, ticket, answer })
     }
 
-    /// Lets those who wait enter, as far as there is room.
+    /// Lets waiting requests enter, as far as there is room.
     pub(crate) fn serve(&self) {
         let served = self.served(&mut self.lock());
         send(served);
     }
 
-    /// A place was taken. The supervisor is told if there is to be a spare and less is free than one whole instance.
+    /// A place was taken. With `spare` the supervisor is told when less than one whole instance is free.
     pub(crate) fn taken<'a>(&self, entrances: impl Iterator<Item = &'a Arc<Entrance>>) {
         if self.has_spare.load(Relaxed) && !self.pressed.load(Relaxed) {
             let limiters = entrances.filter_map(|entrance| entrance.counter.limiter());
@@ -170,7 +170,7 @@ impl Queue {
         }
     }
 
-    /// What the supervisor needs to know, who has taken the notice.
+    /// What the supervisor needs to know after it has taken the notice.
     pub(crate) fn look(&self) -> QueueView {
         self.wanted.store(false, SeqCst); // before the look: who comes after it tells again
         let state = self.lock();
@@ -192,8 +192,8 @@ impl Queue {
         self.lock().alert = alert;
     }
 
-    /// Puts an instance in, in the place of another if there is one to go, and lets those who wait enter. `publish` is
-    /// called with the new list before that.
+    /// Adds an instance, removes one, or both at once, calls `publish` with the new list, and then lets waiting
+    /// requests enter.
     pub(crate) fn change(&self, add: Option<Entrances>, remove: Option<u64>, publish: impl FnOnce(&[Entrances])) {
         let mut state = self.lock();
         if let Some(id) = remove {
@@ -207,7 +207,7 @@ impl Queue {
         send(served);
     }
 
-    /// Refuses all who wait but the first `keep`; how many those are.
+    /// Refuses all waiting requests but the first `keep`; returns how many were refused.
     pub(crate) fn refuse(&self, keep: usize, error: &StartError) -> usize {
         let refused: Vec<Waiter> = {
             let mut state = self.lock();
@@ -225,7 +225,7 @@ impl Queue {
         count
     }
 
-    /// Nobody serves it any more.
+    /// The supervisor has stopped: waiting requests learn that no reply will come.
     pub(crate) fn close(&self) {
         let waiters = {
             let mut state = self.lock();
@@ -354,8 +354,7 @@ fn send(served: Vec<(Reply, Lease)>) {
     }
 }
 
-/// Enters the instance with the fewest exchanges; the first of several, so that those behind are used only when need
-/// be.
+/// Enters the instance with the fewest exchanges, the oldest of several: younger ones are used only under load.
 pub(crate) fn pick<'a>(entrances: &(impl Iterator<Item = &'a Arc<Entrance>> + Clone)) -> Option<Lease> {
     /// Tries, each lost to another worker.
     const MAX_TRIES: usize = 8;

@@ -81,7 +81,7 @@ impl Service {
         (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
     }
 
-    /// How many requests wait: for an instance, or in a [`Waiting`] for something of one that they have.
+    /// How many requests wait: for an instance, or in a [`Waiting`] for a connection to the instance that they have.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.count()
@@ -97,7 +97,7 @@ impl Service {
     /// on its connections. `queue.max` bounds them together with those that wait for an instance.
     ///
     /// # Errors
-    /// As many wait already as may.
+    /// `queue.max` requests wait already.
     pub fn wait(&self) -> Result<Waiting, StartError> {
         self.waiting.join().ok_or_else(|| self.waiting.full())
     }

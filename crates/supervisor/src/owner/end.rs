@@ -1,8 +1,9 @@
 //! How instances end, and what is said about it.
 
+use super::instance_record::{InstanceRecord, Stage};
 use super::process_group::kill_group;
 use super::random::random;
-use super::record::{InstanceRecord, Stage, uses_port};
+use super::service_record::uses_port;
 use super::state::Owner;
 use crate::error::{Exit, Phase, StartError};
 use crate::event::WorkerEvent;
@@ -69,7 +70,7 @@ impl Owner {
         }
     }
 
-    /// An instance that has exited, with all its output read: the last word on it.
+    /// An instance has exited and all its output is read: reports a failed start and forgets the instance.
     pub(super) fn finish(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get(&id) else { return };
         let (exit, ready, limit) = (instance.exit, instance.ready_at.is_some(), instance.limit_said());
@@ -111,7 +112,7 @@ impl Owner {
         self.kill(id, now);
     }
 
-    /// HTTP, start timeout: nothing came back yet. Has it at least taken what was sent?
+    /// HTTP, start timeout without an answer: the start is over if the instance has at least accepted its connections.
     pub(super) fn look_accepted(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get(&id) else { return };
         let waiting = instance.listener.as_ref().map(|listener| listener.has_waiting());
@@ -140,7 +141,7 @@ impl Owner {
         self.kill(id, now);
     }
 
-    /// Notes and reports a failed start, to those who wait for it and to those who will ask soon.
+    /// Notes a failed start and reports it to the requests that wait and to those that come soon.
     pub(super) fn fail_start(&mut self, id: u64, phase: Phase, reason: String, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id).filter(|instance| !instance.failed) else {
             return;
@@ -173,7 +174,7 @@ impl Owner {
         instance.handle.set_ended(Ended { exit: instance.exit, start_error: Some(error) });
     }
 
-    /// Lets go of an instance that has no process.
+    /// Forgets an instance that has no process.
     pub(super) fn forget(&mut self, id: u64) {
         self.leave_service(id);
         let Some(mut instance) = self.instances.remove(&id) else { return };
@@ -189,8 +190,8 @@ impl Owner {
         }
     }
 
-    /// The guardian is dead: its services have nobody who would kill them with the gateway, so they end now. The next
-    /// start has a new guardian.
+    /// The guardian is dead. Nobody would kill its services with the gateway, so they are killed now. The next start
+    /// begins with a new guardian.
     pub(super) fn guardian_lost(&mut self, now: Instant) {
         let Some(link) = self.link.take() else { return };
         tracing::error!("the guardian process died; all services are killed and start anew with their next request");

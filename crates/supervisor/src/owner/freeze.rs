@@ -6,7 +6,7 @@
 //!
 //! Invariant: what is asked to end is thawed first; a frozen process would not hear of it.
 
-use super::record::{Frozen, InstanceRecord, Stage};
+use super::instance_record::{Frozen, InstanceRecord, Stage};
 use super::state::Owner;
 use crate::guardian::GroupSignal;
 use crate::in_flight::close_if_unused;

@@ -1,6 +1,6 @@
 //! The memory of instances that are recycled by it, looked at once a second, on a thread that may block.
 
-use super::record::{InstanceRecord, Stage};
+use super::instance_record::{InstanceRecord, Stage};
 use super::state::Owner;
 use super::timers::Timer;
 use crate::limits::MEMORY_LOOK;

@@ -1,7 +1,7 @@
 //! Connections of pipe instances: HELLO checked, WELCOME sent, and which worker gets them.
 
 use super::greeting::{Greeting, Unwelcome, refuse, write_whole};
-use super::record::{InstanceRecord, Stage};
+use super::instance_record::{InstanceRecord, Stage};
 use super::state::Owner;
 use crate::event::{SharedLink, WorkerEvent};
 use crate::limits::HELLO_TIMEOUT;

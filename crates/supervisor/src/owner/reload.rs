@@ -1,11 +1,11 @@
 //! Other settings while services run: new services, changed ones, and those that are no longer configured.
 //!
-//! A service that is changed stays the same: its queue, its counters, its instances. Settings that the supervisor
-//! follows by itself count from now on; for others its instances are outdated, and each is replaced as one that has
-//! served for long enough is: a new one is started, and when it is ready the old one is drained. So a change that does
-//! not start leaves what runs.
+//! A changed service keeps its queue, its counters and its instances. Settings that the supervisor itself follows
+//! count at once. Other settings make its instances outdated: each is replaced like one that has reached a limit, so
+//! the old one is drained when the new one is ready. If the new one does not start, the old one goes on.
 
-use super::record::{AskedBy, ServiceRecord, Stage};
+use super::instance_record::{AskedBy, Stage};
+use super::service_record::ServiceRecord;
 use super::state::Owner;
 use super::timers::Timer;
 use crate::command::Configure;
@@ -55,7 +55,7 @@ impl Owner {
         id
     }
 
-    /// Whether nobody can name the service of this place any more, so that another may have its number.
+    /// Whether nothing refers to the service with this number any more, so that another service may have it.
     fn is_free(&self, id: usize) -> bool {
         let record = &self.records[id];
         record.retired
@@ -102,7 +102,7 @@ impl Owner {
         self.changed.insert(id);
     }
 
-    /// The services are no longer configured: what runs is drained. Requests that are on their way to one are still
+    /// The services are no longer configured: their instances are drained. Requests on their way to one are still
     /// answered.
     pub(super) fn retire(&mut self, services: &[ServiceId], now: Instant) {
         for ServiceId(id) in services.iter().copied() {

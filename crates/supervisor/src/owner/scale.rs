@@ -1,9 +1,10 @@
-//! How many instances a service has: what `policy::scale`, `policy::circuit` and `policy::recycle` decide is done here.
+//! How many instances a service has: carries out what `policy::scale`, `policy::circuit` and `policy::recycle` decide.
 //!
-//! Whatever happens to a service marks it as changed, and after each action those that are get a review. So there is
-//! one place where instances are started, and no way to forget it.
+//! Every action that concerns a service marks it as changed, and after each action the changed services are reviewed.
+//! So instances are started in one place, which no action can forget.
 
-use super::record::{AskedBy, InstanceRecord, Stage, scale_of};
+use super::instance_record::{AskedBy, InstanceRecord, Stage};
+use super::service_record::scale_of;
 use super::start::Started;
 use super::state::Owner;
 use super::timers::Timer;
@@ -19,7 +20,7 @@ use std::time::Instant;
 struct Replaceable {
     id: u64,
     number: u64,
-    /// The limit that it has reached; `None`: people asked.
+    /// The limit that it has reached; `None`: an operator asked, or its settings have changed.
     limit: Option<LimitReached>,
     /// Its settings have changed.
     outdated: bool,
@@ -104,7 +105,8 @@ impl Owner {
         }
     }
 
-    /// One at a time: what replaces one instance is seen to work before the next is replaced.
+    /// Starts the successor of one instance. No other instance is replaced before this successor is ready
+    /// or has failed.
     fn start_successor(&mut self, service: usize, replaceable: &Replaceable, now: Instant) {
         let Replaceable { id, number, limit, outdated } = replaceable;
         let asked = if *outdated { "its settings have changed" } else { "a restart was asked for" };
@@ -162,7 +164,7 @@ impl Owner {
             .min()
     }
 
-    /// Stops what has not been needed for a whole `scale_down_after`; when to look again.
+    /// Stops instances that were not needed for a whole `scale_down_after`; returns when to look again.
     fn look_down(&mut self, service: usize, scale: &Scale, load: &Load, now: Instant) -> Option<Instant> {
         let least = scale.floor().max(1);
         let record = &mut self.records[service];
@@ -188,7 +190,7 @@ impl Owner {
         self.records[service].window.next()
     }
 
-    /// The one with the fewest exchanges, the youngest of several.
+    /// Stops the instance with the fewest exchanges, the youngest of several.
     fn retire_one(&mut self, service: usize, now: Instant) {
         let ready = self.records[service].members.iter().filter_map(|id| self.instances.get(id));
         let ready = ready.filter(|instance| instance.stage == Stage::Ready);
@@ -198,7 +200,7 @@ impl Owner {
         self.drain(id, AskedBy::Gateway, now);
     }
 
-    /// The instance was given a part of what it may be given.
+    /// The instance has been given a part of its `max_requests`.
     pub(super) fn used(&mut self, id: u64) {
         let Some(instance) = self.instances.get(&id) else { return };
         instance.handle.take_used_notice();
@@ -216,7 +218,7 @@ impl Owner {
         self.drain(id, AskedBy::Gateway, now);
     }
 
-    /// Somebody wants the service to run.
+    /// An operator starts the service.
     pub(super) fn start_service(&mut self, service: usize, now: Instant) {
         self.records[service].circuit.close();
         self.records[service].start_asked = true;
@@ -225,8 +227,8 @@ impl Owner {
         tracing::debug!(service = %self.records[service].service.name(), ?now, "a start was asked for");
     }
 
-    /// Somebody wants new instances: each that there is now is replaced, those that are starting once they are ready.
-    /// What made somebody ask may have come after they had read their files.
+    /// An operator wants new instances: each one is replaced. An instance that is starting is replaced once it is
+    /// ready, because it may have read its files before they were changed.
     pub(super) fn restart_service(&mut self, service: usize, now: Instant) {
         let record = &self.records[service];
         for id in record.members.iter().chain(&record.successor).copied().collect::<Vec<_>>() {

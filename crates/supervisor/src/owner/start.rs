@@ -1,8 +1,9 @@
 //! From the first request to a ready instance.
 
+use super::instance_record::{AskedBy, InstanceRecord, Stage};
 use super::outputs::{outputs, pumped};
 use super::random::{new_token, random};
-use super::record::{AskedBy, InstanceRecord, Stage, uses_port};
+use super::service_record::uses_port;
 use super::state::Owner;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
@@ -48,8 +49,8 @@ impl Owner {
         self.publish_instance(id);
     }
 
-    /// An instance has the socket that it inherits, and will accept when it can. While others serve, it gets no
-    /// requests before that. Where there is no other, requests wait in its socket: nothing is quicker.
+    /// An instance has inherited its socket and accepts when it can. While other instances serve, it gets no requests
+    /// before that. Without others requests wait in its socket, because nothing is quicker.
     fn socket_given(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get(&id) else { return };
         let record = &self.records[instance.service];
@@ -91,7 +92,7 @@ impl Owner {
         }
     }
 
-    /// An instance that was given requests before accepts them now.
+    /// An instance that was given requests early accepts them now.
     fn accepts(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id).filter(|instance| !instance.accepts) else { return };
         instance.accepts = true;
@@ -183,7 +184,7 @@ impl Owner {
         StartError::new(self.records[service].service.name(), phase, reason, now)
     }
 
-    /// Starts an instance, in the place of a ready one if there is one to go.
+    /// Starts an instance; with `replaces` it takes the place of that one.
     pub(super) fn start(&mut self, service: usize, (worker, replaces): (usize, Option<u64>), now: Instant) -> Started {
         self.records[service].held = false;
         let Err(error) = self.try_start(service, (worker, replaces), now) else { return Started::Yes };

@@ -1,10 +1,11 @@
-//! What the supervisor's thread knows: the one owner of all services' state, and what every change of it uses.
+//! What the supervisor's thread knows: the state of all services, which has one owner.
 //!
-//! The files beside this one change it, each for one phase of a service's life.
+//! The files beside this one change it, each in one phase of an instance's life. Here is what all of them use.
 
 use super::greeting::Greeting;
+use super::instance_record::InstanceRecord;
 use super::process_group::continue_group;
-use super::record::{InstanceRecord, ServiceRecord};
+use super::service_record::ServiceRecord;
 use super::timers::Timers;
 use super::ungreeted::Ungreeted;
 use super::zygote_table::ZygoteTable;
@@ -53,7 +54,7 @@ pub(crate) struct Owner {
     pub(super) notices: mpsc::UnboundedSender<Notice>,
     pub(super) folder: RuntimeDir,
     pub(super) listener: UnixListener,
-    /// Set while `accept` rests after an error.
+    /// When connections are accepted again, after an error.
     pub(super) accept_again: Option<Instant>,
     pub(super) link: Option<Link>,
     pub(super) records: Vec<ServiceRecord>,
@@ -65,17 +66,17 @@ pub(crate) struct Owner {
     pub(super) pumps: JoinSet<u64>,
     pub(super) probes: JoinSet<u64>,
     pub(super) samples: JoinSet<Sample>,
-    /// Kill what a dead guardian's services have left.
+    /// Tasks that kill what the services of a dead guardian have left.
     pub(super) undertakers: JoinSet<()>,
     pub(super) zygotes: ZygoteTable,
-    /// Services about which something has changed that the number of their instances depends on.
+    /// Services to review: something has changed on which the number of their instances depends.
     pub(super) changed: BTreeSet<usize>,
     pub(super) epoch: Instant,
     pub(super) last_id: u64,
     pub(super) stopping: Option<Stopping>,
 }
 
-/// The gateway is being stopped.
+/// The stop of the gateway.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stopping {
     pub(super) phase: StopPhase,
@@ -87,9 +88,9 @@ pub(super) struct Stopping {
 pub(super) enum StopPhase {
     /// Services may end by themselves.
     Asked,
-    /// Time is over and all that is left was killed.
+    /// The time is over; all that was left got SIGKILL.
     Killed,
-    /// Even that had no effect: the guardian is left to it.
+    /// SIGKILL had no effect either; the rest is left to the guardian.
     GaveUp,
 }
 

@@ -1,6 +1,7 @@
 //! From a ready instance to none: idleness, drain, SIGTERM, SIGKILL.
 
-use super::record::{AskedBy, Frozen, InstanceRecord, Stage, scale_of};
+use super::instance_record::{AskedBy, Frozen, InstanceRecord, Stage};
+use super::service_record::scale_of;
 use super::state::{Owner, StopPhase, Stopping};
 use super::timers::Timer;
 use crate::error::Phase;
@@ -32,7 +33,7 @@ impl Owner {
         }
     }
 
-    /// Freezes or stops the instance if it has been idle for long enough, or looks again when that can be so.
+    /// Freezes or stops the instance if it has been idle for long enough; else sets the timer for when it could be.
     pub(super) fn look_idle(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };
         let spec = &self.records[instance.service].spec;
@@ -55,7 +56,7 @@ impl Owner {
         }
     }
 
-    /// Somebody wants the service stopped until it is asked for. What failed before is forgotten.
+    /// An operator stops the service until a request or a command starts it. Earlier failures are forgotten.
     pub(super) fn stop_by_hand(&mut self, service: usize, now: Instant) {
         let Some(record) = self.records.get_mut(service) else { return };
         record.held = true;
@@ -64,7 +65,7 @@ impl Owner {
         self.records[service].publish(&self.instances);
     }
 
-    /// Stops all that runs of the service.
+    /// Stops all instances of the service, and its zygote.
     pub(super) fn stop_service(&mut self, service: usize, now: Instant) {
         let instances: Vec<u64> =
             self.instances.values().filter(|instance| instance.service == service).map(InstanceRecord::id).collect();
@@ -110,7 +111,7 @@ impl Owner {
         }
     }
 
-    /// A shared connection ended. The last one is the instance's death (P-33).
+    /// A shared connection ended. An instance without one counts as dead (P-33).
     pub(super) fn link_closed(&mut self, id: u64, worker: usize, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };
         instance.links[worker] = instance.links[worker].saturating_sub(1);
@@ -169,7 +170,7 @@ impl Owner {
         self.changed.insert(service);
     }
 
-    /// Ends a start. Nobody is refused for that: those who wait for it wait on.
+    /// Ends a start. Requests that wait for it go on waiting.
     pub(super) fn give_up(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };
         instance.stop_asked = true;
@@ -224,7 +225,7 @@ impl Owner {
         }
     }
 
-    /// Exchanges are still open. A pipe service may end its streams early when it knows.
+    /// Exchanges are still open. After DRAIN a pipe service may end its streams early.
     fn drain_goes_on(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };
         match instance.drain_until.filter(|until| *until > now && !instance.drain_sent) {

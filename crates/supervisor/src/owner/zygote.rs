@@ -6,10 +6,10 @@
 //! Invariant: a start that was given to a zygote is answered: by its fork, by an ordinary start when the zygote cannot,
 //! or by the instance's own start timeout.
 
+use super::instance_record::Stage;
 use super::outputs::{outputs, pumped};
 use super::process_group::kill_group;
 use super::random::new_token;
-use super::record::Stage;
 use super::state::Owner;
 use super::timers::Timer;
 use super::zygote_table::{Start, Zygote};

@@ -1,126 +1,19 @@
-//! What is known of a service, and of each of its instances.
+//! What the supervisor's thread knows of an instance.
 
-use super::reported_bounds::ReportedBounds;
 use super::timers::{Timer, Timers};
 use crate::concurrency_limiter::ConcurrencyLimiter;
-use crate::error::{Exit, StartError};
+use crate::error::Exit;
 use crate::in_flight::InFlightCounter;
 use crate::instance::{Endpoint, Instance, InstanceState};
 use crate::listener::Listener;
 use crate::log::Tail;
-use crate::policy::circuit::Circuit;
 use crate::policy::recycle::{LimitReached, RecycleLimits};
-use crate::policy::scale::{Scale, Window};
-use crate::policy::zygote::Zygotes;
 use crate::queue::Entrances;
-use crate::service::Service;
-use crate::spec::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport};
 use crate::start_times::StartTimes;
-use crate::status::{InstanceStatus, ServiceState};
-use std::collections::HashMap;
+use crate::status::InstanceStatus;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::AbortHandle;
-
-/// A service.
-#[derive(Debug)]
-pub(crate) struct ServiceRecord {
-    pub(super) service: Arc<Service>,
-    pub(super) spec: Arc<ServiceSpec>,
-    pub(super) circuit: Circuit,
-    /// The instances that are starting or ready, oldest first.
-    pub(super) members: Vec<u64>,
-    /// An instance that starts to take the place of a ready one.
-    pub(super) successor: Option<u64>,
-    pub(super) last_number: u64,
-    pub(super) last_failure: Option<StartError>,
-    pub(super) window: Window,
-    /// When the number of instances is decided on again.
-    pub(super) review_at: Option<Instant>,
-    /// When their memory is looked at.
-    pub(super) memory_at: Option<Instant>,
-    /// One is to be started without a request.
-    pub(super) start_asked: bool,
-    /// Stopped by hand: not started for `min_instances` or `spare`, only for a request or by hand.
-    pub(super) held: bool,
-    /// What its zygotes are used for.
-    pub(super) zygotes: Zygotes,
-    /// The one that runs.
-    pub(super) zygote: Option<u64>,
-    /// Counts the settings that only new instances follow.
-    pub(super) version: u64,
-    /// It is no longer configured.
-    pub(super) retired: bool,
-    /// What has been said about its bounds.
-    pub(super) reported: ReportedBounds,
-}
-
-impl ServiceRecord {
-    pub(crate) fn new(service: Arc<Service>, spec: Arc<ServiceSpec>) -> Self {
-        Self {
-            service,
-            circuit: Circuit::new(spec.max_failures),
-            spec,
-            members: Vec::new(),
-            successor: None,
-            last_number: 0,
-            last_failure: None,
-            window: Window::default(),
-            review_at: None,
-            memory_at: None,
-            start_asked: false,
-            held: false,
-            zygotes: Zygotes::default(),
-            zygote: None,
-            version: 0,
-            retired: false,
-            reported: ReportedBounds::default(),
-        }
-    }
-
-    pub(crate) fn service(&self) -> Arc<Service> {
-        Arc::clone(&self.service)
-    }
-
-    /// Shows the state to whoever asks.
-    pub(super) fn publish(&self, instances: &HashMap<u64, InstanceRecord>) {
-        let service = self.service.id().0;
-        let serving = || self.members.iter().chain(&self.successor);
-        let mut ending: Vec<&InstanceRecord> =
-            instances.values().filter(|instance| instance.service == service).collect();
-        ending.retain(|instance| !serving().any(|id| *id == instance.id()));
-        ending.sort_unstable_by_key(|instance| instance.id());
-        let ending = ending.into_iter().map(|instance| match instance.status() {
-            ended @ InstanceStatus { state: InstanceState::Ended, .. } => ended,
-            status => InstanceStatus { state: InstanceState::Draining, ..status }, // also on the way to that stage
-        });
-        let instances: Vec<InstanceStatus> =
-            serving().filter_map(|id| instances.get(id)).map(InstanceRecord::status).chain(ending).collect();
-        let first = |state| instances.iter().find(|one| one.state == state);
-        let first = first(InstanceState::Ready).or(first(InstanceState::Frozen)).or(first(InstanceState::Starting));
-        let mut status = self.service.status_mut();
-        status.state = match first.map(|one| one.state) {
-            Some(InstanceState::Ready) => ServiceState::Ready,
-            Some(InstanceState::Frozen) => ServiceState::Frozen,
-            Some(_) => ServiceState::Starting,
-            None => ServiceState::Stopped,
-        };
-        status.instance = self.last_number;
-        status.pid = first.and_then(|one| one.pid);
-        status.instances = instances;
-        status.failures = self.circuit.failures();
-        status.circuit = self.circuit.state();
-        status.next_attempt = self.circuit.next_attempt();
-        status.spec = Arc::clone(&self.spec);
-        status.last_error.clone_from(&self.last_failure);
-    }
-}
-
-impl Drop for ServiceRecord {
-    fn drop(&mut self) {
-        self.service.queue.close(); // also when the supervisor's thread panics
-    }
-}
 
 /// An instance as the supervisor sees it.
 #[derive(Debug)]
@@ -139,7 +32,7 @@ pub(super) struct InstanceRecord {
     /// The user that it was started with, if not the gateway's.
     pub(super) uid: Option<u32>,
     pub(super) token: Option<String>,
-    /// What it and all that it starts have in their environment.
+    /// A variable in the environment of it and of all that it starts: the guardian knows them by that.
     pub(super) mark: String,
     pub(super) listener: Option<Listener>,
     pub(super) tail: Arc<Tail>,
@@ -151,15 +44,15 @@ pub(super) struct InstanceRecord {
     pub(super) stop_asked: bool,
     /// Its start has been reported as failed.
     pub(super) failed: bool,
-    /// Whether it has been seen to accept connections, as far as that can be seen.
+    /// Whether it was seen to accept connections; true where the system does not show that.
     pub(super) accepts: bool,
-    /// Whether it can fail to start no more.
+    /// Whether its start is over, so that it can no longer fail.
     pub(super) start_over: bool,
     /// Requests in flight when it was told to end.
     pub(super) in_flight_at_stop: u64,
-    /// Those that were still there when it got SIGTERM, or SIGKILL without that.
+    /// Requests still in flight when it got SIGTERM, or SIGKILL without a SIGTERM before.
     pub(super) cut: u64,
-    /// SIGTERM was not enough.
+    /// It got SIGKILL.
     pub(super) killed: bool,
     pub(super) drain_sent: bool,
     /// When its time to drain is over.
@@ -175,20 +68,20 @@ pub(super) struct InstanceRecord {
     pub(super) recycle_limits: RecycleLimits,
     /// Bytes of its processes, when they were last looked at.
     pub(super) memory: u64,
-    /// It is to be replaced, whatever it has reached.
+    /// Somebody asked for its replacement.
     pub(super) replace_asked: bool,
-    /// [`Record::version`] when it was started.
+    /// `ServiceRecord::version` when it was started.
     pub(super) version: u64,
     /// The instance whose place it is to take.
     pub(super) replaces: Option<u64>,
-    /// The limit that that one had reached, if that is why.
+    /// The limit that the instance it replaces had reached, if that is why.
     pub(super) limit_reached: Option<LimitReached>,
     pub(super) frozen: Frozen,
     /// When it was last thawed.
     pub(super) thawed_at: Option<Instant>,
 }
 
-/// Whether an instance is stopped in its tracks.
+/// Whether the processes of an instance are stopped (SIGSTOP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frozen {
     No,
@@ -305,7 +198,7 @@ impl InstanceRecord {
         self.counters().map(InFlightCounter::open).sum()
     }
 
-    /// Exchanges that it was ever given.
+    /// How many exchanges it has been given.
     pub(super) fn begun_exchanges(&self) -> u64 {
         self.counters().map(InFlightCounter::begun).sum()
     }
@@ -329,7 +222,7 @@ impl InstanceRecord {
         timers.set(Timer::Instance(self.id()), &mut self.deadline, deadline);
     }
 
-    /// To be added to what is said about its end.
+    /// The limit that it reached, as an addition to the message about its end.
     pub(super) fn limit_said(&self) -> String {
         self.limit.as_ref().map(|limit| format!("; {limit}")).unwrap_or_default()
     }
@@ -338,23 +231,6 @@ impl InstanceRecord {
         if let Some(probe) = self.probe.take() {
             probe.abort();
         }
-    }
-}
-
-/// Whether the service listens by itself.
-pub(super) fn uses_port(transport: Transport) -> bool {
-    transport == Transport::Http(HttpSocket::Port)
-}
-
-/// The settings that decide about the number of a service's instances. One that is held is not started for its floor.
-pub(super) fn scale_of(spec: &ServiceSpec, held: bool) -> Scale {
-    Scale {
-        min: u32::from(spec.min_instances == MinInstances::One && !held),
-        max: spec.max_instances,
-        spare: u32::from(spec.spare == Spare::One && !held),
-        concurrency: spec.concurrency,
-        up_after: spec.scale_up_after,
-        down_after: spec.scale_down_after,
     }
 }
 
