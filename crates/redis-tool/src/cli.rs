@@ -75,7 +75,7 @@ async fn work(
     mut output: Output,
     profile: &profile::Profile,
 ) -> anyhow::Result<ExitCode> {
-    let patience = config.connect_timeout;
+    let timeout = config.connect_timeout;
     let mut session = Session::new(config).map_err(|error| UsageError(error.to_string()))?;
     let task = arguments.task();
     if matches!(task, Task::Pipe | Task::Scan | Task::Keys(_) | Task::Stat | Task::Latency(_)) {
@@ -92,7 +92,7 @@ async fn work(
         Task::Eval(file) => oneshot::eval(&mut session, file, arguments, &mut output).await,
         Task::Command => oneshot::command(&mut session, arguments, &mut output).await,
         Task::Lines if !io::stdin().is_terminal() => oneshot::lines(&mut session, &mut output).await,
-        Task::Lines => prompt::run(session, output, profile, patience).await,
+        Task::Lines => prompt::run(session, output, profile, timeout).await,
     }
 }
 

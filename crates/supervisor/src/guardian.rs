@@ -212,8 +212,7 @@ fn signal_group(pid: Pid, signal: Signal) {
     }
 }
 
-/// On the gateway's standard error, if there is room: whoever does not read that must not keep the guardian from its
-/// work.
+/// Writes to the gateway's standard error, if there is room: a reader that does not read must not block the guardian.
 fn complain(what: &str) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let stderr = rustix::stdio::stderr();

@@ -215,8 +215,8 @@ impl Instance {
         }
     }
 
-    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of whoever announced it
-    /// leads to another instance.
+    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of the worker that
+    /// announced it leads to another instance.
     #[must_use]
     pub fn drain_announced(&self) -> bool {
         self.drain_announced.load(SeqCst)
@@ -259,7 +259,7 @@ impl Instance {
         self.used_noticed.store(false, SeqCst);
     }
 
-    /// The supervisor has taken the notice; the next idle moment is told again.
+    /// The supervisor has taken the notice; the next idle moment sends another one.
     pub(crate) fn take_idle_notice(&self) {
         self.idle_noticed.store(false, SeqCst);
     }

@@ -61,8 +61,7 @@ impl Listener {
 pub(crate) enum Asks {
     /// Requests that wait for it.
     Requests,
-    /// Nobody, so whoever wants to know when it accepts: it finds a connection without a request, as it does with any
-    /// health check.
+    /// The supervisor, to see when the instance accepts: it finds a connection without a request, as of a health check.
     Itself,
 }
 

@@ -98,14 +98,14 @@ impl fmt::Display for ListenerAddress {
     }
 }
 
-/// What is told to the operator.
+/// What the operator sees of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operate {
     /// The admin interface; none: it is off.
     pub admin: Option<AdminSocket>,
     /// Where metrics are given out over TCP.
     pub metrics: Option<SocketAddr>,
-    /// Who is told where the time of a request went.
+    /// Which clients get `Server-Timing`.
     pub server_timing: ServerTiming,
     /// A line for each request.
     pub access_log: Option<AccessLogOptions>,

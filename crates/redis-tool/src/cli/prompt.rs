@@ -44,7 +44,7 @@ struct Shell<'p> {
     docs: Option<JoinHandle<()>>,
     /// A connection was tried, and there was none.
     is_down: bool,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// Whether the prompt goes on.
@@ -59,12 +59,12 @@ pub(super) async fn run(
     session: Session,
     output: Output,
     profile: &Profile,
-    patience: Duration,
+    timeout: Duration,
 ) -> anyhow::Result<ExitCode> {
     let shared = Shared { client: session.client().clone(), table: Table::built_in() };
     let shared = Arc::new(Mutex::new(shared));
     let editor = Editor::start(Arc::clone(&shared), output.has_colors())?;
-    let mut shell = Shell { session, output, editor, shared, profile, docs: None, is_down: false, patience };
+    let mut shell = Shell { session, output, editor, shared, profile, docs: None, is_down: false, timeout };
     let done = shell.run().await;
     if let Some(docs) = shell.docs.take() {
         docs.abort();
@@ -272,7 +272,7 @@ impl Shell<'_> {
             return None;
         }
         let words = [b"DBSIZE".to_vec()];
-        match tokio::time::timeout(self.patience, self.session.run(&words)).await {
+        match tokio::time::timeout(self.timeout, self.session.run(&words)).await {
             Ok(Ok(Value::Integer(keys))) => Some(keys),
             _ => None,
         }

@@ -30,9 +30,9 @@ const BUS_OFFSET: u16 = 10_000;
 /// and more).
 const FREE_PORTS: std::ops::Range<u16> = 21_000..32_000;
 /// So long a server that is to be stopped again may take to say who it is.
-const IDENTIFY_PATIENCE: Duration = Duration::from_secs(5);
+const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 /// After this a server that was asked to end is killed.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
     process::can_tell()?;
@@ -100,7 +100,7 @@ pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
             eprintln!("Ctrl-C stops it");
         }
         stop.await;
-        let ended = started.place.stop(&started.state, STOP_PATIENCE)?;
+        let ended = started.place.stop(&started.state, STOP_TIMEOUT)?;
         eprintln!("stopped {}", counted(ended, "server"));
     }
     Ok(ExitCode::SUCCESS)
@@ -128,7 +128,7 @@ pub(super) fn stop(arguments: &StopArgs) -> anyhow::Result<ExitCode> {
         let Some(state) = place.load()? else {
             bail!("no cluster was started in {}", place.dir().display());
         };
-        let ended = place.stop(&state, STOP_PATIENCE)?;
+        let ended = place.stop(&state, STOP_TIMEOUT)?;
         stopped.push(json!({"port": state.port, "dir": place.dir(), "servers": ended}));
         if arguments.output() == Output::Text {
             print(&format!(
@@ -211,13 +211,13 @@ impl Started {
     /// Stops what was launched, also what has not yet said who it is.
     fn undo(&mut self) -> anyhow::Result<()> {
         self.is_kept = true;
-        let deadline = Instant::now() + IDENTIFY_PATIENCE;
+        let deadline = Instant::now() + IDENTIFY_TIMEOUT;
         for server in &mut self.state.servers[..self.launched] {
             while !server.identify() && !process::has_given_up(&server.dir) && Instant::now() < deadline {
                 std::thread::sleep(EVERY);
             }
         }
-        self.place.stop(&self.state, STOP_PATIENCE).map(drop)
+        self.place.stop(&self.state, STOP_TIMEOUT).map(drop)
     }
 }
 

@@ -90,7 +90,8 @@ mod linux {
             Leader { id, mark, start }
         }
 
-        /// The instance is told to end: what is below it now is its own, whatever becomes of its environment.
+        /// The instance is being ended. The processes that descend from it now are remembered as its own, in case they
+        /// change their environment.
         pub(crate) fn ending(&mut self, leader: Pid) {
             self.remember_below(leader);
         }

@@ -23,9 +23,9 @@ pub(super) struct Greeting {
 /// Why a connection is not accepted.
 #[derive(Debug)]
 pub(super) enum Unwelcome {
-    /// It is told.
+    /// It gets a RESET with this text.
     Refused(String),
-    /// It has gone before it said anything.
+    /// It was closed before it sent HELLO.
     Gone,
 }
 

@@ -74,7 +74,7 @@ impl ServiceRecord {
         Arc::clone(&self.service)
     }
 
-    /// Shows the state to whoever asks.
+    /// Publishes the state, for reports.
     pub(super) fn publish(&self, instances: &HashMap<u64, InstanceRecord>) {
         let service = self.service.id().0;
         let serving = || self.members.iter().chain(&self.successor);

@@ -136,7 +136,7 @@ impl Owner {
         self.last_id
     }
 
-    /// Shows an instance's state to whoever asks.
+    /// Publishes the state of an instance, for reports.
     pub(super) fn publish_instance(&self, id: u64) {
         if let Some(instance) = self.instances.get(&id) {
             self.records[instance.service].publish(&self.instances);

@@ -240,8 +240,8 @@ impl Owner {
     fn drained(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };
         if instance.is_pipe() {
-            // Nothing is in progress, so all that is left to do for the service is to exit. Who comes too late and
-            // turns back is told as the last one, too: once is enough.
+            // No exchange is open, so the service only has to exit. A worker that enters too late and turns back
+            // reports the last exchange once more: one DRAIN is enough.
             let Some(until) = instance.drain_until.take() else { return };
             let left = until.saturating_duration_since(now).min(EXIT_GRACE);
             instance.enter_stage(Stage::Draining, Some(now + left), &mut self.timers);

@@ -58,7 +58,7 @@ pub(crate) enum Admit {
 }
 
 impl Circuit {
-    /// Closed; opens after so many failures in a row.
+    /// A closed circuit, which opens after `max_failures` in a row.
     pub(crate) fn new(max_failures: u32) -> Self {
         Self { backoff: Backoff::default(), max_failures: max_failures.max(1), state: CircuitState::Closed }
     }

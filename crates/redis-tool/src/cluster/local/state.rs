@@ -166,19 +166,19 @@ impl Place {
     }
 
     /// Ends the servers and removes their folders; says how many ran.
-    pub(super) fn stop(&self, state: &State, patience: Duration) -> anyhow::Result<usize> {
+    pub(super) fn stop(&self, state: &State, timeout: Duration) -> anyhow::Result<usize> {
         let running: Vec<_> = state.servers.iter().filter(|server| server.running().is_some()).collect();
         for server in &running {
             process::end(server.running());
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         for server in &running {
             while server.running().is_some() && Instant::now() < deadline {
                 std::thread::sleep(EVERY);
             }
             process::kill(server.running());
             while server.running().is_some() {
-                if Instant::now() >= deadline + patience {
+                if Instant::now() >= deadline + timeout {
                     bail!(
                         "the server of port {} (process {:?}) does not end; its folder is kept",
                         server.port,

@@ -43,7 +43,7 @@ const FLUSH_BYTES: usize = 256 * 1024;
 const UNCOUNTED_BYTES: usize = 64 * 1024;
 
 /// How long a large command waits for memory.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub(super) struct Session {
@@ -184,7 +184,7 @@ impl Session {
         let bytes = missing + self.wire.input.len();
         let wanted = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(*all);
         let more = wanted.saturating_sub(self.memory.as_ref().map_or(0, |memory| memory.num_permits() as u32));
-        let acquired = tokio::time::timeout(MEMORY_PATIENCE, Arc::clone(budget).acquire_many_owned(more)).await;
+        let acquired = tokio::time::timeout(MEMORY_TIMEOUT, Arc::clone(budget).acquire_many_owned(more)).await;
         let Ok(Ok(permit)) = acquired else { return false };
         match &mut self.memory {
             Some(memory) => memory.merge(permit),
