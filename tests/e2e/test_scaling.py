@@ -281,7 +281,7 @@ class Circuit(TestCase):
         problem = self.assert_problem(answer, 503)
         self.assertLess(time.monotonic() - begin, 0.2, "it was not refused at once")
         self.assertEqual((problem["phase"], problem["exit"]), ("backoff", "exited with status 9"))
-        self.assertIn("3 failed or short runs in a row", problem["detail"])
+        self.assertIn("3 instances in a row failed to start or ended early", problem["detail"])
         self.assertIn("the database is missing", problem["output"])
         time.sleep(int(answer.get("retry-after")))
         # Half open: one of many waits for the start, which fails; the others are refused meanwhile.

@@ -1,7 +1,7 @@
 //! The commands that talk to a running gateway: `status`, `logs`, `restart`, `stop`, `start`, `purge`, `explain`.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pilotlight_gateway::Emptying;
@@ -11,14 +11,20 @@ use serde_json::{Value, json};
 use crate::config::commands::Outcome;
 use crate::upgrade::program::Named;
 pub use client::{Client, Failure, Gateway};
-use discover::{Chosen, Found};
+pub use options::{Action, Effect, Escapes, Watch, Which};
 pub use purge::{Purged, purge};
+pub use report::Report;
+
+use discover::{Chosen, Found};
+use report::{json_text, report_change};
 
 mod client;
 mod discover;
 mod explain;
+mod options;
 mod plan;
 mod purge;
+mod report;
 mod stop;
 mod table;
 
@@ -30,76 +36,6 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is looked whether a service has done what it was told.
 const ACTION_PAUSE: Duration = Duration::from_millis(50);
-
-/// How a gateway was named.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// Not at all: it is that of the configuration file of this folder.
-    Here,
-    /// By its configuration file.
-    Config(PathBuf),
-    /// By its admin socket.
-    Socket(PathBuf),
-    /// That of this folder, else the only one that runs.
-    Any,
-}
-
-/// What a command does to a gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// It looks.
-    Reads,
-    /// It changes something, and says in which gateway.
-    Changes,
-}
-
-/// How a command reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// For people.
-    Text,
-    /// What the gateway answered.
-    Json,
-}
-
-/// What becomes of escape sequences and other hidden characters in output of services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Escapes {
-    /// They are shown, and drive no terminal.
-    Visible,
-    /// They go out as they came.
-    Raw,
-}
-
-/// How long to look at a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
-    /// Once.
-    Once,
-    /// Until the command is ended.
-    On,
-}
-
-/// What a service is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// A new instance in the place of the one there is.
-    Restart,
-    /// No instance, until one is asked for.
-    Stop,
-    /// An instance, if there is none.
-    Start,
-}
-
-impl Action {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Restart => "restart",
-            Self::Stop => "stop",
-            Self::Start => "start",
-        }
-    }
-}
 
 /// Runs a command and says what went wrong.
 ///
@@ -126,25 +62,6 @@ pub fn run(
     }
 }
 
-/// Reports what was changed, and in which gateway.
-fn report_change(
-    gateway: &Gateway,
-    mut told: Value,
-    report: Report,
-    text: impl FnOnce(&Value) -> String,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    match report {
-        Report::Text => writeln!(out, "{}\ngateway   {gateway}", text(&told).trim_end()),
-        Report::Json => {
-            if let Value::Object(told) = &mut told {
-                told.insert("gateway".to_owned(), gateway.to_json());
-            }
-            writeln!(out, "{}", json_text(&told))
-        }
-    }
-}
-
 /// `pilotlight status`.
 ///
 /// # Errors
@@ -159,11 +76,11 @@ pub fn status(
     let target = service.map_or("/status".to_owned(), |name| format!("/services/{}", client::encoded(name)));
     let style = table::Style::of_stdout();
     loop {
-        let told = client.get(&target)?;
+        let answer = client.get(&target)?;
         let text = match (report, service) {
-            (Report::Json, _) => format!("{}\n", json_text(&told)),
-            (Report::Text, None) => table::gateway(&told, style),
-            (Report::Text, Some(_)) => table::service(&told, style),
+            (Report::Json, _) => format!("{}\n", json_text(&answer)),
+            (Report::Text, None) => table::gateway(&answer, style),
+            (Report::Text, Some(_)) => table::service(&answer, style),
         };
         if watch == Watch::On && io::stdout().is_terminal() && report == Report::Text {
             // Home, the new picture over the old one, then what is left of that.
@@ -243,9 +160,9 @@ pub fn act(
 ) -> Result<Outcome, Failure> {
     let path = format!("/services/{}", client::encoded(service));
     let mut before = client.get(&path)?;
-    let mut told = client.post(&format!("{path}/{}", action.name()), None)?;
+    let mut answer = client.post(&format!("{path}/{}", action.name()), None)?;
     if action == Action::Stop {
-        before["last_instance"] = told["instance_before"].clone(); // one may have been started between the two
+        before["last_instance"] = answer["instance_before"].clone(); // one may have been started between the two
     }
     let begun = Instant::now();
     let mut done = timeout.is_zero();
@@ -264,22 +181,17 @@ pub fn act(
             }
             Progress::GoesOn => std::thread::sleep(ACTION_PAUSE),
         }
-        told = now;
+        answer = now;
     }
     if action == Action::Stop
-        && let Some(map) = told.as_object_mut().filter(|_| !timeout.is_zero())
+        && let Some(map) = answer.as_object_mut().filter(|_| !timeout.is_zero())
     {
         let done = stop::difference(&before["stopped"], &map["stopped"]);
         map.insert("stop".to_owned(), done);
     }
-    let text = |told: &Value| table::acted(service, action, &before, told, timeout.is_zero());
-    report_change(client.gateway(), told, report, text, out)?;
+    let text = |answer: &Value| table::acted(service, action, &before, answer, timeout.is_zero());
+    report_change(client.gateway(), answer, report, text, out)?;
     Ok(Outcome::Done)
-}
-
-/// What the gateway answered, for programs: what it repeats of others drives no terminal.
-fn json_text(told: &Value) -> String {
-    pilotlight_printable::json(told.to_string())
 }
 
 enum Progress {
@@ -322,8 +234,8 @@ fn progress(action: Action, before: &Value, now: &Value) -> Progress {
 /// an address cannot be had, or the output cannot be written. Nothing has changed then.
 pub fn reload(client: &Client, emptying: Emptying, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let body = (emptying == Emptying::Forced).then(|| json!({ "force": true }));
-    let told = client.order("/reload", body.as_ref(), RELOAD_TIMEOUT)?;
-    report_change(client.gateway(), told, report, plan::text, out)?;
+    let answer = client.order("/reload", body.as_ref(), RELOAD_TIMEOUT)?;
+    report_change(client.gateway(), answer, report, plan::text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -339,15 +251,15 @@ pub fn upgrade(
 ) -> Result<Outcome, Failure> {
     let named = program.map(|program| name_program(client, program)).transpose()?;
     let body = named.as_ref().map(|named| json!({ "program_file": named.name() }));
-    let told = client.order("/upgrade", body.as_ref(), UPGRADE_TIMEOUT)?;
-    let gateway = client.gateway().with_pid(told["pid"].as_u64().unwrap_or_default());
-    let text = |told: &Value| {
+    let answer = client.order("/upgrade", body.as_ref(), UPGRADE_TIMEOUT)?;
+    let gateway = client.gateway().with_pid(answer["pid"].as_u64().unwrap_or_default());
+    let text = |answer: &Value| {
         format!(
             "process {} has taken over from process {}, which ends when its requests have",
-            told["pid"], told["old_pid"]
+            answer["pid"], answer["old_pid"]
         )
     };
-    report_change(&gateway, told, report, text, out)?;
+    report_change(&gateway, answer, report, text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -392,10 +304,10 @@ pub fn explain(
     for field in fields {
         target.push_str(&format!("&field={}", client::encoded(field)));
     }
-    let told = client.get(&target)?;
+    let answer = client.get(&target)?;
     match report {
-        Report::Json => writeln!(out, "{}", json_text(&told))?,
-        Report::Text => write!(out, "{}", explain::text(&told))?,
+        Report::Json => writeln!(out, "{}", json_text(&answer))?,
+        Report::Text => write!(out, "{}", explain::text(&answer))?,
     }
     Ok(Outcome::Done)
 }

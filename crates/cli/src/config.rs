@@ -10,12 +10,27 @@
 //!   └─ syntax         └─ unknown keys, types          └─ values, ranges      └─ duplicates, unknown or unused services
 //! ```
 //!
+//! Its storeys, each of which needs only those below it:
+//!
+//! ```text
+//! commands                       `check` and `init`
+//! load                           a file, from its text to a `Config` or a report
+//! environment                    what the machine has (with the checks of operate, isolation, listeners)
+//! root                           the whole file; relations: what its parts have to do with each other
+//! route, service, operate, …     one section each: its reader
+//! address, pattern, words        texts of the file that have a grammar of their own
+//! section, readers, value        one table, one value
+//! model, schema                  what a file means; its keys and their limits
+//! render, report, diagnostic     what is wrong with it; shown: texts that drive no terminal
+//! ```
+//!
 //! [`parse`] is pure: it looks at the text only. [`load`] reads the file and then looks at the machine too
 //! (executables, folders, ports; see [`environment`]).
 //!
 //! Invariant: a [`Config`] given out by `parse` or `load` has no error in its report; every number in it is within the
 //! range of its type, every path in it is joined to the folder of the file.
 
+mod access;
 mod address;
 mod cache_policy;
 mod cache_redis;
@@ -30,8 +45,10 @@ mod load;
 mod model;
 mod operate;
 mod pattern;
+mod readers;
 mod relations;
 mod render;
+mod report;
 pub mod retired;
 mod root;
 mod route;
@@ -39,14 +56,14 @@ mod scaling;
 pub mod schema;
 mod section;
 mod service;
+mod shown;
 mod syntax;
 mod value;
 mod words;
 
-pub use cache_redis::{CacheRedis, RedisUrl};
-pub use diagnostic::{Code, Diagnostic, Report, Severity, Span};
+pub use diagnostic::{Code, Diagnostic, Severity, Span};
 pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse, reread};
-pub use model::{Config, Listener, Service, ServiceKind, Workers};
-pub use operate::{AdminSocket, Operate};
+pub use model::{AdminSocket, CacheRedis, Config, Listener, Operate, RedisUrl, Service, ServiceKind, Workers};
 pub use render::Style;
+pub use report::Report;

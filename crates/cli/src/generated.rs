@@ -40,7 +40,7 @@ pub fn completions(mut command: Command, shell: Shell, out: &mut dyn Write) -> i
 /// Writes a manual page for each command into `dir`, or, without one, that of the whole to `out`.
 ///
 /// # Errors
-/// `out` or `err` cannot be written. That `dir` cannot is told on `err`.
+/// `out` or `err` cannot be written. If `dir` cannot be written, a line on `err` says so.
 pub fn man(command: Command, dir: Option<&Path>, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<Outcome> {
     let command = command.disable_help_subcommand(true);
     let Some(dir) = dir else {

@@ -1,5 +1,5 @@
-//! What a service manager is told (`sd_notify`, systemd): datagrams to the socket in `NOTIFY_SOCKET`. Without one
-//! nothing happens.
+//! Notifies a service manager (`sd_notify`, systemd) by datagrams to the socket in `NOTIFY_SOCKET`. Without that
+//! variable nothing is sent.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What is told.
+/// A notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     /// It listens; also the end of a reload.

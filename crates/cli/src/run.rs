@@ -245,7 +245,7 @@ impl Running {
         })
     }
 
-    /// Does what it is told until that is to end.
+    /// Carries out signals and orders until one of them ends the gateway.
     fn run(mut self, mut signals: Signals) {
         loop {
             let (asked, reply) = match signals.next() {

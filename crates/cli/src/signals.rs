@@ -1,4 +1,4 @@
-//! What a running gateway is told: by signals, and by whoever asks the admin interface.
+//! What interrupts a running gateway: signals, and orders of the admin interface.
 
 use std::fs::File;
 use std::future::Future;

@@ -1,5 +1,4 @@
-//! The standard error of a gateway that runs: a thread of its own writes it, so nobody else ever waits for whoever
-//! reads it, or does not.
+//! The standard error of a running gateway: a thread of its own writes it, so a slow reader blocks no other thread.
 //!
 //! ```text
 //!  workers, supervisor, signals ─ lines ─▶ at most MAX_UNWRITTEN bytes ─▶ thread `stderr` ─▶ descriptor 2

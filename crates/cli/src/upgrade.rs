@@ -5,9 +5,9 @@
 //!       goes on accepting meanwhile                                starts the services that run in the old one
 //!  old: accepts no more, ends with its last request       ◀── new: "ready" — or it ends, and the old one goes on
 //! ```
-//! The sockets are the same, so nobody who waits in one is lost, whoever accepts. The pair of sockets between the two
-//! is the new one's standard input, and closes with whoever dies. A message is `length u32` (native order: it is one
-//! machine), JSON, and descriptors.
+//! Both processes accept on the same sockets, so no connection that waits there is lost. The pair of sockets between
+//! the two is the new one's standard input, and closes when either process dies. A message is `length u32` (native
+//! order: it is one machine), JSON, and descriptors.
 
 use std::ffi::OsString;
 use std::fs::File;

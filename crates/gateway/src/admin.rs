@@ -14,12 +14,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use http::StatusCode;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -27,23 +26,29 @@ use pilotlight_supervisor::{Control, Descent};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::gateway::Gateway;
-use crate::worker::Common;
 
 mod api;
 mod explain;
 mod hidden;
 mod logs;
 mod memory;
+mod order;
 mod prometheus;
 mod purge;
+mod refused;
+mod shared;
 mod status;
+mod target;
 
 pub use hidden::hide_credentials;
 pub use logs::{KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
+pub use order::{Asked, Emptying, NotDone, Order};
+
+use shared::{Refusals, Shared};
 
 /// Connections served at once; more wait.
 const MAX_CONNECTIONS: usize = 64;
@@ -51,8 +56,6 @@ const MAX_CONNECTIONS: usize = 64;
 const MAX_REFUSED: usize = 8;
 /// How long one who is refused may take.
 const REFUSED_TIME: Duration = Duration::from_secs(2);
-/// How often a refusal is logged.
-const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// How long one who asks for metrics over TCP may take.
 const METRICS_TIME: Duration = Duration::from_secs(10);
 /// How long answers may take that were begun before another process took over.
@@ -85,45 +88,6 @@ pub struct AdminOptions {
     pub config_file: PathBuf,
     /// The folder of this process's sockets.
     pub runtime_dir: PathBuf,
-}
-
-/// What only the process as a whole can do, and who waits for it.
-#[derive(Debug)]
-pub struct Order {
-    /// What.
-    pub asked: Asked,
-    /// Told what was done, or why it was not.
-    pub reply: oneshot::Sender<Result<Value, NotDone>>,
-}
-
-/// What somebody wants of the process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// Read the configuration again, and follow it.
-    Reload(Emptying),
-    /// Let another process take over.
-    Upgrade {
-        /// The name of the file in the runtime folder that names its program; that of this process if there is none.
-        program_file: Option<String>,
-    },
-}
-
-/// Whether a reload may follow a file that has no service or no route, where there were some.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Emptying {
-    /// Such a file is refused: it may be one that is being written, or that was truncated.
-    Refused,
-    /// It was said aloud that this is meant.
-    Forced,
-}
-
-/// Why something was not done; everything goes on as before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotDone {
-    /// The configuration is wrong.
-    Invalid(String),
-    /// Something else went wrong.
-    Failed(String),
 }
 
 /// Why the interface cannot be had.
@@ -165,31 +129,6 @@ pub struct Admin {
     listening: (Option<UnixListener>, Option<TcpListener>),
     stop: watch::Sender<Stop>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// An answer that is not what was asked for.
-struct Refused {
-    status: StatusCode,
-    detail: String,
-}
-
-fn refused(status: StatusCode, detail: impl Into<String>) -> Refused {
-    Refused { status, detail: detail.into() }
-}
-
-/// What its answers are made from.
-struct Shared {
-    common: Arc<Common>,
-    dropped_access_lines: Option<Arc<AtomicU64>>,
-    dropped_log_lines: Arc<AtomicU64>,
-    control: Control,
-    logs: LogBook,
-    config: Arc<dyn Fn() -> Value + Send + Sync>,
-    orders: UnboundedSender<Order>,
-    config_file: PathBuf,
-    runtime_dir: PathBuf,
-    begun: Instant,
-    refusals: Refusals,
 }
 
 impl Admin {
@@ -421,23 +360,6 @@ async fn accept_tcp(listener: Option<&tokio::net::TcpListener>) -> io::Result<to
     match listener {
         Some(listener) => Ok(listener.accept().await?.0),
         None => std::future::pending().await,
-    }
-}
-
-/// When the last refusal was logged, and how many were not since.
-#[derive(Debug, Default)]
-struct Refusals(Mutex<(Option<Instant>, u64)>);
-
-impl Refusals {
-    fn log(&self, why: &str) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, unsaid) = &mut *last;
-        if at.is_some_and(|at| at.elapsed() < REFUSED_PAUSE) {
-            *unsaid += 1;
-            return;
-        }
-        tracing::warn!(since_the_last_line = *unsaid, "a connection to the admin socket was refused: {why}");
-        (*at, *unsaid) = (Some(Instant::now()), 0);
     }
 }
 

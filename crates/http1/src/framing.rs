@@ -2,7 +2,7 @@
 
 use crate::error::Malformed;
 use crate::fields::{FieldTable, Known, members};
-use crate::head::Version;
+use crate::version::Version;
 
 /// How the end of a body is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,15 +3,7 @@
 use crate::fields::Fields;
 use crate::framing::{BodyLength, Persistence};
 use crate::target::Target;
-
-/// The version that a peer speaks; later minor versions count as 1.1 (RFC 9110 §2.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    /// HTTP/1.0
-    Http10,
-    /// HTTP/1.1 and later
-    Http11,
-}
+use crate::version::Version;
 
 /// The head of a request.
 #[derive(Debug, Clone, Copy)]

@@ -13,6 +13,16 @@
 //!   ClientConnection: the same, the other way round: it sends requests and receives responses
 //! ```
 //!
+//! Its storeys, each of which needs only those below it:
+//!
+//! ```text
+//! connection/                           what may be read or sent next
+//! parse/, body, write                   bytes to heads and to pieces of a body, and back
+//! head, chunked                         a head as it was read; the chunked coding
+//! framing                               where a body ends
+//! fields, field_lines, target, version  the parts of a head
+//! ```
+//!
 //! A head is a *view*: [`RequestHead`] and [`ResponseHead`] borrow the bytes that were read and a [`FieldTable`] that
 //! is used again for the next message, so nothing is allocated for it.
 //!
@@ -40,6 +50,7 @@ mod names;
 mod parse;
 mod small_chunks;
 mod target;
+mod version;
 mod write;
 
 pub use body::{BodyDecoder, BodyPiece};
@@ -50,10 +61,11 @@ pub use error::{Malformed, Refusal};
 pub use field_lines::FieldLines;
 pub use fields::{EndToEnd, Field, FieldTable, Fields, Known, members};
 pub use framing::{BodyLength, Persistence};
-pub use head::{RequestHead, ResponseHead, Version};
+pub use head::{RequestHead, ResponseHead};
 pub use limits::Limits;
 pub use parse::request::parse_request;
 pub use parse::response::parse_response;
 pub use parse::trailers::parse_trailers;
 pub use target::{Authority, Target, is_authority};
+pub use version::Version;
 pub use write::{BodyEncoder, MessageWriter};

@@ -102,7 +102,7 @@ pub enum LogLevel {
     Warn = 2,
     /// Something happened.
     Info = 3,
-    /// For whoever looks for a fault.
+    /// Details for debugging.
     Debug = 4,
     /// Everything.
     Trace = 5,

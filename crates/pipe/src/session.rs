@@ -1,7 +1,7 @@
 //! Sessions: which frame is allowed when (spec §5–§9), for each kind of connection and for both sides.
 //!
-//! Pure: a session takes the header of a frame that was read, or is told what was sent, and answers with an event or
-//! with the rule that was broken. It holds no payloads, does no I/O and knows no clock, so limits in time
+//! Pure: the caller gives a session the header of each frame that it reads and says what it sends; the session returns
+//! an event, or the rule that was broken. It holds no payloads, does no I/O and knows no clock, so limits in time
 //! (`cancel_grace`, `hello_timeout`) belong to the connection that owns it.
 //!
 //! | connection | gateway's side | service's side |

@@ -1,6 +1,7 @@
 //! `pilotlight redis cli`: a prompt, one command, commands from the standard input, and looks at whole servers.
 
 mod arguments;
+mod command_rules;
 mod commands;
 mod confirm;
 mod everywhere;
@@ -18,6 +19,7 @@ mod scan;
 mod secrets;
 mod session;
 mod stat;
+mod task;
 mod verbose;
 mod words;
 
@@ -31,10 +33,10 @@ use pilotlight_redis::config::{ProtocolChoice, WhenDown};
 pub use arguments::CliArgs;
 
 use crate::connection::UsageError;
-use arguments::Task;
 use format::{Format, Style};
 use output::Output;
 use session::Session;
+use task::Task;
 
 /// Does it.
 ///
@@ -73,7 +75,7 @@ async fn work(
     mut output: Output,
     profile: &profile::Profile,
 ) -> anyhow::Result<ExitCode> {
-    let patience = config.connect_timeout;
+    let timeout = config.connect_timeout;
     let mut session = Session::new(config).map_err(|error| UsageError(error.to_string()))?;
     let task = arguments.task();
     if matches!(task, Task::Pipe | Task::Scan | Task::Keys(_) | Task::Stat | Task::Latency(_)) {
@@ -90,7 +92,7 @@ async fn work(
         Task::Eval(file) => oneshot::eval(&mut session, file, arguments, &mut output).await,
         Task::Command => oneshot::command(&mut session, arguments, &mut output).await,
         Task::Lines if !io::stdin().is_terminal() => oneshot::lines(&mut session, &mut output).await,
-        Task::Lines => prompt::run(session, output, profile, patience).await,
+        Task::Lines => prompt::run(session, output, profile, timeout).await,
     }
 }
 

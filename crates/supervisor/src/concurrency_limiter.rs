@@ -1,12 +1,8 @@
 //! How many requests an instance has at once, where a service limits that (`concurrency`).
 //!
-//! The count is shared by all workers: it is the one such counter, and services without the setting have none. Who lets
-//! go of a place hands it to a request that waits, by the argument of `in_flight`, mirrored: either the count that was
-//! lowered is seen by the one who has just begun to wait, or the one who waits is seen by who lowered it.
+//! The count is shared by all workers: it is the one such counter, and services without the setting have none.
 
-use crate::in_flight::Padded;
-use crate::queue::Queue;
-use std::sync::Arc;
+use crate::padded::Padded;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
 /// The places of one instance.
@@ -14,7 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 pub(crate) struct ConcurrencyLimiter {
     count: Padded<Count>,
     max: u32,
-    queue: Arc<Queue>,
 }
 
 #[derive(Debug, Default)]
@@ -25,8 +20,8 @@ struct Count {
 }
 
 impl ConcurrencyLimiter {
-    pub(crate) fn new(max: u32, queue: Arc<Queue>) -> Self {
-        Self { count: Padded::default(), max, queue }
+    pub(crate) fn new(max: u32) -> Self {
+        Self { count: Padded::default(), max }
     }
 
     /// Requests in progress.
@@ -58,16 +53,8 @@ impl ConcurrencyLimiter {
         taken.is_ok()
     }
 
-    /// Gives back a place of an instance that takes nobody any more.
-    pub(crate) fn undo(&self) {
-        self.count.0.now.fetch_sub(1, SeqCst);
-    }
-
-    /// Gives back a place; whoever waits gets it.
+    /// Gives back a place.
     pub(crate) fn leave(&self) {
         self.count.0.now.fetch_sub(1, SeqCst);
-        if self.queue.waiting() > 0 {
-            self.queue.serve();
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! What the supervisor tells a worker.
 
-use crate::instance::{Instance, Notice};
+use crate::instance::Instance;
+use crate::notice::Notice;
 use crate::service::Service;
 use bytes::Bytes;
 use pilotlight_pipe::hello::{ConnectionKind, Hello};
@@ -63,7 +64,7 @@ pub struct SharedLink {
 
 impl Drop for SharedLink {
     fn drop(&mut self) {
-        self.instance.notice(Notice::LinkClosed { run: self.instance.run, worker: self.worker });
+        self.instance.notice(Notice::LinkClosed { instance: self.instance.id, worker: self.worker });
     }
 }
 

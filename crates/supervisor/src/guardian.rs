@@ -82,7 +82,7 @@ struct Guardian {
 
 /// What a zygote says that it has forked.
 struct Adopted {
-    run: u64,
+    id: u64,
     pid: i32,
     mark: Option<String>,
 }
@@ -119,23 +119,23 @@ impl Guardian {
     async fn handle(&mut self, message: ToGuardian, inbox: &mut wire::Inbox, socket: &UnixStream) -> io::Result<()> {
         match message {
             ToGuardian::Spawn(request) => {
-                let run = request.run;
+                let id = request.id;
                 let report = match spawn::spawn(&request, inbox, &mut self.bounds) {
                     Ok(spawn::Spawned { pid, notices, sandbox }) => {
-                        self.lead(run, pid, request.mark().map(str::to_owned));
-                        FromGuardian::Spawned { run, pid: pid.as_raw_nonzero().get(), notices, sandbox }
+                        self.lead(id, pid, request.mark().map(str::to_owned));
+                        FromGuardian::Spawned { id, pid: pid.as_raw_nonzero().get(), notices, sandbox }
                     }
-                    Err(spawn::NotSpawned { reason, detail }) => FromGuardian::SpawnFailed { run, reason, detail },
+                    Err(spawn::NotSpawned { reason, detail }) => FromGuardian::SpawnFailed { id, reason, detail },
                 };
                 wire::send(socket, &report, &[]).await
             }
-            ToGuardian::Adopt { run, pid, mark } => self.adopt(Adopted { run, pid, mark }, socket).await,
+            ToGuardian::Adopt { id, pid, mark } => self.adopt(Adopted { id, pid, mark }, socket).await,
             ToGuardian::ProbeSandbox => {
                 wire::send(socket, &FromGuardian::Probed { sandbox: spawn::probe_sandbox() }, &[]).await
             }
-            ToGuardian::Signal { run, signal } => {
-                // A run that is not known has ended, which has been reported.
-                if let Some(pid) = self.pids.get(&run) {
+            ToGuardian::Signal { id, signal } => {
+                // An instance that is not known has ended, which has been reported.
+                if let Some(pid) = self.pids.get(&id) {
                     if matches!(signal, GroupSignal::Terminate | GroupSignal::Kill) {
                         self.families.ending(*pid);
                     }
@@ -146,29 +146,29 @@ impl Guardian {
         }
     }
 
-    fn lead(&mut self, run: u64, pid: Pid, mark: Option<String>) {
-        self.pids.insert(run, pid);
-        self.leaders.insert(pid, Families::leader(run, pid, mark));
+    fn lead(&mut self, id: u64, pid: Pid, mark: Option<String>) {
+        self.pids.insert(id, pid);
+        self.leaders.insert(pid, Families::leader(id, pid, mark));
     }
 
-    /// What a zygote says is not taken on trust: only a child of ours, or one that was, becomes a run.
+    /// What a zygote says is not taken on trust: only a child of ours, or one that was, is adopted.
     async fn adopt(&mut self, adopted: Adopted, socket: &UnixStream) -> io::Result<()> {
-        let Adopted { run, pid: raw, mark } = adopted;
-        let spawned = FromGuardian::Spawned { run, pid: raw, notices: Vec::new(), sandbox: None };
+        let Adopted { id, pid: raw, mark } = adopted;
+        let spawned = FromGuardian::Spawned { id, pid: raw, notices: Vec::new(), sandbox: None };
         let pid = if raw > 1 { Pid::from_raw(raw) } else { None }; // a negative one would be a group
         let pid = pid.filter(|pid| !self.leaders.contains_key(pid));
         let (Some(pid), true) = (pid, pid.is_some_and(|_| processes::is_child(raw))) else {
             let stray = self.strays.iter().rposition(|(stray, ..)| Some(*stray) == pid);
             let Some((pid, code, signal)) = stray.and_then(|index| self.strays.remove(index)) else {
                 let reason = format!("its zygote names process {raw}, which is none that it has forked");
-                let failed = FromGuardian::SpawnFailed { run, reason, detail: None };
+                let failed = FromGuardian::SpawnFailed { id, reason, detail: None };
                 return wire::send(socket, &failed, &[]).await;
             };
             signal_group(pid, Signal::KILL);
             wire::send(socket, &spawned, &[]).await?;
-            return wire::send(socket, &FromGuardian::Exited { run, code, signal, limit: None }, &[]).await;
+            return wire::send(socket, &FromGuardian::Exited { id, code, signal, limit: None }, &[]).await;
         };
-        self.lead(run, pid, mark);
+        self.lead(id, pid, mark);
         wire::send(socket, &spawned, &[]).await
     }
 
@@ -182,15 +182,15 @@ impl Guardian {
                 self.strays.push_back((pid, code, signal));
                 continue;
             };
-            let run = leader.run;
-            self.pids.remove(&run);
+            let id = leader.id;
+            self.pids.remove(&id);
             // What the leader left behind in its group has nobody to answer to any more. The group's number is not
             // given to another process while it has members.
             signal_group(pid, Signal::KILL);
-            let limit = self.bounds.ended(run);
+            let limit = self.bounds.ended(id);
             self.families.ended(&leader);
             self.families.sweep(&self.leaders); // before anybody hears that it has ended
-            wire::send(socket, &FromGuardian::Exited { run, code, signal, limit }, &[]).await?;
+            wire::send(socket, &FromGuardian::Exited { id, code, signal, limit }, &[]).await?;
         }
         self.bounds.sweep();
         self.families.sweep(&self.leaders);
@@ -212,8 +212,7 @@ fn signal_group(pid: Pid, signal: Signal) {
     }
 }
 
-/// On the gateway's standard error, if there is room: whoever does not read that must not keep the guardian from its
-/// work.
+/// Writes to the gateway's standard error, if there is room: a reader that does not read must not block the guardian.
 fn complain(what: &str) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let stderr = rustix::stdio::stderr();

@@ -1,14 +1,14 @@
 //! One running copy of a service, as workers see it.
 
 use crate::error::{Exit, StartError};
-use crate::in_flight::Padded;
-use crate::service::{Service, ServiceId};
-use crate::spec::ServiceSpec;
+use crate::notice::Notice;
+use crate::padded::Padded;
+use crate::service_id::ServiceId;
 use crate::start_times::StartTimes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -17,7 +17,8 @@ use tokio::sync::mpsc::UnboundedSender;
 #[derive(Debug)]
 pub struct Instance {
     state: Padded<AtomicU8>,
-    pub(crate) run: u64,
+    /// As the supervisor and the guardian count: one number for each process that the guardian starts.
+    pub(crate) id: u64,
     pub(crate) epoch: Instant,
     service: ServiceId,
     number: u64,
@@ -60,47 +61,6 @@ pub struct Ended {
     pub start_error: Option<StartError>,
 }
 
-/// What the supervisor's thread is told without waiting. The queue is unbounded in type and bounded in fact: each kind
-/// is in it at most once for an instance (and worker), except those that people send (from `Stop` on).
-#[derive(Debug)]
-pub(crate) enum Notice {
-    /// The worker has no shared connection to the run.
-    WantShared { run: u64, worker: usize },
-    /// A shared connection of the run and worker ended.
-    LinkClosed { run: u64, worker: usize },
-    /// First bytes of an answer came (HTTP).
-    Answered { run: u64 },
-    /// The service said that it wants no more exchanges.
-    ServiceDrains { run: u64 },
-    /// The last exchange of a draining run ended.
-    Idle { run: u64 },
-    /// A request waits for an instance of the service, or its spare is in use.
-    Wanted { service: usize },
-    /// The run was given a part of the requests that it may be given.
-    Used { run: u64 },
-    /// A request got no answer from the run in `max_request_time`.
-    Stuck { run: u64 },
-    /// Stop the service's instances, until somebody asks for it.
-    Stop { service: usize },
-    /// Start the service, whatever failed before.
-    Start { service: usize },
-    /// Replace the service's instances by new ones.
-    Restart { service: usize },
-    /// Follow these settings.
-    Configure(Configure),
-    /// Stop the services and forget them when nobody uses them any more.
-    Retire { services: Vec<ServiceId> },
-    /// Stop everything until then.
-    Shutdown { until: Instant },
-}
-
-/// New settings of services: of one that there is, or of another one. The reply has the services in the same order.
-#[derive(Debug)]
-pub(crate) struct Configure {
-    pub(crate) specs: Vec<(Option<ServiceId>, ServiceSpec)>,
-    pub(crate) reply: std::sync::mpsc::Sender<Vec<Arc<Service>>>,
-}
-
 /// The state of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -135,18 +95,18 @@ impl InstanceState {
 #[derive(Clone, Copy)]
 pub(crate) struct Which {
     pub(crate) service: ServiceId,
-    /// Of all runs.
-    pub(crate) run: u64,
+    /// Among all instances, and all else that the guardian starts.
+    pub(crate) id: u64,
     /// Among the service's instances.
     pub(crate) number: u64,
 }
 
 impl Instance {
     pub(crate) fn new(which: Which, endpoint: Endpoint, epoch: Instant, notices: UnboundedSender<Notice>) -> Self {
-        let Which { service, run, number } = which;
+        let Which { service, id, number } = which;
         Self {
             state: Padded(AtomicU8::new(InstanceState::Starting as u8)),
-            run,
+            id,
             epoch,
             service,
             number,
@@ -218,7 +178,7 @@ impl Instance {
     /// HTTP: the first bytes of an answer came, so the start is over.
     pub fn mark_answered(&self) {
         if !self.answered() && !self.answered.swap(true, SeqCst) {
-            self.notice(Notice::Answered { run: self.run });
+            self.notice(Notice::Answered { instance: self.id });
         }
     }
 
@@ -232,7 +192,7 @@ impl Instance {
     /// [`WorkerEvent::Drain`](crate::WorkerEvent::Drain).
     pub fn announce_drain(&self) {
         if !self.drain_announced.swap(true, SeqCst) {
-            self.notice(Notice::ServiceDrains { run: self.run });
+            self.notice(Notice::ServiceDrains { instance: self.id });
         }
     }
 
@@ -248,7 +208,7 @@ impl Instance {
                 SeqCst,
                 SeqCst,
             );
-            self.notice(Notice::Stuck { run: self.run });
+            self.notice(Notice::Stuck { instance: self.id });
         }
     }
 
@@ -260,8 +220,8 @@ impl Instance {
         }
     }
 
-    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of whoever announced it
-    /// leads to another instance.
+    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of the worker that
+    /// announced it leads to another instance.
     #[must_use]
     pub fn drain_announced(&self) -> bool {
         self.drain_announced.load(SeqCst)
@@ -289,13 +249,13 @@ impl Instance {
 
     pub(crate) fn notice_idle(&self) {
         if !self.idle_noticed.swap(true, SeqCst) {
-            self.notice(Notice::Idle { run: self.run });
+            self.notice(Notice::Idle { instance: self.id });
         }
     }
 
     pub(crate) fn notice_used(&self) {
         if !self.used_noticed.swap(true, SeqCst) {
-            self.notice(Notice::Used { run: self.run });
+            self.notice(Notice::Used { instance: self.id });
         }
     }
 
@@ -304,7 +264,7 @@ impl Instance {
         self.used_noticed.store(false, SeqCst);
     }
 
-    /// The supervisor has taken the notice; the next idle moment is told again.
+    /// The supervisor has taken the notice; the next idle moment sends another one.
     pub(crate) fn take_idle_notice(&self) {
         self.idle_noticed.store(false, SeqCst);
     }

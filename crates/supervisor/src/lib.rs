@@ -18,6 +18,20 @@
 //!      └─────── timers: start, idle, drain, grace
 //! ```
 //!
+//! Its storeys, each of which needs only those below it:
+//!
+//! ```text
+//! supervisor                             the handle: starts the thread, sends it commands
+//! owner, owner/start, stop, scale, …     the thread: its loop; its actions, a file for each phase of an instance
+//! owner/state, owner/*_record            what the thread knows of services and instances
+//! event, command                         what it tells workers; what people tell it
+//! service, status                        a service, as workers and people see it
+//! queue, waiting                         leases, and the requests that wait for one
+//! in_flight, concurrency_limiter         a worker's open exchanges at an instance
+//! instance, notice                       an instance, as workers see it; what workers tell the thread
+//! policy/, guardian/, isolation/, spec   decisions; the process that spawns; bounds; settings
+//! ```
+//!
 //! What it refuses to know: HTTP, routes, and every frame of Pipe/1 after HELLO and WELCOME.
 //!
 //! Invariant: an instance is only drained for idleness while no lease is held, and a lease is only given while the
@@ -25,6 +39,7 @@
 //! Invariant: no process of a service outlives the guardian, and the guardian does not outlive the gateway.
 #![forbid(unsafe_code)]
 
+mod command;
 mod concurrency_limiter;
 mod error;
 mod event;
@@ -37,21 +52,24 @@ mod lineage;
 mod listener;
 mod log;
 mod memory;
+mod notice;
 mod owner;
+mod padded;
 mod policy;
 mod processes;
 mod queue;
 mod runtime_dir;
 mod service;
+mod service_id;
 mod spec;
 mod start_times;
+mod status;
 mod supervisor;
 mod waiting;
 mod zygote;
 
 pub use error::{Exit, Phase, StartError, SupervisorError};
 pub use event::{SharedLink, WorkerEvent, WorkerEvents};
-pub use in_flight::Lease;
 pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
 pub use isolation::{
     CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, SandboxBounds, check_account, parse_env_file,
@@ -60,13 +78,14 @@ pub use lineage::{Descent, Guardians, Process};
 pub use log::{LogLine, Output};
 pub use policy::circuit::CircuitState;
 pub use policy::recycle::RecycleLimits;
+pub use queue::Lease;
 pub use runtime_dir::{RUNTIME_DIR_PREFIX, make_private_folder, make_runtime_dir};
-pub use service::{
-    InstanceStatus, Replaced, Service, ServiceId, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus,
-};
+pub use service::Service;
+pub use service_id::ServiceId;
 pub use spec::{
     HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, Program, ServiceSpec, Spare, SupervisorOptions, Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
+pub use status::{InstanceStatus, Replaced, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus};
 pub use supervisor::{Control, Supervisor, start};
 pub use waiting::{QueueLimits, Refused, Waiting};

@@ -1,7 +1,7 @@
 //! Which processes descend from a guardian: those that services are made of.
 //!
 //! A service of the gateway's own user passes every check of user ids. What it cannot change is where it comes from:
-//! the guardian is a subreaper, so whoever loses its parent below it becomes its child.
+//! the guardian is a subreaper, so a process below it that loses its parent becomes its child.
 //!
 //! Invariant: a process whose descent cannot be established is never said to be outside.
 

@@ -61,8 +61,7 @@ impl Listener {
 pub(crate) enum Asks {
     /// Requests that wait for it.
     Requests,
-    /// Nobody, so whoever wants to know when it accepts: it finds a connection without a request, as it does with any
-    /// health check.
+    /// The supervisor, to see when the instance accepts: it finds a connection without a request, as of a health check.
     Itself,
 }
 
@@ -82,7 +81,7 @@ impl Acceptance {
     }
 
     /// Until a connection that waited no longer does.
-    pub(crate) async fn wait(self, run: u64) -> u64 {
+    pub(crate) async fn wait(self, instance: u64) -> u64 {
         let begun = Instant::now();
         let (mut pause, longest) = PORT_PAUSE;
         let (mut own, mut has_waited) = (None, false);
@@ -97,11 +96,11 @@ impl Acceptance {
             }
             match has_waiting(&self.socket) {
                 Ok(true) => has_waited = true,
-                Ok(false) if has_waited => return run,
+                Ok(false) if has_waited => return instance,
                 Ok(false) => {}
                 Err(error) => {
                     tracing::error!(%error, "cannot look at a service's socket; it counts as ready");
-                    return run;
+                    return instance;
                 }
             }
             tokio::time::sleep(pause).await;

@@ -19,8 +19,8 @@ pub struct LogLine {
     pub instance: u64,
     /// Where it was written.
     pub output: Output,
-    /// The line without its end, as it was written; bytes that are not UTF-8 are `\xHH`. To be made printable by
-    /// whoever prints it.
+    /// The line without its end, as it was written; bytes that are not UTF-8 are `\xHH`. The one
+    /// who prints it makes it printable.
     pub text: String,
     /// It was longer than [`MAX_LINE`] bytes; the rest is thrown away.
     pub cut: bool,

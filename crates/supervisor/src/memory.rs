@@ -7,6 +7,13 @@
 use crate::limits::MAX_PROCESSES;
 use std::fs;
 
+/// The bytes of the processes of an instance, `None` if the system does not say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) instance: u64,
+    pub(crate) bytes: Option<u64>,
+}
+
 /// Bytes of the process and those below it, exact only if they may reach `limit`; `None` if the system does not say.
 pub(crate) fn of_tree(pid: i32, limit: u64) -> Option<u64> {
     let processes = tree(pid);

@@ -14,106 +14,46 @@
 mod bounds;
 mod end;
 mod freeze;
+mod greeting;
+mod instance_record;
 mod memory;
+mod outputs;
 mod pipe;
+mod process_group;
+mod random;
 mod reload;
-mod run;
+mod reported_bounds;
 mod scale;
+mod service_record;
 mod start;
+mod state;
 mod stop;
 mod timers;
 mod ungreeted;
 mod zygote;
+mod zygote_table;
 
-pub(crate) use run::Record;
+pub(crate) use service_record::ServiceRecord;
+pub(crate) use state::{Owner, Parts};
 
-use crate::event::WorkerEvent;
+use crate::command::Command;
 use crate::guardian::{Link, LinkEvent};
-use crate::instance::Notice;
 use crate::limits::{ACCEPT_PAUSE, KILL_TIMEOUT};
-use crate::lineage::Guardians;
-use crate::log::LogLine;
-use crate::processes::parent_of;
-use crate::runtime_dir::RuntimeDir;
-use crate::spec::{Program, SupervisorOptions};
+use crate::memory::Sample;
+use crate::notice::Notice;
+use crate::processes::own_uid;
 use crate::zygote::FromZygote;
-use memory::Sample;
-use pipe::Greeting;
-use run::Run;
-use std::collections::{BTreeSet, HashMap};
+use greeting::Greeting;
+use state::StopPhase;
 use std::io;
-use std::process::Child;
 use std::time::{Duration, Instant};
-use timers::{Timer, Timers};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use ungreeted::{Dialler, Ungreeted};
-use zygote::Zygotes;
-
-/// What the owner is made of.
-pub(crate) struct Parts {
-    pub(crate) options: SupervisorOptions,
-    pub(crate) folder: RuntimeDir,
-    pub(crate) records: Vec<Record>,
-    pub(crate) guardian: (Child, std::os::unix::net::UnixStream),
-    pub(crate) guardians: Guardians,
-    pub(crate) noticed: mpsc::UnboundedReceiver<Notice>,
-    pub(crate) notices: mpsc::UnboundedSender<Notice>,
-    pub(crate) workers: Vec<mpsc::Sender<WorkerEvent>>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Owner {
-    program: Program,
-    guardians: Guardians,
-    log: mpsc::Sender<LogLine>,
-    workers: Vec<mpsc::Sender<WorkerEvent>>,
-    noticed: mpsc::UnboundedReceiver<Notice>,
-    notices: mpsc::UnboundedSender<Notice>,
-    folder: RuntimeDir,
-    listener: UnixListener,
-    /// Set while `accept` rests after an error.
-    accept_again: Option<Instant>,
-    link: Option<Link>,
-    records: Vec<Record>,
-    runs: HashMap<u64, Run>,
-    tokens: HashMap<String, u64>,
-    timers: Timers,
-    greeters: JoinSet<Greeting>,
-    ungreeted: Ungreeted,
-    pumps: JoinSet<u64>,
-    probes: JoinSet<u64>,
-    samples: JoinSet<Sample>,
-    /// Kill what a dead guardian's services have left.
-    undertakers: JoinSet<()>,
-    zygotes: Zygotes,
-    /// Services about which something has changed that the number of their instances depends on.
-    changed: BTreeSet<usize>,
-    epoch: Instant,
-    last_run: u64,
-    stopping: Option<Stopping>,
-}
-
-/// The gateway is being stopped.
-#[derive(Clone, Copy, Debug)]
-struct Stopping {
-    phase: StopPhase,
-    until: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StopPhase {
-    /// Services may end by themselves.
-    Asked,
-    /// Time is over and all that is left was killed.
-    Killed,
-    /// Even that had no effect: the guardian is left to it.
-    GaveUp,
-}
+use timers::Timer;
+use tokio::net::UnixStream;
+use ungreeted::Dialler;
 
 #[derive(Debug)]
 enum Action {
+    Command(Command),
     Notice(Notice),
     Guardian(LinkEvent),
     Accepted(io::Result<UnixStream>),
@@ -127,40 +67,6 @@ enum Action {
 }
 
 impl Owner {
-    /// To be called within the event loop that will run it.
-    pub(crate) fn new(parts: Parts) -> io::Result<Self> {
-        let Parts { options, mut folder, records, guardian, guardians, noticed, notices, workers } = parts;
-        let pipe = folder.pipe.take().ok_or_else(|| io::Error::other("pipe.sock was taken"))?;
-        let link = Link::attach(guardian.0, guardian.1)?;
-        Ok(Self {
-            program: options.guardian,
-            guardians,
-            log: options.log,
-            workers,
-            noticed,
-            notices,
-            folder,
-            listener: UnixListener::from_std(pipe)?,
-            accept_again: None,
-            link: Some(link),
-            records,
-            runs: HashMap::new(),
-            tokens: HashMap::new(),
-            timers: Timers::default(),
-            greeters: JoinSet::new(),
-            ungreeted: Ungreeted::default(),
-            pumps: JoinSet::new(),
-            probes: JoinSet::new(),
-            samples: JoinSet::new(),
-            undertakers: JoinSet::new(),
-            zygotes: Zygotes::default(),
-            changed: BTreeSet::new(),
-            epoch: Instant::now(),
-            last_run: 0,
-            stopping: None,
-        })
-    }
-
     /// Until everything is stopped; returns whether nothing had to be killed for lack of time.
     pub(crate) async fn run(mut self) -> bool {
         self.probe_sandbox();
@@ -183,10 +89,13 @@ impl Owner {
             tokio::task::yield_now().await; // a HELLO that has come is read before the next connection is accepted
         }
         tokio::select! {
-            biased; // what a worker notices comes first, in its order: a drain before the wish for another instance
+            // In this order: a request that follows a command finds it done; what a worker notices is heard in its
+            // order, a drain before the wish for another instance.
+            biased;
+            Some(command) = self.commanded.recv() => Action::Command(command),
             Some(notice) = self.noticed.recv() => Action::Notice(notice),
             // Before the guardian: what a zygote said last is heard before its end.
-            Some((zygote, said)) = self.zygotes.said.recv() => Action::Zygote(zygote, said),
+            Some((zygote, event)) = self.zygotes.events.recv() => Action::Zygote(zygote, event),
             event = next_event(&mut self.link) => Action::Guardian(event),
             Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),
             Some(ended) = self.pumps.join_next() => ended.map_or(Action::Nothing, Action::OutputEnded),
@@ -201,18 +110,19 @@ impl Owner {
 
     fn apply(&mut self, action: Action, now: Instant) {
         match action {
+            Action::Command(command) => self.command(command, now),
             Action::Notice(notice) => self.noticed(notice, now),
-            Action::Guardian(event) => self.guardian_said(event, now),
+            Action::Guardian(event) => self.guardian_event(event, now),
             Action::Accepted(Ok(stream)) => self.accepted(stream, now),
             Action::Accepted(Err(error)) => {
                 tracing::error!(%error, "cannot accept a service's connection; trying again in {ACCEPT_PAUSE:?}");
                 self.timers.set(Timer::Accept, &mut self.accept_again, Some(now + ACCEPT_PAUSE));
             }
             Action::Greeted(greeting) => self.greeted(greeting, now),
-            Action::OutputEnded(run) => self.output_ended(run, now),
-            Action::PortOpen(run) => self.port_open(run, now),
+            Action::OutputEnded(instance) => self.output_ended(instance, now),
+            Action::PortOpen(instance) => self.port_open(instance, now),
             Action::Sampled(sample) => self.sampled(sample),
-            Action::Zygote(zygote, said) => self.zygote_said(zygote, said, now),
+            Action::Zygote(zygote, event) => self.zygote_event(zygote, event, now),
             Action::Timer(timer) => self.timer(timer, now),
             Action::Nothing => {}
         }
@@ -220,43 +130,48 @@ impl Owner {
 
     fn noticed(&mut self, notice: Notice, now: Instant) {
         match notice {
-            Notice::WantShared { run, worker } => self.want_shared(run, worker, now),
-            Notice::LinkClosed { run, worker } => self.link_closed(run, worker, now),
-            Notice::Answered { run } => self.answered(run, now),
-            Notice::ServiceDrains { run } => self.service_drains(run, now),
-            Notice::Idle { run } => self.exchanges_done(run, now),
+            Notice::WantShared { instance, worker } => self.want_shared(instance, worker, now),
+            Notice::LinkClosed { instance, worker } => self.link_closed(instance, worker, now),
+            Notice::Answered { instance } => self.answered(instance, now),
+            Notice::ServiceDrains { instance } => self.service_drains(instance, now),
+            Notice::Idle { instance } => self.exchanges_done(instance, now),
             Notice::Wanted { service } => {
                 self.changed.insert(service);
             }
-            Notice::Used { run } => self.used(run),
-            Notice::Stuck { run } => self.stuck(run, now),
-            Notice::Stop { service } => self.stop_by_hand(service, now),
-            Notice::Start { service } => self.start_service(service, now),
-            Notice::Restart { service } => self.restart_service(service, now),
-            Notice::Configure(wanted) => self.configure(wanted, now),
-            Notice::Retire { services } => self.retire(&services, now),
-            Notice::Shutdown { until } => self.shut_down(until, now),
+            Notice::Used { instance } => self.used(instance),
+            Notice::Stuck { instance } => self.stuck(instance, now),
         }
     }
 
-    fn guardian_said(&mut self, event: LinkEvent, now: Instant) {
+    fn command(&mut self, command: Command, now: Instant) {
+        match command {
+            Command::Stop(service) => self.stop_by_hand(service.0, now),
+            Command::Start(service) => self.start_service(service.0, now),
+            Command::Restart(service) => self.restart_service(service.0, now),
+            Command::Configure(wanted) => self.configure(wanted, now),
+            Command::Retire(services) => self.retire(&services, now),
+            Command::Shutdown { until } => self.shut_down(until, now),
+        }
+    }
+
+    fn guardian_event(&mut self, event: LinkEvent, now: Instant) {
         match event {
-            LinkEvent::Spawned { run, pid, .. } if self.is_zygote(run) => self.zygote_spawned(run, pid),
-            LinkEvent::SpawnFailed { run, reason, .. } if self.is_zygote(run) => self.zygote_ended(run, &reason, now),
-            LinkEvent::Exited { run, exit, .. } if self.is_zygote(run) => {
-                self.zygote_ended(run, &exit.to_string(), now);
+            LinkEvent::Spawned { id, pid, .. } if self.is_zygote(id) => self.zygote_spawned(id, pid),
+            LinkEvent::SpawnFailed { id, reason, .. } if self.is_zygote(id) => self.zygote_ended(id, &reason, now),
+            LinkEvent::Exited { id, exit, .. } if self.is_zygote(id) => {
+                self.zygote_ended(id, &exit.to_string(), now);
             }
-            LinkEvent::Spawned { run, pid, notices, sandbox } => {
-                self.bounded(run, notices, sandbox);
-                self.spawned(run, pid, now);
+            LinkEvent::Spawned { id, pid, notices, sandbox } => {
+                self.bounded(id, notices, sandbox);
+                self.spawned(id, pid, now);
             }
-            LinkEvent::SpawnFailed { run, reason, detail } => {
-                self.unbounded(run, detail);
-                self.spawn_failed(run, reason, now);
+            LinkEvent::SpawnFailed { id, reason, detail } => {
+                self.unbounded(id, detail);
+                self.spawn_failed(id, reason, now);
             }
-            LinkEvent::Exited { run, exit, limit } => {
-                self.limit_reached(run, exit, limit);
-                self.exited(run, exit, now);
+            LinkEvent::Exited { id, exit, limit } => {
+                self.limit_reached(id, exit, limit);
+                self.exited(id, exit, now);
             }
             LinkEvent::Probed { sandbox } => bounds::say_at_start(sandbox.as_ref()),
             LinkEvent::Lost => self.guardian_lost(now),
@@ -268,33 +183,24 @@ impl Owner {
             Ok(peer) => (peer.uid(), peer.pid()),
             Err(error) => return tracing::warn!(%error, "a connection whose user is not known is closed"),
         };
-        if uid != own_uid() && !self.runs.values().any(|run| run.uid == Some(uid)) {
-            return pipe::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
+        if uid != own_uid() && !self.instances.values().any(|instance| instance.uid == Some(uid)) {
+            return greeting::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
         }
-        let instance = pid.and_then(|pid| self.instance_of(pid));
-        let handle = self.greeters.spawn(pipe::greet(stream, uid, now));
-        let dialler = instance.map_or(Dialler::User(uid), Dialler::Instance);
+        let id = pid.and_then(|pid| self.instance_of(pid));
+        let handle = self.greeters.spawn(greeting::greet(stream, uid, now));
+        let dialler = id.map_or(Dialler::User(uid), Dialler::Instance);
         if self.ungreeted.add(dialler, handle, now) {
-            let run = instance.and_then(|id| self.runs.get(&id));
-            let service = run.map(|run| self.records[run.service].service.name());
-            let (service, instance) = (service.map_or("", |name| name), run.map(|run| run.instance.number()));
-            tracing::warn!(%service, instance, pid, "too many connections have not sent HELLO; the oldest are closed");
+            let instance = id.and_then(|id| self.instances.get(&id));
+            let service = instance.map(|instance| self.records[instance.service].service.name());
+            let (service, number) =
+                (service.map_or("", |name| name), instance.map(|instance| instance.handle.number()));
+            tracing::warn!(%service, instance = number, pid, "too many connections have not sent HELLO; the oldest are closed");
         }
-    }
-
-    /// The run that a process belongs to, itself or by its ancestors.
-    fn instance_of(&self, pid: i32) -> Option<u64> {
-        /// Ancestors that are looked at.
-        const MAX_ANCESTORS: usize = 32;
-        let ancestors = std::iter::successors(Some(pid), |pid| parent_of(*pid).filter(|parent| *parent > 1));
-        let ancestors: Vec<i32> = ancestors.take(MAX_ANCESTORS).collect();
-        let is_of = |run: &Run| run.pid.is_some_and(|leader| ancestors.contains(&leader));
-        self.runs.iter().find(|(_, run)| is_of(run)).map(|(id, _)| *id)
     }
 
     fn timer(&mut self, timer: Timer, now: Instant) {
         match timer {
-            Timer::Run(run) => self.run_timer(run, now),
+            Timer::Instance(instance) => self.instance_timer(instance, now),
             Timer::Review(service) => {
                 if let Some(record) = self.records.get_mut(service) {
                     record.review_at = None;
@@ -321,7 +227,7 @@ impl Owner {
     }
 
     fn finished(&self) -> bool {
-        self.stopping.is_some_and(|stopping| self.runs.is_empty() || stopping.phase == StopPhase::GaveUp)
+        self.stopping.is_some_and(|stopping| self.instances.is_empty() || stopping.phase == StopPhase::GaveUp)
     }
 
     /// Lets the guardian kill what is left (daemons that left their group), then reads the last output.
@@ -339,18 +245,6 @@ impl Owner {
         }
         in_time && ended
     }
-
-    /// Tells a worker. If it does not keep up the event is lost, and a connection in it is closed by that.
-    fn tell(&self, worker: usize, event: WorkerEvent) {
-        let Some(sender) = self.workers.get(worker) else { return };
-        if let Err(mpsc::error::TrySendError::Full(event)) = sender.try_send(event) {
-            tracing::error!(worker, ?event, "the worker does not take its events; this one is lost");
-        }
-    }
-}
-
-pub(crate) fn own_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 async fn next_event(link: &mut Option<Link>) -> LinkEvent {

@@ -14,6 +14,11 @@ pub(crate) struct Stat {
     pub(crate) has_ended: bool,
 }
 
+/// The user that this process runs as.
+pub(crate) fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Buries one child that has ended: its pid, exit status and signal.
 pub(crate) fn reap_one() -> Option<(Pid, Option<i32>, Option<i32>)> {
     // An error is ECHILD: there are no children.

@@ -1,18 +1,24 @@
-//! The requests of a service that wait for an instance, first come first served.
+//! The requests of a service that wait for an instance, first come first served, and the leases that let them in.
 //!
 //! ```text
 //!  worker: no instance, or all full ──▶ ┌─────────┐ ◀── supervisor: an instance is ready
 //!                                       │ waiters │
 //!  worker: the reply ◀───────────────── └─────────┘ ◀── any worker: an exchange ended, its place is free
 //! ```
-//! The lock is held for a few instructions, and only by who has to wait or serves those who do. Replies are sent after
-//! it is released: one that nobody takes gives its lease back, and that may serve the next.
+//! Only requests that wait, and those who let them in, take the lock, for a few instructions.
+//! Replies are sent after it is released: a reply that nobody takes drops its lease, and that serves the next request.
 //!
-//! Invariant: whoever waits was looked at after the last place became free, or will be (see `concurrency_limiter`).
+//! Invariant: after a place became free, every request that waits is looked at. Where exchanges are limited, a lease
+//! that ends lets the next request in. Dekker's argument of `in_flight`, mirrored: either the request that has just
+//! begun to wait sees the lowered count, or the lease that lowered the count sees the request.
+//!
+//! A lease and the queue are one module because each leads to the other: the end of a lease serves the queue, which
+//! gives out leases.
 
 use crate::error::StartError;
-use crate::in_flight::{InFlightCounter, Lease, pick};
-use crate::instance::Notice;
+use crate::in_flight::InFlightCounter;
+use crate::instance::Instance;
+use crate::notice::Notice;
 use crate::spec::{ServiceSpec, Spare};
 use crate::waiting::{Waiting, WaitingLimit};
 use std::collections::VecDeque;
@@ -27,8 +33,8 @@ type Reply = oneshot::Sender<Result<Lease, StartError>>;
 /// The queue of one service.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// How many wait: read by every request of a service with limited `concurrency`, written by those who wait, as is
-    /// the rest. So it needs no cache line of its own.
+    /// How many requests wait. Every request of a service with limited `concurrency` reads it; only requests that wait
+    /// write it, as they do the rest, so it needs no cache line of its own.
     waiting: AtomicUsize,
     /// The supervisor has been told that somebody waits.
     wanted: AtomicBool,
@@ -37,7 +43,7 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     service: usize,
     notices: UnboundedSender<Notice>,
-    /// Whether a free instance is kept, and the supervisor to be told when there is none.
+    /// Whether the service keeps a free instance (`spare`); then the supervisor is told when there is none.
     has_spare: AtomicBool,
     /// How many may wait, here and elsewhere.
     limit: Arc<WaitingLimit>,
@@ -47,9 +53,9 @@ pub(crate) struct Queue {
 struct State {
     waiters: VecDeque<Waiter>,
     tickets: u64,
-    /// The ready instances, oldest first: a counter for each worker.
-    ready: Vec<Arc<[Arc<InFlightCounter>]>>,
-    /// Every request is told of, not only the first that waits.
+    /// The ready instances, oldest first: an entrance for each worker.
+    ready: Vec<Entrances>,
+    /// The supervisor is told of every request that waits, not only of the first.
     alert: bool,
     /// The supervisor has gone.
     closed: bool,
@@ -119,7 +125,7 @@ impl Queue {
         self.waiting.load(SeqCst)
     }
 
-    /// Enters an instance, or waits for one behind those who do already.
+    /// Enters an instance, or waits for one behind the requests that wait already.
     pub(crate) fn join(&self, worker: usize) -> Joined<'_> {
         let mut state = self.lock();
         if state.closed {
@@ -146,16 +152,16 @@ impl Queue {
         Joined::Waiting(QueuePlace { queue: self, ticket, answer })
     }
 
-    /// Lets those who wait enter, as far as there is room.
+    /// Lets waiting requests enter, as far as there is room.
     pub(crate) fn serve(&self) {
         let served = self.served(&mut self.lock());
         send(served);
     }
 
-    /// A place was taken. The supervisor is told if there is to be a spare and less is free than one whole instance.
-    pub(crate) fn taken<'a>(&self, counters: impl Iterator<Item = &'a Arc<InFlightCounter>>) {
+    /// A place was taken. With `spare` the supervisor is told when less than one whole instance is free.
+    pub(crate) fn taken<'a>(&self, entrances: impl Iterator<Item = &'a Arc<Entrance>>) {
         if self.has_spare.load(Relaxed) && !self.pressed.load(Relaxed) {
-            let limiters = counters.filter_map(|counter| counter.limiter());
+            let limiters = entrances.filter_map(|entrance| entrance.counter.limiter());
             let (free, each) =
                 limiters.fold((0, 0), |(free, each), limiter| (free + limiter.free(), limiter.max().max(each)));
             if free < each && !self.pressed.swap(true, SeqCst) {
@@ -164,7 +170,7 @@ impl Queue {
         }
     }
 
-    /// What the supervisor needs to know, who has taken the notice.
+    /// What the supervisor needs to know after it has taken the notice.
     pub(crate) fn look(&self) -> QueueView {
         self.wanted.store(false, SeqCst); // before the look: who comes after it tells again
         let state = self.lock();
@@ -186,17 +192,12 @@ impl Queue {
         self.lock().alert = alert;
     }
 
-    /// Puts an instance in, in the place of another if there is one to go, and lets those who wait enter. `publish` is
-    /// called with the new list before that.
-    pub(crate) fn change(
-        &self,
-        add: Option<Arc<[Arc<InFlightCounter>]>>,
-        remove: Option<u64>,
-        publish: impl FnOnce(&[Arc<[Arc<InFlightCounter>]>]),
-    ) {
+    /// Adds an instance, removes one, or both at once, calls `publish` with the new list, and then lets waiting
+    /// requests enter.
+    pub(crate) fn change(&self, add: Option<Entrances>, remove: Option<u64>, publish: impl FnOnce(&[Entrances])) {
         let mut state = self.lock();
-        if let Some(run) = remove {
-            state.ready.retain(|counters| counters.first().is_none_or(|counter| counter.run() != run));
+        if let Some(id) = remove {
+            state.ready.retain(|entrances| entrances.first().is_none_or(|one| one.counter.instance().id != id));
         }
         state.ready.extend(add);
         publish(&state.ready);
@@ -206,7 +207,7 @@ impl Queue {
         send(served);
     }
 
-    /// Refuses all who wait but the first `keep`; how many those are.
+    /// Refuses all waiting requests but the first `keep`; returns how many were refused.
     pub(crate) fn refuse(&self, keep: usize, error: &StartError) -> usize {
         let refused: Vec<Waiter> = {
             let mut state = self.lock();
@@ -224,7 +225,7 @@ impl Queue {
         count
     }
 
-    /// Nobody serves it any more.
+    /// The supervisor has stopped: waiting requests learn that no reply will come.
     pub(crate) fn close(&self) {
         let waiters = {
             let mut state = self.lock();
@@ -271,13 +272,68 @@ impl Queue {
 
 impl State {
     fn enter(&self, worker: usize) -> Option<Lease> {
-        // A worker that does not exist shares the first's counter.
-        pick(&self.ready.iter().filter_map(|counters| counters.get(worker).or(counters.first())))
+        // A worker that does not exist shares the first's entrance.
+        pick(&self.ready.iter().filter_map(|entrances| entrances.get(worker).or(entrances.first())))
     }
 
-    /// A counter of each instance: all have the same limiter.
-    fn firsts(&self) -> impl Iterator<Item = &Arc<InFlightCounter>> {
-        self.ready.iter().filter_map(|counters| counters.first())
+    /// An entrance of each instance: all have the same limiter.
+    fn firsts(&self) -> impl Iterator<Item = &Arc<Entrance>> {
+        self.ready.iter().filter_map(|entrances| entrances.first())
+    }
+}
+
+/// One worker's way into one instance: its count of exchanges there, and the queue that the end of one serves.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    pub(crate) counter: InFlightCounter,
+    /// Where exchanges are limited: who leaves hands the place on.
+    queue: Option<Arc<Queue>>,
+}
+
+/// The entrances of all workers to one instance.
+pub(crate) type Entrances = Arc<[Arc<Entrance>]>;
+
+impl Entrance {
+    pub(crate) fn new(counter: InFlightCounter, queue: &Arc<Queue>) -> Self {
+        let queue = counter.limiter().map(|_| Arc::clone(queue));
+        Self { counter, queue }
+    }
+
+    /// Counts an exchange if the instance is ready and has room.
+    #[inline]
+    pub(crate) fn enter(self: Arc<Self>) -> Option<Lease> {
+        self.counter.enter().then(|| Lease { entrance: self })
+    }
+}
+
+/// One open exchange with an instance. While it is held the instance is not stopped for idleness; hold it until both
+/// directions of the exchange have ended (or the upgraded connection is closed).
+#[derive(Debug)]
+pub struct Lease {
+    entrance: Arc<Entrance>,
+}
+
+impl Lease {
+    /// The instance.
+    #[must_use]
+    pub fn instance(&self) -> &Arc<Instance> {
+        self.entrance.counter.instance()
+    }
+
+    /// Pipe: this worker has no shared connection to the instance; one is asked for and comes as
+    /// [`WorkerEvent::Connected`](crate::WorkerEvent::Connected). Does nothing if one was asked for less than
+    /// [`HELLO_TIMEOUT`](crate::limits::HELLO_TIMEOUT) ago.
+    pub fn want_shared(&self) {
+        self.entrance.counter.want_shared();
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.entrance.counter.leave();
+        if let Some(queue) = self.entrance.queue.as_ref().filter(|queue| queue.waiting() > 0) {
+            queue.serve();
+        }
     }
 }
 
@@ -298,102 +354,19 @@ fn send(served: Vec<(Reply, Lease)>) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::concurrency_limiter::ConcurrencyLimiter;
-    use crate::instance::{Endpoint, Instance, InstanceState, Which};
-    use crate::service::ServiceId;
-    use crate::spec::Transport;
-    use std::sync::atomic::AtomicU32;
-    use tokio::sync::mpsc;
-
-    /// An instance with one place, and the queue before it.
-    fn one_place(workers: usize) -> (Arc<Queue>, Arc<[Arc<InFlightCounter>]>, mpsc::UnboundedReceiver<Notice>) {
-        let (notices, noticed) = mpsc::unbounded_channel();
-        let spec = ServiceSpec::new("x", vec!["x".into()], Transport::Pipe);
-        let limit = Arc::new(WaitingLimit::new(&"x".into(), spec.queue));
-        let queue = Arc::new(Queue::new(0, &spec, limit, notices.clone()));
-        let instance =
-            Instance::new(Which { service: ServiceId(0), run: 1, number: 1 }, Endpoint::Pipe, Instant::now(), notices);
-        instance.set_state(InstanceState::Ready);
-        let (instance, limiter) = (Arc::new(instance), Arc::new(ConcurrencyLimiter::new(1, Arc::clone(&queue))));
-        let counter =
-            |worker| Arc::new(InFlightCounter::new(Arc::clone(&instance), worker, Some(Arc::clone(&limiter)), 0));
-        let counters: Arc<[_]> = (0..workers).map(counter).collect();
-        queue.change(Some(Arc::clone(&counters)), None, |_| {});
-        (queue, counters, noticed)
+/// Enters the instance with the fewest exchanges, the oldest of several: younger ones are used only under load.
+pub(crate) fn pick<'a>(entrances: &(impl Iterator<Item = &'a Arc<Entrance>> + Clone)) -> Option<Lease> {
+    /// Tries, each lost to another worker.
+    const MAX_TRIES: usize = 8;
+    for _ in 0..MAX_TRIES {
+        let load = |one: &&Arc<Entrance>| one.counter.limiter().map_or(0, |limiter| limiter.in_use());
+        let best = entrances.clone().filter(|one| one.counter.has_room()).min_by_key(load)?;
+        if let Some(lease) = Arc::clone(best).enter() {
+            return Some(lease);
+        }
     }
-
-    /// One leaves just as another begins to wait: whoever is second serves. With the count taken after the look at the
-    /// place, or the place given back after the look at the count, somebody is forgotten within a few thousand rounds
-    /// on two processors.
-    #[test]
-    fn nobody_is_forgotten() {
-        const ROUNDS: u32 = 20_000;
-        let (queue, counters, _noticed) = one_place(2);
-        let (round, done) = (AtomicU32::new(0), AtomicU32::new(0));
-        let meet = |counter: &AtomicU32, at: u32| {
-            let begun = Instant::now();
-            while counter.load(SeqCst) < at {
-                assert!(begun.elapsed() < Duration::from_secs(20), "the other thread does not come");
-                std::hint::spin_loop();
-            }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for number in 1..=ROUNDS {
-                    let lease = Arc::clone(&counters[0]).enter();
-                    assert!(lease.is_some(), "the place was lost");
-                    round.store(number, SeqCst);
-                    (0..number % 64).for_each(|_| std::hint::spin_loop());
-                    drop(lease);
-                    meet(&done, number);
-                }
-            });
-            let forgotten = (1..=ROUNDS).find(|number| {
-                meet(&round, *number);
-                let forgotten = match queue.join(1) {
-                    Joined::Waiting(mut place) => {
-                        let begun = Instant::now();
-                        loop {
-                            match place.answer.try_recv() {
-                                Ok(lease) => break lease.is_err(),
-                                Err(_) if begun.elapsed() > Duration::from_secs(5) => break true,
-                                Err(_) => std::hint::spin_loop(),
-                            }
-                        }
-                    }
-                    Joined::Entered(_) => false,
-                    Joined::Full | Joined::Closed => true,
-                };
-                done.store(if forgotten { ROUNDS } else { *number }, SeqCst);
-                forgotten
-            });
-            round.store(ROUNDS, SeqCst);
-            assert_eq!(forgotten, None, "a request waits beside a free place");
-        });
-        assert_eq!(queue.waiting(), 0);
-    }
-
-    #[test]
-    fn the_first_that_waits_is_told_and_all_in_an_alert() {
-        let (queue, counters, mut noticed) = one_place(1);
-        let _full = Arc::clone(&counters[0]).enter();
-        let first = queue.join(0);
-        assert!(matches!(noticed.try_recv(), Ok(Notice::Wanted { service: 0 })));
-        assert_eq!(queue.look().count, 1);
-        let second = queue.join(0);
-        assert!(noticed.try_recv().is_err());
-        queue.set_alert(true);
-        let third = queue.join(0);
-        assert!(noticed.try_recv().is_ok());
-        assert_eq!(queue.look().count, 3);
-        drop((first, third));
-        assert_eq!(queue.look().count, 1);
-        drop(second);
-        assert!(queue.look().oldest.is_none());
-    }
+    None
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,12 @@
 //! A service, as workers see it.
 
 use crate::error::{Phase, StartError};
-use crate::in_flight::{InFlightCounter, Lease, Padded, pick};
-use crate::instance::{InstanceState, Notice};
-use crate::isolation::SandboxBounds;
-use crate::policy::circuit::CircuitState;
-use crate::queue::{Joined, Queue};
+use crate::notice::Notice;
+use crate::padded::Padded;
+use crate::queue::{Entrance, Entrances, Joined, Lease, Queue, pick};
+use crate::service_id::ServiceId;
 use crate::spec::ServiceSpec;
+use crate::status::Status;
 use crate::waiting::{Refused, Waiting, WaitingLimit};
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,16 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// A service's place in the list given to [`start`](crate::start).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServiceId(pub usize);
-
 /// A service, shared by all workers.
 #[derive(Debug)]
 pub struct Service {
     id: ServiceId,
     name: Arc<str>,
-    /// For each worker its counters at the ready instances.
+    /// For each worker its entrances to the ready instances.
     slots: Box<[Padded<Slot>]>,
     pub(crate) queue: Arc<Queue>,
     /// How many requests wait, in the queue and elsewhere.
@@ -38,168 +34,13 @@ pub struct Service {
     pub(crate) dropped_lines: Arc<AtomicU64>,
 }
 
-/// One worker's counters at the ready instances. The first has a place of its own, because for most services it is the
+/// One worker's entrances to the ready instances. The first has a place of its own, because for most services it is the
 /// only one, and two pointers are more than one.
 #[derive(Debug, Default)]
 struct Slot {
-    first: ArcSwapOption<InFlightCounter>,
+    first: ArcSwapOption<Entrance>,
     /// All of them, oldest first, if their requests are limited.
-    all: ArcSwapOption<Box<[Arc<InFlightCounter>]>>,
-}
-
-/// What a service is doing, for people.
-#[derive(Clone, Debug)]
-pub struct Status {
-    /// Its state.
-    pub state: ServiceState,
-    /// The number of its last instance; 0 before the first.
-    pub instance: u64,
-    /// Process id of its first ready, or else its first starting, instance.
-    pub pid: Option<i32>,
-    /// Those that are starting or ready, oldest first, then the one that is to replace another, then those that end.
-    pub instances: Vec<InstanceStatus>,
-    /// Failed or short runs in a row.
-    pub failures: u32,
-    /// Why the last start or run failed, if it did.
-    pub last_error: Option<StartError>,
-    /// Whether it may be started (see `max_failures`).
-    pub circuit: CircuitState,
-    /// When the next start may be tried, after failures.
-    pub next_attempt: Option<Instant>,
-    /// Instances that became ready since the gateway started.
-    pub starts: u64,
-    /// Instances that did not become ready, or that ended before their first answer.
-    pub failed_starts: u64,
-    /// Instances that were replaced by fresh ones.
-    pub replaced: Replaced,
-    /// Instances that were ended because a request took longer than `max_request_time`.
-    pub stuck: u64,
-    /// Instances that were told to end and did, for whatever reason, and what became of their requests.
-    pub stopped: Stopped,
-    /// The parent of its instances, if it has `preload`.
-    pub zygote: Option<ZygoteStatus>,
-    /// What of its sandbox was in force for the last instance that was executed, if it has one.
-    pub sandbox: Option<SandboxBounds>,
-    /// Its settings.
-    pub spec: Arc<ServiceSpec>,
-}
-
-/// What the zygote of a service is doing, for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ZygoteStatus {
-    /// Its state.
-    pub state: ZygoteState,
-    /// Its process, once it is executed.
-    pub pid: Option<i32>,
-    /// Why the last one was of no use.
-    pub reason: Option<String>,
-}
-
-/// The state of a zygote.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ZygoteState {
-    /// There is none; the next start of an instance begins with one.
-    #[default]
-    Stopped,
-    /// It imports.
-    Starting,
-    /// Instances are forked from it.
-    Ready,
-    /// It is of no use (see the reason): instances are started in the ordinary way.
-    GivenUp,
-}
-
-impl ZygoteState {
-    /// Its name, for reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stopped => "stopped",
-            Self::Starting => "starting",
-            Self::Ready => "ready",
-            Self::GivenUp => "given up",
-        }
-    }
-}
-
-/// Instances that were replaced by fresh ones, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Replaced {
-    /// `max_requests`.
-    pub requests: u64,
-    /// `max_age`.
-    pub age: u64,
-    /// `max_memory`.
-    pub memory: u64,
-    /// People asked for it.
-    pub asked: u64,
-}
-
-/// What became of instances that were told to end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stopped {
-    /// How many.
-    pub instances: u64,
-    /// Requests that were in flight and came to their end.
-    pub finished: u64,
-    /// Requests that were still in flight when it got SIGTERM, after `drain_timeout`, or ended by itself.
-    pub cut: u64,
-    /// Instances that did not end by SIGTERM within `stop_grace`.
-    pub killed: u64,
-}
-
-/// What an instance is doing, for people.
-#[derive(Clone, Debug)]
-pub struct InstanceStatus {
-    /// Its number, counted from 1 for each service.
-    pub number: u64,
-    /// Its process, once it is executed.
-    pub pid: Option<i32>,
-    /// Its state.
-    pub state: InstanceState,
-    /// When its start was begun.
-    pub begun: Instant,
-    pub(crate) counters: Vec<Arc<InFlightCounter>>,
-}
-
-impl InstanceStatus {
-    /// Exchanges that it is busy with at this moment.
-    #[must_use]
-    pub fn open_exchanges(&self) -> u64 {
-        self.counters.iter().map(|counter| counter.open()).sum()
-    }
-
-    /// Exchanges that it was ever given.
-    #[must_use]
-    pub fn begun_exchanges(&self) -> u64 {
-        self.counters.iter().map(|counter| counter.begun()).sum()
-    }
-}
-
-/// The state of a service. Stopped is healthy: the next request starts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceState {
-    /// No instance takes exchanges; the next request starts one.
-    Stopped,
-    /// An instance is starting.
-    Starting,
-    /// An instance takes exchanges.
-    Ready,
-    /// All that would take exchanges are frozen; the next request thaws one.
-    Frozen,
-}
-
-impl ServiceState {
-    /// Its name, for reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stopped => "stopped",
-            Self::Starting => "starting",
-            Self::Ready => "ready",
-            Self::Frozen => "frozen",
-        }
-    }
+    all: ArcSwapOption<Box<[Arc<Entrance>]>>,
 }
 
 impl Service {
@@ -215,24 +56,7 @@ impl Service {
             waiting,
             max_request_time_ms: AtomicU64::new(millis(spec.max_request_time)),
             is_limited: AtomicBool::new(spec.concurrency.is_some()),
-            status: Mutex::new(Status {
-                state: ServiceState::Stopped,
-                instance: 0,
-                pid: None,
-                instances: Vec::new(),
-                failures: 0,
-                last_error: None,
-                circuit: CircuitState::Closed,
-                next_attempt: None,
-                starts: 0,
-                failed_starts: 0,
-                replaced: Replaced::default(),
-                stuck: 0,
-                stopped: Stopped::default(),
-                zygote: spec.zygote().map(|_| ZygoteStatus::default()),
-                sandbox: None,
-                spec: Arc::clone(spec),
-            }),
+            status: Mutex::new(Status::new(spec)),
             dropped_lines: Arc::default(),
         }
     }
@@ -257,7 +81,7 @@ impl Service {
         (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
     }
 
-    /// How many requests wait: for an instance, or in a [`Waiting`] for something of one that they have.
+    /// How many requests wait: for an instance, or in a [`Waiting`] for a connection to the instance that they have.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.count()
@@ -273,7 +97,7 @@ impl Service {
     /// on its connections. `queue.max` bounds them together with those that wait for an instance.
     ///
     /// # Errors
-    /// As many wait already as may.
+    /// `queue.max` requests wait already.
     pub fn wait(&self) -> Result<Waiting, StartError> {
         self.waiting.join().ok_or_else(|| self.waiting.full())
     }
@@ -292,14 +116,14 @@ impl Service {
     }
 
     #[inline(never)] // so that it costs the others nothing
-    fn enter_limited(&self, counters: &ArcSwapOption<Box<[Arc<InFlightCounter>]>>) -> Option<Lease> {
-        let counters = counters.load();
-        let counters = counters.as_deref()?;
+    fn enter_limited(&self, entrances: &ArcSwapOption<Box<[Arc<Entrance>]>>) -> Option<Lease> {
+        let entrances = entrances.load();
+        let entrances = entrances.as_deref()?;
         if self.queue.waiting() > 0 {
             return None; // they were here before
         }
-        let lease = pick(&counters.iter())?;
-        self.queue.taken(counters.iter());
+        let lease = pick(&entrances.iter())?;
+        self.queue.taken(entrances.iter());
         Some(lease)
     }
 
@@ -341,17 +165,17 @@ impl Service {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the counters of a ready instance in place, instead of those of another if there is one to go; leases
+    /// Puts the entrances of a ready instance in place, instead of those of another if there is one to go; leases
     /// already given stay counted. Those who wait enter.
-    pub(crate) fn change(&self, add: Option<&[Arc<InFlightCounter>]>, remove: Option<u64>) {
-        self.queue.change(add.map(Arc::from), remove, |ready| {
+    pub(crate) fn change(&self, add: Option<&Entrances>, remove: Option<u64>) {
+        self.queue.change(add.cloned(), remove, |ready| {
             for (worker, Padded(slot)) in self.slots.iter().enumerate() {
-                let mut counters = ready.iter().filter_map(|counters| counters.get(worker).cloned());
+                let mut entrances = ready.iter().filter_map(|entrances| entrances.get(worker).cloned());
                 if self.is_limited.load(Ordering::Relaxed) {
-                    let all: Box<[_]> = counters.collect();
+                    let all: Box<[_]> = entrances.collect();
                     slot.all.store(Some(Arc::new(all)));
                 } else {
-                    slot.first.store(counters.next());
+                    slot.first.store(entrances.next());
                 }
             }
         });

@@ -1,14 +1,15 @@
 //! Starting and stopping the supervisor.
 
+use crate::command::{Command, Configure};
 use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
-use crate::instance::{Configure, Notice};
 use crate::limits::MAX_WORKER_EVENTS;
 use crate::lineage::Guardians;
-use crate::owner::{Owner, Parts, Record};
+use crate::owner::{Owner, Parts, ServiceRecord};
 use crate::runtime_dir::RuntimeDir;
-use crate::service::{Service, ServiceId};
+use crate::service::Service;
+use crate::service_id::ServiceId;
 use crate::spec::{ServiceSpec, SupervisorOptions, Transport};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -20,7 +21,7 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub struct Supervisor {
     services: Vec<Arc<Service>>,
-    notices: mpsc::UnboundedSender<Notice>,
+    commands: mpsc::UnboundedSender<Command>,
     guardians: Guardians,
     thread: Option<JoinHandle<bool>>,
 }
@@ -29,7 +30,7 @@ pub struct Supervisor {
 /// service.
 #[derive(Clone, Debug)]
 pub struct Control {
-    notices: mpsc::UnboundedSender<Notice>,
+    commands: mpsc::UnboundedSender<Command>,
     guardians: Guardians,
 }
 
@@ -38,18 +39,18 @@ impl Control {
     /// [`start`](Self::start), [`MinInstances`](crate::MinInstances) and [`Spare`](crate::Spare) notwithstanding; what
     /// failed before is forgotten.
     pub fn stop(&self, service: ServiceId) {
-        self.notice(Notice::Stop { service: service.0 });
+        self.send(Command::Stop(service));
     }
 
     /// Starts the service if none of its instances runs, whatever failed before.
     pub fn start(&self, service: ServiceId) {
-        self.notice(Notice::Start { service: service.0 });
+        self.send(Command::Start(service));
     }
 
     /// Replaces the service's instances: each is drained when a new one is ready, and goes on if none becomes ready.
     /// Whatever failed before is forgotten. Does nothing else for a service that does not run.
     pub fn restart(&self, service: ServiceId) {
-        self.notice(Notice::Restart { service: service.0 });
+        self.send(Command::Restart(service));
     }
 
     /// Gives services other settings, or makes new ones, while everything runs. `specs` are all that are to be there,
@@ -71,14 +72,14 @@ impl Control {
         specs.iter().enumerate().try_for_each(|(index, spec)| check(spec, specs[..index].iter()))?;
         let (reply, answer) = std::sync::mpsc::channel();
         let specs = ids.into_iter().zip(specs).collect();
-        self.notice(Notice::Configure(Configure { specs, reply }));
+        self.send(Command::Configure(Configure { specs, reply }));
         answer.recv().map_err(|_| SupervisorError::Stopped)
     }
 
     /// Drains services that are no longer wanted. Requests that are on their way to one are still answered; a name may
     /// be used anew at once.
     pub fn retire(&self, services: Vec<ServiceId>) {
-        self.notice(Notice::Retire { services });
+        self.send(Command::Retire(services));
     }
 
     /// The guardians below which services run; those of a process that this one takes over from may be added.
@@ -87,9 +88,9 @@ impl Control {
         &self.guardians
     }
 
-    fn notice(&self, notice: Notice) {
+    fn send(&self, command: Command) {
         // A closed queue is a supervisor that has stopped already.
-        let _ = self.notices.send(notice);
+        let _ = self.commands.send(command);
     }
 }
 
@@ -112,17 +113,18 @@ pub fn start(
     let guardians = Guardians::default();
     guardians.add_child(guardian.0.id());
     let (notices, noticed) = mpsc::unbounded_channel();
+    let (commands, commanded) = mpsc::unbounded_channel();
     let (senders, events): (Vec<_>, Vec<_>) =
         (0..options.workers).map(|_| mpsc::channel(MAX_WORKER_EVENTS)).map(|(tx, rx)| (tx, WorkerEvents(rx))).unzip();
-    let records: Vec<Record> = specs
+    let records: Vec<ServiceRecord> = specs
         .into_iter()
         .enumerate()
         .map(|(id, spec)| {
             let service = Service::new(id, &spec, options.workers, notices.clone());
-            Record::new(Arc::new(service), spec)
+            ServiceRecord::new(Arc::new(service), spec)
         })
         .collect();
-    let services = records.iter().map(Record::service).collect();
+    let services = records.iter().map(ServiceRecord::service).collect();
     let parts = Parts {
         options,
         folder,
@@ -130,11 +132,12 @@ pub fn start(
         guardian,
         guardians: guardians.clone(),
         noticed,
-        notices: notices.clone(),
+        notices,
+        commanded,
         workers: senders,
     };
     let thread = spawn_thread(parts)?;
-    Ok((Supervisor { services, notices, guardians, thread: Some(thread) }, events))
+    Ok((Supervisor { services, commands, guardians, thread: Some(thread) }, events))
 }
 
 impl Supervisor {
@@ -147,22 +150,22 @@ impl Supervisor {
     /// A handle for what people ask of services.
     #[must_use]
     pub fn control(&self) -> Control {
-        Control { notices: self.notices.clone(), guardians: self.guardians.clone() }
+        Control { commands: self.commands.clone(), guardians: self.guardians.clone() }
     }
 
     /// [`Control::start`].
     pub fn start(&self, service: ServiceId) {
-        self.notice(Notice::Start { service: service.0 });
+        self.send(Command::Start(service));
     }
 
     /// [`Control::restart`].
     pub fn restart(&self, service: ServiceId) {
-        self.notice(Notice::Restart { service: service.0 });
+        self.send(Command::Restart(service));
     }
 
     /// [`Control::stop`].
     pub fn stop(&self, service: ServiceId) {
-        self.notice(Notice::Stop { service: service.0 });
+        self.send(Command::Stop(service));
     }
 
     /// Stops everything and joins the thread: open exchanges may end and services may exit by themselves until
@@ -175,14 +178,14 @@ impl Supervisor {
 
     fn end(&mut self, timeout: Duration) -> bool {
         let Some(thread) = self.thread.take() else { return true };
-        self.notice(Notice::Shutdown { until: Instant::now() + timeout });
+        self.send(Command::Shutdown { until: Instant::now() + timeout });
         // A panic of the thread has been printed; the guardian has killed everything by then.
         thread.join().unwrap_or(false)
     }
 
-    fn notice(&self, notice: Notice) {
+    fn send(&self, command: Command) {
         // A closed queue is a supervisor that has stopped already.
-        let _ = self.notices.send(notice);
+        let _ = self.commands.send(command);
     }
 }
 

@@ -16,7 +16,11 @@ use tokio::sync::mpsc;
 #[derive(Debug, Serialize)]
 enum ToZygote<'a> {
     /// Comes with descriptors: standard output and standard error.
-    Fork { run: u64, env: &'a [(String, String)] },
+    Fork {
+        #[serde(rename = "run")]
+        instance: u64,
+        env: &'a [(String, String)],
+    },
 }
 
 /// What a zygote says.
@@ -26,10 +30,18 @@ pub(crate) enum FromZygote {
     Ready,
     /// It will not be ready, and ends.
     Refused { reason: String },
-    /// The run's process.
-    Forked { run: u64, pid: i32 },
-    /// There is no process for the run.
-    NotForked { run: u64, reason: String },
+    /// The instance's process.
+    Forked {
+        #[serde(rename = "run")]
+        instance: u64,
+        pid: i32,
+    },
+    /// There is no process for the instance.
+    NotForked {
+        #[serde(rename = "run")]
+        instance: u64,
+        reason: String,
+    },
 }
 
 /// A running zygote. It ends when this is dropped.
@@ -53,8 +65,8 @@ impl ZygoteLink {
     }
 
     /// Asks for a fork; the answer comes as an event.
-    pub(crate) fn fork(&self, run: u64, env: &[(String, String)], fds: Vec<OwnedFd>) -> io::Result<()> {
-        let bytes = encode(&ToZygote::Fork { run, env })?;
+    pub(crate) fn fork(&self, instance: u64, env: &[(String, String)], fds: Vec<OwnedFd>) -> io::Result<()> {
+        let bytes = encode(&ToZygote::Fork { instance, env })?;
         let sent = self.outgoing.try_send(Outgoing { bytes, fds });
         sent.map_err(|error| io::Error::other(format!("the zygote takes no requests: {error}")))
     }
@@ -64,8 +76,8 @@ async fn read(number: u64, socket: Arc<UnixStream>, events: mpsc::Sender<(u64, F
     let mut inbox = Inbox::default();
     loop {
         match inbox.receive(&socket).await {
-            Ok(Some(said)) => {
-                if events.send((number, said)).await.is_err() {
+            Ok(Some(event)) => {
+                if events.send((number, event)).await.is_err() {
                     return;
                 }
             }
@@ -87,12 +99,15 @@ mod tests {
     #[test]
     fn messages_are_those_of_the_sdk() {
         let env = [("A".to_owned(), "b".to_owned())];
-        let text = serde_json::to_string(&ToZygote::Fork { run: 3, env: &env }).unwrap();
+        let text = serde_json::to_string(&ToZygote::Fork { instance: 3, env: &env }).unwrap();
         assert_eq!(text, r#"{"Fork":{"run":3,"env":[["A","b"]]}}"#);
         let check = |text: &str, expected| assert_eq!(serde_json::from_str::<FromZygote>(text).unwrap(), expected);
         check(r#""Ready""#, FromZygote::Ready);
         check(r#"{"Refused": {"reason": "x"}}"#, FromZygote::Refused { reason: "x".to_owned() });
-        check(r#"{"Forked": {"run": 3, "pid": 7}}"#, FromZygote::Forked { run: 3, pid: 7 });
-        check(r#"{"NotForked": {"run": 3, "reason": "y"}}"#, FromZygote::NotForked { run: 3, reason: "y".to_owned() });
+        check(r#"{"Forked": {"run": 3, "pid": 7}}"#, FromZygote::Forked { instance: 3, pid: 7 });
+        check(
+            r#"{"NotForked": {"run": 3, "reason": "y"}}"#,
+            FromZygote::NotForked { instance: 3, reason: "y".to_owned() },
+        );
     }
 }

@@ -69,7 +69,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// As its status says.
-    pub(super) fn told(gateway: &Value) -> Self {
+    pub(super) fn from_answer(gateway: &Value) -> Self {
         let config = gateway["config"].as_str().unwrap_or_default().to_owned();
         Self { config, pid: gateway["pid"].as_u64().unwrap_or_default() }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::client::{Client, Failure, Gateway};
-use super::{Effect, Which};
+use super::options::{Effect, Which};
 use crate::config::{self, AdminSocket, DEFAULT_FILE};
 use crate::presence::{self, Record};
 use crate::runtime_folder;
@@ -136,7 +136,7 @@ fn at_configured_socket(file: &Path) -> Result<Option<Client>, Failure> {
 fn answering(socket: &Path) -> Result<Client, Failure> {
     let unknown = Client::new(socket, Gateway::default());
     match unknown.get("/status") {
-        Ok(told) => Ok(Client::new(socket, Gateway::told(&told["gateway"]))),
+        Ok(answer) => Ok(Client::new(socket, Gateway::from_answer(&answer["gateway"]))),
         Err(Failure::Broken { cause, .. }) => Err(Failure::NoGateway(no_gateway(socket, &cause))),
         Err(refused) => Err(refused),
     }

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::table::{printable, string};
 
-/// What was told, as lines of name and value.
-pub(super) fn text(told: &Value) -> String {
+/// What the gateway answered, as lines of name and value.
+pub(super) fn text(answer: &Value) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: &str| {
         // Writing to a String cannot fail.
@@ -15,26 +15,26 @@ pub(super) fn text(told: &Value) -> String {
     };
     fact(
         "request",
-        &format!("{} {} (host {})", string(&told["method"]), string(&told["target"]), string(&told["host"])),
+        &format!("{} {} (host {})", string(&answer["method"]), string(&answer["target"]), string(&answer["host"])),
     );
-    if told["route"].is_null() {
-        fact("route", &format!("none: {}; the answer is 404", string(&told["why"])));
-        let known: Vec<String> = told["routes"].as_array().into_iter().flatten().map(string).collect();
+    if answer["route"].is_null() {
+        fact("route", &format!("none: {}; the answer is 404", string(&answer["why"])));
+        let known: Vec<String> = answer["routes"].as_array().into_iter().flatten().map(string).collect();
         fact("", &format!("routes are {}", known.join(" ")));
         return text;
     }
-    let route = &told["route"];
+    let route = &answer["route"];
     fact("route", &format!("{}: {}", string(&route["name"]), string(&route["why"])));
-    let service = &told["service"];
+    let service = &answer["service"];
     let then =
         service["then"].as_str().map(|then| format!(", {}: {then}", string(&service["state"]))).unwrap_or_default();
     let address = service["address"].as_str().map(|address| format!(" at {address}")).unwrap_or_default();
     fact("service", &format!("{}{address}{then}", string(&service["name"])));
-    if route["target_for_service"] != told["target"] {
+    if route["target_for_service"] != answer["target"] {
         fact("", &format!("it sees {}", string(&route["target_for_service"])));
     }
-    cache(&told["cache"], &mut fact);
-    for (index, limit) in told["limits"].as_array().into_iter().flatten().enumerate() {
+    cache(&answer["cache"], &mut fact);
+    for (index, limit) in answer["limits"].as_array().into_iter().flatten().enumerate() {
         let value = if limit["value"].is_null() {
             "none".to_owned()
         } else {
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_the_cache_has() {
-        let told = json!({
+        let answer = json!({
             "verdict": "hit", "why": "a stored answer is fresh", "rule": "RFC 9111 §4.2", "bypassed_by": null,
             "key": "http://h/x?a=1 cookie:theme=dark", "key_parts": { "left_out": ["utm_source=x", "fbclid=1"] },
             "stored": { "status": 200, "body_bytes": 12, "tier": "memory", "age_seconds": 3, "lifetime_seconds": 60,
@@ -178,7 +178,7 @@ mod tests {
             "route": { "errors_seconds": { "404": 60.0 }, "key.ignore_query": ["utm_*", "fbclid"], "key.sort_query": true },
         });
         let mut text = String::new();
-        cache(&told, &mut |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n")));
+        cache(&answer, &mut |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n")));
         let expected = "\
 cache     hit: a stored answer is fresh (RFC 9111 §4.2)
 key       http://h/x?a=1 cookie:theme=dark
@@ -200,8 +200,9 @@ rules     errors_seconds: 404 60.0
     #[test]
     fn what_is_not_looked_at() {
         let mut text = String::new();
-        let told = json!({ "verdict": "miss", "why": "nothing", "rule": null, "asks_redis": true, "key": "http://h/" });
-        cache(&told, &mut |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n")));
+        let answer =
+            json!({ "verdict": "miss", "why": "nothing", "rule": null, "asks_redis": true, "key": "http://h/" });
+        cache(&answer, &mut |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n")));
         let expected = "\
 cache     miss: nothing
           before its service it asks cache.redis, where this does not look
@@ -228,9 +229,9 @@ key       http://h/
 
     #[test]
     fn no_route() {
-        let told = json!({ "method": "GET", "target": "/x", "host": "h", "route": null, "why": "no route matches /x on h", "routes": ["/a", "/b"] });
+        let answer = json!({ "method": "GET", "target": "/x", "host": "h", "route": null, "why": "no route matches /x on h", "routes": ["/a", "/b"] });
         assert_eq!(
-            text(&told),
+            text(&answer),
             "request   GET /x (host h)\nroute     none: no route matches /x on h; the answer is 404\n          routes are /a /b\n"
         );
     }

@@ -5,7 +5,8 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Failure};
-use super::{Report, report_change, table};
+use super::report::{Report, report_change};
+use super::table;
 use crate::config::commands::Outcome;
 
 /// What is purged.
@@ -30,8 +31,8 @@ pub struct Purged {
 /// # Errors
 /// No gateway, something in it means nothing, or the output cannot be written.
 pub fn purge(client: &Client, purged: &Purged, report: Report, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let told = client.post("/purge", Some(&body(purged)))?;
-    report_change(client.gateway(), told, report, text, out)?;
+    let answer = client.post("/purge", Some(&body(purged)))?;
+    report_change(client.gateway(), answer, report, text, out)?;
     Ok(Outcome::Done)
 }
 
@@ -65,14 +66,14 @@ fn body(purged: &Purged) -> Value {
     body.into()
 }
 
-fn text(told: &Value) -> String {
-    let what = told["what"].as_array().into_iter().flatten().filter_map(Value::as_str);
+fn text(answer: &Value) -> String {
+    let what = answer["what"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let what: Vec<String> = what.map(table::printable).collect();
-    let is_soft = told["soft"].as_bool() == Some(true);
-    let nodes = told.get("nodes").filter(|nodes| !nodes.is_null());
+    let is_soft = answer["soft"].as_bool() == Some(true);
+    let nodes = answer.get("nodes").filter(|nodes| !nodes.is_null());
     let done = if is_soft { "made stale" } else { "purged" };
     // About one URL it is known whether this gateway had anything; of the others, and of Redis, it is not.
-    let mut text = match (&what[..], told["purged"].as_bool()) {
+    let mut text = match (&what[..], answer["purged"].as_bool()) {
         ([url], Some(false)) if nodes.is_none() => format!("nothing was stored for {url}\n"),
         ([url], Some(false)) => format!("{done} {url} (this gateway had nothing of it in memory)\n"),
         _ => what.iter().map(|one| format!("{done} {one}\n")).collect(),
@@ -109,8 +110,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_text(told: &Value, expected: &str) {
-        assert_eq!(text(told), expected);
+    fn check_text(answer: &Value, expected: &str) {
+        assert_eq!(text(answer), expected);
     }
 
     #[test]

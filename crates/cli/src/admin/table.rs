@@ -1,11 +1,12 @@
-//! What the gateway told, as text for people. Colours on a terminal only; nothing that a service said can drive it.
+//! What the gateway answered, as text for people. Colours on a terminal only; nothing that a service said can drive it.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
 
 use serde_json::Value;
 
-use super::{Action, Escapes, stop};
+use super::options::{Action, Escapes};
+use super::stop;
 
 /// Whether there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +83,8 @@ fn rows(heads: &[&str], rows: &[Vec<Cell>], style: Style) -> String {
 }
 
 /// The table of all services.
-pub(super) fn gateway(told: &Value, style: Style) -> String {
-    let gateway = &told["gateway"];
+pub(super) fn gateway(answer: &Value, style: Style) -> String {
+    let gateway = &answer["gateway"];
     let mut text = format!(
         "pilotlight {}  pid {}  up {}  {}  {}  {}\n",
         string(&gateway["version"]),
@@ -93,13 +94,13 @@ pub(super) fn gateway(told: &Value, style: Style) -> String {
         counted(&gateway["connections_open"], "connection"),
         size(gateway["memory_bytes"].as_u64()),
     );
-    if let Some(cache) = told["cache"].as_object() {
+    if let Some(cache) = answer["cache"].as_object() {
         let (bytes, most) = (size(cache["bytes"].as_u64()), size(cache["max_bytes"].as_u64()));
         let (targets, hits) = (counted(&cache["resources"], "target"), counted(&cache["hits"], "hit"));
         let _ = writeln!(text, "cache {bytes} of {most}, {targets}, {hits}");
     }
-    if told["cache"]["redis"].is_object() {
-        text.push_str(&redis(&told["cache"]["redis"], &told["cache"]["coherence"]));
+    if answer["cache"]["redis"].is_object() {
+        text.push_str(&redis(&answer["cache"]["redis"], &answer["cache"]["coherence"]));
     }
     text.push('\n');
     const HEADS: [&str; 12] = [
@@ -116,7 +117,7 @@ pub(super) fn gateway(told: &Value, style: Style) -> String {
         "MEMORY",
         "CACHE HITS",
     ];
-    let services: Vec<Vec<Cell>> = told["services"].as_array().into_iter().flatten().map(row).collect();
+    let services: Vec<Vec<Cell>> = answer["services"].as_array().into_iter().flatten().map(row).collect();
     text.push_str(&rows(&HEADS, &services, style));
     text
 }
@@ -201,37 +202,40 @@ fn state(service: &Value) -> Cell {
 }
 
 /// One service.
-pub(super) fn service(told: &Value, style: Style) -> String {
+pub(super) fn service(answer: &Value, style: Style) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<12}{value}");
     };
-    fact("service", format!("{} ({}, {})", string(&told["name"]), string(&told["kind"]), string(&told["transport"])));
-    let cell = state(told);
+    fact(
+        "service",
+        format!("{} ({}, {})", string(&answer["name"]), string(&answer["kind"]), string(&answer["transport"])),
+    );
+    let cell = state(answer);
     fact("state", style.paint(cell.colour.unwrap_or("0"), &cell.text));
-    fact("routes", list(&told["routes"]));
-    let answers = told["answers"].as_object().into_iter().flatten();
+    fact("routes", list(&answer["routes"]));
+    let answers = answer["answers"].as_object().into_iter().flatten();
     let answers: Vec<String> = answers.map(|(class, count)| format!("{count} × {class}")).collect();
-    fact("requests", format!("{}, {} in flight", told["requests"], told["in_flight"]));
+    fact("requests", format!("{}, {} in flight", answer["requests"], answer["in_flight"]));
     fact("answers", if answers.is_empty() { "-".to_owned() } else { answers.join(", ") });
-    fact("cache hits", told["cache_hits"].to_string());
-    if let Some(starts) = told["starts"].as_u64() {
+    fact("cache hits", answer["cache_hits"].to_string());
+    if let Some(starts) = answer["starts"].as_u64() {
         fact("starts", starts.to_string());
-        scaling(told, &mut fact);
+        scaling(answer, &mut fact);
     }
-    if told["last_error"].is_object() {
-        fact("last error", printable(told["last_error"]["reason"].as_str().unwrap_or_default()));
-        last_words(&told["last_error"]).for_each(|line| fact("", line));
+    if answer["last_error"].is_object() {
+        fact("last error", printable(answer["last_error"]["reason"].as_str().unwrap_or_default()));
+        last_words(&answer["last_error"]).for_each(|line| fact("", line));
     }
-    let instances: Vec<Vec<Cell>> = told["instances"].as_array().into_iter().flatten().map(instance).collect();
+    let instances: Vec<Vec<Cell>> = answer["instances"].as_array().into_iter().flatten().map(instance).collect();
     if !instances.is_empty() {
         let heads = ["INSTANCE", "STATE", "PID", "UPTIME", "IN FLIGHT", "REQUESTS", "MEMORY"];
         let _ = write!(text, "\n{}", rows(&heads, &instances, style));
     }
-    let layers = told["layers"].as_object().into_iter().flatten().map(|(name, times)| times_row(name, times));
-    let phases = told["start_phases"].as_object().into_iter().flatten();
+    let layers = answer["layers"].as_object().into_iter().flatten().map(|(name, times)| times_row(name, times));
+    let phases = answer["start_phases"].as_object().into_iter().flatten();
     let phases = phases.map(|(name, times)| times_row(&format!("cold: {name}"), times));
-    let total = times_row("total", &told["latency"]);
+    let total = times_row("total", &answer["latency"]);
     // JSON objects have no order; the layers have.
     let mut times: Vec<Vec<Cell>> = layers.chain(phases).collect();
     if !times.is_empty() {
@@ -244,11 +248,11 @@ pub(super) fn service(told: &Value, style: Style) -> String {
 }
 
 /// Instances, queue and circuit of a service that Pilotlight starts.
-fn scaling(told: &Value, fact: &mut impl FnMut(&str, String)) {
-    let (queue, circuit) = (&told["queue"], &told["circuit"]);
+fn scaling(answer: &Value, fact: &mut impl FnMut(&str, String)) {
+    let (queue, circuit) = (&answer["queue"], &answer["circuit"]);
     let each =
-        told["concurrency"].as_u64().map_or("any number of requests".to_owned(), |each| format!("{each} requests"));
-    fact("instances", format!("at most {}, {each} each", told["max_instances"]));
+        answer["concurrency"].as_u64().map_or("any number of requests".to_owned(), |each| format!("{each} requests"));
+    fact("instances", format!("at most {}, {each} each", answer["max_instances"]));
     let counts = |counts: &Value| {
         let some = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() > Some(0));
         some.map(|(why, count)| format!("{count} × {}", printable(why))).collect::<Vec<_>>().join(", ")
@@ -258,27 +262,27 @@ fn scaling(told: &Value, fact: &mut impl FnMut(&str, String)) {
     fact("queue", format!("{} of {}{refused}", queue["length"], queue["max"]));
     let next = circuit["next_attempt_seconds"].as_f64();
     let next = next.map_or(String::new(), |seconds| format!(", next attempt in {seconds:.1} s"));
-    let failures = format!("{} of {} failures", told["failures"], circuit["max_failures"]);
+    let failures = format!("{} of {} failures", answer["failures"], circuit["max_failures"]);
     fact("circuit", format!("{} ({failures}{next})", string(&circuit["state"])));
-    let zygote = &told["zygote"];
+    let zygote = &answer["zygote"];
     if let Some(state) = zygote["state"].as_str() {
         let pid = zygote["pid"].as_i64().map_or(String::new(), |pid| format!(", pid {pid}"));
         let why = zygote["reason"].as_str().map_or(String::new(), |why| format!(" ({})", printable(why)));
         fact("zygote", format!("{state}{pid}{why}"));
     }
-    if let Some(bounds) = told["sandbox"].as_object() {
+    if let Some(bounds) = answer["sandbox"].as_object() {
         let named = |(name, by): (&String, &Value)| by.as_str().map(|by| format!("{name} ({by})"));
         let held: Vec<String> = bounds.iter().filter_map(named).collect();
         let open: Vec<&str> = bounds.iter().filter(|(_, by)| by.is_null()).map(|(name, _)| name.as_str()).collect();
         let open = if open.is_empty() { String::new() } else { format!("; not kept from it: {}", open.join(", ")) };
         fact("sandbox", printable(&format!("strict: {}{open}", held.join(", "))));
     }
-    let replaced = counts(&told["replaced"]);
+    let replaced = counts(&answer["replaced"]);
     if !replaced.is_empty() {
         fact("replaced", replaced);
     }
-    if told["stuck"].as_u64() > Some(0) {
-        fact("stuck", format!("{} instances ended (max_request_time)", told["stuck"]));
+    if answer["stuck"].as_u64() > Some(0) {
+        fact("stuck", format!("{} instances ended (max_request_time)", answer["stuck"]));
     }
 }
 
@@ -434,19 +438,19 @@ mod tests {
             |pid: u64, state: &str, uptime: f64| json!({ "pid": pid, "state": state, "uptime_seconds": uptime });
         let running =
             json!([instance(4711, "ready", 75.2), instance(4712, "starting", 3.0), instance(4709, "draining", 76.0)]);
-        let told = json!({
+        let answer = json!({
             "gateway": { "version": "1", "pid": 1, "uptime_seconds": 90061, "listen": ["http://a"], "connections_open": 2, "memory_bytes": 9 },
             "cache": null,
             "services": [service("a", "ready", running), service("longer", "stopped", json!([]))],
         });
         assert_eq!(
-            gateway(&told, Style::Plain),
+            gateway(&answer, Style::Plain),
             "pilotlight 1  pid 1  up 1d1h  http://a  2 connections  9B\n\n\
              SERVICE  STATE       INSTANCES      PID  UPTIME  REQUESTS  IN FLIGHT  QUEUE    P50     P99  MEMORY  CACHE HITS\n\
              a        ready    2 (1 ending)  4711 +2   1m16s        12          1      3  400µs  12.3ms  2.5MiB           7\n\
              longer   stopped             0        -       -        12          1      3  400µs  12.3ms       -           7\n"
         );
-        assert!(gateway(&told, Style::Coloured).contains("\x1b[32mready\x1b[0m"));
+        assert!(gateway(&answer, Style::Coloured).contains("\x1b[32mready\x1b[0m"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use pilotlight_supervisor::limits::MAX_SOCKET_PATH;
 
 use super::model::joined;
 use super::pattern::host_name;
-use super::render::shown;
+use super::shown::shown;
 use super::value::Rejected;
 
 /// Reads an address to listen on: `IP:PORT`, `[IPv6]:PORT`, `localhost:PORT` or `unix:PATH`.

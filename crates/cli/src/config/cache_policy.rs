@@ -4,9 +4,9 @@ use http::HeaderName;
 use pilotlight_gateway::{LanguageOrder, PolicyOptions};
 
 use super::diagnostic::{Code, Diagnostic};
-use super::operate::word;
-use super::render::shown;
+use super::readers::word;
 use super::section::{Field, Section, a_time, noted, or_none};
+use super::shown::shown;
 use super::value::nearest;
 
 /// Response fields that look like targeted ones and have other rules.

@@ -1,42 +1,11 @@
 //! `[cache.redis]`: the cache's tier in Redis.
 
-use std::fmt;
-
 use pilotlight_gateway::{RedisConfig, RedisOptions, is_redis_prefix};
 
 use super::diagnostic::{Code, Diagnostic};
+use super::model::{CacheRedis, RedisUrl};
 use super::schema::Part;
 use super::section::{Field, Section, a_number, a_size, a_time, noted, or_none};
-
-/// The tier in Redis, which several gateways share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheRedis {
-    /// The servers, as the client of Redis reads it.
-    pub url: RedisUrl,
-    /// The rest.
-    pub options: RedisOptions,
-}
-
-/// A URL that is known to be one, and may have a password in it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(String);
-
-impl RedisUrl {
-    /// What it says.
-    ///
-    /// # Panics
-    /// Never: it was read before.
-    #[must_use]
-    pub fn config(&self) -> RedisConfig {
-        RedisConfig::from_url(&self.0).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("(a URL, which may have a password in it)")
-    }
-}
 
 /// Reads `redis` of `[cache]`.
 pub(super) fn read(cache: &Section<'_>, found: &mut Vec<Diagnostic>) -> Option<CacheRedis> {

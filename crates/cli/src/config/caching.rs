@@ -9,10 +9,10 @@ use pilotlight_gateway::{
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::render::shown;
+use super::readers::read_words;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_size, a_time, noted};
-use super::service::read_words;
+use super::shown::shown;
 use super::value::{HumanTime, Rejected};
 
 /// Statuses that `errors` with a single time is for.

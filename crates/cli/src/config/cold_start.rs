@@ -9,10 +9,10 @@ use pilotlight_supervisor::{Preload, PreloadAt, ServiceSpec, Transport};
 use toml::de::DeValue;
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::render::shown;
+use super::readers::choice;
 use super::schema;
 use super::section::{Field, Section, a_time, noted, or_none, type_name};
-use super::service::choice;
+use super::shown::shown;
 use super::value::{HumanTime, Rejected};
 
 /// The first word of the command and where it stands, if there is one.

@@ -4,10 +4,10 @@ use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use std::path::Path;
 
-use super::diagnostic::Report;
 use super::listeners::Ports;
-use super::load::load;
+use super::load::{DEFAULT_FILE, load};
 use super::render::Style;
+use super::report::Report;
 
 /// The file that `init` writes.
 pub const STARTER: &str = include_str!("../starter.toml");
@@ -87,8 +87,7 @@ pub fn init(file: &Path, existing: Existing, out: &mut dyn Write, err: &mut dyn 
     let name = file.display();
     match write_starter(file, existing) {
         Ok(()) => {
-            let option =
-                if file == Path::new(super::DEFAULT_FILE) { String::new() } else { format!(" --config {name}") };
+            let option = if file == Path::new(DEFAULT_FILE) { String::new() } else { format!(" --config {name}") };
             writeln!(out, "wrote {name}\n\nnext:")?;
             let steps = [
                 (format!("pilotlight check{option}"), "reports every mistake in it"),

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use pilotlight_supervisor::ServiceSpec;
 use rustix::fs::Access;
 
+use super::access::may;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::isolation;
 use super::listeners::{self, Ports};
 use super::model::{Config, ServiceSpans, joined};
 use super::operate;
-use super::render::shown;
+use super::shown::shown;
 use super::value::nearest;
 
 /// Checks a configuration against this machine.
@@ -32,11 +33,6 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
         }
     }
     found
-}
-
-/// Whether this process may use a file in this way.
-pub(super) fn may(path: &Path, access: Access) -> bool {
-    rustix::fs::access(path, access).is_ok()
 }
 
 /// A service that Pilotlight starts.

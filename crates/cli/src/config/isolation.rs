@@ -11,27 +11,22 @@ use pilotlight_supervisor::{
 use rustix::fs::Access;
 use toml::de::DeValue;
 
+use super::access::may;
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::environment::may;
-use super::model::joined;
-use super::render::shown;
+use super::model::{IsolationSpans, joined};
+use super::readers::{choice, is_reserved, non_empty, read_words};
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_size, noted, type_name};
-use super::service::{choice, is_reserved, non_empty, read_words};
+use super::shown::shown;
 use super::value::Rejected;
 
-/// What the file says about isolation, with the places of what only the machine can check.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spans {
-    account: Option<Span>,
-    env_files: Vec<Span>,
-    secrets: Vec<Span>,
-    read: Vec<Span>,
-    write: Vec<Span>,
-}
-
-pub(super) fn read(section: &Section<'_>, folder: &Path, spec: &mut ServiceSpec, found: &mut Vec<Diagnostic>) -> Spans {
-    let mut spans = Spans::default();
+pub(super) fn read(
+    section: &Section<'_>,
+    folder: &Path,
+    spec: &mut ServiceSpec,
+    found: &mut Vec<Diagnostic>,
+) -> IsolationSpans {
+    let mut spans = IsolationSpans::default();
     let (user, group) = (section.field("user"), section.field("group"));
     spans.account = user.as_ref().or(group.as_ref()).map(|field| field.at.clone());
     let mut name = |field: &Field<'_>| noted(account(field), found);
@@ -242,7 +237,7 @@ fn cpus(field: &Field<'_>) -> Result<u64, Diagnostic> {
 }
 
 /// What only this machine can say.
-pub(super) fn check(isolation: &Isolation, spans: &Spans, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(isolation: &Isolation, spans: &IsolationSpans, found: &mut Vec<Diagnostic>) {
     let missing = |at: &Span, message: String| Diagnostic::error(Code::Missing, at.clone(), message);
     if let Some(at) = &spans.account {
         if let Err(message) = check_account(isolation.user.as_deref(), isolation.group.as_deref()) {

@@ -11,6 +11,7 @@ use std::path::Path;
 use pilotlight_gateway::ListenAddr;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
+use super::access::may;
 use super::address::written;
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
 use super::model::Config;
@@ -104,7 +105,7 @@ fn unix(path: &Path) -> Option<Problem> {
     if !folder.is_dir() {
         return Some(problem("cannot be made: its folder does not exist", format!("mkdir -p {}", folder.display())));
     }
-    if !super::environment::may(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
+    if !may(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
         return Some(problem(
             "cannot be made: this user may not write to its folder",
             "choose another folder in `listen`",

@@ -5,12 +5,13 @@ use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use super::address::written;
-use super::diagnostic::{Code, Diagnostic, Report, Severity};
+use super::diagnostic::{Code, Diagnostic, Severity};
 use super::environment;
 use super::listeners::Ports;
 use super::model::Config;
-use super::render::counted;
+use super::report::Report;
 use super::root;
+use super::shown::counted;
 use super::syntax::Syntax;
 
 /// The file that is read when none is named.

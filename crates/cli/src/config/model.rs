@@ -1,14 +1,15 @@
 //! What a valid file means: plain values, defaults filled in, paths joined to the file's folder.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use pilotlight_gateway::{CacheSettings, External, ListenAddr, RouteSpec, Settings};
+use pilotlight_gateway::{
+    AccessLogOptions, CacheSettings, External, ListenAddr, RedisConfig, RedisOptions, RouteSpec, Settings,
+};
 use pilotlight_supervisor::ServiceSpec;
 
-use super::cache_redis::CacheRedis;
 use super::diagnostic::Span;
-use super::isolation;
-use super::operate::Operate;
 
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,35 @@ pub struct Listener {
     pub(super) at: Span,
 }
 
+/// What the operator sees of the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operate {
+    /// The admin interface; none: it is off.
+    pub admin: Option<AdminSocket>,
+    /// Where metrics are given out over TCP.
+    pub metrics: Option<SocketAddr>,
+    /// A line for each request.
+    pub access_log: Option<AccessLogOptions>,
+    pub(super) at: OperateSpans,
+}
+
+/// The socket of the admin interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminSocket {
+    /// `admin.sock` in the gateway's runtime folder.
+    InRuntimeDir,
+    /// At this path.
+    At(PathBuf),
+}
+
+/// Where the parts of [`Operate`] stand in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct OperateSpans {
+    pub(super) socket: Span,
+    pub(super) metrics: Span,
+    pub(super) log: Span,
+}
+
 /// How many worker threads answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
@@ -70,6 +100,36 @@ pub enum Workers {
     PerCore,
     /// This many, at least one.
     Exactly(usize),
+}
+
+/// The tier in Redis, which several gateways share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheRedis {
+    /// The servers, as the client of Redis reads it.
+    pub url: RedisUrl,
+    /// The rest.
+    pub options: RedisOptions,
+}
+
+/// A URL that is known to be one, and may have a password in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisUrl(pub(super) String);
+
+impl RedisUrl {
+    /// What it says.
+    ///
+    /// # Panics
+    /// Never: it was read before.
+    #[must_use]
+    pub fn config(&self) -> RedisConfig {
+        RedisConfig::from_url(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("(a URL, which may have a password in it)")
+    }
 }
 
 /// A service.
@@ -119,7 +179,17 @@ pub(super) struct ServiceSpans {
     pub(super) args: Vec<Span>,
     pub(super) dir: Span,
     pub(super) max_request_time: Option<Span>,
-    pub(super) isolation: isolation::Spans,
+    pub(super) isolation: IsolationSpans,
+}
+
+/// What the file says about isolation, with the places of what only the machine can check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct IsolationSpans {
+    pub(super) account: Option<Span>,
+    pub(super) env_files: Vec<Span>,
+    pub(super) secrets: Vec<Span>,
+    pub(super) read: Vec<Span>,
+    pub(super) write: Vec<Span>,
 }
 
 /// `path` as seen from `folder`.

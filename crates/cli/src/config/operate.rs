@@ -1,49 +1,20 @@
 //! What the one who operates the gateway sees of it: `server_timing`, `[admin]`, `[metrics]`, `[access_log]`.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pilotlight_gateway::{AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, ListenAddr, ServerTiming};
 use toml::de::{DeTable, DeValue};
 
+use super::access::may;
 use super::address::{self, is_local};
-use super::diagnostic::{Code, Diagnostic, Span};
-use super::environment::may;
+use super::diagnostic::{Code, Diagnostic};
 use super::listeners::{self, Ports};
-use super::model::{Config, joined};
-use super::render::shown;
+use super::model::{AdminSocket, Config, Operate, OperateSpans, joined};
+use super::readers::word;
 use super::schema::Part;
 use super::section::{Field, Section, a_size, noted, or_none};
-use super::value::nearest;
-
-/// What is told to the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operate {
-    /// The admin interface; none: it is off.
-    pub admin: Option<AdminSocket>,
-    /// Where metrics are given out over TCP.
-    pub metrics: Option<SocketAddr>,
-    /// A line for each request.
-    pub access_log: Option<AccessLogOptions>,
-    pub(super) at: OperateSpans,
-}
-
-/// The socket of the admin interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdminSocket {
-    /// `admin.sock` in the gateway's runtime folder.
-    InRuntimeDir,
-    /// At this path.
-    At(PathBuf),
-}
-
-/// Where the parts of [`Operate`] stand in the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct OperateSpans {
-    socket: Span,
-    metrics: Span,
-    log: Span,
-}
+use super::shown::shown;
 
 pub(super) fn read(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Operate {
     let mut at = OperateSpans::default();
@@ -196,24 +167,6 @@ fn fields(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<AccessFi
         }
     }
     Some(read)
-}
-
-/// One of some words.
-pub(super) fn word<T: Copy>(field: &Field<'_>, words: &[(&str, T)], found: &mut Vec<Diagnostic>) -> Option<T> {
-    let text = noted(field.string(), found)?;
-    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
-        return Some(*value);
-    }
-    let help = match nearest(text, words.iter().map(|(word, _)| *word)) {
-        Some(near) => format!("did you mean \"{near}\"?"),
-        None => {
-            let all: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-            format!("it is one of {}", all.join(", "))
-        }
-    };
-    let message = format!("{} means nothing as `{}`", shown(text), field.key.name);
-    found.push(Diagnostic::error(Code::BadValue, field.at.clone(), message).help(help));
-    None
 }
 
 /// What the addresses have to do with each other.

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::render::shown;
 use super::schema::MAX_PATH;
+use super::shown::shown;
 use super::value::Rejected;
 
 /// Reads a route's host: a name, an IP address, or `*.` and a name, which is for every host below it.

@@ -9,8 +9,8 @@ use pilotlight_gateway::{ExternalAddr, ListenAddr, RouteSpec};
 use super::address::{is_local, written};
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
 use super::model::{Config, ServiceKind};
-use super::render::shown;
 use super::route::Draft;
+use super::shown::shown;
 use super::value::nearest;
 
 /// Checks the addresses against each other, against `dev`, and against the services.

@@ -1,10 +1,12 @@
 //! Reports as text with the line quoted, and as JSON. What stands in the file is never sent to a terminal unescaped.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use serde_json::{Value, json};
 
-use super::diagnostic::{Diagnostic, Report, Severity, Span};
+use super::diagnostic::{Diagnostic, Severity, Span};
+use super::report::Report;
+use super::shown::{counted, printable};
 
 /// Most findings that one report for people shows; the rest is counted.
 const MAX_SHOWN: usize = 100;
@@ -31,6 +33,28 @@ impl Style {
     }
 }
 
+impl Report {
+    /// The report for people.
+    #[must_use]
+    pub fn render(&self, style: Style) -> String {
+        text(self, style)
+    }
+
+    /// The report for programs: one JSON object, described in `docs/configuration.md`.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        json(self)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.render(Style::Plain))
+    }
+}
+
+impl std::error::Error for Report {}
+
 /// A place in a text as people count it: from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
@@ -48,7 +72,7 @@ pub(super) fn position(text: &str, offset: usize) -> Position {
     Position { line, column }
 }
 
-pub(super) fn text(report: &Report, style: Style) -> String {
+fn text(report: &Report, style: Style) -> String {
     let mut out = String::new();
     for found in report.diagnostics().iter().take(MAX_SHOWN) {
         write_one(&mut out, report, found, style);
@@ -64,7 +88,7 @@ pub(super) fn text(report: &Report, style: Style) -> String {
     out
 }
 
-pub(super) fn json(report: &Report) -> String {
+fn json(report: &Report) -> String {
     let diagnostics: Vec<Value> = report.diagnostics().iter().map(|found| json_one(report, found)).collect();
     let told = json!({
         "file": report.file,
@@ -74,19 +98,6 @@ pub(super) fn json(report: &Report) -> String {
         "diagnostics": diagnostics,
     });
     pilotlight_printable::json(told.to_string())
-}
-
-/// A value from the file between backticks: control characters escaped, cut when long.
-pub(super) fn shown(value: &str) -> String {
-    const MAX_CHARS: usize = 60;
-    let cut = value.chars().count() > MAX_CHARS;
-    let text: String = value.chars().take(MAX_CHARS).collect();
-    format!("`{}{}`", printable(&text), if cut { "…" } else { "" })
-}
-
-/// `1 thing`, `2 things`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn write_one(out: &mut String, report: &Report, found: &Diagnostic, style: Style) {
@@ -149,11 +160,6 @@ fn cell(character: char) -> String {
         '\u{feff}' => String::new(),
         c => printable(c.encode_utf8(&mut [0; 4])),
     }
-}
-
-/// As it can be shown in one line. Tabs are escaped as well: what is quoted here stands between backticks.
-pub(super) fn printable(text: &str) -> String {
-    pilotlight_printable::printable(text).replace('\t', "\\t")
 }
 
 /// A text of several lines, each with its control characters escaped: advice may repeat what the file says.
@@ -261,12 +267,6 @@ mod tests {
         let rendered = Report::new("f".to_owned(), "a".to_owned(), found).render(Style::Plain);
         assert!(rendered.contains("… and 7 more"), "{rendered}");
         assert!(rendered.ends_with("f: 107 errors\n"), "{rendered}");
-    }
-
-    #[test]
-    fn values_cannot_drive_the_terminal() {
-        assert_eq!(shown("a\x1b[2Jb\u{202e}"), "`a\\x1b[2Jb\\u{202e}`");
-        assert_eq!(shown(&"x".repeat(61)), format!("`{}…`", "x".repeat(60)));
     }
 
     #[test]

@@ -8,9 +8,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::address;
 use super::cache_policy;
-use super::cache_redis::{self, CacheRedis};
+use super::cache_redis;
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::{Config, Listener, Workers};
+use super::model::{CacheRedis, Config, Listener, Workers};
 use super::operate;
 use super::relations;
 use super::route;

@@ -6,9 +6,9 @@ use toml::de::{DeTable, DeValue};
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::pattern;
-use super::render::shown;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_size, a_time, noted, or_none, type_name};
+use super::shown::shown;
 use super::value::Rejected;
 
 /// A route before its service is known.

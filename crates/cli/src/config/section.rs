@@ -6,9 +6,9 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::render::shown;
 use super::retired::RETIRED;
 use super::schema::{Key, Part};
+use super::shown::shown;
 use super::value::{self, HumanSize, HumanTime, Rejected, nearest};
 
 /// A section whose unknown keys have been reported.

@@ -5,18 +5,19 @@ use std::path::Path;
 use pilotlight_gateway::{External, ExternalAddr};
 use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport};
 use toml::Spanned;
-use toml::de::{DeArray, DeValue};
+use toml::de::DeValue;
 
 use super::address;
 use super::cold_start;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::isolation;
 use super::model::{Service, ServiceKind, ServiceSpans, joined};
-use super::render::{printable, shown};
+use super::readers::{choice, is_reserved, non_empty, read_words};
 use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_time, noted, or_none, type_name};
-use super::value::{Rejected, nearest};
+use super::shown::{printable, shown};
+use super::value::Rejected;
 use super::words;
 
 /// The services of a file.
@@ -256,27 +257,6 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
     None
 }
 
-pub(super) fn read_words(
-    field: &Field<'_>,
-    list: &DeArray<'_>,
-    found: &mut Vec<Diagnostic>,
-) -> Option<Vec<(String, Span)>> {
-    let mut argv = Vec::with_capacity(list.len());
-    let mut is_good = true;
-    for item in list.iter() {
-        match item.get_ref() {
-            DeValue::String(word) => argv.push((word.to_string(), item.span())),
-            other => {
-                let message = format!("each word of `{}` must be a string, not {}", field.key.name, type_name(other));
-                let help = "write it in quotes, for example \"8000\"";
-                found.push(Diagnostic::error(Code::WrongType, item.span(), message).help(help));
-                is_good = false;
-            }
-        }
-    }
-    is_good.then_some(argv)
-}
-
 fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     let transport = section.field("transport");
     let socket = section.field("socket");
@@ -303,26 +283,6 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     }
 }
 
-pub(super) fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, Diagnostic> {
-    let text = field.string()?;
-    choices.iter().copied().find(|choice| *choice == text).ok_or_else(|| {
-        let help = nearest(text, choices.iter().copied()).map(|choice| format!("did you mean \"{choice}\"?"));
-        let wrong = Rejected { reason: format!("{} is not one of {}", shown(text), field.key.takes), help };
-        field.rejected(wrong)
-    })
-}
-
-pub(super) fn non_empty<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
-    let text = field.string()?;
-    if text.is_empty() || text.contains('\0') {
-        return Err(field.rejected(Rejected::help(
-            "this is not a path",
-            "write a folder, or take the key away for the folder of this file",
-        )));
-    }
-    Ok(text)
-}
-
 fn env(field: Option<Field<'_>>, transport: Transport, found: &mut Vec<Diagnostic>) -> Vec<(String, String)> {
     let Some(field) = field else { return Vec::new() };
     let Some(table) = field.value.as_table() else {
@@ -339,11 +299,6 @@ fn env(field: Option<Field<'_>>, transport: Transport, found: &mut Vec<Diagnosti
         env.extend(noted(variable(name, value, transport), found));
     }
     env
-}
-
-/// Whether Pilotlight sets the variable itself.
-pub(super) fn is_reserved(name: &str) -> bool {
-    schema::RESERVED_ENV.contains(&name) || name.starts_with(schema::RESERVED_ENV_PREFIX)
 }
 
 fn variable(

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue, Error};
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::render::shown;
+use super::shown::shown;
 
 /// What the parser complained about.
 #[derive(Debug)]

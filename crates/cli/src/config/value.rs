@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::render::shown;
+use super::shown::shown;
 
 /// Why a text is not the value that it should be, with what may have been meant.
 #[derive(Clone, Debug, PartialEq, Eq)]

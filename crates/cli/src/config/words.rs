@@ -1,7 +1,7 @@
 //! A command written as one string, split into words as a POSIX shell would split it. No shell ever sees it, so what
 //! only a shell could do is refused by name instead of being passed on as text.
 
-use super::render::shown;
+use super::shown::shown;
 use super::value::Rejected;
 
 /// Splits `text` by blanks, with `'…'`, `"…"` and `\` as in POSIX.1-2024 XCU §2.2.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Uid, fchown, fstat, open, openat, unlinkat};
 use rustix::process::geteuid;
 
-/// What the file's name begins with, before the digits that the admin interface is told.
+/// What the file's name begins with, before the digits that the request to the admin interface has.
 const PREFIX: &str = "program-";
 /// Bytes of a path.
 const MAX_PATH: u64 = 4096;
@@ -28,7 +28,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Writes it, as a file of whoever has the folder.
+    /// Writes it, as a file of the user who owns the folder.
     pub(crate) fn write(folder: &Path, program: &Path) -> io::Result<Self> {
         let folder = open_folder(folder)?;
         let name = unguessable()?;
@@ -43,7 +43,7 @@ impl Named {
         Ok(named)
     }
 
-    /// What the admin interface is told.
+    /// Its name for the admin interface.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

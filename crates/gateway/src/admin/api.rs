@@ -16,7 +16,10 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::logs::{KEPT_LOG_LINES, LogBook, Page, output_name};
-use super::{Asked, Emptying, NotDone, Order, Refused, Shared, explain, prometheus, purge, refused, status};
+use super::order::{Asked, Emptying, NotDone, Order};
+use super::refused::{Refused, refused};
+use super::shared::Shared;
+use super::{explain, prometheus, purge, status};
 use crate::options::ServiceTarget;
 
 /// Bytes of a request's body.

@@ -2,85 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use pilotlight_cache::Key;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pilotlight_supervisor::{CircuitState, InstanceState, Service, ServiceSpec, ServiceState, Status};
 use serde_json::{Value, json};
 
-use super::{Shared, hide_credentials};
-use crate::cache_key::{self, CacheKey};
-use crate::options::{ListenAddr, RouteLimit, ServiceTarget};
+use super::shared::Shared;
+use super::target::Target;
+use crate::options::{RouteLimit, ServiceTarget};
 use crate::routes::{Route, normalized};
-use crate::target::{self, Origin, Scheme};
 
 mod cache;
-
-/// What a URL names.
-pub(super) struct Target {
-    scheme: Scheme,
-    /// Lower case, without the default port.
-    authority: String,
-    target: String,
-}
-
-impl Target {
-    /// Reads a URL, or a path alone: then it is at the first address that is listened on.
-    pub(super) fn parse(shared: &Shared, url: &str) -> Result<Self, String> {
-        const EXAMPLE: &str = "write it like http://example.org/path, or /path for the first address listened on";
-        let shown = hide_credentials(url);
-        let uri: Uri = url.parse().map_err(|e| format!("{shown:?} is not a URL: {e}; {EXAMPLE}"))?;
-        let (scheme, authority) = match (uri.scheme_str(), uri.authority()) {
-            (None, None) => (Scheme::Http, first_address(shared)),
-            (Some("https"), Some(authority)) => (Scheme::Https, authority.to_string()),
-            (Some("http"), Some(authority)) => (Scheme::Http, authority.to_string()),
-            _ => return Err(format!("{shown:?} is not a URL of HTTP; {EXAMPLE}")),
-        };
-        if !target::is_authority(&authority) {
-            return Err(format!("{shown:?} has no host that a request may name; {EXAMPLE}"));
-        }
-        let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        if !target.starts_with('/') {
-            return Err(format!("{target:?} does not begin with /; {EXAMPLE}"));
-        }
-        let authority = target::key_authority(Origin { scheme, authority: &authority }).into_owned();
-        // Without trust nobody tells the gateway of TLS in front of it: there is one scheme.
-        let is_told = shared.common.table.load().settings().trust_forwarded;
-        Ok(Self { scheme: if is_told { scheme } else { Scheme::Http }, authority, target })
-    }
-
-    /// The key of the target by the rules of its route; of its request's fields nothing is in it.
-    pub(super) fn with_key<T>(&self, shared: &Shared, then: impl FnOnce(&Key<'_>) -> T) -> T {
-        let place = cache_key::place(&shared.common.table.load(), &self.authority, &self.target);
-        then(&CacheKey::of_url(None, self.origin(), &place.target).as_key())
-    }
-
-    /// The key of the target as it was written.
-    pub(super) fn with_plain_key<T>(&self, then: impl FnOnce(&Key<'_>) -> T) -> T {
-        then(&CacheKey::of_url(None, self.origin(), &self.target).as_key())
-    }
-
-    pub(super) fn text(&self) -> String {
-        format!("{}://{}{}", self.scheme.as_str(), self.authority, self.target)
-    }
-
-    fn origin(&self) -> Origin<'_> {
-        Origin { scheme: self.scheme, authority: &self.authority }
-    }
-
-    fn path(&self) -> &str {
-        self.target.split('?').next().unwrap_or_default()
-    }
-}
-
-/// Where a path alone is looked for.
-fn first_address(shared: &Shared) -> String {
-    let addresses = shared.common.addresses.load();
-    let tcp = addresses.iter().find_map(|address| match address {
-        ListenAddr::Tcp(address) => Some(address.to_string()),
-        ListenAddr::Unix(_) => None,
-    });
-    tcp.unwrap_or_else(|| "localhost".to_owned())
-}
 
 /// Explains a request with these fields (`name: value`).
 pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str]) -> Result<Value, String> {

@@ -7,7 +7,8 @@ use pilotlight_cache::Unstored;
 use pilotlight_cache_redis::Family;
 use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status};
 
-use super::{Shared, memory, status};
+use super::shared::Shared;
+use super::{memory, status};
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::ServiceTarget;
@@ -131,9 +132,13 @@ fn services(text: &mut Text, shared: &Shared) {
         CircuitState::Open => 1,
         CircuitState::Probing => 2,
     });
-    text.of_each("pilotlight_service_failures", "gauge", "Failed or short runs in a row.", &all, |one| {
-        u64::from(one.status.failures)
-    });
+    text.of_each(
+        "pilotlight_service_failures",
+        "gauge",
+        "Instances in a row that failed to start or ended early.",
+        &all,
+        |one| u64::from(one.status.failures),
+    );
     text.of_each("pilotlight_service_starts_total", "counter", "Instances that became ready.", &all, |one| {
         one.status.starts
     });

@@ -5,8 +5,9 @@ use pilotlight_cache::{Address, MAX_TAG_BYTES, Mode, Purge, Scope};
 use pilotlight_cache_redis::Told;
 use serde_json::{Map, Value, json};
 
-use super::explain::Target;
-use super::{Refused, Shared, refused};
+use super::refused::{Refused, refused};
+use super::shared::Shared;
+use super::target::Target;
 use crate::cache_key;
 use crate::lookup;
 

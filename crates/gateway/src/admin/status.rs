@@ -9,7 +9,8 @@ use pilotlight_cache_redis::{CoherenceStatus, Family};
 use pilotlight_supervisor::{Service, Transport};
 use serde_json::{Map, Value, json};
 
-use super::{Shared, memory};
+use super::memory;
+use super::shared::Shared;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::ServiceTarget;

@@ -15,9 +15,10 @@ use crate::body::BodyDecoder;
 use crate::error::Malformed;
 use crate::fields::FieldTable;
 use crate::framing::{BodyLength, Persistence};
-use crate::head::{RequestHead, Version};
+use crate::head::RequestHead;
 use crate::limits::Limits;
 use crate::parse::request::parse_request;
+use crate::version::Version;
 use crate::write::{BodyEncoder, MessageWriter};
 
 /// One client, as bytes.

@@ -4,7 +4,7 @@
 use crate::bytes_class::{token_length, value_length};
 use crate::error::Malformed;
 use crate::fields::FieldTable;
-use crate::head::Version;
+use crate::version::Version;
 
 /// Reads fields from `at` on, up to and including the empty line; where that ends, or `None` if it is not there yet.
 #[inline]

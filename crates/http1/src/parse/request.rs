@@ -5,9 +5,10 @@ use crate::bytes_class::{target_length, token_length};
 use crate::error::Malformed;
 use crate::fields::{FieldTable, Fields};
 use crate::framing::{self, BodyLength, Framing};
-use crate::head::{RequestHead, Version};
+use crate::head::RequestHead;
 use crate::limits::Limits;
 use crate::target::Target;
+use crate::version::Version;
 
 /// Reads the head of a request from the front of `bytes`; `None` if it is not whole yet.
 ///

@@ -5,8 +5,9 @@ use crate::bytes_class::value_length;
 use crate::error::Malformed;
 use crate::fields::{FieldTable, Fields};
 use crate::framing::{self, BodyLength, Framing, Persistence};
-use crate::head::{ResponseHead, Version};
+use crate::head::ResponseHead;
 use crate::limits::Limits;
+use crate::version::Version;
 
 /// Reads the head of the response to a request with `method` from the front of `bytes`; `None` if it is not whole yet.
 ///

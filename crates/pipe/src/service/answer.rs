@@ -1,27 +1,17 @@
-//! Answers: an outcome to frames, at once or piece by piece, and the answer connections that carry the latter (P-24).
+//! Answers: an outcome to frames, at once or piece by piece.
 
 use super::body::Body;
-use super::exchange::Exchange;
 use super::outcome::{Failure, Outcome};
-use super::shared::Shared;
-use super::wire::{Reading, Turn, Wire};
-use super::{ServeError, state};
 use crate::frame::{FrameType, MAX_FRAME, encode_frame, flags};
 use crate::head::{encode_fields, encode_response};
-use crate::hello::ConnectionKind;
-use crate::reset::{Reset, ResetCode};
-use crate::session::{AnswerService, AnswerServiceEvent, Part};
+use crate::session::Part;
 use bytes::{Buf, Bytes, BytesMut};
 use http::response::Parts;
 use http::{HeaderMap, Response};
 use http_body::Body as _;
-use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
-
-/// Answer connections that are kept for the next answer.
-pub(super) const MAX_IDLE_ANSWERS: usize = 8;
 
 /// An answer on its way into frames. Holds at most one frame of its body, unless the handler gave more in one piece
 /// (P-22).
@@ -169,107 +159,4 @@ impl Answer {
         let last = length == self.rest.len() && self.is_last(length);
         if last { (Part::Last, flags::END) } else { (Part::More, flags::NONE) }
     }
-}
-
-/// An answer connection between answers.
-pub(super) struct Idle {
-    wire: Wire,
-    session: AnswerService,
-}
-
-/// Sends an answer on an answer connection. Every way out has sent the final frame, or closed the connection.
-pub(super) async fn carry(shared: &Shared, exchange: &Exchange, mut answer: Answer) {
-    let mut idle = match connection(shared).await {
-        Ok(idle) => idle,
-        Err(error) => {
-            // Nothing was sent yet, so the final frame may go where the request came from (P-16).
-            let text = format!("no answer connection: {error}");
-            return shared.final_frame(exchange, &Failure::Internal(text).to_reset());
-        }
-    };
-    if exchange.is_cancelled() {
-        shared.keep(idle);
-        return shared.final_frame(exchange, &Reset::new(ResetCode::Cancelled, ""));
-    }
-    shared.moved(exchange);
-    let result = send(shared, exchange, &mut answer, &mut idle).await;
-    shared.finish(exchange);
-    match result {
-        Ok(Reuse::Yes) => shared.keep(idle),
-        Ok(Reuse::No) => exchange.cancel(), // P-34
-        Err(error) => {
-            exchange.cancel();
-            eprintln!("pilotlight-pipe: an answer connection ended: {error}");
-            if let ServeError::Protocol(error) = error {
-                idle.wire.refuse(&error.to_reset()).await;
-            }
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reuse {
-    Yes,
-    /// The gateway has closed it.
-    No,
-}
-
-async fn connection(shared: &Shared) -> Result<Idle, ServeError> {
-    if let Some(idle) = shared.reuse() {
-        return Ok(idle);
-    }
-    let wire = Wire::dial(shared.service(), ConnectionKind::Answer, shared.worker()).await?;
-    Ok(Idle { wire, session: AnswerService::default() })
-}
-
-async fn send(
-    shared: &Shared,
-    exchange: &Exchange,
-    answer: &mut Answer,
-    Idle { wire, session }: &mut Idle,
-) -> Result<Reuse, ServeError> {
-    let id = exchange.id();
-    let mut part = Part::More;
-    while part == Part::More || !wire.out.is_empty() {
-        let room = wire.room();
-        let step = tokio::select! {
-            biased;
-            () = exchange.cancelled(), if part == Part::More => Step::Cancelled,
-            () = poll_fn(|cx| answer.poll_ready(cx)), if part == Part::More && room > 0 => Step::Put,
-            turn = wire.turn(Reading::On) => Step::Turn(turn?),
-        };
-        match step {
-            Step::Put => part = answer.put(id, room, &mut wire.out),
-            Step::Cancelled => {
-                Reset::new(ResetCode::Cancelled, "").encode(&mut wire.out, id); // P-26
-                part = Part::Last;
-            }
-            Step::Turn(Turn::Wrote) => {}
-            Step::Turn(Turn::End) => return Ok(Reuse::No),
-            Step::Turn(Turn::Read) => take(wire, session)?,
-        }
-        if part == Part::Last {
-            // Before it is written: the gateway may use the id again as soon as it has read the final frame.
-            shared.finish(exchange);
-        }
-    }
-    Ok(Reuse::Yes)
-}
-
-enum Step {
-    Put,
-    Cancelled,
-    Turn(Turn),
-}
-
-/// The gateway's RESET for an exchange comes on the shared connection (P-26).
-fn take(wire: &mut Wire, session: &mut AnswerService) -> Result<(), ServeError> {
-    while let Some((header, payload)) = wire.frame()? {
-        match session.receive(&header).map_err(crate::session::ProtocolError::from)? {
-            AnswerServiceEvent::Welcome => drop(wire.welcome(&payload)?),
-            AnswerServiceEvent::Skipped => {}
-            AnswerServiceEvent::ConnectionReset => return Err(state::refused(&payload)),
-        }
-    }
-    Ok(())
 }

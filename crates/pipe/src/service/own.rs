@@ -2,12 +2,12 @@
 
 use super::answer::Answer;
 use super::body::{Incoming, Message};
+use super::error::ServeError;
 use super::exchange::{Exchange, MAX_LOG_LINES};
-use super::outcome::{Outcome, Running};
-use super::shared::{bad_target, check_reset};
-use super::state::{End, Ended, Stage, State, give_up, refused};
-use super::wire::{Reading, Turn, Wire};
-use super::{Failure, ServeError, request};
+use super::instance::{Instance, Stage};
+use super::outcome::{Failure, Outcome, Running};
+use super::request;
+use super::wire::{End, Ended, Reading, Turn, Wire, check_reset};
 use crate::control::{Drain, Log, encode_pong, encode_stop, parse_ping};
 use crate::frame::FrameHeader;
 use crate::head::{decode_fields, decode_request};
@@ -20,11 +20,11 @@ use std::rc::Rc;
 use tokio::sync::{mpsc, watch};
 
 /// Serves one own connection to its end.
-pub(super) async fn run(state: &Rc<State>, worker: Option<u32>) -> Ended {
-    let wire = Wire::dial(&state.service, ConnectionKind::Own, worker).await?;
+pub(super) async fn run(instance: &Rc<Instance>, worker: Option<u32>) -> Ended {
+    let wire = Wire::dial(&instance.settings, ConnectionKind::Own, worker).await?;
     let (log, lines) = mpsc::channel(MAX_LOG_LINES);
     let mut own = Own {
-        state: Rc::clone(state),
+        instance: Rc::clone(instance),
         wire,
         session: OwnService::default(),
         work: Work::Idle,
@@ -33,18 +33,18 @@ pub(super) async fn run(state: &Rc<State>, worker: Option<u32>) -> Ended {
         waiting: None,
         log,
     };
-    let result = own.serve(lines, state.stage()).await;
+    let result = own.serve(lines, instance.watch_stage()).await;
     if own.session.owes_answer() {
         own.cancel(); // P-34
     }
     match result {
         Ok(end) => Ok(end),
-        Err(error) => give_up(own.wire, error).await,
+        Err(error) => own.wire.give_up(error).await,
     }
 }
 
 struct Own {
-    state: Rc<State>,
+    instance: Rc<Instance>,
     wire: Wire,
     session: OwnService,
     work: Work,
@@ -170,13 +170,13 @@ impl Own {
                 self.cancel();
                 self.finish(Some(&Reset::new(ResetCode::Cancelled, ""))); // P-26
             }
-            OwnServiceEvent::ConnectionReset => return Err(refused(&payload)),
+            OwnServiceEvent::ConnectionReset => return Err(ServeError::from_connection_reset(&payload)),
             OwnServiceEvent::Ping => {
                 encode_pong(&mut self.wire.out, parse_ping(&payload).map_err(ProtocolError::from)?); // P-35
             }
             OwnServiceEvent::Drain => {
                 Drain::parse(&payload).map_err(ProtocolError::from)?;
-                self.state.drained();
+                self.instance.drained();
             }
             OwnServiceEvent::Thrown | OwnServiceEvent::Ignored | OwnServiceEvent::Pong | OwnServiceEvent::Skipped => {}
         }
@@ -193,7 +193,7 @@ impl Own {
             }
         };
         self.body = body;
-        let leaving = self.state.now() != Stage::Serving;
+        let leaving = self.instance.stage() != Stage::Serving;
         match request::build(id, head, incoming, &self.log) {
             _ if leaving => {
                 self.exchange = None;
@@ -203,10 +203,10 @@ impl Own {
             }
             Some((request, exchange)) => {
                 self.exchange = Some(exchange);
-                self.work = Work::Handler((self.state.handler)(request));
+                self.work = Work::Handler((self.instance.handler)(request));
             }
             None => {
-                let rest = Answer::at_once(Ok(bad_target()), id, &mut self.wire.out);
+                let rest = Answer::at_once(Ok(request::bad_target()), id, &mut self.wire.out);
                 debug_assert!(rest.is_none(), "a short answer fits one frame");
                 self.ended();
             }

@@ -1,12 +1,12 @@
 //! From a REQUEST to what a handler gets.
 
-use super::body::Incoming;
+use super::body::{Body, Incoming};
 use super::exchange::Exchange;
 use crate::control::Log;
 use crate::head::DecodedRequest;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{Request, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use tokio::sync::mpsc;
 
 /// The request and its exchange. `None` if the target is not one that the `http` crate can hold: the client gets 400.
@@ -24,6 +24,13 @@ pub(super) fn build(
     let exchange = Exchange::new(id, head, log.clone());
     request.extensions_mut().insert(exchange.clone());
     Some((request, exchange))
+}
+
+/// The answer to a request whose target the `http` crate cannot hold.
+pub(super) fn bad_target() -> Response<Body> {
+    let mut response = Response::new(Body::from("the request target is not a URI\n"));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
 }
 
 fn uri(target: Bytes) -> Option<Uri> {

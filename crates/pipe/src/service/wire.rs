@@ -1,7 +1,8 @@
 //! Bytes to and from one connection.
 
-use super::{ServeError, Service};
-use crate::frame::{FrameHeader, MAX_FRAME, missing, split_frame};
+use super::error::ServeError;
+use super::settings::Service;
+use crate::frame::{FrameHeader, FrameType, MAX_FRAME, missing, split_frame};
 use crate::hello::{ConnectionKind, Hello, Welcome};
 use crate::reset::Reset;
 use crate::session::ProtocolError;
@@ -44,18 +45,33 @@ pub(super) enum Reading {
     Paused,
 }
 
+/// How a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// By the service, which was done with it.
+    Closed,
+    /// By the gateway.
+    Eof,
+}
+
+pub(super) type Ended = Result<End, ServeError>;
+
 impl Wire {
     /// Dials and queues HELLO; nothing is written yet.
-    pub(super) async fn dial(service: &Service, kind: ConnectionKind, worker: Option<u32>) -> Result<Self, ServeError> {
-        let connect = |source| ServeError::Connect { path: service.socket.clone(), source };
-        let stream = UnixStream::connect(&service.socket).await.map_err(connect)?;
+    pub(super) async fn dial(
+        settings: &Service,
+        kind: ConnectionKind,
+        worker: Option<u32>,
+    ) -> Result<Self, ServeError> {
+        let connect = |source| ServeError::Connect { path: settings.socket.clone(), source };
+        let stream = UnixStream::connect(&settings.socket).await.map_err(connect)?;
         let mut out = BytesMut::new();
         let hello = Hello {
-            token: service.token.clone(),
+            token: settings.token.clone(),
             kind,
             worker,
-            exchanges: service.exchanges,
-            max_own: service.max_own,
+            exchanges: settings.exchanges,
+            max_own: settings.max_own,
             sdk: concat!("pilotlight-pipe/", env!("CARGO_PKG_VERSION")).into(),
             pid: Some(std::process::id()),
         };
@@ -113,4 +129,20 @@ impl Wire {
         // Too slow or already closed: there is nobody to tell.
         let _told = tokio::time::timeout(LAST_WORDS, last).await.is_ok();
     }
+
+    /// P-10, and what the gateway says by it: ends the connection after an error.
+    pub(super) async fn give_up(self, error: ServeError) -> Ended {
+        if let ServeError::Protocol(error) = &error {
+            self.refuse(&error.to_reset()).await;
+        }
+        Err(error)
+    }
+}
+
+/// A RESET for an exchange has no use for its payload, which must be one all the same.
+pub(super) fn check_reset(header: &FrameHeader, payload: &[u8]) -> Result<(), ServeError> {
+    if header.kind == FrameType::RESET {
+        Reset::parse(payload).map_err(ProtocolError::from)?;
+    }
+    Ok(())
 }

@@ -6,7 +6,9 @@ use pilotlight_redis::command::CommandSpec;
 use pilotlight_redis::commands::{Commands, spec};
 use pilotlight_redis::{Client, Command, Error, Value};
 
-use super::plan::{Operation, Plan};
+use super::operation::Operation;
+use super::plan::{Plan, append_digits};
+use super::template::Piece;
 use crate::load::distribution::Draw;
 use crate::load::fault::Faults;
 use crate::load::random::Random;
@@ -58,7 +60,19 @@ impl Batch {
             Operation::Set => true,
             Operation::Mixed => random.below(100) < plan.write_percent,
             Operation::Command(template) => {
-                template.render(plan, draw, random, words, ends);
+                for word in template.words() {
+                    for piece in word {
+                        match piece {
+                            Piece::Text(text) => words.extend_from_slice(text),
+                            Piece::Key => plan.append_key(draw.next(random), words),
+                            Piece::Number => append_digits(draw.next(random), words),
+                            Piece::Data => {
+                                words.extend_from_slice(plan.noise.value(random.next(), 0, plan.value_size));
+                            }
+                        }
+                    }
+                    ends.push(words.len());
+                }
                 kinds.push(Kind::Template);
                 return;
             }

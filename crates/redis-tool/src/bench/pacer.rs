@@ -1,7 +1,5 @@
 //! Waiting for a moment, to within some microseconds: the runtime's own timer counts milliseconds.
 
-use std::time::Instant;
-
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Pacer;
 #[cfg(not(target_os = "linux"))]
@@ -11,14 +9,12 @@ pub(crate) use other::Pacer;
 mod linux {
     use std::io;
     use std::os::fd::OwnedFd;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use rustix::time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
     };
     use tokio::io::unix::AsyncFd;
-
-    use super::Instant;
 
     /// The kernel's timer.
     pub(crate) struct Pacer(AsyncFd<OwnedFd>);
@@ -59,8 +55,6 @@ mod linux {
 #[cfg(not(target_os = "linux"))]
 mod other {
     use std::io;
-
-    use super::Instant;
 
     /// The runtime's timer.
     pub(crate) struct Pacer;

@@ -1,45 +1,47 @@
-//! What each command of a measurement is made of.
+//! What is to be measured, and what each command of a measurement is made of.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::BenchArgs;
+use pilotlight_redis::Config;
+
+use super::arguments::BenchArgs;
+use super::operation::Operation;
 use super::template::Template;
+use crate::connection::UsageError;
+use crate::load::default_threads;
 use crate::load::distribution::Distribution;
 use crate::load::noise::Noise;
 
-/// What is done.
-#[derive(Debug, Clone)]
-pub(crate) enum Operation {
-    Get,
-    Set,
-    Mixed,
-    Command(Arc<Template>),
+/// All measurements of one run, checked.
+pub(crate) struct Bench<'a> {
+    pub(crate) args: &'a BenchArgs,
+    pub(crate) config: Config,
+    pub(crate) plans: Vec<Arc<Plan>>,
+    pub(crate) threads: u64,
 }
 
-impl FromStr for Operation {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "get" => Ok(Self::Get),
-            "set" => Ok(Self::Set),
-            "mixed" => Ok(Self::Mixed),
-            _ => Err("get, set or mixed; other commands go after --".to_owned()),
+impl<'a> Bench<'a> {
+    pub(crate) fn new(args: &'a BenchArgs) -> anyhow::Result<Self> {
+        let mut config = args.connection.config()?;
+        config.lanes = args.lanes as usize;
+        config.command_timeout = Some(args.timeout);
+        let threads = args.threads.unwrap_or(default_threads() as u64).min(args.workers);
+        let batch_bytes = args.pipeline.saturating_mul(args.value_size + 128);
+        let most = config.max_queued_bytes as u64;
+        if batch_bytes > most {
+            let why = format!(
+                "--pipeline × --value-size: a batch of {batch_bytes} bytes is more than {most}: give less of one of them"
+            );
+            return Err(UsageError(why).into());
         }
-    }
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Get => f.write_str("GET"),
-            Self::Set => f.write_str("SET"),
-            Self::Mixed => f.write_str("mixed"),
-            Self::Command(template) => f.write_str(template.name()),
-        }
+        let operations = match Template::parse(&args.command)? {
+            Some(template) => vec![Operation::Command(Arc::new(template))],
+            None => args.operation.clone(),
+        };
+        let shared = Plan::shared(args);
+        let plans = operations.into_iter().map(|operation| Arc::new(shared.of(operation))).collect();
+        Ok(Self { args, config, plans, threads })
     }
 }
 

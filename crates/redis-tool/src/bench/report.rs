@@ -5,8 +5,8 @@ use std::io::Write;
 use hdrhistogram::Histogram;
 use serde_json::{Value as Json, json};
 
-use super::Bench;
 use super::measure::Row;
+use super::plan::Bench;
 use crate::load::text::{grouped, milliseconds};
 
 /// Of the JSON.

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use pilotlight_redis::command::{CommandSpec, UNKNOWN};
 use pilotlight_redis::commands::lookup;
 
-use super::plan::{Plan, append_digits};
 use crate::connection::UsageError;
-use crate::load::distribution::Draw;
-use crate::load::random::Random;
 
 const PLACES: [(&str, Piece); 3] =
     [("__key__", Piece::Key), ("__data__", Piece::Data), ("__rand_int__", Piece::Number)];
@@ -21,8 +18,9 @@ pub(crate) struct Template {
     words: Vec<Vec<Piece>>,
 }
 
+/// A part of an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+pub(crate) enum Piece {
     Text(Arc<[u8]>),
     /// A key.
     Key,
@@ -55,26 +53,9 @@ impl Template {
         self.words.len()
     }
 
-    /// Appends the arguments of one command, and where each ends.
-    pub(crate) fn render(
-        &self,
-        plan: &Plan,
-        draw: &mut Draw,
-        random: &mut Random,
-        out: &mut Vec<u8>,
-        ends: &mut Vec<usize>,
-    ) {
-        for word in &self.words {
-            for piece in word {
-                match piece {
-                    Piece::Text(text) => out.extend_from_slice(text),
-                    Piece::Key => plan.append_key(draw.next(random), out),
-                    Piece::Number => append_digits(draw.next(random), out),
-                    Piece::Data => out.extend_from_slice(plan.noise.value(random.next(), 0, plan.value_size)),
-                }
-            }
-            ends.push(out.len());
-        }
+    /// The arguments, in pieces.
+    pub(crate) fn words(&self) -> &[Vec<Piece>] {
+        &self.words
     }
 }
 

@@ -20,7 +20,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 const NOTICE: Duration = Duration::from_millis(100);
 
 /// For commands that were due before the end, and still wait for their worker then.
-const BACKLOG_PATIENCE: Duration = Duration::from_secs(1);
+const BACKLOG_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// When what happens.
 pub(crate) struct Times {
@@ -132,7 +132,7 @@ impl Worker {
             let intended = schedule.at(next);
             let now = Instant::now();
             let is_stopped = self.times.is_stopped.load(Ordering::Relaxed);
-            if intended >= self.times.end || is_stopped || now >= self.times.end + BACKLOG_PATIENCE {
+            if intended >= self.times.end || is_stopped || now >= self.times.end + BACKLOG_TIMEOUT {
                 break;
             }
             if intended > now {

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use super::keys::Question;
-use super::latency::Kind;
-use super::rdb::Content;
+use super::task::{LatencyReport, Question, SnapshotContent, Task};
 use crate::connection::{ConnectionArgs, UsageError, seconds};
 
 const EXAMPLES: &str = "Examples:
@@ -205,22 +203,6 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     }
 }
 
-/// What is to be done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task<'a> {
-    Command,
-    /// Commands from the terminal or the standard input.
-    Lines,
-    Eval(&'a Path),
-    Pipe,
-    Scan,
-    Keys(Question),
-    Stat,
-    Latency(Kind),
-    IntrinsicLatency(u64),
-    Snapshot(Content, &'a Path),
-}
-
 impl CliArgs {
     /// Whether they make sense together: what the parser cannot tell, as all that follows the command is the command's.
     pub(super) fn check(&self) -> Result<(), UsageError> {
@@ -234,7 +216,7 @@ impl CliArgs {
 
     pub(super) fn task(&self) -> Task<'_> {
         let (input, looks) = (&self.input, &self.looks);
-        let snapshots = [(Content::Everything, &looks.rdb), (Content::Functions, &looks.functions_rdb)];
+        let snapshots = [(SnapshotContent::Everything, &looks.rdb), (SnapshotContent::Functions, &looks.functions_rdb)];
         if let Some((content, path)) =
             snapshots.into_iter().find_map(|(content, path)| Some((content, path.as_deref()?)))
         {
@@ -248,9 +230,9 @@ impl CliArgs {
             () if looks.memkeys => Task::Keys(Question::Memory),
             () if looks.hotkeys => Task::Keys(Question::Hot),
             () if looks.stat => Task::Stat,
-            () if looks.latency => Task::Latency(Kind::Summary),
-            () if looks.latency_history => Task::Latency(Kind::History),
-            () if looks.latency_dist => Task::Latency(Kind::Distribution),
+            () if looks.latency => Task::Latency(LatencyReport::Summary),
+            () if looks.latency_history => Task::Latency(LatencyReport::History),
+            () if looks.latency_dist => Task::Latency(LatencyReport::Distribution),
             () if !self.command.is_empty() => Task::Command,
             () => looks.intrinsic_latency.map_or(Task::Lines, Task::IntrinsicLatency),
         }

@@ -4,9 +4,9 @@ use pilotlight_redis::Route;
 use pilotlight_redis::config::NodeAddress;
 use pilotlight_resp::Value;
 
+use super::command_rules::is_endless;
 use super::format::{Format, json, table};
-use super::oneshot::{Ended, is_endless, value_of};
-use super::output::Output;
+use super::output::{Ended, Output, value_of};
 use super::session::{Failure, Session};
 
 /// Port of an address without one.

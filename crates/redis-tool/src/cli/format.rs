@@ -7,6 +7,7 @@ use pilotlight_resp::Value;
 use pilotlight_resp::encode::double_text;
 
 use super::words;
+use json::TOO_DEEP;
 
 /// How replies are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,9 +129,6 @@ fn line(mut text: String) -> Vec<u8> {
     text.push('\n');
     text.into_bytes()
 }
-
-/// What stands in the place of a reply that the client has skipped.
-pub(super) const TOO_DEEP: &str = "ERR the reply is nested deeper than this client reads";
 
 /// One value, its elements indented by so many columns; the first line is not, as its number stands there already.
 fn human(out: &mut Vec<u8>, value: &Value, indent: usize) {

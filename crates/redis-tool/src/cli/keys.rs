@@ -16,6 +16,7 @@ use super::format::{Format, json, table};
 use super::output::Output;
 use super::scan;
 use super::session::Session;
+use super::task::Question;
 use super::words;
 
 /// Keys of one page, unless `--count` says otherwise.
@@ -24,17 +25,6 @@ const PAGE: u64 = 1000;
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// Keys whose sizes are asked for in one pipeline.
 const MAX_BATCH: usize = 1000;
-
-/// Most of what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Question {
-    /// Elements or bytes.
-    Big,
-    /// Memory.
-    Memory,
-    /// Accesses, as the servers count them with an LFU policy.
-    Hot,
-}
 
 /// What was found.
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@ use super::arguments::CliArgs;
 use super::format::Format;
 use super::output::Output;
 use super::session::{Failure, Session};
+use super::task::LatencyReport;
 use crate::wire::Wire;
 
 /// Pause between two `PING`s.
@@ -23,14 +24,6 @@ const DISTRIBUTION_EVERY: Duration = Duration::from_secs(1);
 /// Upper ends of the classes of the distribution.
 const CLASSES_US: [u64; 15] =
     [50, 100, 200, 300, 500, 750, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 500_000, 1_000_000];
-
-/// What is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Summary,
-    History,
-    Distribution,
-}
 
 #[derive(Debug, Default)]
 struct Times {
@@ -45,22 +38,22 @@ struct Times {
 /// Does it, until Ctrl-C; for programs `--latency` ends after a second (`-i`).
 pub(super) async fn run(
     session: &mut Session,
-    kind: Kind,
+    kind: LatencyReport,
     arguments: &CliArgs,
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
     let mut wire = Wire::open(session.client(), Route::Any, Limits::default()).await?;
-    let is_live = kind == Kind::Summary && output.is_terminal() && output.format() == Format::Human;
+    let is_live = kind == LatencyReport::Summary && output.is_terminal() && output.format() == Format::Human;
     let usual = match kind {
-        Kind::Summary => SUMMARY_FOR,
-        Kind::History => HISTORY_EVERY,
-        Kind::Distribution => DISTRIBUTION_EVERY,
+        LatencyReport::Summary => SUMMARY_FOR,
+        LatencyReport::History => HISTORY_EVERY,
+        LatencyReport::Distribution => DISTRIBUTION_EVERY,
     };
     let every = arguments.input.interval.unwrap_or(usual);
     let stop = tokio::signal::ctrl_c();
     tokio::pin!(stop);
     let (mut times, mut since) = (Times::default(), Instant::now());
-    if kind == Kind::Distribution && !is_json(output) {
+    if kind == LatencyReport::Distribution && !is_json(output) {
         output.bytes(distribution_heading().as_bytes())?;
     }
     loop {
@@ -80,7 +73,7 @@ pub(super) async fn run(
             if times.count > 0 {
                 output.bytes(times.line(kind, output.format(), since.elapsed()).as_bytes())?;
             }
-            if is_stopped || kind == Kind::Summary {
+            if is_stopped || kind == LatencyReport::Summary {
                 return Ok(ExitCode::SUCCESS);
             }
             (times, since) = (Times::default(), Instant::now());
@@ -132,16 +125,16 @@ impl Times {
         )
     }
 
-    fn line(&self, kind: Kind, format: Format, elapsed: Duration) -> String {
+    fn line(&self, kind: LatencyReport, format: Format, elapsed: Duration) -> String {
         let (least, most, mean) = (ms(self.least.unwrap_or_default()), ms(self.most), self.mean_ms());
         let is_json = matches!(format, Format::Json | Format::QuotedJson);
         let classes = || self.classes.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
         match (kind, format) {
-            (Kind::Distribution, _) if is_json => {
+            (LatencyReport::Distribution, _) if is_json => {
                 let ends = CLASSES_US.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
                 format!("{{\"count\":{},\"class_ends_us\":[{ends}],\"classes\":[{}]}}\n", self.count, classes())
             }
-            (Kind::Distribution, _) => self.distribution(),
+            (LatencyReport::Distribution, _) => self.distribution(),
             (_, Format::Json | Format::QuotedJson) => format!(
                 "{{\"min\":{least:.3},\"max\":{most:.3},\"avg\":{mean:.3},\"count\":{},\"unit\":\"ms\",\"seconds\":{:.2}}}\n",
                 self.count,
@@ -149,8 +142,8 @@ impl Times {
             ),
             (_, Format::Raw) => format!("{least:.3} {most:.3} {mean:.3} {}\n", self.count),
             (_, Format::Csv) => format!("{least:.3},{most:.3},{mean:.3},{}\n", self.count),
-            (Kind::History, _) => format!("{} in {:.2} s\n", self.summary(), elapsed.as_secs_f64()),
-            (Kind::Summary, _) => format!("{}\n", self.summary()),
+            (LatencyReport::History, _) => format!("{} in {:.2} s\n", self.summary(), elapsed.as_secs_f64()),
+            (LatencyReport::Summary, _) => format!("{}\n", self.summary()),
         }
     }
 
@@ -221,7 +214,9 @@ mod tests {
             times.add(Duration::from_micros(us));
         }
         assert_eq!((times.classes[0], times.classes[1], times.classes[15]), (1, 1, 1));
-        assert_eq!(times.line(Kind::Summary, Format::Raw, Duration::ZERO), "0.050 2000.000 666.700 3\n");
-        assert!(times.line(Kind::Distribution, Format::Human, Duration::ZERO).starts_with("  33.3  33.3     ·"));
+        assert_eq!(times.line(LatencyReport::Summary, Format::Raw, Duration::ZERO), "0.050 2000.000 666.700 3\n");
+        assert!(
+            times.line(LatencyReport::Distribution, Format::Human, Duration::ZERO).starts_with("  33.3  33.3     ·")
+        );
     }
 }

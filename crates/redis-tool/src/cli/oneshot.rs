@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use pilotlight_resp::{Frame, Value};
+use pilotlight_resp::Value;
 
 use super::arguments::CliArgs;
+use super::command_rules::{is_endless, refusal, repetition};
 use super::everywhere;
 use super::format::Format;
-use super::output::Output;
+use super::output::{Ended, Output, value_of};
 use super::session::{Failure, Session, Transaction, confirmations, login};
 use super::words::{split, split_bytes};
 use crate::connection::UsageError;
@@ -97,41 +98,6 @@ pub(super) async fn lines(session: &mut Session, output: &mut Output) -> anyhow:
     }
 }
 
-/// Whether a reply ends the work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
-    No,
-    /// An error, and `-e`.
-    ByError,
-}
-
-/// A number before a command says how often it is to run: `3 INCR n`.
-pub(super) fn repetition(words: &[Vec<u8>]) -> (u64, &[Vec<u8>]) {
-    let number = |word: &Vec<u8>| std::str::from_utf8(word).ok()?.parse().ok().filter(|number| *number > 0);
-    match words {
-        [first, rest @ ..] if !rest.is_empty() => number(first).map_or((1, words), |times| (times, rest)),
-        _ => (1, words),
-    }
-}
-
-/// Whether the command is answered by messages without end.
-pub(super) fn is_endless(words: &[Vec<u8>]) -> bool {
-    let endless: [&[u8]; 4] = [b"SUBSCRIBE", b"PSUBSCRIBE", b"SSUBSCRIBE", b"MONITOR"];
-    words.first().is_some_and(|word| endless.iter().any(|name| word.eq_ignore_ascii_case(name)))
-}
-
-/// Why a command cannot be sent at all, if so.
-pub(super) fn refusal(words: &[Vec<u8>]) -> Option<&'static str> {
-    let is = |at: usize, name: &[u8]| words.get(at).is_some_and(|word| word.eq_ignore_ascii_case(name));
-    if is(0, b"SYNC") || is(0, b"PSYNC") {
-        return Some("the stream of replication is nothing to be read at a terminal: use `redis-cli --rdb FILE`");
-    }
-    if is(0, b"CLIENT") && is(1, b"REPLY") && !is(2, b"ON") {
-        return Some("without replies nothing could be shown: use --pipe for many commands at once");
-    }
-    None
-}
-
 /// Connects, and warns on the standard error.
 pub(super) async fn connect(session: &mut Session) -> Result<(), Failure> {
     let done = session.connect().await;
@@ -180,14 +146,6 @@ pub(super) async fn issue(session: &mut Session, words: &[Vec<u8>], output: &mut
     Ok(if output.reply(&reply?, words)? { Ended::ByError } else { Ended::No })
 }
 
-/// A frame as a value; pushes are arrays, as they are with RESP2.
-pub(super) fn value_of(frame: Frame) -> Value {
-    match frame {
-        Frame::Reply(value) => value,
-        Frame::Push(items) => Value::Push(items),
-    }
-}
-
 async fn repeated(
     session: &mut Session,
     words: &[Vec<u8>],
@@ -223,18 +181,4 @@ fn stdin() -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes).context("the standard input")?;
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_repeats() {
-        let words = |line: &str| split_bytes(line.as_bytes()).unwrap();
-        assert_eq!(repetition(&words("3 INCR n")).0, 3);
-        assert_eq!(repetition(&words("3")), (1, &words("3")[..]));
-        assert_eq!(repetition(&words("INCR 3")).0, 1);
-        assert_eq!(repetition(&words("0 PING")).0, 1);
-    }
 }

@@ -2,9 +2,17 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use pilotlight_resp::Value;
+use pilotlight_resp::{Frame, Value};
 
 use super::format::{Format, Style};
+
+/// Whether a reply ends the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    No,
+    /// An error, and `-e`.
+    ByError,
+}
 
 /// The standard output, and how replies are written to it.
 #[derive(Debug)]
@@ -99,6 +107,14 @@ impl Output {
     /// Removes the line of [`Self::progress`].
     pub(super) fn end_of_progress(&self) {
         self.progress("");
+    }
+}
+
+/// A frame as a value; pushes are arrays, as they are with RESP2.
+pub(super) fn value_of(frame: Frame) -> Value {
+    match frame {
+        Frame::Reply(value) => value,
+        Frame::Push(items) => Value::Push(items),
     }
 }
 

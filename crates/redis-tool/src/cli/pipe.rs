@@ -127,14 +127,14 @@ async fn straight(session: &Session, timeout: Duration, counts: &mut Counts) -> 
     let mut sending = Box::pin(send(&mut writer, &last));
     let mut is_sent = false;
     loop {
-        let patience = if is_sent && !timeout.is_zero() { timeout } else { Duration::MAX };
+        let longest_wait = if is_sent && !timeout.is_zero() { timeout } else { Duration::MAX };
         tokio::select! {
             sent = &mut sending, if !is_sent => {
                 sent?;
                 is_sent = true;
                 println!("All data transferred. Waiting for the last reply...");
             }
-            frame = tokio::time::timeout(patience, frames.next(&mut reader)) => match frame {
+            frame = tokio::time::timeout(longest_wait, frames.next(&mut reader)) => match frame {
                 Err(_) => bail!("no reply for {timeout:?} after the last command; replies: {}, errors: {}", counts.replies, counts.errors),
                 Ok(Err(error)) => bail!("{error}; replies: {}, errors: {}", counts.replies, counts.errors),
                 Ok(Ok(Frame::Push(_))) => {}

@@ -3,40 +3,35 @@
 
 mod editor;
 mod help;
+mod shared;
 
 use std::io::Write;
 use std::process::{Command as Process, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pilotlight_redis::{Client, Command, Commands, Config};
+use pilotlight_redis::{Command, Commands, Config};
 use pilotlight_resp::Value;
 use tokio::task::JoinHandle;
 
+use super::command_rules::{is_endless, refusal, repetition};
 use super::commands::Table;
 use super::confirm::{self, Danger};
 use super::everywhere;
 use super::format::Format;
-use super::oneshot::{is_endless, refusal, repetition, value_of};
-use super::output::{Output, push_text};
+use super::output::{Output, push_text, value_of};
 use super::profile::Profile;
 use super::session::{Connection, Failure, Meanwhile, Session, Transaction, confirmations};
 use super::words::split_bytes;
 use crate::wire::Wire;
 use editor::{Editor, Event};
+use shared::Shared;
 
 /// A reply that took longer is followed by its time.
 const SLOW: Duration = Duration::from_millis(500);
 /// How long the server is given to describe its commands.
 const DOCS_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_PROMPT: &str = "{server}{db}{tx}> ";
-
-/// What the editor and the prompt share.
-struct Shared {
-    /// Of the present database and credentials: keys are looked for with it.
-    client: Client,
-    table: Table,
-}
 
 /// See the module.
 struct Shell<'p> {
@@ -49,7 +44,7 @@ struct Shell<'p> {
     docs: Option<JoinHandle<()>>,
     /// A connection was tried, and there was none.
     is_down: bool,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// Whether the prompt goes on.
@@ -64,12 +59,12 @@ pub(super) async fn run(
     session: Session,
     output: Output,
     profile: &Profile,
-    patience: Duration,
+    timeout: Duration,
 ) -> anyhow::Result<ExitCode> {
     let shared = Shared { client: session.client().clone(), table: Table::built_in() };
     let shared = Arc::new(Mutex::new(shared));
     let editor = Editor::start(Arc::clone(&shared), output.has_colors())?;
-    let mut shell = Shell { session, output, editor, shared, profile, docs: None, is_down: false, patience };
+    let mut shell = Shell { session, output, editor, shared, profile, docs: None, is_down: false, timeout };
     let done = shell.run().await;
     if let Some(docs) = shell.docs.take() {
         docs.abort();
@@ -277,7 +272,7 @@ impl Shell<'_> {
             return None;
         }
         let words = [b"DBSIZE".to_vec()];
-        match tokio::time::timeout(self.patience, self.session.run(&words)).await {
+        match tokio::time::timeout(self.timeout, self.session.run(&words)).await {
             Ok(Ok(Value::Integer(keys))) => Some(keys),
             _ => None,
         }

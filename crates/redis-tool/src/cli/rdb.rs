@@ -23,6 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::oneshot;
 use super::session::Session;
+use super::task::SnapshotContent;
 use crate::connection::UsageError;
 use crate::load::progress;
 
@@ -39,17 +40,8 @@ const MAGIC: [&[u8]; 2] = [b"REDIS", b"VALKEY"];
 /// The output, instead of a file.
 const STANDARD_OUTPUT: &str = "-";
 
-/// What is wanted of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Content {
-    /// All databases and functions.
-    Everything,
-    /// Functions alone.
-    Functions,
-}
-
 /// Does it.
-pub(super) async fn run(session: &mut Session, content: Content, path: &Path) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(session: &mut Session, content: SnapshotContent, path: &Path) -> anyhow::Result<ExitCode> {
     if session.is_cluster() {
         let why = "a snapshot is that of one node: name it by -h and -p, without -c; `pilotlight redis cluster status` lists them";
         bail!(UsageError(why.to_owned()));
@@ -74,12 +66,12 @@ struct Source {
 }
 
 impl Source {
-    async fn copy(&mut self, content: Content, target: &mut Target) -> anyhow::Result<u64> {
+    async fn copy(&mut self, content: SnapshotContent, target: &mut Target) -> anyhow::Result<u64> {
         // A server that knows neither sends what it sends to replicas, and goes on with the commands of others, which
         // nobody reads.
         self.ask(&["REPLCONF", "capa", "eof"]).await?;
         self.ask(&["REPLCONF", "rdb-only", "1"]).await?;
-        if content == Content::Functions {
+        if content == SnapshotContent::Functions {
             let answer = self.ask(&["REPLCONF", "rdb-filter-only", "functions"]).await?;
             if answer.first() == Some(&b'-') {
                 bail!("it has no snapshots of functions alone (Redis 7.0): {}", String::from_utf8_lossy(&answer[1..]));

@@ -6,7 +6,7 @@ use pilotlight_redis::{Command, Value};
 use serde_json::{Value as Json, json};
 
 use super::nodes::Nodes;
-use super::{Output, SCHEMA, print, print_json};
+use super::output::{Output, SCHEMA, print, print_json};
 
 /// Which nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

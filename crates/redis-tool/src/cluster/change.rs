@@ -8,14 +8,15 @@ use pilotlight_redis::Command;
 use pilotlight_redis::proto::slot::SlotSet;
 use serde_json::json;
 
+use super::arguments::{FailoverArgs, RebalanceArgs, ReshardArgs};
 use super::check::{Finding, Kind, check};
 use super::migrate::{Ended, carry_out, is_possible};
 use super::nodes::{Node, Nodes};
+use super::output::{Output, SCHEMA, interrupted, print, print_json};
 use super::plan::{Holder, Move, rebalance as plan_rebalance, reshard as plan_reshard, shares};
 use super::progress;
 use super::table::{counted, table};
 use super::view::Way;
-use super::{FailoverArgs, Output, RebalanceArgs, ReshardArgs, SCHEMA, interrupted, print, print_json};
 use crate::connection::UsageError;
 
 /// Between two looks at something that takes the nodes a moment.

@@ -17,11 +17,11 @@ use pilotlight_redis::config::{Credentials, NodeAddress};
 use serde_json::json;
 
 use self::process::Program;
-pub(super) use self::state::State;
-use self::state::{Place, Server};
+use self::state::{EVERY, Place, Server, State};
+use super::arguments::{StartArgs, StopArgs};
+use super::output::{Output, SCHEMA, interrupted, print, print_json};
 use super::progress;
 use super::table::counted;
-use super::{Output, SCHEMA, StartArgs, StopArgs, interrupted, print, print_json};
 use crate::connection::UsageError;
 
 /// The cluster bus listens this far above each port.
@@ -29,12 +29,10 @@ const BUS_OFFSET: u16 = 10_000;
 /// Where `--port 0` looks for free ports: below those from which Linux takes the ports of outgoing connections (32768
 /// and more).
 const FREE_PORTS: std::ops::Range<u16> = 21_000..32_000;
-/// Looks again so often for what a server writes or does.
-const EVERY: Duration = Duration::from_millis(10);
 /// So long a server that is to be stopped again may take to say who it is.
-const IDENTIFY_PATIENCE: Duration = Duration::from_secs(5);
+const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 /// After this a server that was asked to end is killed.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
     process::can_tell()?;
@@ -102,7 +100,7 @@ pub(super) async fn start(arguments: &StartArgs) -> anyhow::Result<ExitCode> {
             eprintln!("Ctrl-C stops it");
         }
         stop.await;
-        let ended = started.place.stop(&started.state, STOP_PATIENCE)?;
+        let ended = started.place.stop(&started.state, STOP_TIMEOUT)?;
         eprintln!("stopped {}", counted(ended, "server"));
     }
     Ok(ExitCode::SUCCESS)
@@ -130,7 +128,7 @@ pub(super) fn stop(arguments: &StopArgs) -> anyhow::Result<ExitCode> {
         let Some(state) = place.load()? else {
             bail!("no cluster was started in {}", place.dir().display());
         };
-        let ended = place.stop(&state, STOP_PATIENCE)?;
+        let ended = place.stop(&state, STOP_TIMEOUT)?;
         stopped.push(json!({"port": state.port, "dir": place.dir(), "servers": ended}));
         if arguments.output() == Output::Text {
             print(&format!(
@@ -213,13 +211,13 @@ impl Started {
     /// Stops what was launched, also what has not yet said who it is.
     fn undo(&mut self) -> anyhow::Result<()> {
         self.is_kept = true;
-        let deadline = Instant::now() + IDENTIFY_PATIENCE;
+        let deadline = Instant::now() + IDENTIFY_TIMEOUT;
         for server in &mut self.state.servers[..self.launched] {
             while !server.identify() && !process::has_given_up(&server.dir) && Instant::now() < deadline {
                 std::thread::sleep(EVERY);
             }
         }
-        self.place.stop(&self.state, STOP_PATIENCE).map(drop)
+        self.place.stop(&self.state, STOP_TIMEOUT).map(drop)
     }
 }
 
@@ -300,13 +298,4 @@ fn free_ports(count: u16) -> anyhow::Result<u16> {
     let candidates = (first..room).chain(0..first).step_by(usize::from(count));
     let mut candidates = candidates.filter_map(|at| FREE_PORTS.start.checked_add(u16::try_from(at).ok()?));
     candidates.find(|port| are_free(*port, count).is_ok()).context("no free ports for so many servers")
-}
-
-/// Where the state of clusters is kept.
-fn clusters_dir() -> anyhow::Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-    let state =
-        state.context("neither XDG_STATE_HOME nor HOME is an absolute path: --dir says where to keep the cluster")?;
-    Ok(state.join("pilotlight/clusters"))
 }

@@ -131,8 +131,8 @@ impl Step<'_> {
             .arg(timeout_ms);
         command = command.args(self.auth.clone()).arg("KEYS").args(keys);
         // The server's own limit comes first.
-        let patience = self.how.migrate_timeout.saturating_add(Duration::from_secs(5));
-        self.source.run_within::<()>(command, patience).await
+        let timeout = self.how.migrate_timeout.saturating_add(Duration::from_secs(5));
+        self.source.run_within::<()>(command, timeout).await
     }
 }
 

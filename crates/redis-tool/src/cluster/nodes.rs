@@ -124,9 +124,9 @@ impl Node {
     pub(super) async fn run_within<'a, T: FromReply>(
         &'a self,
         command: Command<'a>,
-        patience: Duration,
+        timeout: Duration,
     ) -> anyhow::Result<T> {
-        Ok(self.client.run::<T>(command).timeout(patience).await?)
+        Ok(self.client.run::<T>(command).timeout(timeout).await?)
     }
 
     /// Its id, short enough for people.

@@ -8,8 +8,8 @@ use pilotlight_redis::proto::slot::SLOTS;
 use serde::Serialize;
 
 use super::nodes::{Facts, Node, Nodes};
+use super::output::{Output, SCHEMA, print, print_json};
 use super::table::{bytes, red, table};
-use super::{Output, SCHEMA, print, print_json};
 
 #[derive(Debug, Serialize)]
 struct Status {

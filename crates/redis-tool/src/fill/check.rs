@@ -6,8 +6,8 @@ use std::time::Duration;
 use pilotlight_redis::commands::spec;
 use pilotlight_redis::{Client, Command, Route};
 
-use super::Fill;
 use super::item::Words;
+use super::task::Fill;
 use super::work::{Shared, Sum, Work};
 use crate::load::interrupt::Interrupt;
 use crate::load::random::Random;

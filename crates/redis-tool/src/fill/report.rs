@@ -1,15 +1,31 @@
 //! What was done, and what is there.
 
 use std::io::Write;
+use std::time::Duration;
 
 use serde_json::json;
 
 use super::check::Checked;
-use super::{Fill, Filled};
+use super::task::Fill;
+use super::work::Sum;
 use crate::load::text::{bytes, grouped, rate};
 
 const SCHEMA: &str = "pilotlight.redis.fill";
 const SCHEMA_VERSION: u32 = 1;
+
+/// What was done, and what is there.
+pub(crate) struct Filled {
+    pub(crate) sum: Sum,
+    pub(crate) elapsed: Duration,
+    pub(crate) keys_before: u64,
+    pub(crate) checked: Checked,
+}
+
+impl Filled {
+    pub(crate) fn is_complete(&self, count: u64) -> bool {
+        self.sum.written + self.sum.present == count && self.sum.failed == 0 && self.checked.missing == 0
+    }
+}
 
 /// For people.
 pub(crate) fn write(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write) -> anyhow::Result<()> {

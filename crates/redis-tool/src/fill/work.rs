@@ -10,8 +10,9 @@ use std::time::Instant;
 use pilotlight_redis::{Client, Config, Error, Value};
 use tokio::task::JoinSet;
 
-use super::FillArgs;
-use super::item::{Items, Kind, Start, Words};
+use super::arguments::FillArgs;
+use super::item::{Items, Start, Words};
+use super::kind::Kind;
 use crate::load::fault::Faults;
 use crate::load::interrupt::Interrupt;
 use crate::load::{default_threads, progress, text, thread};

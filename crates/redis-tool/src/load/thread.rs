@@ -11,7 +11,7 @@ use pilotlight_redis::{Client, Command, Commands, Config};
 use crate::refusal;
 
 /// How long replies are waited for when a client is closed.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A runtime for one thread.
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
@@ -22,7 +22,7 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// The first client of some work: if nobody listens, it says so at once. Those after it wait for a server that comes
 /// back.
 pub(crate) async fn first_connect(config: &Config) -> anyhow::Result<Client> {
-    connect(&Config { when_down: WhenDown::FailFast, ..config.clone() }).await?.close(CLOSE_PATIENCE).await;
+    connect(&Config { when_down: WhenDown::FailFast, ..config.clone() }).await?.close(CLOSE_TIMEOUT).await;
     connect(config).await
 }
 
@@ -53,7 +53,7 @@ where
             runtime()?.block_on(async {
                 let client = connect(&config).await?;
                 let done = work(number, client.clone()).await;
-                client.close(CLOSE_PATIENCE).await;
+                client.close(CLOSE_TIMEOUT).await;
                 done
             })
         };

@@ -10,5 +10,5 @@ mod rewrite;
 mod track;
 mod upward;
 
-pub(crate) use listeners::{Target, listen};
+pub(crate) use listeners::listen;
 pub(crate) use relay::serve;

@@ -20,7 +20,7 @@ const MIN_SPLICE_BYTES: usize = 16 * 1024;
 const MAX_SLICES: usize = 32;
 
 /// A client that takes no replies for so long is given up.
-const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// See the module.
 #[derive(Debug)]
@@ -168,7 +168,7 @@ impl Wire {
             match self.socket.try_write_vectored(&slices[..filled]) {
                 Ok(written) => self.written(written),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let ready = tokio::time::timeout(WRITE_PATIENCE, self.wait_to_write());
+                    let ready = tokio::time::timeout(WRITE_TIMEOUT, self.wait_to_write());
                     ready.await.map_err(|_| io::Error::from(ErrorKind::TimedOut))??;
                 }
                 Err(error) => return Err(error),

@@ -1,46 +1,27 @@
-//! The threads that serve clients, and how clients come to them.
+//! The threads that serve clients.
 
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Context;
-use pilotlight_redis::config::{Config, WhenDown};
-use tokio::net::{TcpListener, TcpStream};
+use pilotlight_redis::config::Config;
+use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::pinned::Target;
-use super::smart::Upstream;
-use super::{Opened, Shared, TunnelArgs, announce, pinned, smart};
-
-/// Pause after a failure to accept, such as no descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Connections to servers get so long to end at the tunnel's end.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(200);
-
-/// A client on its way to a worker.
-pub(super) struct Job {
-    socket: StdStream,
-    /// The node that it is for; `None`: all of them together.
-    target: Option<Target>,
-    permit: OwnedSemaphorePermit,
-}
+use super::accept::{Acceptor, Job};
+use super::shared::Shared;
+use super::smart::{CLOSE_TIMEOUT, Upstream};
+use super::{pinned, smart};
 
 /// All threads.
 pub(super) struct Workers {
-    senders: Vec<mpsc::UnboundedSender<Job>>,
-    next: AtomicUsize,
-    places: Arc<Semaphore>,
+    acceptor: Arc<Acceptor>,
     ending: watch::Sender<bool>,
     grace: watch::Sender<Duration>,
     threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
-    shared: Arc<Shared>,
 }
 
 impl Workers {
@@ -58,40 +39,16 @@ impl Workers {
             senders.push(sender);
         }
         Ok(Self {
-            senders,
-            next: AtomicUsize::new(0),
-            places: Arc::new(Semaphore::new(shared.limits.max_clients.min(Semaphore::MAX_PERMITS))),
+            acceptor: Arc::new(Acceptor::new(senders, Arc::clone(shared))),
             ending,
             grace,
             threads: std::sync::Mutex::new(threads),
-            shared: Arc::clone(shared),
         })
     }
 
-    /// Accepts for ever.
-    pub(super) async fn accept(&self, listener: TcpListener, target: Option<Target>) {
-        loop {
-            match listener.accept().await {
-                Ok((socket, _)) => self.give(socket, target.clone()),
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            }
-        }
-    }
-
-    fn give(&self, socket: TcpStream, target: Option<Target>) {
-        let _ = socket.set_nodelay(true);
-        let Ok(mut socket) = socket.into_std() else { return };
-        let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() else {
-            self.shared.counters.refused.fetch_add(1, Ordering::Relaxed);
-            // If it does not take so little at once, it gets nothing.
-            let _ = socket.write(b"-ERR max number of clients reached (--max-clients)\r\n");
-            return;
-        };
-        self.shared.counters.clients.fetch_add(1, Ordering::Relaxed);
-        let worker = self.next.fetch_add(1, Ordering::Relaxed) % self.senders.len().max(1);
-        if let Some(sender) = self.senders.get(worker) {
-            let _ = sender.send(Job { socket, target, permit });
-        }
+    /// Gives clients to the threads.
+    pub(super) fn acceptor(&self) -> &Arc<Acceptor> {
+        &self.acceptor
     }
 
     /// Lets what is in flight finish, and joins the threads.
@@ -134,31 +91,8 @@ async fn work(
             drop(permit);
         });
     }
-    let patience = *grace.borrow();
-    let _ = tokio::time::timeout(patience, async { while clients.join_next().await.is_some() {} }).await;
+    let timeout = *grace.borrow();
+    let _ = tokio::time::timeout(timeout, async { while clients.join_next().await.is_some() {} }).await;
     clients.shutdown().await;
-    upstream.close(CLOSE_PATIENCE).await;
-}
-
-/// Binds a port.
-pub(super) fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = StdListener::bind(address)
-        .with_context(|| format!("cannot listen on {address}; --listen takes another port, 0 any that is free"))?;
-    listener.set_nonblocking(true)?;
-    Ok(TcpListener::from_std(listener)?)
-}
-
-/// One port for all servers.
-pub(super) async fn listen(args: &TunnelArgs, config: &Config, workers: &Workers) -> anyhow::Result<()> {
-    let listener = bind(SocketAddr::new(args.bind, args.listen))?;
-    // It is better known now than to each client later.
-    let (command_timeout, when_down) = (Some(config.connect_timeout), WhenDown::FailFast);
-    let config_of_probe = Config { command_timeout, when_down, ..config.clone() };
-    let probe = Upstream::new(config_of_probe, Arc::clone(&workers.shared.replies));
-    probe.check().await?;
-    probe.close(CLOSE_PATIENCE).await;
-    let local = listener.local_addr()?;
-    announce(args, &[Opened { node: config.to_string(), local }])?;
-    workers.accept(listener, None).await;
-    Ok(())
+    upstream.close(CLOSE_TIMEOUT).await;
 }

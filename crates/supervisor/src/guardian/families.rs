@@ -13,10 +13,10 @@ use super::message::MARK;
 use rustix::process::Pid;
 use std::collections::{HashMap, HashSet};
 
-/// The process that the guardian knows a run by.
+/// The process that the guardian knows an instance by.
 #[derive(Debug)]
 pub(super) struct Leader {
-    pub(super) run: u64,
+    pub(super) id: u64,
     /// What everything that it starts has in its environment; none: what is left of it is not looked for.
     pub(super) mark: Option<String>,
     /// When it was started, as [`Families`] counts.
@@ -41,8 +41,8 @@ mod elsewhere {
     pub(crate) struct Families;
 
     impl Families {
-        pub(crate) fn leader(run: u64, _pid: Pid, mark: Option<String>) -> Leader {
-            Leader { run, mark, start: 0 }
+        pub(crate) fn leader(id: u64, _pid: Pid, mark: Option<String>) -> Leader {
+            Leader { id, mark, start: 0 }
         }
 
         pub(crate) fn ending(&mut self, _leader: Pid) {}
@@ -85,12 +85,13 @@ mod linux {
     }
 
     impl Families {
-        pub(crate) fn leader(run: u64, pid: Pid, mark: Option<String>) -> Leader {
+        pub(crate) fn leader(id: u64, pid: Pid, mark: Option<String>) -> Leader {
             let start = processes::stat(pid.as_raw_nonzero().get()).map_or(0, |stat| stat.start);
-            Leader { run, mark, start }
+            Leader { id, mark, start }
         }
 
-        /// The instance is told to end: what is below it now is its own, whatever becomes of its environment.
+        /// The instance is being ended. The processes that descend from it now are remembered as its own, in case they
+        /// change their environment.
         pub(crate) fn ending(&mut self, leader: Pid) {
             self.remember_below(leader);
         }

@@ -18,18 +18,18 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub(crate) enum LinkEvent {
     Spawned {
-        run: u64,
+        id: u64,
         pid: i32,
         notices: Vec<String>,
         sandbox: Option<SandboxBounds>,
     },
     SpawnFailed {
-        run: u64,
+        id: u64,
         reason: String,
         detail: Option<String>,
     },
     Exited {
-        run: u64,
+        id: u64,
         exit: Exit,
         limit: Option<String>,
     },
@@ -126,14 +126,14 @@ impl Link {
         self.send(&ToGuardian::ProbeSandbox, Vec::new())
     }
 
-    /// Makes a process that a zygote has forked the run's; the answer is that to a spawn.
-    pub(crate) fn adopt(&self, run: u64, pid: i32, mark: Option<String>) -> io::Result<()> {
-        self.send(&ToGuardian::Adopt { run, pid, mark }, Vec::new())
+    /// Makes a process that a zygote has forked the process of an instance; the answer is that to a spawn.
+    pub(crate) fn adopt(&self, id: u64, pid: i32, mark: Option<String>) -> io::Result<()> {
+        self.send(&ToGuardian::Adopt { id, pid, mark }, Vec::new())
     }
 
-    /// Signals the process group of a run.
-    pub(crate) fn signal(&self, run: u64, signal: GroupSignal) -> io::Result<()> {
-        self.send(&ToGuardian::Signal { run, signal }, Vec::new())
+    /// Signals the process group of an instance.
+    pub(crate) fn signal(&self, id: u64, signal: GroupSignal) -> io::Result<()> {
+        self.send(&ToGuardian::Signal { id, signal }, Vec::new())
     }
 
     /// The next event. Cancel safe.
@@ -195,16 +195,14 @@ async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<LinkEvent>) {
     loop {
         let event = match inbox.receive(&socket).await {
             Ok(Some(FromGuardian::Ready)) => continue,
-            Ok(Some(FromGuardian::Spawned { run, pid, notices, sandbox })) => {
-                LinkEvent::Spawned { run, pid, notices, sandbox }
+            Ok(Some(FromGuardian::Spawned { id, pid, notices, sandbox })) => {
+                LinkEvent::Spawned { id, pid, notices, sandbox }
             }
             Ok(Some(FromGuardian::Probed { sandbox })) => LinkEvent::Probed { sandbox },
-            Ok(Some(FromGuardian::SpawnFailed { run, reason, detail })) => {
-                LinkEvent::SpawnFailed { run, reason, detail }
-            }
-            Ok(Some(FromGuardian::Exited { run, code, signal, limit })) => {
+            Ok(Some(FromGuardian::SpawnFailed { id, reason, detail })) => LinkEvent::SpawnFailed { id, reason, detail },
+            Ok(Some(FromGuardian::Exited { id, code, signal, limit })) => {
                 let exit = code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::Lost);
-                LinkEvent::Exited { run, exit, limit }
+                LinkEvent::Exited { id, exit, limit }
             }
             Ok(None) => break,
             Err(error) => {

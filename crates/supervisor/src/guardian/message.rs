@@ -13,17 +13,17 @@ pub(crate) const MARK: &str = "PILOTLIGHT_RUN";
 pub(crate) enum ToGuardian {
     /// Comes with descriptors: standard output, standard error, and the socket that `inherit` says.
     Spawn(Box<SpawnRequest>),
-    /// A zygote of ours says that this is its grandchild, forked for the run. It is checked.
-    Adopt { run: u64, pid: i32, mark: Option<String> },
+    /// A zygote of ours says that this is its grandchild, forked for the instance. It is checked.
+    Adopt { id: u64, pid: i32, mark: Option<String> },
     /// Asks what of a strict sandbox this machine gives.
     ProbeSandbox,
     /// To the whole process group.
-    Signal { run: u64, signal: GroupSignal },
+    Signal { id: u64, signal: GroupSignal },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SpawnRequest {
-    pub(crate) run: u64,
+    pub(crate) id: u64,
     pub(crate) argv: Vec<OsString>,
     pub(crate) dir: Option<OsString>,
     /// What of the guardian's own environment, which is the gateway's, it inherits.
@@ -78,7 +78,7 @@ pub(crate) enum FromGuardian {
     /// It is a subreaper and takes requests.
     Ready,
     Spawned {
-        run: u64,
+        id: u64,
         pid: i32,
         /// What of its isolation this machine does not give.
         notices: Vec<String>,
@@ -88,13 +88,13 @@ pub(crate) enum FromGuardian {
     /// What a service in a strict sandbox that uses the pipe would have; `None`: that could not be found out.
     Probed { sandbox: Option<SandboxBounds> },
     SpawnFailed {
-        run: u64,
+        id: u64,
         reason: String,
         /// What only the log and developers are told.
         detail: Option<String>,
     },
     Exited {
-        run: u64,
+        id: u64,
         code: Option<i32>,
         signal: Option<i32>,
         /// The limit that it reached, as a sentence fragment.

@@ -96,7 +96,7 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Boun
         .map_err(NotSpawned::out_of_bounds)?;
     let spawned = with_huge_pages(|| forked(request, &program, Given { socket, stdout, stderr }, prepared));
     let mut spawned = spawned.map_err(|failure| {
-        bounds.ended(request.run);
+        bounds.ended(request.id);
         match failure {
             Failure::Exec(error) => {
                 NotSpawned { reason: explain(&error, &program, request.dir.as_deref()), detail: None }
@@ -175,7 +175,7 @@ pub(super) fn probe_sandbox() -> Option<SandboxBounds> {
 /// What of a request is put into bounds.
 fn to_execute(request: &SpawnRequest) -> ToExecute<'_> {
     let program = request.argv.first().map_or(OsStr::new(""), |program| program.as_os_str());
-    ToExecute { run: request.run, program, dir: request.dir.as_deref().map(Path::new), env: &request.env }
+    ToExecute { id: request.id, program, dir: request.dir.as_deref().map(Path::new), env: &request.env }
 }
 
 /// What the child says: one JSON value for each line.

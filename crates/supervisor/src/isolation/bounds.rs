@@ -21,14 +21,14 @@ impl Bounds {
         notices: &mut Vec<String>,
     ) -> Result<Prepared<'a>, String> {
         let account = account::resolve(isolation.user.as_deref(), isolation.group.as_deref())?;
-        let cgroup = self.cgroups.make(program.run, isolation, notices);
+        let cgroup = self.cgroups.make(program.id, isolation, notices);
         let ToExecute { program, dir, env, .. } = *program;
         Ok(Prepared { isolation, account, cgroup, program, dir, env })
     }
 
-    /// A run has ended; gives back the limit that it reached.
-    pub(crate) fn ended(&mut self, run: u64) -> Option<String> {
-        self.cgroups.ended(run)
+    /// An instance has ended; gives back the limit that it reached.
+    pub(crate) fn ended(&mut self, id: u64) -> Option<String> {
+        self.cgroups.ended(id)
     }
 
     pub(crate) fn sweep(&mut self) {

@@ -19,14 +19,14 @@ const PERIOD: u64 = 100_000;
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
     base: Option<Result<PathBuf, String>>,
-    runs: HashMap<u64, PathBuf>,
+    by_id: HashMap<u64, PathBuf>,
     /// Those that could not be removed yet.
     leftover: Vec<PathBuf>,
 }
 
 impl Cgroups {
-    /// The cgroup of a run with its limits, or `None` with what is missing as a notice.
-    pub(crate) fn make(&mut self, run: u64, isolation: &Isolation, notices: &mut Vec<String>) -> Option<PathBuf> {
+    /// The cgroup of an instance with its limits, or `None` with what is missing as a notice.
+    pub(crate) fn make(&mut self, id: u64, isolation: &Isolation, notices: &mut Vec<String>) -> Option<PathBuf> {
         let settings = settings(isolation);
         if settings.is_empty() {
             return None;
@@ -42,9 +42,9 @@ impl Cgroups {
             }
         };
         // With the guardian's number, because the gateway that is replaced by an upgrade counts its runs as well.
-        match make(&base.join(format!("service-{}-{run}", std::process::id())), &settings) {
+        match make(&base.join(format!("service-{}-{id}", std::process::id())), &settings) {
             Ok(made) => {
-                self.runs.insert(run, made.clone());
+                self.by_id.insert(id, made.clone());
                 Some(made)
             }
             Err(error) => {
@@ -54,10 +54,10 @@ impl Cgroups {
         }
     }
 
-    /// Kills what is left in the cgroup of a run that has ended, and removes it. Gives back why the kernel killed
+    /// Kills what is left in the cgroup of an instance that has ended, and removes it. Gives back why the kernel killed
     /// something in it.
-    pub(crate) fn ended(&mut self, run: u64) -> Option<String> {
-        let path = self.runs.remove(&run)?;
+    pub(crate) fn ended(&mut self, id: u64) -> Option<String> {
+        let path = self.by_id.remove(&id)?;
         let reason = limit_reached(&path);
         kill(&path);
         self.leftover.push(path);
@@ -73,7 +73,7 @@ impl Cgroups {
 
     /// Kills all that is in any of them.
     pub(crate) fn kill_all(&mut self) {
-        for (_, path) in self.runs.drain() {
+        for (_, path) in self.by_id.drain() {
             kill(&path);
             self.leftover.push(path);
         }

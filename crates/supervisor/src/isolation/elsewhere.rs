@@ -1,4 +1,4 @@
-//! Systems that are not Linux: whoever asks for isolation is told so.
+//! Systems that are not Linux: a service with isolation fails to start, and the message says why.
 
 use super::settings::{Isolation, SandboxBounds, ToExecute};
 use std::os::fd::OwnedFd;
@@ -35,7 +35,7 @@ impl Bounds {
             .to_owned())
     }
 
-    pub(crate) fn ended(&mut self, _run: u64) -> Option<String> {
+    pub(crate) fn ended(&mut self, _id: u64) -> Option<String> {
         None
     }
 

@@ -145,7 +145,7 @@ pub enum Sandbox {
 /// The program of an instance that is put into bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToExecute<'a> {
-    pub(crate) run: u64,
+    pub(crate) id: u64,
     pub(crate) program: &'a OsStr,
     pub(crate) dir: Option<&'a Path>,
     pub(crate) env: &'a [(String, String)],

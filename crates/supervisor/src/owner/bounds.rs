@@ -1,18 +1,9 @@
 //! What is said about the bounds of instances.
 
-use super::Owner;
+use super::state::Owner;
 use crate::error::Exit;
 use crate::isolation::{Sandbox, SandboxBounds};
 use crate::policy::hints;
-use crate::spec::ServiceSpec;
-
-/// What has been said about a service, so that it is said once and not at each start.
-#[derive(Debug, Default)]
-pub(super) struct Reported {
-    notices: Vec<String>,
-    sandbox: bool,
-    in_force: Option<SandboxBounds>,
-}
 
 /// What no sandbox of this gateway can do.
 pub(super) fn say_at_start(sandbox: Option<&SandboxBounds>) {
@@ -40,8 +31,8 @@ impl Owner {
 
     /// An instance was executed within its bounds.
     pub(super) fn bounded(&mut self, id: u64, notices: Vec<String>, sandbox: Option<SandboxBounds>) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let record = &mut self.records[run.service];
+        let Some(instance) = self.instances.get(&id) else { return };
+        let record = &mut self.records[instance.service];
         if let Some(bounds) = &sandbox {
             record.reported.in_force(record.service.name(), bounds);
         }
@@ -52,44 +43,14 @@ impl Owner {
     /// An instance could not be put into its bounds. Paths and users are for the log and for developers, not for every
     /// client.
     pub(super) fn unbounded(&mut self, id: u64, detail: Option<String>) {
-        if let (Some(run), Some(detail)) = (self.runs.get(&id), detail) {
-            run.tail.push(&format!("[pilotlight] {detail}"));
+        if let (Some(instance), Some(detail)) = (self.instances.get(&id), detail) {
+            instance.tail.push(&format!("[pilotlight] {detail}"));
         }
     }
 
     /// Notes why an instance ended, if it was a limit.
     pub(super) fn limit_reached(&mut self, id: u64, exit: Exit, limit: Option<String>) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.limit = limit.or_else(|| hints::of_exit(exit, &self.records[run.service].spec.isolation));
-    }
-}
-
-impl Reported {
-    /// What is in force, and what is not; again if it has changed.
-    fn in_force(&mut self, service: &str, bounds: &SandboxBounds) {
-        if self.in_force.as_ref() == Some(bounds) {
-            return;
-        }
-        let all = bounds.all();
-        let by = all.iter().filter_map(|(name, _, by)| Some(format!("{name} by {}", (*by)?)));
-        tracing::info!(%service, "its sandbox is in force: {}", by.collect::<Vec<_>>().join(", "));
-        if let Some(missing) = bounds.missing() {
-            tracing::warn!(%service, "its sandbox does not keep it from: {missing}");
-        }
-        self.in_force = Some(bounds.clone());
-    }
-
-    fn say(&mut self, spec: &ServiceSpec, notices: Vec<String>) {
-        let ServiceSpec { name: service, isolation, dir, .. } = spec;
-        if isolation.sandbox != Sandbox::None && !self.sandbox {
-            self.sandbox = true;
-            tracing::info!(%service, "sandbox = \"strict\": {}", hints::sandbox(isolation, dir.as_deref()));
-        }
-        for notice in notices {
-            if !self.notices.contains(&notice) {
-                tracing::warn!(%service, "{notice}");
-                self.notices.push(notice);
-            }
-        }
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.limit = limit.or_else(|| hints::of_exit(exit, &self.records[instance.service].spec.isolation));
     }
 }

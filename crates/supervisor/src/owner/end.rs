@@ -1,15 +1,16 @@
-//! How runs end, and what is said about it.
+//! How instances end, and what is said about it.
 
-use super::Owner;
-use super::run::{Run, Stage, uses_port};
-use super::start::random;
+use super::instance_record::{InstanceRecord, Stage};
+use super::process_group::kill_group;
+use super::random::random;
+use super::service_record::uses_port;
+use super::state::Owner;
 use crate::error::{Exit, Phase, StartError};
 use crate::event::WorkerEvent;
 use crate::guardian::kill_marked;
 use crate::instance::{Ended, InstanceState};
 use crate::limits::OUTPUT_GRACE;
-use crate::policy::backoff::RunEnd;
-use rustix::process::{Pid, Signal, kill_process_group};
+use crate::policy::backoff::InstanceEnd;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,68 +18,70 @@ use std::time::Instant;
 impl Owner {
     /// The process is gone, and what it left in its group is killed.
     pub(super) fn exited(&mut self, id: u64, exit: Exit, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage != Stage::Exited) else {
+        let Some(instance) = self.instances.get_mut(&id).filter(|instance| instance.stage != Stage::Exited) else {
             return;
         };
-        run.exit = Some(exit);
-        run.enter_stage(Stage::Exited, Some(now + OUTPUT_GRACE), &mut self.timers);
-        run.stop_probe();
-        let record = &mut self.records[run.service];
-        let never_ready = !run.start_over && !run.stop_asked;
+        instance.exit = Some(exit);
+        instance.enter_stage(Stage::Exited, Some(now + OUTPUT_GRACE), &mut self.timers);
+        instance.stop_probe();
+        let record = &mut self.records[instance.service];
+        let never_ready = !instance.start_over && !instance.stop_asked;
         if !never_ready {
-            let lasted = run.ready_at.map_or_else(Default::default, |at| now.saturating_duration_since(at));
-            let end = if run.stop_asked { RunEnd::Stopped } else { RunEnd::Crashed { ready_for: lasted } };
-            if !run.failed {
+            let lasted = instance.ready_at.map_or_else(Default::default, |at| now.saturating_duration_since(at));
+            let end =
+                if instance.stop_asked { InstanceEnd::Stopped } else { InstanceEnd::Crashed { ready_for: lasted } };
+            if !instance.failed {
                 record.circuit.ended(end, now, random());
             }
-            if run.stop_asked {
-                let cut = run.cut.max(run.open_exchanges());
+            if instance.stop_asked {
+                let cut = instance.cut.max(instance.open_exchanges());
                 let mut status = record.service.status_mut();
                 status.stopped.instances += 1;
-                status.stopped.finished += run.in_flight_at_stop.saturating_sub(cut);
+                status.stopped.finished += instance.in_flight_at_stop.saturating_sub(cut);
                 status.stopped.cut += cut;
-                status.stopped.killed += u64::from(run.killed);
+                status.stopped.killed += u64::from(instance.killed);
             }
-            report_end(record.service.name(), run, exit);
-            if !run.stop_asked {
-                let limit = run.limit_said();
+            report_end(record.service.name(), instance, exit);
+            if !instance.stop_asked {
+                let limit = instance.limit_said();
                 let reason = format!("it {exit} {:.1} s after it was ready{limit}", lasted.as_secs_f64());
-                let error = StartError::new(record.service.name(), Phase::Answer, reason, run.begun);
-                record.last_failure = Some(StartError { exit: Some(exit), output_tail: run.tail.report(), ..error });
+                let error = StartError::new(record.service.name(), Phase::Answer, reason, instance.begun);
+                record.last_failure =
+                    Some(StartError { exit: Some(exit), output_tail: instance.tail.report(), ..error });
             }
         }
-        // A run that was never ready stays a member until its output is read, so that those who ask meanwhile get the
-        // report too.
-        let (outputs_open, instance) = (run.outputs_open, Arc::clone(&run.instance));
+        // An instance that was never ready stays a member until its output is read, so that those who ask meanwhile get
+        // the report too.
+        let (outputs_open, handle) = (instance.outputs_open, Arc::clone(&instance.handle));
         if !never_ready {
             self.leave_service(id);
         }
-        instance.set_state(InstanceState::Ended);
+        handle.set_state(InstanceState::Ended);
         if outputs_open == 0 {
             self.finish(id, now);
         }
     }
 
     pub(super) fn output_ended(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.outputs_open = run.outputs_open.saturating_sub(1);
-        if run.outputs_open == 0 && run.stage == Stage::Exited {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.outputs_open = instance.outputs_open.saturating_sub(1);
+        if instance.outputs_open == 0 && instance.stage == Stage::Exited {
             self.finish(id, now);
         }
     }
 
-    /// An instance that has exited, with all its output read: the last word on it.
+    /// An instance has exited and all its output is read: reports a failed start and forgets the instance.
     pub(super) fn finish(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let (exit, ready, limit) = (run.exit, run.ready_at.is_some(), run.limit_said());
-        if !run.start_over && !run.stop_asked && !run.failed {
+        let Some(instance) = self.instances.get(&id) else { return };
+        let (exit, ready, limit) = (instance.exit, instance.ready_at.is_some(), instance.limit_said());
+        if !instance.start_over && !instance.stop_asked && !instance.failed {
             let (phase, when) = if ready {
                 (Phase::Answer, "before the first byte of its first answer")
             } else {
                 (Phase::Connect, "before it was ready")
             };
             let how = exit.map_or_else(|| "ended".to_owned(), |exit| exit.to_string());
-            let hint = if run.is_pipe() && exit == Some(Exit::Code(0)) && !ready {
+            let hint = if instance.is_pipe() && exit == Some(Exit::Code(0)) && !ready {
                 "; a pipe service must dial PILOTLIGHT_SOCKET and stay, check `transport`"
             } else {
                 "; see the last lines of its output"
@@ -90,16 +93,16 @@ impl Owner {
 
     /// It did not become ready in time.
     pub(super) fn start_timed_out(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let limit = self.records[run.service].spec.start_timeout;
-        let (phase, what) = if run.stage == Stage::Spawning {
+        let Some(instance) = self.instances.get(&id) else { return };
+        let limit = self.records[instance.service].spec.start_timeout;
+        let (phase, what) = if instance.stage == Stage::Spawning {
             (Phase::Spawn, "the guardian process did not execute it")
-        } else if run.is_pipe() {
+        } else if instance.is_pipe() {
             (
                 Phase::Connect,
                 "it did not dial PILOTLIGHT_SOCKET and send HELLO; does it use the Pilotlight SDK (`transport = \"pipe\"`)?",
             )
-        } else if uses_port(self.records[run.service].spec.transport) {
+        } else if uses_port(self.records[instance.service].spec.transport) {
             (Phase::Connect, "nothing listens on the port in its variable PORT")
         } else {
             return self.never_accepted(id, now);
@@ -109,10 +112,10 @@ impl Owner {
         self.kill(id, now);
     }
 
-    /// HTTP, start timeout: nothing came back yet. Has it at least taken what was sent?
+    /// HTTP, start timeout without an answer: the start is over if the instance has at least accepted its connections.
     pub(super) fn look_accepted(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let waiting = run.listener.as_ref().map(|listener| listener.has_waiting());
+        let Some(instance) = self.instances.get(&id) else { return };
+        let waiting = instance.listener.as_ref().map(|listener| listener.has_waiting());
         match waiting {
             Some(Ok(true)) => {}
             Some(Ok(false)) | None => {
@@ -128,8 +131,8 @@ impl Owner {
     }
 
     fn never_accepted(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let limit = self.records[run.service].spec.start_timeout;
+        let Some(instance) = self.instances.get(&id) else { return };
+        let limit = self.records[instance.service].spec.start_timeout;
         let reason = format!(
             "it never accepted a connection on the socket it was given as descriptor 3 (start timeout {limit:?}); it was killed; \
              make it listen on descriptor 3 (LISTEN_FDS), or use `socket = \"port\"`"
@@ -138,27 +141,27 @@ impl Owner {
         self.kill(id, now);
     }
 
-    /// Notes and reports a failed start, to those who wait for it and to those who will ask soon.
+    /// Notes a failed start and reports it to the requests that wait and to those that come soon.
     pub(super) fn fail_start(&mut self, id: u64, phase: Phase, reason: String, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id).filter(|run| !run.failed) else {
+        let Some(instance) = self.instances.get_mut(&id).filter(|instance| !instance.failed) else {
             return;
         };
-        run.failed = true;
-        let record = &mut self.records[run.service];
-        if run.stop_asked {
+        instance.failed = true;
+        let record = &mut self.records[instance.service];
+        if instance.stop_asked {
             return; // those who waited were told then
         }
-        record.circuit.ended(RunEnd::NeverReady, now, random());
+        record.circuit.ended(InstanceEnd::NeverReady, now, random());
         record.service.status_mut().failed_starts += 1;
         let error = StartError {
-            exit: run.exit,
-            output_tail: run.tail.report(),
+            exit: instance.exit,
+            output_tail: instance.tail.report(),
             retry_after: record.circuit.wait(now).unwrap_or_default(),
-            ..StartError::new(record.service.name(), phase, reason, run.begun)
+            ..StartError::new(record.service.name(), phase, reason, instance.begun)
         };
         tracing::error!(output = ?error.output_tail, "{error}");
         record.last_failure = Some(error.clone());
-        let (service, replaces) = (run.service, run.replaces);
+        let (service, replaces) = (instance.service, instance.replaces);
         self.leave_service(id); // shows the failure before anybody is answered
         if replaces.is_some() {
             tracing::warn!(service = %self.records[service].service.name(), "the instance that it was to replace goes on");
@@ -167,44 +170,39 @@ impl Owner {
         if self.records[service].members.is_empty() {
             self.records[service].service.queue.refuse(0, &error);
         }
-        let Some(run) = self.runs.get(&id) else { return };
-        run.instance.set_ended(Ended { exit: run.exit, start_error: Some(error) });
+        let Some(instance) = self.instances.get(&id) else { return };
+        instance.handle.set_ended(Ended { exit: instance.exit, start_error: Some(error) });
     }
 
-    /// Lets go of a run that has no process.
+    /// Forgets an instance that has no process.
     pub(super) fn forget(&mut self, id: u64) {
         self.leave_service(id);
-        let Some(mut run) = self.runs.remove(&id) else { return };
-        self.records[run.service].publish(&self.runs);
-        run.set_deadline(None, &mut self.timers);
-        if let Some(token) = &run.token {
+        let Some(mut instance) = self.instances.remove(&id) else { return };
+        self.records[instance.service].publish(&self.instances);
+        instance.set_deadline(None, &mut self.timers);
+        if let Some(token) = &instance.token {
             self.tokens.remove(token);
         }
-        run.instance.set_state(InstanceState::Ended);
-        run.instance.set_ended(Ended { exit: run.exit, start_error: None });
+        instance.handle.set_state(InstanceState::Ended);
+        instance.handle.set_ended(Ended { exit: instance.exit, start_error: None });
         for worker in 0..self.workers.len() {
-            self.tell(worker, WorkerEvent::Gone { instance: Arc::clone(&run.instance) });
+            self.tell(worker, WorkerEvent::Gone { instance: Arc::clone(&instance.handle) });
         }
     }
 
-    pub(super) fn publish_run(&self, id: u64) {
-        if let Some(run) = self.runs.get(&id) {
-            self.records[run.service].publish(&self.runs);
-        }
-    }
-
-    /// The guardian is dead: its services have nobody who would kill them with the gateway, so they end now. The next
-    /// start has a new guardian.
+    /// The guardian is dead. Nobody would kill its services with the gateway, so they are killed now. The next start
+    /// begins with a new guardian.
     pub(super) fn guardian_lost(&mut self, now: Instant) {
         let Some(link) = self.link.take() else { return };
         tracing::error!("the guardian process died; all services are killed and start anew with their next request");
         link.bury();
         let marks: HashSet<String> =
-            self.runs.values().map(|run| run.mark.clone()).chain(self.zygote_marks()).collect();
+            self.instances.values().map(|instance| instance.mark.clone()).chain(self.zygote_marks()).collect();
         self.undertakers.spawn_blocking(move || kill_marked(&marks));
         self.zygotes_lost(now);
-        let runs: Vec<(u64, Option<i32>)> = self.runs.values().map(|run| (run.id(), run.pid)).collect();
-        for (id, pid) in runs {
+        let instances: Vec<(u64, Option<i32>)> =
+            self.instances.values().map(|instance| (instance.id(), instance.pid)).collect();
+        for (id, pid) in instances {
             if let Some(pid) = pid {
                 kill_group(pid);
                 self.exited(id, Exit::Lost, now);
@@ -215,26 +213,11 @@ impl Owner {
     }
 }
 
-/// For what has no guardian any more.
-pub(super) fn kill_group(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        // An error is ESRCH: the group has ended by itself.
-        let _ = kill_process_group(pid, Signal::KILL);
-    }
-}
-
-/// Past a guardian that does not keep up.
-pub(super) fn continue_group(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        let _ = kill_process_group(pid, Signal::CONT); // as above
-    }
-}
-
-fn report_end(service: &Arc<str>, run: &Run, exit: Exit) {
-    let number = run.instance.number();
-    if run.stop_asked || run.failed {
+fn report_end(service: &Arc<str>, instance: &InstanceRecord, exit: Exit) {
+    let number = instance.handle.number();
+    if instance.stop_asked || instance.failed {
         tracing::info!(%service, instance = number, %exit, "stopped");
     } else {
-        tracing::warn!(%service, instance = number, %exit, output = ?run.tail.report(), "ended by itself{}", run.limit_said());
+        tracing::warn!(%service, instance = number, %exit, output = ?instance.tail.report(), "ended by itself{}", instance.limit_said());
     }
 }

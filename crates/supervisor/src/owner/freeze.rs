@@ -6,8 +6,8 @@
 //!
 //! Invariant: what is asked to end is thawed first; a frozen process would not hear of it.
 
-use super::Owner;
-use super::run::{Frozen, Run, Stage};
+use super::instance_record::{Frozen, InstanceRecord, Stage};
+use super::state::Owner;
 use crate::guardian::GroupSignal;
 use crate::in_flight::close_if_unused;
 use crate::instance::InstanceState;
@@ -18,19 +18,19 @@ use std::time::Instant;
 impl Owner {
     /// Freezes an instance that has no exchange; looks again later if one came just now.
     pub(super) fn freeze(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        let service = run.service;
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        let service = instance.service;
         let Some(after) = self.records[service].spec.freeze_after else { return };
-        if !close_if_unused(&run.instance, &run.counters, InstanceState::Frozen) {
-            run.set_deadline(Some(now + after), &mut self.timers);
+        if !close_if_unused(&instance.handle, instance.counters(), InstanceState::Frozen) {
+            instance.set_deadline(Some(now + after), &mut self.timers);
             // Who found it closed in between waits.
             self.changed.insert(service);
             return;
         }
-        run.frozen = Frozen::Yes;
-        tracing::debug!(service = %self.records[service].service.name(), instance = run.instance.number(), pid = run.pid, idle = ?after, "frozen");
+        instance.frozen = Frozen::Yes;
+        tracing::debug!(service = %self.records[service].service.name(), instance = instance.handle.number(), pid = instance.pid, idle = ?after, "frozen");
         self.signal(id, GroupSignal::Freeze);
-        self.publish_run(id);
+        self.publish_instance(id);
         self.changed.insert(service); // somebody may have come between its closing and now
         self.look_idle(id, now); // when to stop it
     }
@@ -40,17 +40,17 @@ impl Owner {
         if self.wake(id) == Frozen::No {
             return;
         }
-        if let Some(run) = self.runs.get_mut(&id) {
-            run.thawed_at = Some(now);
-            run.instance.set_state(InstanceState::Ready);
+        if let Some(instance) = self.instances.get_mut(&id) {
+            instance.thawed_at = Some(now);
+            instance.handle.set_state(InstanceState::Ready);
         }
-        self.publish_run(id);
+        self.publish_instance(id);
     }
 
     /// Its processes go on, whatever becomes of it; whether it was frozen.
     pub(super) fn wake(&mut self, id: u64) -> Frozen {
-        let Some(run) = self.runs.get_mut(&id) else { return Frozen::No };
-        let was = std::mem::replace(&mut run.frozen, Frozen::No);
+        let Some(instance) = self.instances.get_mut(&id) else { return Frozen::No };
+        let was = std::mem::replace(&mut instance.frozen, Frozen::No);
         if was == Frozen::Yes {
             self.signal(id, GroupSignal::Thaw);
         }
@@ -60,15 +60,21 @@ impl Owner {
     /// Thaws as many as those who wait need, and lets them in.
     pub(super) fn thaw_for(&mut self, service: usize, waiting: &QueueView, now: Instant) {
         let record = &self.records[service];
-        let members =
-            || record.members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
-        let frozen: Vec<u64> = members().filter(|run| run.frozen == Frozen::Yes).map(Run::id).collect();
+        let members = || {
+            record
+                .members
+                .iter()
+                .filter_map(|id| self.instances.get(id))
+                .filter(|instance| instance.stage == Stage::Ready)
+        };
+        let frozen: Vec<u64> =
+            members().filter(|instance| instance.frozen == Frozen::Yes).map(InstanceRecord::id).collect();
         if frozen.is_empty() {
             return;
         }
-        let awake = || members().filter(|run| run.frozen == Frozen::No);
+        let awake = || members().filter(|instance| instance.frozen == Frozen::No);
         let free = match record.spec.concurrency {
-            Some(_) => awake().filter_map(Run::limiter).map(|limiter| u64::from(limiter.free())).sum(),
+            Some(_) => awake().filter_map(InstanceRecord::limiter).map(|limiter| u64::from(limiter.free())).sum(),
             None => awake().map(|_| u64::MAX).next().unwrap_or(0),
         };
         let count = thaws(waiting.count as u64, free, frozen.len() as u32, record.spec.concurrency);

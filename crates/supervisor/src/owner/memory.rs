@@ -1,18 +1,11 @@
 //! The memory of instances that are recycled by it, looked at once a second, on a thread that may block.
 
-use super::Owner;
-use super::run::{Run, Stage};
+use super::instance_record::{InstanceRecord, Stage};
+use super::state::Owner;
 use super::timers::Timer;
 use crate::limits::MEMORY_LOOK;
-use crate::memory::of_tree;
+use crate::memory::{Sample, of_tree};
 use std::time::Instant;
-
-/// The bytes of a run's processes, `None` if the system does not say.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    run: u64,
-    bytes: Option<u64>,
-}
 
 impl Owner {
     /// Begins to look at a service's instances, if they are recycled by memory.
@@ -26,11 +19,11 @@ impl Owner {
     pub(super) fn look_at_memory(&mut self, service: usize, now: Instant) {
         self.records[service].memory_at = None;
         if self.samples.is_empty() {
-            let ready = |run: &&Run| run.service == service && run.stage == Stage::Ready;
-            for run in self.runs.values().filter(ready) {
-                let (id, limit) = (run.id(), run.recycle_limits.max_memory);
-                if let (Some(pid), Some(limit)) = (run.pid, limit) {
-                    self.samples.spawn_blocking(move || Sample { run: id, bytes: of_tree(pid, limit) });
+            let ready = |instance: &&InstanceRecord| instance.service == service && instance.stage == Stage::Ready;
+            for instance in self.instances.values().filter(ready) {
+                let (id, limit) = (instance.id(), instance.recycle_limits.max_memory);
+                if let (Some(pid), Some(limit)) = (instance.pid, limit) {
+                    self.samples.spawn_blocking(move || Sample { instance: id, bytes: of_tree(pid, limit) });
                 }
             }
         }
@@ -38,10 +31,10 @@ impl Owner {
     }
 
     pub(super) fn sampled(&mut self, sample: Sample) {
-        let Some(run) = self.runs.get_mut(&sample.run) else { return };
-        run.memory = sample.bytes.unwrap_or(0);
-        if run.recycle_limits.max_memory.is_some_and(|max| run.memory >= max) {
-            self.changed.insert(run.service);
+        let Some(instance) = self.instances.get_mut(&sample.instance) else { return };
+        instance.memory = sample.bytes.unwrap_or(0);
+        if instance.recycle_limits.max_memory.is_some_and(|max| instance.memory >= max) {
+            self.changed.insert(instance.service);
         }
     }
 }

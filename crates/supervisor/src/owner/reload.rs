@@ -1,17 +1,17 @@
 //! Other settings while services run: new services, changed ones, and those that are no longer configured.
 //!
-//! A service that is changed stays the same: its queue, its counters, its instances. Settings that the supervisor
-//! follows by itself count from now on; for others its instances are outdated, and each is replaced as one that has
-//! served for long enough is: a new one is started, and when it is ready the old one is drained. So a change that does
-//! not start leaves what runs.
+//! A changed service keeps its queue, its counters and its instances. Settings that the supervisor itself follows
+//! count at once. Other settings make its instances outdated: each is replaced like one that has reached a limit, so
+//! the old one is drained when the new one is ready. If the new one does not start, the old one goes on.
 
-use super::Owner;
-use super::run::{Record, Stage};
-use super::stop::AskedBy;
+use super::instance_record::{AskedBy, Stage};
+use super::service_record::ServiceRecord;
+use super::state::Owner;
 use super::timers::Timer;
-use crate::instance::Configure;
+use crate::command::Configure;
 use crate::policy::circuit::Circuit;
-use crate::service::{Service, ServiceId};
+use crate::service::Service;
+use crate::service_id::ServiceId;
 use crate::spec::{MinInstances, ServiceSpec, Spare};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ impl Owner {
         let id = free.unwrap_or(self.records.len());
         let spec = Arc::new(spec);
         let service = Service::new(id, &spec, self.workers.len(), self.notices.clone());
-        let record = Record::new(Arc::new(service), spec);
+        let record = ServiceRecord::new(Arc::new(service), spec);
         match self.records.get_mut(id) {
             Some(place) => {
                 self.timers.set(Timer::Review(id), &mut place.review_at, None);
@@ -55,10 +55,12 @@ impl Owner {
         id
     }
 
-    /// Whether nobody can name the service of this place any more, so that another may have its number.
+    /// Whether nothing refers to the service with this number any more, so that another service may have it.
     fn is_free(&self, id: usize) -> bool {
         let record = &self.records[id];
-        record.retired && Arc::strong_count(&record.service) == 1 && self.runs.values().all(|run| run.service != id)
+        record.retired
+            && Arc::strong_count(&record.service) == 1
+            && self.instances.values().all(|instance| instance.service != id)
     }
 
     fn change(&mut self, id: usize, spec: ServiceSpec, now: Instant) -> usize {
@@ -84,22 +86,23 @@ impl Owner {
 
     fn follow_settings(&mut self, id: usize, now: Instant) {
         let record = &self.records[id];
-        let outdated = |member: &u64| self.runs.get(member).is_some_and(|run| run.version != record.version);
+        let outdated =
+            |member: &u64| self.instances.get(member).is_some_and(|instance| instance.version != record.version);
         let members: Vec<(u64, bool)> =
             record.members.iter().chain(&record.successor).map(|member| (*member, outdated(member))).collect();
         for (member, outdated) in members {
-            match self.runs.get(&member).map(|run| (run.stage, run.start_over)) {
+            match self.instances.get(&member).map(|instance| (instance.stage, instance.start_over)) {
                 Some((Stage::Ready, true)) => self.look_idle(member, now),
                 // Those who wait for it get one that is started with the new settings.
                 Some((Stage::Spawning | Stage::Starting, _)) if outdated => self.give_up(member, now),
                 _ => {}
             }
         }
-        self.records[id].publish(&self.runs);
+        self.records[id].publish(&self.instances);
         self.changed.insert(id);
     }
 
-    /// The services are no longer configured: what runs is drained. Requests that are on their way to one are still
+    /// The services are no longer configured: their instances are drained. Requests on their way to one are still
     /// answered.
     pub(super) fn retire(&mut self, services: &[ServiceId], now: Instant) {
         for ServiceId(id) in services.iter().copied() {
@@ -118,7 +121,7 @@ impl Owner {
             let record = &self.records[id];
             let waiting = record.service.queue.waiting();
             for member in record.members.iter().chain(&record.successor).copied().collect::<Vec<_>>() {
-                match self.runs.get(&member).map(|run| run.stage) {
+                match self.instances.get(&member).map(|instance| instance.stage) {
                     Some(Stage::Ready) => self.drain(member, AskedBy::Gateway, now),
                     Some(Stage::Spawning | Stage::Starting) if waiting == 0 => self.give_up(member, now),
                     _ => {}

@@ -1,42 +1,29 @@
-//! How many instances a service has: what `policy::scale`, `policy::circuit` and `policy::recycle` decide is done here.
+//! How many instances a service has: carries out what `policy::scale`, `policy::circuit` and `policy::recycle` decide.
 //!
-//! Whatever happens to a service marks it as changed, and after each action those that are get a review. So there is
-//! one place where instances are started, and no way to forget it.
+//! Every action that concerns a service marks it as changed, and after each action the changed services are reviewed.
+//! So instances are started in one place, which no action can forget.
 
-use super::Owner;
-use super::run::{Run, Stage};
+use super::instance_record::{AskedBy, InstanceRecord, Stage};
+use super::service_record::scale_of;
 use super::start::Started;
-use super::stop::AskedBy;
+use super::state::Owner;
 use super::timers::Timer;
 use crate::error::{Phase, StartError};
 use crate::policy::orders::{Orders, Situation, decide};
 use crate::policy::recycle::{LimitReached, Reached};
 use crate::policy::scale::{Load, Scale};
 use crate::queue::QueueView;
-use crate::spec::{MinInstances, ServiceSpec, Spare};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A ready run that is to be replaced.
+/// A ready instance that is to be replaced.
 struct Replaceable {
     id: u64,
     number: u64,
-    /// The limit that it has reached; `None`: people asked.
+    /// The limit that it has reached; `None`: an operator asked, or its settings have changed.
     limit: Option<LimitReached>,
     /// Its settings have changed.
     outdated: bool,
-}
-
-/// The settings that decide about the number of a service's instances. One that is held is not started for its floor.
-pub(super) fn scale_of(spec: &ServiceSpec, held: bool) -> Scale {
-    Scale {
-        min: u32::from(spec.min_instances == MinInstances::One && !held),
-        max: spec.max_instances,
-        spare: u32::from(spec.spare == Spare::One && !held),
-        concurrency: spec.concurrency,
-        up_after: spec.scale_up_after,
-        down_after: spec.scale_down_after,
-    }
 }
 
 impl Owner {
@@ -60,15 +47,16 @@ impl Owner {
         }
         let waiting = if waiting.count > 0 { self.records[service].service.queue.look() } else { waiting };
         let load = self.load(service, &waiting);
-        let worn = self.replaceable(service, now);
+        let replaceable = self.replaceable(service, now);
         let record = &mut self.records[service];
         let scale = scale_of(&record.spec, record.held);
         let start_asked = std::mem::take(&mut record.start_asked);
         let (replacing, circuit) = (record.successor.is_some(), &record.circuit);
-        let situation = Situation { scale: &scale, circuit, load, start_asked, worn: worn.is_some(), replacing };
+        let situation =
+            Situation { scale: &scale, circuit, load, start_asked, replaceable: replaceable.is_some(), replacing };
         let orders = decide(&situation, now);
         let look_down = self.look_down(service, &scale, &load, now);
-        self.follow(service, orders, worn.filter(|_| orders.replace), waiting.worker, now);
+        self.follow(service, orders, replaceable.filter(|_| orders.replace), waiting.worker, now);
         if orders.start == 0 && load.ready + load.starting < scale.max {
             self.records[service].service.queue.relieve();
         }
@@ -77,7 +65,14 @@ impl Owner {
         self.timers.set(Timer::Review(service), &mut self.records[service].review_at, next);
     }
 
-    fn follow(&mut self, service: usize, orders: Orders, worn: Option<Replaceable>, worker: usize, now: Instant) {
+    fn follow(
+        &mut self,
+        service: usize,
+        orders: Orders,
+        replaceable: Option<Replaceable>,
+        worker: usize,
+        now: Instant,
+    ) {
         let record = &mut self.records[service];
         if orders.probe {
             record.circuit.probe();
@@ -92,8 +87,8 @@ impl Owner {
             service.waiting.count_refused_by_circuit(refused);
         }
         self.start_some(service, orders.start, worker, now);
-        if let Some(worn) = worn {
-            self.start_successor(service, &worn, now);
+        if let Some(replaceable) = replaceable {
+            self.start_successor(service, &replaceable, now);
         }
     }
 
@@ -110,28 +105,30 @@ impl Owner {
         }
     }
 
-    /// One at a time: what replaces one instance is seen to work before the next is replaced.
-    fn start_successor(&mut self, service: usize, worn: &Replaceable, now: Instant) {
-        let Replaceable { id, number, limit, outdated } = worn;
+    /// Starts the successor of one instance. No other instance is replaced before this successor is ready
+    /// or has failed.
+    fn start_successor(&mut self, service: usize, replaceable: &Replaceable, now: Instant) {
+        let Replaceable { id, number, limit, outdated } = replaceable;
         let asked = if *outdated { "its settings have changed" } else { "a restart was asked for" };
         let reason = limit.map_or(asked.to_owned(), |limit| limit.to_string());
         tracing::info!(service = %self.records[service].service.name(), instance = number, "to be replaced: {reason}");
         let worker = *id as usize % self.workers.len();
         if self.start(service, worker, Some(*id), now) == Started::Yes
-            && let Some(run) = self.records[service].successor.and_then(|id| self.runs.get_mut(&id))
+            && let Some(instance) = self.records[service].successor.and_then(|id| self.instances.get_mut(&id))
         {
-            run.limit_reached = *limit;
+            instance.limit_reached = *limit;
         }
     }
 
     fn load(&self, service: usize, waiting: &QueueView) -> Load {
         let members = &self.records[service].members;
-        let ready = || members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
+        let ready =
+            || members.iter().filter_map(|id| self.instances.get(id)).filter(|instance| instance.stage == Stage::Ready);
         let count = ready().count();
         Load {
             ready: count as u32,
             starting: (members.len() - count) as u32,
-            in_use: ready().filter_map(Run::limiter).map(|limiter| u64::from(limiter.in_use())).sum(),
+            in_use: ready().filter_map(InstanceRecord::limiter).map(|limiter| u64::from(limiter.in_use())).sum(),
             waiting: waiting.count as u64,
             oldest: waiting.oldest,
         }
@@ -143,24 +140,31 @@ impl Owner {
         if record.successor.is_some() {
             return None;
         }
-        let ready = record.members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
-        let mut worn = ready.filter_map(|run| {
-            let requests = run.begun_exchanges();
-            let reached = Reached { requests, ready_at: run.ready_at.unwrap_or(now), memory: run.memory };
-            let limit = run.recycle_limits.reached(&reached, now);
-            let outdated = run.version != record.version;
-            let worn = limit.is_some() || run.replace_asked || outdated;
-            worn.then(|| Replaceable { id: run.id(), number: run.instance.number(), limit, outdated })
+        let ready = record
+            .members
+            .iter()
+            .filter_map(|id| self.instances.get(id))
+            .filter(|instance| instance.stage == Stage::Ready);
+        let mut candidates = ready.filter_map(|instance| {
+            let requests = instance.begun_exchanges();
+            let reached = Reached { requests, ready_at: instance.ready_at.unwrap_or(now), memory: instance.memory };
+            let limit = instance.recycle_limits.reached(&reached, now);
+            let outdated = instance.version != record.version;
+            let is_due = limit.is_some() || instance.replace_asked || outdated;
+            is_due.then(|| Replaceable { id: instance.id(), number: instance.handle.number(), limit, outdated })
         });
-        worn.next()
+        candidates.next()
     }
 
     fn next_too_old(&self, service: usize, now: Instant) -> Option<Instant> {
-        let runs = self.records[service].members.iter().filter_map(|id| self.runs.get(id));
-        runs.filter_map(|run| run.recycle_limits.too_old_at(run.ready_at?)).filter(|at| *at > now).min()
+        let instances = self.records[service].members.iter().filter_map(|id| self.instances.get(id));
+        instances
+            .filter_map(|instance| instance.recycle_limits.too_old_at(instance.ready_at?))
+            .filter(|at| *at > now)
+            .min()
     }
 
-    /// Stops what has not been needed for a whole `scale_down_after`; when to look again.
+    /// Stops instances that were not needed for a whole `scale_down_after`; returns when to look again.
     fn look_down(&mut self, service: usize, scale: &Scale, load: &Load, now: Instant) -> Option<Instant> {
         let least = scale.floor().max(1);
         let record = &mut self.records[service];
@@ -172,9 +176,12 @@ impl Owner {
             record.window.reset();
         }
         if record.window.is_due(now) {
-            let ready =
-                record.members.iter().filter_map(|id| self.runs.get(id)).filter(|run| run.stage == Stage::Ready);
-            let peak = ready.filter_map(Run::limiter).map(|limiter| u64::from(limiter.take_peak())).sum();
+            let ready = record
+                .members
+                .iter()
+                .filter_map(|id| self.instances.get(id))
+                .filter(|instance| instance.stage == Stage::Ready);
+            let peak = ready.filter_map(InstanceRecord::limiter).map(|limiter| u64::from(limiter.take_peak())).sum();
             let surplus = record.window.note(scale, peak, now).map_or(0, |peak| scale.surplus(load.ready, peak));
             for _ in 0..surplus {
                 self.retire_one(service, now);
@@ -183,50 +190,50 @@ impl Owner {
         self.records[service].window.next()
     }
 
-    /// The one with the fewest exchanges, the youngest of several.
+    /// Stops the instance with the fewest exchanges, the youngest of several.
     fn retire_one(&mut self, service: usize, now: Instant) {
-        let ready = self.records[service].members.iter().filter_map(|id| self.runs.get(id));
-        let ready = ready.filter(|run| run.stage == Stage::Ready);
-        let Some(run) = ready.rev().min_by_key(|run| run.open_exchanges()) else { return };
-        let id = run.id();
-        tracing::info!(service = %self.records[service].service.name(), instance = run.instance.number(), "one less is enough: stopping");
+        let ready = self.records[service].members.iter().filter_map(|id| self.instances.get(id));
+        let ready = ready.filter(|instance| instance.stage == Stage::Ready);
+        let Some(instance) = ready.rev().min_by_key(|instance| instance.open_exchanges()) else { return };
+        let id = instance.id();
+        tracing::info!(service = %self.records[service].service.name(), instance = instance.handle.number(), "one less is enough: stopping");
         self.drain(id, AskedBy::Gateway, now);
     }
 
-    /// The run was given a part of what it may be given.
+    /// The instance has been given a part of its `max_requests`.
     pub(super) fn used(&mut self, id: u64) {
-        let Some(run) = self.runs.get(&id) else { return };
-        run.instance.take_used_notice();
-        if run.recycle_limits.max_requests.is_some_and(|max| run.begun_exchanges() >= max) {
-            self.changed.insert(run.service);
+        let Some(instance) = self.instances.get(&id) else { return };
+        instance.handle.take_used_notice();
+        if instance.recycle_limits.max_requests.is_some_and(|max| instance.begun_exchanges() >= max) {
+            self.changed.insert(instance.service);
         }
     }
 
     /// A request got no answer in time.
     pub(super) fn stuck(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get(&id).filter(|run| run.stage == Stage::Ready) else { return };
-        tracing::warn!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid = run.pid,
-            others = run.open_exchanges(), "a request took longer than max_request_time: the instance is ended when its others are done");
-        self.records[run.service].service.status_mut().stuck += 1;
+        let Some(instance) = self.instances.get(&id).filter(|instance| instance.stage == Stage::Ready) else { return };
+        tracing::warn!(service = %self.records[instance.service].service.name(), instance = instance.handle.number(), pid = instance.pid,
+            others = instance.open_exchanges(), "a request took longer than max_request_time: the instance is ended when its others are done");
+        self.records[instance.service].service.status_mut().stuck += 1;
         self.drain(id, AskedBy::Gateway, now);
     }
 
-    /// Somebody wants the service to run.
+    /// An operator starts the service.
     pub(super) fn start_service(&mut self, service: usize, now: Instant) {
         self.records[service].circuit.close();
         self.records[service].start_asked = true;
-        self.records[service].publish(&self.runs);
+        self.records[service].publish(&self.instances);
         self.changed.insert(service);
         tracing::debug!(service = %self.records[service].service.name(), ?now, "a start was asked for");
     }
 
-    /// Somebody wants new instances: each that there is now is replaced, those that are starting once they are ready.
-    /// What made somebody ask may have come after they had read their files.
+    /// An operator wants new instances: each one is replaced. An instance that is starting is replaced once it is
+    /// ready, because it may have read its files before they were changed.
     pub(super) fn restart_service(&mut self, service: usize, now: Instant) {
         let record = &self.records[service];
         for id in record.members.iter().chain(&record.successor).copied().collect::<Vec<_>>() {
-            if let Some(run) = self.runs.get_mut(&id) {
-                run.replace_asked = true;
+            if let Some(instance) = self.instances.get_mut(&id) {
+                instance.replace_asked = true;
             }
         }
         self.restart_zygote(service, now);
@@ -246,7 +253,8 @@ impl Owner {
         } else {
             format!("next attempt in {:.1} s", wait.as_secs_f64())
         };
-        let reason = format!("{failures} failed or short runs in a row, {next}; the last: {reason}");
+        let reason =
+            format!("{failures} instances in a row failed to start or ended early, {next}; the last: {reason}");
         let mut error = self.refusal(service, Phase::Backoff, &reason, now).retry_after(wait);
         if let Some(last) = last {
             error.exit = last.exit;

@@ -1,72 +1,76 @@
 //! From the first request to a ready instance.
 
-use super::Owner;
-use super::run::{Run, Stage, uses_port};
-use super::stop::AskedBy;
+use super::instance_record::{AskedBy, InstanceRecord, Stage};
+use super::outputs::{outputs, pumped};
+use super::random::{new_token, random};
+use super::service_record::uses_port;
+use super::state::Owner;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
-use crate::guardian::{Inherit, Link, MARK, SpawnRequest, spawn_process};
+use crate::guardian::{Inherit, MARK, SpawnRequest};
 use crate::in_flight::InFlightCounter;
 use crate::instance::{Address, Endpoint, Instance, InstanceState, Which};
 use crate::isolation;
 use crate::limits::PORT_PAUSE;
 use crate::listener::{Acceptance, Asks, Listener};
-use crate::log::{Output, Pump, Tail};
-use crate::policy::backoff::RunEnd;
+use crate::log::{Pump, Tail};
+use crate::policy::backoff::InstanceEnd;
 use crate::policy::hints::Hints;
 use crate::policy::recycle::{LimitReached, RecycleLimits};
-use crate::service::{Service, ServiceId};
+use crate::queue::{Entrance, Entrances};
+use crate::service::Service;
+use crate::service_id::ServiceId;
 use crate::spec::{ServiceSpec, Transport};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::net::{TcpStream, unix::pipe};
+use tokio::net::TcpStream;
 
 impl Owner {
     pub(super) fn spawned(&mut self, id: u64, pid: i32, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.pid = Some(pid);
-        run.spawned_at = Some(now);
-        tracing::debug!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid, "spawned");
-        match run.stage {
-            Stage::Spawning => run.stage = Stage::Starting,
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.pid = Some(pid);
+        instance.spawned_at = Some(now);
+        tracing::debug!(service = %self.records[instance.service].service.name(), instance = instance.handle.number(), pid, "spawned");
+        match instance.stage {
+            Stage::Spawning => instance.stage = Stage::Starting,
             Stage::Terminating => return self.terminate(id, now), // it was stopped while it was being spawned
             Stage::Killing => return self.kill(id, now),
-            _ => return self.publish_run(id), // its HELLO came first
+            _ => return self.publish_instance(id), // its HELLO came first
         }
-        match run.instance.endpoint() {
+        match instance.handle.endpoint() {
             Endpoint::Pipe => {}
-            Endpoint::Http(Address::Tcp(address)) if uses_port(self.records[run.service].spec.transport) => {
-                run.probe = Some(self.probes.spawn(probe(id, *address)));
+            Endpoint::Http(Address::Tcp(address)) if uses_port(self.records[instance.service].spec.transport) => {
+                instance.probe = Some(self.probes.spawn(probe(id, *address)));
             }
             Endpoint::Http(_) => return self.socket_given(id, now),
         }
-        self.publish_run(id);
+        self.publish_instance(id);
     }
 
-    /// An instance has the socket that it inherits, and will accept when it can. While others serve, it gets no
-    /// requests before that. Where there is no other, requests wait in its socket: nothing is quicker.
+    /// An instance has inherited its socket and accepts when it can. While other instances serve, it gets no requests
+    /// before that. Without others requests wait in its socket, because nothing is quicker.
     fn socket_given(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let record = &self.records[run.service];
-        let serves = |other: &u64| self.runs.get(other).is_some_and(|run| run.stage == Stage::Ready);
-        let others_serve = run.replaces.is_some() || record.members.iter().any(|other| *other != id && serves(other));
+        let Some(instance) = self.instances.get(&id) else { return };
+        let record = &self.records[instance.service];
+        let serves = |other: &u64| self.instances.get(other).is_some_and(|instance| instance.stage == Stage::Ready);
+        let others_serve =
+            instance.replaces.is_some() || record.members.iter().any(|other| *other != id && serves(other));
         let asks = if others_serve || record.service.queue.waiting() == 0 { Asks::Itself } else { Asks::Requests };
-        match run.listener.as_ref().map(|listener| Acceptance::of(listener, asks)) {
+        match instance.listener.as_ref().map(|listener| Acceptance::of(listener, asks)) {
             Some(Ok(Some(acceptance))) => {
                 let probe = self.probes.spawn(acceptance.wait(id));
-                if let Some(run) = self.runs.get_mut(&id) {
-                    run.probe = Some(probe);
-                    run.accepts = false;
+                if let Some(instance) = self.instances.get_mut(&id) {
+                    instance.probe = Some(probe);
+                    instance.accepts = false;
                 }
             }
             Some(Ok(None)) | None => {}
             Some(Err(error)) => tracing::error!(%error, "cannot look at a service's socket; it counts as ready"),
         }
-        let waits = self.runs.get(&id).is_some_and(|run| run.probe.is_some());
-        if others_serve && waits { self.publish_run(id) } else { self.become_ready(id, now) }
+        let waits = self.instances.get(&id).is_some_and(|instance| instance.probe.is_some());
+        if others_serve && waits { self.publish_instance(id) } else { self.become_ready(id, now) }
     }
 
     pub(super) fn spawn_failed(&mut self, id: u64, reason: String, now: Instant) {
@@ -76,11 +80,11 @@ impl Owner {
 
     /// A service that only knows `PORT` listens, or one that has inherited its socket accepts.
     pub(super) fn port_open(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        match run.stage {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        match instance.stage {
             Stage::Starting => {
-                run.accepts = true;
-                run.connected_at = Some(now);
+                instance.accepts = true;
+                instance.connected_at = Some(now);
                 self.become_ready(id, now);
             }
             Stage::Ready => self.accepts(id, now),
@@ -88,37 +92,37 @@ impl Owner {
         }
     }
 
-    /// An instance that was given requests before accepts them now.
+    /// An instance that was given requests early accepts them now.
     fn accepts(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id).filter(|run| !run.accepts) else { return };
-        run.accepts = true;
-        run.stop_probe();
+        let Some(instance) = self.instances.get_mut(&id).filter(|instance| !instance.accepts) else { return };
+        instance.accepts = true;
+        instance.stop_probe();
         self.say_ready(id, now);
-        self.publish_run(id);
+        self.publish_instance(id);
     }
 
     fn say_ready(&self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let phases = run.start_times(now).phases(run.begun, now);
-        tracing::info!(service = %self.records[run.service].service.name(), instance = run.instance.number(), pid = run.pid,
-            took = ?now.duration_since(run.begun), %phases, "ready");
+        let Some(instance) = self.instances.get(&id) else { return };
+        let phases = instance.start_times(now).phases(instance.begun, now);
+        tracing::info!(service = %self.records[instance.service].service.name(), instance = instance.handle.number(), pid = instance.pid,
+            took = ?now.duration_since(instance.begun), %phases, "ready");
     }
 
     /// The instance takes exchanges; those who wait enter it, as far as there is room. The one that it replaces is
     /// drained.
     pub(super) fn become_ready(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        let record = &mut self.records[run.service];
-        run.ready_at = Some(now);
-        run.stage = Stage::Ready;
-        let times = run.start_times(now);
-        run.instance.set_start_times(times);
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        let record = &mut self.records[instance.service];
+        instance.ready_at = Some(now);
+        instance.stage = Stage::Ready;
+        let times = instance.start_times(now);
+        instance.handle.set_start_times(times);
         record.service.status_mut().starts += 1;
-        run.instance.set_state(InstanceState::Ready);
-        let replaced = run.replaces.take();
+        instance.handle.set_state(InstanceState::Ready);
+        let replaced = instance.replaces.take();
         if replaced.is_some() {
             let counts = &mut record.service.status_mut().replaced;
-            *match run.limit_reached {
+            *match instance.limit_reached {
                 Some(LimitReached::Requests(_)) => &mut counts.requests,
                 Some(LimitReached::Age(_)) => &mut counts.age,
                 Some(LimitReached::Memory(_)) => &mut counts.memory,
@@ -130,69 +134,69 @@ impl Owner {
             record.members.push(id);
         }
         record.window.reset();
-        self.changed.insert(run.service);
-        record.publish(&self.runs); // before anybody is answered
-        if let Some(run) = self.runs.get(&id) {
-            record.service.change(Some(&run.counters), replaced);
-            if run.accepts {
+        self.changed.insert(instance.service);
+        record.publish(&self.instances); // before anybody is answered
+        if let Some(instance) = self.instances.get(&id) {
+            record.service.change(Some(&instance.entrances), replaced);
+            if instance.accepts {
                 self.say_ready(id, now); // only now: nobody waits for a line to be written
             }
         }
-        if let Some(old) = replaced.filter(|old| self.runs.get(old).is_some_and(|old| old.stage == Stage::Ready)) {
+        if let Some(old) = replaced.filter(|old| self.instances.get(old).is_some_and(|old| old.stage == Stage::Ready)) {
             self.drain(old, AskedBy::Gateway, now);
         }
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        if !run.accepts && !run.instance.answered() {
-            let deadline = run.begun + self.records[run.service].spec.start_timeout;
-            run.set_deadline(Some(deadline), &mut self.timers);
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        if !instance.accepts && !instance.handle.answered() {
+            let deadline = instance.begun + self.records[instance.service].spec.start_timeout;
+            instance.set_deadline(Some(deadline), &mut self.timers);
         } else {
             self.start_is_over(id, now);
         }
-        self.publish_run(id);
+        self.publish_instance(id);
     }
 
     /// HTTP: first bytes of an answer came.
     pub(super) fn answered(&mut self, id: u64, now: Instant) {
-        if self.runs.get(&id).is_some_and(|run| !run.start_over) {
+        if self.instances.get(&id).is_some_and(|instance| !instance.start_over) {
             self.accepts(id, now);
             self.start_is_over(id, now);
         }
     }
 
     pub(super) fn start_is_over(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.start_over = true;
-        run.stop_probe(); // has a copy of the socket
-        if let Some(listener) = &mut run.listener {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.start_over = true;
+        instance.stop_probe(); // has a copy of the socket
+        if let Some(listener) = &mut instance.listener {
             listener.release();
         }
-        let record = &mut self.records[run.service];
+        let record = &mut self.records[instance.service];
         record.last_failure = None;
         record.circuit.started();
         record.service.queue.set_alert(false);
-        if run.stage == Stage::Ready {
+        if instance.stage == Stage::Ready {
             self.look_idle(id, now);
         }
-        self.publish_run(id);
+        self.publish_instance(id);
     }
 
     pub(super) fn refusal(&self, service: usize, phase: Phase, reason: &str, now: Instant) -> StartError {
         StartError::new(self.records[service].service.name(), phase, reason, now)
     }
 
-    /// Starts an instance, in the place of a ready one if there is one to go.
+    /// Starts an instance; with `replaces` it takes the place of that one.
     pub(super) fn start(&mut self, service: usize, worker: usize, replaces: Option<u64>, now: Instant) -> Started {
         self.records[service].held = false;
         let Err(error) = self.try_start(service, worker, replaces, now) else { return Started::Yes };
         let record = &mut self.records[service];
-        record.circuit.ended(RunEnd::NeverReady, now, random());
+        record.circuit.ended(InstanceEnd::NeverReady, now, random());
         record.service.status_mut().failed_starts += 1;
         let reason = format!("the gateway cannot start it: {error}");
         let error = StartError::new(record.service.name(), Phase::Spawn, reason, now);
         let error = error.retry_after(record.circuit.wait(now).unwrap_or_default());
         tracing::error!("{error}");
         record.last_failure = Some(error.clone());
-        record.publish(&self.runs); // before anybody is answered
+        record.publish(&self.instances); // before anybody is answered
         if record.members.is_empty() {
             record.service.queue.refuse(0, &error);
         }
@@ -202,7 +206,7 @@ impl Owner {
 
     fn try_start(&mut self, service: usize, worker: usize, replaces: Option<u64>, now: Instant) -> io::Result<()> {
         let number = self.records[service].last_number + 1;
-        let id = self.next_run();
+        let id = self.next_id();
         let listener = match self.records[service].spec.transport {
             Transport::Pipe => None,
             Transport::Http(kind) => Some(Listener::bind(kind, &self.folder.socket_path(service, number))?),
@@ -213,8 +217,8 @@ impl Owner {
         if uid.is_some() && token.is_some() {
             self.folder.admit_users()?;
         }
-        let which = Which { service: ServiceId(service), run: id, number };
-        let instance = Arc::new(Instance::new(which, endpoint, self.epoch, self.notices.clone()));
+        let which = Which { service: ServiceId(service), id, number };
+        let handle = Arc::new(Instance::new(which, endpoint, self.epoch, self.notices.clone()));
         let (outputs, mut fds) = outputs()?;
         let mut inherit = Inherit::Nothing;
         if let Some(socket) = listener.as_ref().and_then(|listener| listener.socket.as_ref()) {
@@ -222,7 +226,7 @@ impl Owner {
             inherit = Inherit::Listener;
         }
         let mark = new_token()?;
-        let request = self.request(&instance, Identity { token: token.as_deref(), mark: &mark }, inherit);
+        let request = self.request(&handle, Identity { token: token.as_deref(), mark: &mark }, inherit);
         self.execute(service, request, fds, now)?;
         // From here on the guardian answers, so nothing may fail.
         let record = &mut self.records[service];
@@ -244,9 +248,9 @@ impl Owner {
             None => record.members.push(id),
         }
         let recycle_limits = record.spec.recycle.jittered(random());
-        let counters = counters(&record.spec, &record.service, &instance, &recycle_limits, self.workers.len());
+        let entrances = entrances(&record.spec, &record.service, &handle, &recycle_limits, self.workers.len());
         let version = record.version;
-        let mut run = Run {
+        let mut instance = InstanceRecord {
             uid,
             recycle_limits,
             replaces,
@@ -255,17 +259,12 @@ impl Owner {
             token,
             listener,
             tail,
-            ..Run::new(instance, counters, worker, now)
+            ..InstanceRecord::new(handle, entrances, worker, now)
         };
-        run.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
-        self.runs.insert(id, run);
-        record.publish(&self.runs);
+        instance.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
+        self.instances.insert(id, instance);
+        record.publish(&self.instances);
         Ok(())
-    }
-
-    pub(super) fn next_run(&mut self) -> u64 {
-        self.last_run += 1;
-        self.last_run
     }
 
     fn request(&self, instance: &Instance, identity: Identity<'_>, inherit: Inherit) -> SpawnRequest {
@@ -290,7 +289,7 @@ impl Owner {
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
         let isolation = Some(&spec.isolation).filter(|isolation| !isolation.is_none()).cloned().map(Box::new);
         SpawnRequest {
-            run: instance.run,
+            id: instance.id,
             argv: spec.argv.clone(),
             dir,
             inherit_env: spec.inherited(),
@@ -298,16 +297,6 @@ impl Owner {
             inherit,
             isolation,
         }
-    }
-
-    /// The guardian, a new one if the last was lost.
-    pub(super) fn guardian(&mut self) -> io::Result<&Link> {
-        if self.link.is_none() {
-            let (child, socket) = spawn_process(&self.program)?;
-            self.guardians.add_child(child.id());
-            self.link = Some(Link::attach(child, socket)?);
-        }
-        self.link.as_ref().ok_or_else(|| io::Error::other("there is no guardian process"))
     }
 }
 
@@ -327,60 +316,31 @@ pub(super) enum Started {
     No,
 }
 
-/// A place for each worker at a new instance.
-fn counters(
+/// An entrance for each worker to a new instance.
+fn entrances(
     spec: &ServiceSpec,
     service: &Service,
     instance: &Arc<Instance>,
     recycle_limits: &RecycleLimits,
     workers: usize,
-) -> Vec<Arc<InFlightCounter>> {
-    let limiter = spec.concurrency.map(|max| Arc::new(ConcurrencyLimiter::new(max, Arc::clone(&service.queue))));
+) -> Entrances {
+    let limiter = spec.concurrency.map(|max| Arc::new(ConcurrencyLimiter::new(max)));
     let look_every = recycle_limits.look_every(workers);
     let counter = |worker| InFlightCounter::new(Arc::clone(instance), worker, limiter.clone(), look_every);
-    (0..workers).map(|worker| Arc::new(counter(worker))).collect()
-}
-
-pub(super) type Outputs = [(Output, pipe::Receiver); 2];
-
-/// Our ends and the service's.
-pub(super) fn outputs() -> io::Result<(Outputs, Vec<OwnedFd>)> {
-    let (out, out_end) = io::pipe()?;
-    let (err, err_end) = io::pipe()?;
-    let receiver = |from: io::PipeReader| pipe::Receiver::from_owned_fd(from.into());
-    let outputs = [(Output::Stdout, receiver(out)?), (Output::Stderr, receiver(err)?)];
-    Ok((outputs, vec![out_end.into(), err_end.into()]))
-}
-
-pub(super) async fn pumped(run: u64, pump: Pump, from: pipe::Receiver) -> u64 {
-    if let Err(error) = pump.run(from).await {
-        tracing::error!(%error, "cannot read a service's output");
-    }
-    run
+    (0..workers).map(|worker| Arc::new(Entrance::new(counter(worker), &service.queue))).collect()
 }
 
 /// Waits until something listens, for services that can neither dial nor inherit.
-async fn probe(run: u64, address: SocketAddr) -> u64 {
+async fn probe(instance: u64, address: SocketAddr) -> u64 {
     let (mut pause, longest) = PORT_PAUSE;
     while !listens(address).await {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(longest);
     }
-    run
+    instance
 }
 
 async fn listens(address: SocketAddr) -> bool {
     // A socket that got this very port for its own end is connected to itself.
     TcpStream::connect(address).await.is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
-}
-
-pub(super) fn new_token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// For the spread of pauses only, so a fixed value will do if there is no randomness.
-pub(super) fn random() -> u32 {
-    getrandom::u32().unwrap_or(u32::MAX / 2)
 }

@@ -1,9 +1,9 @@
 //! From a ready instance to none: idleness, drain, SIGTERM, SIGKILL.
 
-use super::run::{Frozen, Run, Stage};
-use super::scale::scale_of;
+use super::instance_record::{AskedBy, Frozen, InstanceRecord, Stage};
+use super::service_record::scale_of;
+use super::state::{Owner, StopPhase, Stopping};
 use super::timers::Timer;
-use super::{Owner, StopPhase, Stopping};
 use crate::error::Phase;
 use crate::event::WorkerEvent;
 use crate::guardian::GroupSignal;
@@ -14,69 +14,63 @@ use crate::policy::idle::{Idle, IdleLimits};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Who wants a drain: to the service's own DRAIN the gateway's is the answer when its exchanges are done (P-32).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum AskedBy {
-    Gateway,
-    Service,
-}
-
 impl Owner {
-    /// The deadline of a run's stage has come.
-    pub(super) fn run_timer(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.deadline = None;
-        match run.stage {
+    /// The deadline of an instance's stage has come.
+    pub(super) fn instance_timer(&mut self, id: u64, now: Instant) {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.deadline = None;
+        match instance.stage {
             Stage::Spawning | Stage::Starting => self.start_timed_out(id, now),
-            Stage::Ready if !run.start_over => self.look_accepted(id, now),
+            Stage::Ready if !instance.start_over => self.look_accepted(id, now),
             Stage::Ready => self.look_idle(id, now),
             Stage::Draining => self.drain_goes_on(id, now),
             Stage::Terminating => self.kill(id, now),
             Stage::Killing => {
-                tracing::error!(service = %self.records[run.service].service.name(), pid = run.pid, "still there after SIGKILL");
+                tracing::error!(service = %self.records[instance.service].service.name(), pid = instance.pid, "still there after SIGKILL");
                 self.kill(id, now);
             }
             Stage::Exited => self.finish(id, now),
         }
     }
 
-    /// Freezes or stops the instance if it has been idle for long enough, or looks again when that can be so.
+    /// Freezes or stops the instance if it has been idle for long enough; else sets the timer for when it could be.
     pub(super) fn look_idle(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        let spec = &self.records[run.service].spec;
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        let spec = &self.records[instance.service].spec;
         // With a floor, what is too many is for `scale_down_after`.
         let stop_after = spec.idle_timeout.filter(|_| scale_of(spec, false).floor() == 0);
         let limits = IdleLimits { freeze_after: spec.freeze_after, stop_after };
-        let frozen = run.frozen == Frozen::Yes;
-        match limits.decide(now, run.open_exchanges(), run.last_use(), frozen) {
-            Idle::Stop if frozen || close_if_unused(&run.instance, &run.counters, InstanceState::Draining) => {
-                tracing::info!(service = %self.records[run.service].service.name(), idle = ?stop_after, "idle: stopping");
+        let frozen = instance.frozen == Frozen::Yes;
+        match limits.decide(now, instance.open_exchanges(), instance.last_use(), frozen) {
+            Idle::Stop if frozen || close_if_unused(&instance.handle, instance.counters(), InstanceState::Draining) => {
+                tracing::info!(service = %self.records[instance.service].service.name(), idle = ?stop_after, "idle: stopping");
                 self.drain(id, AskedBy::Gateway, now);
             }
             Idle::Stop => {
-                run.set_deadline(stop_after.map(|after| now + after), &mut self.timers); // one came just now
-                self.changed.insert(run.service); // another may have found it closed, and waits
+                instance.set_deadline(stop_after.map(|after| now + after), &mut self.timers); // one came just now
+                self.changed.insert(instance.service); // another may have found it closed, and waits
             }
             Idle::Freeze => self.freeze(id, now),
-            Idle::LookAgain(at) => run.set_deadline(Some(at), &mut self.timers),
-            Idle::Never => run.set_deadline(None, &mut self.timers),
+            Idle::LookAgain(at) => instance.set_deadline(Some(at), &mut self.timers),
+            Idle::Never => instance.set_deadline(None, &mut self.timers),
         }
     }
 
-    /// Somebody wants the service stopped until it is asked for. What failed before is forgotten.
+    /// An operator stops the service until a request or a command starts it. Earlier failures are forgotten.
     pub(super) fn stop_by_hand(&mut self, service: usize, now: Instant) {
         let Some(record) = self.records.get_mut(service) else { return };
         record.held = true;
         record.circuit.close();
         self.stop_service(service, now);
-        self.records[service].publish(&self.runs);
+        self.records[service].publish(&self.instances);
     }
 
-    /// Stops all that runs of the service.
+    /// Stops all instances of the service, and its zygote.
     pub(super) fn stop_service(&mut self, service: usize, now: Instant) {
-        let runs: Vec<u64> = self.runs.values().filter(|run| run.service == service).map(Run::id).collect();
-        for id in runs {
-            self.stop_run(id, now);
+        let instances: Vec<u64> =
+            self.instances.values().filter(|instance| instance.service == service).map(InstanceRecord::id).collect();
+        for id in instances {
+            self.stop_instance(id, now);
         }
         self.stop_zygote(service, now);
     }
@@ -95,108 +89,108 @@ impl Owner {
     }
 
     pub(super) fn kill_everything(&mut self, now: Instant) {
-        let runs: Vec<u64> = self.runs.keys().copied().collect();
-        for id in runs {
+        let instances: Vec<u64> = self.instances.keys().copied().collect();
+        for id in instances {
             self.kill(id, now);
         }
     }
 
     /// The service sent DRAIN (P-32).
     pub(super) fn service_drains(&mut self, id: u64, now: Instant) {
-        if self.runs.get(&id).is_some_and(|run| run.stage == Stage::Ready) {
+        if self.instances.get(&id).is_some_and(|instance| instance.stage == Stage::Ready) {
             self.drain(id, AskedBy::Service, now);
         }
     }
 
-    /// No exchange of a draining run is open.
+    /// No exchange of a draining instance is open.
     pub(super) fn exchanges_done(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.instance.take_idle_notice();
-        if run.stage == Stage::Draining && run.open_exchanges() == 0 {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.handle.take_idle_notice();
+        if instance.stage == Stage::Draining && instance.open_exchanges() == 0 {
             self.drained(id, now);
         }
     }
 
-    /// A shared connection ended. The last one is the instance's death (P-33).
+    /// A shared connection ended. An instance without one counts as dead (P-33).
     pub(super) fn link_closed(&mut self, id: u64, worker: usize, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.links[worker] = run.links[worker].saturating_sub(1);
-        if run.stage == Stage::Ready && run.links.iter().all(|links| *links == 0) {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.links[worker] = instance.links[worker].saturating_sub(1);
+        if instance.stage == Stage::Ready && instance.links.iter().all(|links| *links == 0) {
             // Usually it is exiting just now; then its own exit status is worth more than that of a signal.
             self.leave_service(id);
-            let Some(run) = self.runs.get_mut(&id) else { return };
-            run.enter_stage(Stage::Draining, Some(now + LINK_GRACE), &mut self.timers);
+            let Some(instance) = self.instances.get_mut(&id) else { return };
+            instance.enter_stage(Stage::Draining, Some(now + LINK_GRACE), &mut self.timers);
         }
     }
 
     /// SIGTERM to the process group.
     pub(super) fn terminate(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        let grace = self.records[run.service].spec.stop_grace;
-        run.cut = run.open_exchanges(); // before the signal: workers may see the end of the process before it is reported
-        run.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        let grace = self.records[instance.service].spec.stop_grace;
+        instance.cut = instance.open_exchanges(); // before the signal: workers may see the end of the process before it is reported
+        instance.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
         self.signal(id, GroupSignal::Terminate);
     }
 
     /// SIGKILL to the process group.
     pub(super) fn kill(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage != Stage::Exited) else {
+        let Some(instance) = self.instances.get_mut(&id).filter(|instance| instance.stage != Stage::Exited) else {
             return;
         };
-        run.killed = true;
-        run.cut = run.cut.max(run.open_exchanges());
-        run.enter_stage(Stage::Killing, Some(now + KILL_TIMEOUT), &mut self.timers);
+        instance.killed = true;
+        instance.cut = instance.cut.max(instance.open_exchanges());
+        instance.enter_stage(Stage::Killing, Some(now + KILL_TIMEOUT), &mut self.timers);
         self.leave_service(id);
         self.signal(id, GroupSignal::Kill);
     }
 
-    /// The run takes no exchanges any more; others do, or the next request starts one.
+    /// The instance takes no exchanges any more; others do, or the next request starts one.
     pub(super) fn leave_service(&mut self, id: u64) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.instance.set_state(InstanceState::Draining);
-        run.stop_probe();
-        let service = run.service;
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.handle.set_state(InstanceState::Draining);
+        instance.stop_probe();
+        let service = instance.service;
         let record = &mut self.records[service];
         record.members.retain(|member| *member != id);
         match record.successor {
             Some(successor) if successor == id => record.successor = None,
             // What was to take its place has a place now.
-            Some(successor) if self.runs.get(&successor).is_some_and(|run| run.replaces == Some(id)) => {
+            Some(successor) if self.instances.get(&successor).is_some_and(|instance| instance.replaces == Some(id)) => {
                 record.successor = None;
                 record.members.push(successor);
-                if let Some(run) = self.runs.get_mut(&successor) {
-                    run.replaces = None;
+                if let Some(instance) = self.instances.get_mut(&successor) {
+                    instance.replaces = None;
                 }
             }
             _ => {}
         }
         record.window.reset();
-        record.publish(&self.runs);
+        record.publish(&self.instances);
         record.service.change(None, Some(id));
         self.changed.insert(service);
     }
 
-    /// Ends a start. Nobody is refused for that: those who wait for it wait on.
+    /// Ends a start. Requests that wait for it go on waiting.
     pub(super) fn give_up(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.stop_asked = true;
-        let (service, spawned) = (run.service, run.pid.is_some());
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.stop_asked = true;
+        let (service, spawned) = (instance.service, instance.pid.is_some());
         self.leave_service(id);
         if spawned {
             self.terminate(id, now);
-        } else if let Some(run) = self.runs.get_mut(&id) {
+        } else if let Some(instance) = self.instances.get_mut(&id) {
             // The signal is sent when there is a process to send it to.
             let grace = self.records[service].spec.stop_grace;
-            run.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
+            instance.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
         }
     }
 
-    fn stop_run(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        match run.stage {
+    fn stop_instance(&mut self, id: u64, now: Instant) {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        match instance.stage {
             Stage::Ready => self.drain(id, AskedBy::Gateway, now),
             Stage::Spawning | Stage::Starting => {
-                let (service, begun) = (run.service, run.begun);
+                let (service, begun) = (instance.service, instance.begun);
                 let error = self.refusal(service, Phase::Stopping, "it was stopped while it was starting", begun);
                 self.give_up(id, now);
                 if self.records[service].members.is_empty() {
@@ -211,32 +205,32 @@ impl Owner {
     pub(super) fn drain(&mut self, id: u64, asked_by: AskedBy, now: Instant) {
         self.leave_service(id);
         self.wake(id);
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.stop_asked = true;
-        run.in_flight_at_stop = run.open_exchanges();
-        let until = now + self.records[run.service].spec.drain_timeout;
-        run.drain_until = Some(until);
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        instance.stop_asked = true;
+        instance.in_flight_at_stop = instance.open_exchanges();
+        let until = now + self.records[instance.service].spec.drain_timeout;
+        instance.drain_until = Some(until);
         // The service's own DRAIN is answered when its exchanges are done (P-32), the gateway's is sent a little later.
-        let settles = run.is_pipe() && asked_by == AskedBy::Gateway;
+        let settles = instance.is_pipe() && asked_by == AskedBy::Gateway;
         let deadline = if settles { until.min(now + DRAIN_SETTLE) } else { until };
-        run.enter_stage(Stage::Draining, Some(deadline), &mut self.timers);
-        if run.open_exchanges() == 0 {
+        instance.enter_stage(Stage::Draining, Some(deadline), &mut self.timers);
+        if instance.open_exchanges() == 0 {
             self.drained(id, now);
         } else if settles {
-            let run = &self.runs[&id];
+            let instance = &self.instances[&id];
             // Who waits for a first connection to it goes elsewhere.
-            for worker in (0..run.links.len()).filter(|worker| run.links[*worker] == 0) {
-                self.tell(worker, WorkerEvent::Drain { instance: Arc::clone(&run.instance), grace: until - now });
+            for worker in (0..instance.links.len()).filter(|worker| instance.links[*worker] == 0) {
+                self.tell(worker, WorkerEvent::Drain { instance: Arc::clone(&instance.handle), grace: until - now });
             }
         }
     }
 
-    /// Exchanges are still open. A pipe service may end its streams early when it knows.
+    /// Exchanges are still open. After DRAIN a pipe service may end its streams early.
     fn drain_goes_on(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        match run.drain_until.filter(|until| *until > now && !run.drain_sent) {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        match instance.drain_until.filter(|until| *until > now && !instance.drain_sent) {
             Some(until) => {
-                run.set_deadline(Some(until), &mut self.timers);
+                instance.set_deadline(Some(until), &mut self.timers);
                 self.send_drain(id, until - now);
             }
             None => self.terminate(id, now),
@@ -244,13 +238,13 @@ impl Owner {
     }
 
     fn drained(&mut self, id: u64, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        if run.is_pipe() {
-            // Nothing is in progress, so all that is left to do for the service is to exit. Who comes too late and
-            // turns back is told as the last one, too: once is enough.
-            let Some(until) = run.drain_until.take() else { return };
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        if instance.is_pipe() {
+            // No exchange is open, so the service only has to exit. A worker that enters too late and turns back
+            // reports the last exchange once more: one DRAIN is enough.
+            let Some(until) = instance.drain_until.take() else { return };
             let left = until.saturating_duration_since(now).min(EXIT_GRACE);
-            run.enter_stage(Stage::Draining, Some(now + left), &mut self.timers);
+            instance.enter_stage(Stage::Draining, Some(now + left), &mut self.timers);
             self.send_drain(id, left);
         } else {
             self.terminate(id, now);
@@ -259,22 +253,13 @@ impl Owner {
 
     /// P-31: once, to every worker that has a shared connection.
     fn send_drain(&mut self, id: u64, grace: Duration) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        if std::mem::replace(&mut run.drain_sent, true) || !run.is_pipe() {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        if std::mem::replace(&mut instance.drain_sent, true) || !instance.is_pipe() {
             return;
         }
-        let run = &self.runs[&id];
-        for worker in (0..run.links.len()).filter(|worker| run.links[*worker] > 0) {
-            self.tell(worker, WorkerEvent::Drain { instance: Arc::clone(&run.instance), grace });
-        }
-    }
-
-    pub(super) fn signal(&self, id: u64, signal: GroupSignal) {
-        let Some(link) = &self.link else { return }; // no guardian: its services have been killed
-        let Err(error) = link.signal(id, signal) else { return };
-        tracing::error!(%error, "cannot signal a service; it is tried again"); // by the stage's deadline
-        if let (GroupSignal::Thaw, Some(pid)) = (signal, self.runs.get(&id).and_then(|run| run.pid)) {
-            super::end::continue_group(pid); // has no deadline; a signal that harms nobody
+        let instance = &self.instances[&id];
+        for worker in (0..instance.links.len()).filter(|worker| instance.links[*worker] > 0) {
+            self.tell(worker, WorkerEvent::Drain { instance: Arc::clone(&instance.handle), grace });
         }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// The deadline of a run's stage.
-    Run(u64),
+    /// The deadline of an instance's stage.
+    Instance(u64),
     /// The number of a service's instances is to be decided on again.
     Review(usize),
     /// The memory of a service's instances is to be looked at.
@@ -19,7 +19,7 @@ pub(super) enum Timer {
     Shutdown,
 }
 
-/// A set, not a wheel: there are as many entries as runs and services.
+/// A set, not a wheel: there are as many entries as instances and services.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
 
@@ -57,12 +57,12 @@ mod tests {
     fn a_moved_timer_fires_once_at_its_last_time() {
         let (mut timers, now) = (Timers::default(), Instant::now());
         let (mut a, mut b) = (None, None);
-        timers.set(Timer::Run(1), &mut a, Some(now));
-        timers.set(Timer::Run(2), &mut b, Some(now + Duration::from_secs(1)));
-        timers.set(Timer::Run(1), &mut a, Some(now + Duration::from_secs(2)));
+        timers.set(Timer::Instance(1), &mut a, Some(now));
+        timers.set(Timer::Instance(2), &mut b, Some(now + Duration::from_secs(1)));
+        timers.set(Timer::Instance(1), &mut a, Some(now + Duration::from_secs(2)));
         assert_eq!(timers.pop(now), None);
-        assert_eq!(timers.pop(now + Duration::from_secs(3)), Some(Timer::Run(2)));
-        assert_eq!(timers.pop(now + Duration::from_secs(3)), Some(Timer::Run(1)));
+        assert_eq!(timers.pop(now + Duration::from_secs(3)), Some(Timer::Instance(2)));
+        assert_eq!(timers.pop(now + Duration::from_secs(3)), Some(Timer::Instance(1)));
         assert_eq!(timers.next(), None);
     }
 }

@@ -78,8 +78,8 @@ mod tests {
             assert!(tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
         }
         assert_eq!(tasks.len(), MAX_UNGREETED_INSTANCE + 1);
-        for run in 3..1000 {
-            add(Dialler::Instance(run), &mut tasks);
+        for instance in 3..1000 {
+            add(Dialler::Instance(instance), &mut tasks);
         }
         let of = |dialler| ungreeted.waiting.iter().filter(|(one, _)| *one == dialler).count();
         assert_eq!((of(flood), of(Dialler::Instance(999)), ungreeted.waiting.len()), (1, 1, MAX_UNGREETED));

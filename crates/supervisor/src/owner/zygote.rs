@@ -1,75 +1,37 @@
 //! Zygotes: started, asked for forks, ended. `policy::zygote` decides what they are used for.
 //!
-//! A zygote is a run of the guardian like an instance is, and none of the service's: it takes no exchanges and has no
-//! number.
+//! The guardian starts and watches a zygote as it does an instance, but a zygote is no instance of the service: it
+//! takes no exchanges and has no number.
 //!
 //! Invariant: a start that was given to a zygote is answered: by its fork, by an ordinary start when the zygote cannot,
-//! or by the run's own start timeout.
+//! or by the instance's own start timeout.
 
-use super::Owner;
-use super::run::Stage;
-use super::start::{new_token, outputs, pumped};
+use super::instance_record::Stage;
+use super::outputs::{outputs, pumped};
+use super::process_group::kill_group;
+use super::random::new_token;
+use super::state::Owner;
 use super::timers::Timer;
+use super::zygote_table::{Start, Zygote};
 use crate::error::Exit;
 use crate::guardian::{GroupSignal, Inherit, MARK, SpawnRequest};
-use crate::limits::{MAX_ZYGOTE_EVENTS, ZYGOTE_GRACE};
+use crate::limits::ZYGOTE_GRACE;
 use crate::log::{Pump, Tail};
 use crate::policy::hints::Hints;
 use crate::policy::zygote::{Way, ZygoteStage};
-use crate::service::{ZygoteState, ZygoteStatus};
 use crate::spec::{Preload, PreloadAt};
+use crate::status::{ZygoteState, ZygoteStatus};
 use crate::zygote::{FromZygote, ZygoteLink};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::mpsc;
 
 /// The module of the SDK that is a zygote.
 const MODULE: &str = "pilotlight.zygote";
 /// What stands for the instance's number in its log lines.
 const NO_INSTANCE: u64 = 0;
-
-/// Every zygote that runs, by the number that the guardian knows it by.
-#[derive(Debug)]
-pub(super) struct Zygotes {
-    all: HashMap<u64, Zygote>,
-    pub(super) said: mpsc::Receiver<(u64, FromZygote)>,
-    events: mpsc::Sender<(u64, FromZygote)>,
-}
-
-#[derive(Debug)]
-struct Zygote {
-    service: usize,
-    /// `None`: it was told to end.
-    link: Option<ZygoteLink>,
-    pid: Option<i32>,
-    /// What it has in its environment, and what it forks has until that becomes an instance.
-    mark: String,
-    begun: Instant,
-    deadline: Option<Instant>,
-    /// The starts that it is to fork, or has been asked to.
-    starts: BTreeMap<u64, Start>,
-    tail: Arc<Tail>,
-}
-
-/// A start that waits for a fork, with all that an ordinary one takes.
-#[derive(Debug)]
-struct Start {
-    request: SpawnRequest,
-    fds: Vec<OwnedFd>,
-    /// How many variables of the environment the zygote has already.
-    shared: usize,
-    asked: bool,
-}
-
-impl Default for Zygotes {
-    fn default() -> Self {
-        let (events, said) = mpsc::channel(MAX_ZYGOTE_EVENTS);
-        Self { all: HashMap::new(), said, events }
-    }
-}
 
 impl Owner {
     /// Starts the service's zygote, if it is to be there from the beginning.
@@ -97,7 +59,7 @@ impl Owner {
         let zygote = self.records[service].zygote.filter(|_| way != Way::Execute);
         match zygote.and_then(|id| self.zygotes.all.get_mut(&id)) {
             Some(zygote) => {
-                let id = request.run;
+                let id = request.id;
                 zygote.starts.insert(id, Start { request, fds, shared, asked: false });
                 if way == Way::Fork {
                     self.ask_for_forks(service, now);
@@ -125,8 +87,8 @@ impl Owner {
         let (Some(preload), Some((program, arguments))) = (spec.zygote(), spec.argv.split_first()) else {
             return Err(io::Error::other("it has no `preload`"));
         };
-        let id = self.next_run();
-        let (link, theirs) = ZygoteLink::pair(id, self.zygotes.events.clone())?;
+        let id = self.next_id();
+        let (link, theirs) = ZygoteLink::pair(id, self.zygotes.sender.clone())?;
         let (outputs, mut fds) = outputs()?;
         fds.push(theirs);
         let (argv, inherit_env) = (argv(program, preload, arguments), spec.inherited());
@@ -135,10 +97,8 @@ impl Owner {
         let mark = new_token()?;
         env.push((MARK.to_owned(), mark.clone()));
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
-        self.guardian()?.spawn(
-            SpawnRequest { run: id, argv, dir, inherit_env, env, inherit: Inherit::Input, isolation: None },
-            fds,
-        )?;
+        self.guardian()?
+            .spawn(SpawnRequest { id, argv, dir, inherit_env, env, inherit: Inherit::Input, isolation: None }, fds)?;
         // From here on the guardian answers, so nothing may fail.
         let tail = Arc::new(Tail::default());
         let record = &mut self.records[service];
@@ -182,15 +142,15 @@ impl Owner {
         self.publish_zygote(service, None);
     }
 
-    pub(super) fn zygote_said(&mut self, id: u64, said: FromZygote, now: Instant) {
+    pub(super) fn zygote_event(&mut self, id: u64, event: FromZygote, now: Instant) {
         let Some(zygote) = self.zygotes.all.get_mut(&id) else {
-            if let FromZygote::Forked { pid, .. } = said {
+            if let FromZygote::Forked { pid, .. } = event {
                 self.discard(pid); // its zygote's end was seen first
             }
             return;
         };
         let service = zygote.service;
-        match said {
+        match event {
             FromZygote::Ready => {
                 self.timers.set(Timer::Zygote(id), &mut zygote.deadline, None);
                 let (pid, took) = (zygote.pid, now.duration_since(zygote.begun));
@@ -202,13 +162,13 @@ impl Owner {
                 }
             }
             FromZygote::Refused { reason } => self.give_up_zygote(id, &reason, now),
-            FromZygote::Forked { run, pid } => {
-                let wanted = zygote.starts.remove(&run).is_some() && self.runs.contains_key(&run);
+            FromZygote::Forked { instance, pid } => {
+                let wanted = zygote.starts.remove(&instance).is_some() && self.instances.contains_key(&instance);
                 self.records[service].zygotes.forked();
-                if wanted { self.adopt(run, pid) } else { self.discard(pid) }
+                if wanted { self.adopt(instance, pid) } else { self.discard(pid) }
             }
-            FromZygote::NotForked { run, reason } => {
-                if let Some(start) = zygote.starts.get_mut(&run) {
+            FromZygote::NotForked { instance, reason } => {
+                if let Some(start) = zygote.starts.get_mut(&instance) {
                     start.asked = false; // nothing was forked for it
                 }
                 self.give_up_zygote(id, &reason, now);
@@ -216,17 +176,17 @@ impl Owner {
         }
     }
 
-    /// Nobody waits for it any more: the run has ended, or was started in the ordinary way.
+    /// Nobody waits for it any more: the instance has ended, or was started in the ordinary way.
     fn discard(&mut self, pid: i32) {
-        let id = self.next_run();
+        let id = self.next_id();
         self.adopt(id, pid);
         self.signal(id, GroupSignal::Kill);
     }
 
-    fn adopt(&mut self, run: u64, pid: i32) {
+    fn adopt(&mut self, instance: u64, pid: i32) {
         let Some(link) = &self.link else { return }; // no guardian: its processes have been killed
-        let mark = self.runs.get(&run).map(|run| run.mark.clone());
-        if let Err(error) = link.adopt(run, pid, mark) {
+        let mark = self.instances.get(&instance).map(|instance| instance.mark.clone());
+        if let Err(error) = link.adopt(instance, pid, mark) {
             tracing::error!(%error, pid, "cannot adopt what a zygote has forked"); // it is killed with the guardian
         }
     }
@@ -270,19 +230,19 @@ impl Owner {
     }
 
     fn start_all_without(&mut self, starts: BTreeMap<u64, Start>, now: Instant) {
-        for (run, start) in starts {
-            self.start_without(run, start, now);
+        for (instance, start) in starts {
+            self.start_without(instance, start, now);
         }
     }
 
     /// The ordinary way, for a start that was to be a fork.
     fn start_without(&mut self, id: u64, mut start: Start, now: Instant) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        if run.stage != Stage::Spawning {
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        if instance.stage != Stage::Spawning {
             return self.spawn_failed(id, "it was stopped before its zygote had forked it".to_owned(), now);
         }
         if start.asked
-            && let Some(old) = run.token.take()
+            && let Some(old) = instance.token.take()
         {
             // It may have been forked all the same; with the old token nobody is let in any more.
             self.tokens.remove(&old);
@@ -291,7 +251,7 @@ impl Owner {
                 value.clone_from(&token);
             }
             self.tokens.insert(token.clone(), id);
-            run.token = Some(token);
+            instance.token = Some(token);
         }
         let spawned = self.guardian().and_then(|guardian| guardian.spawn(start.request, start.fds));
         if let Err(error) = spawned {
@@ -304,10 +264,10 @@ impl Owner {
         let Some(zygote) = self.zygotes.all.get_mut(&id) else { return };
         let Some(link) = &zygote.link else { return };
         let mut failed = None;
-        for (run, start) in zygote.starts.iter_mut().filter(|(_, start)| !start.asked) {
+        for (instance, start) in zygote.starts.iter_mut().filter(|(_, start)| !start.asked) {
             // Ours stay open until it has answered: an ordinary start may need them.
             let fds: io::Result<Vec<_>> = start.fds.iter().map(OwnedFd::try_clone).collect();
-            match fds.and_then(|fds| link.fork(*run, &start.request.env[start.shared..], fds)) {
+            match fds.and_then(|fds| link.fork(*instance, &start.request.env[start.shared..], fds)) {
                 Ok(()) => start.asked = true,
                 Err(error) => failed = Some(error),
             }
@@ -366,10 +326,10 @@ impl Owner {
         let ids: Vec<u64> = self.zygotes.all.keys().copied().collect();
         for id in ids {
             if let Some(pid) = self.zygotes.all.get(&id).and_then(|zygote| zygote.pid) {
-                super::end::kill_group(pid);
+                kill_group(pid);
             }
             if let Some(zygote) = self.zygotes.all.get_mut(&id) {
-                zygote.starts.clear(); // their runs are told by whoever calls this
+                zygote.starts.clear(); // the caller tells their instances
                 zygote.link = None;
             }
             self.zygote_ended(id, &Exit::Lost.to_string(), now);

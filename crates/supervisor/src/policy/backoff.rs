@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(30);
-/// A run that was ready for so long was healthy, however it ended.
-pub(crate) const HEALTHY_RUN: Duration = Duration::from_secs(5);
+/// An instance that was ready for so long was healthy, however it ended.
+pub(crate) const HEALTHY_TIME: Duration = Duration::from_secs(5);
 
-/// How a run ended.
+/// How an instance ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RunEnd {
+pub(crate) enum InstanceEnd {
     /// It was asked to.
     Stopped,
     /// It ended by itself after it had been ready for this long.
@@ -25,8 +25,8 @@ pub(crate) enum RunEnd {
 
 /// Failures in a row and the pause that they earn.
 ///
-/// A start that fails earns a pause at once. A run that was ready but short earns none the first time, so that one
-/// crash costs no request more than those it carried; the second in a row does.
+/// A start that fails earns a pause at once. An instance that was ready, but not for long, earns none the first time,
+/// so that one crash costs no request more than those it carried; the second in a row does.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -34,14 +34,14 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Notes the end of a run. `random` is uniform over `u32`: the pause is 75 % to 125 % of its nominal length, so
-    /// that services that fail together do not start together for ever.
-    pub(crate) fn ended(&mut self, end: RunEnd, now: Instant, random: u32) {
+    /// Notes the end of an instance. `random` is uniform over `u32`: the pause is 75 % to 125 % of its nominal length,
+    /// so that services that fail together do not start together for ever.
+    pub(crate) fn ended(&mut self, end: InstanceEnd, now: Instant, random: u32) {
         let doublings = match end {
-            RunEnd::Stopped => return self.reset(),
-            RunEnd::Crashed { ready_for } if ready_for >= HEALTHY_RUN => return self.reset(),
-            RunEnd::Crashed { .. } => self.failures.checked_sub(1),
-            RunEnd::NeverReady => Some(self.failures),
+            InstanceEnd::Stopped => return self.reset(),
+            InstanceEnd::Crashed { ready_for } if ready_for >= HEALTHY_TIME => return self.reset(),
+            InstanceEnd::Crashed { .. } => self.failures.checked_sub(1),
+            InstanceEnd::NeverReady => Some(self.failures),
         };
         self.failures = self.failures.saturating_add(1);
         self.not_before = doublings.map(|doublings| now + jittered(nominal(doublings), random));
@@ -85,7 +85,7 @@ mod tests {
     const MIDDLE: u32 = u32::MAX / 2;
 
     #[track_caller]
-    fn check(ends: &[RunEnd], expected_ms: Option<u64>) {
+    fn check(ends: &[InstanceEnd], expected_ms: Option<u64>) {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         for end in ends {
             backoff.ended(*end, now, MIDDLE);
@@ -96,18 +96,18 @@ mod tests {
 
     #[test]
     fn pauses() {
-        let short = RunEnd::Crashed { ready_for: Duration::from_secs(1) };
-        let long = RunEnd::Crashed { ready_for: HEALTHY_RUN };
+        let short = InstanceEnd::Crashed { ready_for: Duration::from_secs(1) };
+        let long = InstanceEnd::Crashed { ready_for: HEALTHY_TIME };
         check(&[], None);
-        check(&[RunEnd::NeverReady], Some(100));
-        check(&[RunEnd::NeverReady; 2], Some(200));
-        check(&[RunEnd::NeverReady; 40], Some(30_000));
+        check(&[InstanceEnd::NeverReady], Some(100));
+        check(&[InstanceEnd::NeverReady; 2], Some(200));
+        check(&[InstanceEnd::NeverReady; 40], Some(30_000));
         check(&[short], None);
         check(&[short; 2], Some(100));
         check(&[short; 3], Some(200));
-        check(&[RunEnd::NeverReady, RunEnd::NeverReady, long], None);
-        check(&[RunEnd::NeverReady, RunEnd::Stopped], None);
-        check(&[RunEnd::NeverReady, short], Some(100));
+        check(&[InstanceEnd::NeverReady, InstanceEnd::NeverReady, long], None);
+        check(&[InstanceEnd::NeverReady, InstanceEnd::Stopped], None);
+        check(&[InstanceEnd::NeverReady, short], Some(100));
     }
 
     proptest! {
@@ -115,7 +115,7 @@ mod tests {
         fn pause_is_bounded_and_ends(failures in 1usize..60, random in any::<u32>()) {
             let (mut backoff, now) = (Backoff::default(), Instant::now());
             for _ in 0..failures {
-                backoff.ended(RunEnd::NeverReady, now, random);
+                backoff.ended(InstanceEnd::NeverReady, now, random);
             }
             let wait = backoff.wait(now).unwrap();
             prop_assert!(wait >= FIRST.mul_f64(0.74) && wait <= LONGEST);

@@ -8,7 +8,7 @@
 //!    └─────────────────────────── it started, or people asked ─────────────────────┘
 //! ```
 
-use super::backoff::{Backoff, RunEnd};
+use super::backoff::{Backoff, InstanceEnd};
 use std::time::{Duration, Instant};
 
 /// The breaker of one service.
@@ -58,7 +58,7 @@ pub(crate) enum Admit {
 }
 
 impl Circuit {
-    /// Closed; opens after so many failures in a row.
+    /// A closed circuit, which opens after `max_failures` in a row.
     pub(crate) fn new(max_failures: u32) -> Self {
         Self { backoff: Backoff::default(), max_failures: max_failures.max(1), state: CircuitState::Closed }
     }
@@ -89,8 +89,8 @@ impl Circuit {
         self.state = CircuitState::Closed;
     }
 
-    /// Notes the end of a run; see [`Backoff::ended`].
-    pub(crate) fn ended(&mut self, end: RunEnd, now: Instant, random: u32) {
+    /// Notes the end of an instance; see [`Backoff::ended`].
+    pub(crate) fn ended(&mut self, end: InstanceEnd, now: Instant, random: u32) {
         self.backoff.ended(end, now, random);
         self.state =
             if self.backoff.failures() >= self.max_failures { CircuitState::Open } else { CircuitState::Closed };
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn opens_probes_and_closes() {
         let (mut circuit, start) = (Circuit::new(3), Instant::now());
-        let fail = |circuit: &mut Circuit, now| circuit.ended(RunEnd::NeverReady, now, MIDDLE);
+        let fail = |circuit: &mut Circuit, now| circuit.ended(InstanceEnd::NeverReady, now, MIDDLE);
         assert_eq!(circuit.admit(false, start), Admit::Start);
         fail(&mut circuit, start);
         assert!(matches!(circuit.admit(false, start), Admit::Wait(_)));
@@ -157,7 +157,7 @@ mod tests {
         circuit.started();
         assert!(!circuit.is_open());
         // It works, but not for long: the failures before still count.
-        circuit.ended(RunEnd::Crashed { ready_for: Duration::from_millis(1) }, later, MIDDLE);
+        circuit.ended(InstanceEnd::Crashed { ready_for: Duration::from_millis(1) }, later, MIDDLE);
         assert!(circuit.is_open());
         circuit.close();
         assert_eq!((circuit.admit(false, later), circuit.failures()), (Admit::Start, 0));
@@ -170,9 +170,9 @@ mod tests {
             let (mut circuit, mut now) = (Circuit::new(max), Instant::now());
             for (what, random) in ends {
                 match what {
-                    0 => circuit.ended(RunEnd::NeverReady, now, random),
-                    1 => circuit.ended(RunEnd::Crashed { ready_for: Duration::ZERO }, now, random),
-                    2 => circuit.ended(RunEnd::Stopped, now, random),
+                    0 => circuit.ended(InstanceEnd::NeverReady, now, random),
+                    1 => circuit.ended(InstanceEnd::Crashed { ready_for: Duration::ZERO }, now, random),
+                    2 => circuit.ended(InstanceEnd::Stopped, now, random),
                     _ if circuit.admit(false, now) == Admit::Probe => circuit.probe(),
                     _ => circuit.started(),
                 }

@@ -13,7 +13,7 @@ pub(crate) struct Situation<'a> {
     /// One is to run without a request.
     pub(crate) start_asked: bool,
     /// A ready instance is to be replaced.
-    pub(crate) worn: bool,
+    pub(crate) replaceable: bool,
     /// An instance is starting to replace another.
     pub(crate) replacing: bool,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Situation<'a> {
 pub(crate) struct Orders {
     /// Instances to start.
     pub(crate) start: u32,
-    /// Whether to start the successor of the worn one.
+    /// Whether to start the successor of the replaceable one.
     pub(crate) replace: bool,
     /// Whether this start is the circuit's probe.
     pub(crate) probe: bool,
@@ -35,11 +35,11 @@ pub(crate) struct Orders {
 
 /// Decides.
 pub(crate) fn decide(situation: &Situation<'_>, now: Instant) -> Orders {
-    let Situation { scale, circuit, load, start_asked, worn, replacing } = *situation;
+    let Situation { scale, circuit, load, start_asked, replaceable, replacing } = *situation;
     let have = load.ready + load.starting;
     let growth = scale.growth(&load, now);
     let start = growth.start.max(u32::from(start_asked && have == 0));
-    let replace = worn && !replacing;
+    let replace = replaceable && !replacing;
     let wanted = start > 0 || replace;
     let orders = Orders { look_at: growth.look_at, ..Orders::default() };
     // Those whom a ready instance will serve are not refused.

@@ -86,7 +86,7 @@ impl Scale {
         count.max(self.floor()).min(self.max)
     }
 
-    /// Instances that so many requests fill.
+    /// How many instances this number of requests fills.
     fn filled(&self, requests: u64) -> u32 {
         match self.concurrency {
             Some(each) => u32::try_from(requests.div_ceil(u64::from(each.max(1)))).unwrap_or(u32::MAX),

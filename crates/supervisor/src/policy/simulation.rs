@@ -1,6 +1,6 @@
 //! A service in virtual time: the decisions of this folder, with instances that are numbers.
 
-use super::backoff::RunEnd;
+use super::backoff::InstanceEnd;
 use super::circuit::Circuit;
 use super::orders::{Situation, decide};
 use super::recycle::{Reached, RecycleLimits};
@@ -113,7 +113,7 @@ impl World {
             if fails {
                 one.draining = true;
                 one.replaces = None;
-                self.circuit.ended(RunEnd::NeverReady, self.now, random);
+                self.circuit.ended(InstanceEnd::NeverReady, self.now, random);
             } else {
                 one.ready_at = Some(self.now);
                 self.circuit.started();
@@ -152,19 +152,19 @@ impl World {
             waiting: self.waiting.len() as u64,
             oldest: self.waiting.front().copied(),
         };
-        let worn = ready.clone().find(|one| {
+        let replaceable = ready.clone().find(|one| {
             let reached =
                 Reached { requests: one.begun, ready_at: one.ready_at.unwrap_or(self.now), memory: one.begun << 10 };
             one.recycle_limits.reached(&reached, self.now).is_some()
         });
-        let worn = worn.map(|one| one.id);
+        let replaceable = replaceable.map(|one| one.id);
         let replacing = self.instances.iter().any(|one| one.replaces.is_some());
         let situation = Situation {
             scale: &self.scale,
             circuit: &self.circuit,
             load,
             start_asked: false,
-            worn: worn.is_some(),
+            replaceable: replaceable.is_some(),
             replacing,
         };
         let orders = decide(&situation, self.now);
@@ -179,7 +179,7 @@ impl World {
             self.start(None, random);
         }
         if orders.replace {
-            self.start(worn, random);
+            self.start(replaceable, random);
         }
         // Whoever waits has something to wait for.
         let coming = self.instances.iter().any(|one| !one.draining) || orders.look_at.is_some();

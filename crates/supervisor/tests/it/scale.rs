@@ -354,7 +354,7 @@ fn the_circuit_opens_lets_one_try_and_closes() {
         let refused = service.ready(0).await.unwrap_err();
         assert_eq!((refused.phase, refused.exit), (Phase::Backoff, Some(Exit::Code(9))));
         assert!(begun.elapsed() < 100 * MS && refused.retry_after > Duration::ZERO);
-        assert!(refused.to_string().contains("3 failed or short runs in a row"), "{refused}");
+        assert!(refused.to_string().contains("3 instances in a row failed to start or ended early"), "{refused}");
         // The pause over, one request tries; the others are refused meanwhile.
         tokio::time::sleep(refused.retry_after).await;
         let tries = caller(&service, 0);

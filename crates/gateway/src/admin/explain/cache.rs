@@ -4,8 +4,8 @@ use http::{HeaderMap, Method};
 use pilotlight_cache::{Cache, Forward, Lookup, Parameters, QueryRules, RouteRules, Stored, Timestamp, Unstored};
 use serde_json::{Map, Value, json};
 
-use super::Target;
-use crate::admin::Shared;
+use crate::admin::shared::Shared;
+use crate::admin::target::Target;
 use crate::cache_key::{self, CacheKey};
 use crate::lookup;
 use crate::metrics::sums::Sums;

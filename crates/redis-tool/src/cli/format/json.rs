@@ -3,11 +3,14 @@
 use pilotlight_resp::Value;
 use pilotlight_resp::encode::double_text;
 
-use super::words;
+use crate::cli::words;
+
+/// What stands in the place of a reply that the client has skipped.
+pub(super) const TOO_DEEP: &str = "ERR the reply is nested deeper than this client reads";
 
 /// How bytes become strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum Strings {
+pub(crate) enum Strings {
     /// As UTF-8; what is none is replaced.
     Utf8,
     /// With the escapes of the human format: lossless.
@@ -15,14 +18,14 @@ pub(in crate::cli) enum Strings {
 }
 
 /// The value in one line.
-pub(in crate::cli) fn text(value: &Value, strings: Strings) -> String {
+pub(crate) fn text(value: &Value, strings: Strings) -> String {
     let mut out = String::new();
     write(&mut out, value, strings);
     out
 }
 
 /// A string in quotes.
-pub(in crate::cli) fn string(out: &mut String, bytes: &[u8], strings: Strings) {
+pub(crate) fn string(out: &mut String, bytes: &[u8], strings: Strings) {
     out.push('"');
     match strings {
         Strings::Utf8 => escape(out, &String::from_utf8_lossy(bytes)),
@@ -73,7 +76,7 @@ fn write(out: &mut String, value: &Value, strings: Strings) {
             out.push('}');
         }
         Value::Attributed(attributed) => write(out, &attributed.value, strings),
-        Value::TooDeep => write(out, &Value::Error(super::TOO_DEEP.into()), strings),
+        Value::TooDeep => write(out, &Value::Error(TOO_DEEP.into()), strings),
     }
 }
 

@@ -3,6 +3,7 @@
 use pilotlight_resp::Value;
 
 use super::json;
+use crate::cli::words;
 
 /// Cells are cut beyond so many characters.
 const MAX_CELL_CHARS: usize = 120;
@@ -28,7 +29,7 @@ pub(super) fn text(value: &Value) -> String {
 }
 
 /// Rows under their heading, columns as wide as they have to be. The last column is not padded.
-pub(in crate::cli) fn aligned(heading: &[String], rows: Vec<Vec<String>>) -> String {
+pub(crate) fn aligned(heading: &[String], rows: Vec<Vec<String>>) -> String {
     let mut lines = rows;
     if !heading.is_empty() {
         lines.insert(0, heading.to_vec());
@@ -114,7 +115,7 @@ fn readable(data: &[u8]) -> String {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
         _ => {
             let mut out = String::new();
-            super::words::escape(&mut out, data);
+            words::escape(&mut out, data);
             out
         }
     }

@@ -17,7 +17,7 @@ use rustyline::{ColorMode, CompletionType, Context, ExternalPrinter, Helper};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::Shared;
+use super::shared::Shared;
 use crate::cli::hints;
 use crate::cli::profile::folder;
 use crate::cli::secrets::has_secret;

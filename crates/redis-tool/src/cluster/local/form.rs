@@ -9,8 +9,8 @@ use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::proto::slot::SLOTS;
 use pilotlight_redis::{Client, Command, Commands, Config};
 
-use super::State;
-use crate::cluster::StartArgs;
+use super::state::State;
+use crate::cluster::arguments::StartArgs;
 use crate::cluster::check::check;
 use crate::cluster::nodes::{Facts, Nodes, client};
 
@@ -83,8 +83,8 @@ async fn assign(server: &Client, first: u32, last: u32, deadline: Instant) -> an
 }
 
 async fn run<'a>(server: &'a Client, command: Command<'a>, deadline: Instant) -> anyhow::Result<()> {
-    let patience = deadline.saturating_duration_since(Instant::now());
-    Ok(server.run::<()>(command).timeout(patience).await?)
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    Ok(server.run::<()>(command).timeout(timeout).await?)
 }
 
 /// Waits until each server sees all others, and every replica has its primary's data.

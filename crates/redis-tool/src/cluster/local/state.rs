@@ -8,27 +8,30 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use super::process::{self, Program};
-use crate::cluster::StartArgs;
+use crate::cluster::arguments::StartArgs;
 
 const FILE: &str = "cluster.json";
 /// The version of the file.
 const VERSION: u32 = 1;
 
+/// Looks again so often for what a server writes or does.
+pub(super) const EVERY: Duration = Duration::from_millis(10);
+
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::cluster) struct State {
+pub(crate) struct State {
     version: u32,
     /// The first port.
-    pub(in crate::cluster) port: u16,
+    pub(crate) port: u16,
     primaries: u16,
     replicas: u16,
     program: PathBuf,
-    pub(in crate::cluster) servers: Vec<Server>,
+    pub(crate) servers: Vec<Server>,
 }
 
 /// One server: a process, told apart from every other by the time when it began.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::cluster) struct Server {
-    pub(in crate::cluster) port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
     /// Null until it is known.
     pub(super) pid: Option<i32>,
     /// In ticks since the machine started.
@@ -93,7 +96,7 @@ impl Server {
 impl Place {
     /// The folder of the cluster that begins at this port.
     pub(super) fn usual(port: u16) -> anyhow::Result<Self> {
-        Ok(Self { dir: super::clusters_dir()?.join(port.to_string()), is_usual: true })
+        Ok(Self { dir: clusters_dir()?.join(port.to_string()), is_usual: true })
     }
 
     pub(super) fn at(dir: PathBuf) -> Self {
@@ -103,7 +106,7 @@ impl Place {
 
     /// All clusters of the state folder.
     pub(super) fn all() -> anyhow::Result<Vec<(Self, State)>> {
-        let Ok(entries) = fs::read_dir(super::clusters_dir()?) else { return Ok(Vec::new()) };
+        let Ok(entries) = fs::read_dir(clusters_dir()?) else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for entry in entries.flatten() {
             let place = Self { dir: entry.path(), is_usual: true };
@@ -163,26 +166,26 @@ impl Place {
     }
 
     /// Ends the servers and removes their folders; says how many ran.
-    pub(super) fn stop(&self, state: &State, patience: Duration) -> anyhow::Result<usize> {
+    pub(super) fn stop(&self, state: &State, timeout: Duration) -> anyhow::Result<usize> {
         let running: Vec<_> = state.servers.iter().filter(|server| server.running().is_some()).collect();
         for server in &running {
             process::end(server.running());
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         for server in &running {
             while server.running().is_some() && Instant::now() < deadline {
-                std::thread::sleep(super::EVERY);
+                std::thread::sleep(EVERY);
             }
             process::kill(server.running());
             while server.running().is_some() {
-                if Instant::now() >= deadline + patience {
+                if Instant::now() >= deadline + timeout {
                     bail!(
                         "the server of port {} (process {:?}) does not end; its folder is kept",
                         server.port,
                         server.pid
                     );
                 }
-                std::thread::sleep(super::EVERY);
+                std::thread::sleep(EVERY);
             }
         }
         self.clear(state)?;
@@ -204,4 +207,13 @@ impl Place {
         let _ = fs::remove_dir(&self.dir);
         Ok(())
     }
+}
+
+/// Where the state of clusters is kept.
+fn clusters_dir() -> anyhow::Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    let state =
+        state.context("neither XDG_STATE_HOME nor HOME is an absolute path: --dir says where to keep the cluster")?;
+    Ok(state.join("pilotlight/clusters"))
 }

@@ -1,8 +1,8 @@
 //! A port for each node, and how it follows the nodes that come and go.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -12,12 +12,13 @@ use pilotlight_redis::raw::{NodeKind, NodeStream};
 use pilotlight_redis::{ConnectError, ServerError, Value};
 use pilotlight_resp::{Decoder, Frame, Limits, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::refusal::{self, Refusal};
-use crate::tunnel::workers::{Workers, bind};
-use crate::tunnel::{Opened, TunnelArgs, announce};
+use crate::tunnel::accept::{Acceptor, bind};
+use crate::tunnel::announce::{Opened, announce};
+use crate::tunnel::arguments::TunnelArgs;
+use crate::tunnel::ports::{Ports, Target};
 
 /// The nodes are asked for so often, and when a reply names one that is not known.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
@@ -25,67 +26,11 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 /// At most so often.
 const MIN_REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a reply that names an unknown node waits for its port.
-const REFRESH_PATIENCE: Duration = Duration::from_secs(2);
-
 /// A node is forgotten when so many answers in a row have not named it.
 const MAX_ABSENCES: u32 = 3;
 
 /// Most nodes.
 const MAX_NODES: usize = 1000;
-
-/// The node that a port leads to.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    pub(super) node: NodeAddress,
-    pub(super) kind: NodeKind,
-    pub(super) ports: Arc<Ports>,
-}
-
-/// Which port leads to which node.
-#[derive(Debug)]
-pub(super) struct Ports {
-    /// By host and port, as the nodes are announced; a node may have an address and a name.
-    known: Mutex<HashMap<(String, u16), SocketAddr>>,
-    wanted: Notify,
-    /// Counts the answers.
-    answers: watch::Sender<u64>,
-    /// Nodes that could not be connected to when it was tried last.
-    unreachable: Mutex<BTreeSet<NodeAddress>>,
-}
-
-impl Ports {
-    /// The port for a node.
-    pub(super) fn local(&self, host: &str, port: u16) -> Option<SocketAddr> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&(host.to_owned(), port)).copied()
-    }
-
-    /// Tells, once, that a node cannot be connected to, and that it can again.
-    pub(super) fn note_attempt(&self, node: &NodeAddress, error: Option<&ConnectError>) {
-        let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
-        match error {
-            Some(error) => {
-                if unreachable.insert(node.clone()) {
-                    eprintln!("tunnel: cannot connect: {error}");
-                }
-            }
-            None => {
-                if unreachable.remove(node) {
-                    eprintln!("tunnel: {node} is reached again");
-                }
-            }
-        }
-    }
-
-    /// Asks for the nodes anew and waits for the answer. False: there is none in time.
-    pub(super) async fn refreshed(&self) -> bool {
-        let mut answers = self.answers.subscribe();
-        answers.mark_unchanged();
-        self.wanted.notify_one();
-        matches!(tokio::time::timeout(REFRESH_PATIENCE, answers.changed()).await, Ok(Ok(())))
-    }
-}
 
 /// A node as it is known: where it is, and by which names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,16 +51,11 @@ struct Open {
 ///
 /// # Errors
 /// No node can be asked at the beginning, or there is no port.
-pub(crate) async fn listen(args: &TunnelArgs, config: &Config, workers: &Arc<Workers>) -> anyhow::Result<()> {
-    let ports = Arc::new(Ports {
-        known: Mutex::default(),
-        wanted: Notify::new(),
-        answers: watch::Sender::new(0),
-        unreachable: Mutex::default(),
-    });
+pub(crate) async fn listen(args: &TunnelArgs, config: &Config, acceptor: &Arc<Acceptor>) -> anyhow::Result<()> {
+    let ports = Arc::new(Ports::default());
     let mut listeners = Listeners {
         args,
-        workers,
+        acceptor,
         ports: Arc::clone(&ports),
         open: BTreeMap::new(),
         tasks: JoinSet::new(),
@@ -141,7 +81,7 @@ pub(crate) async fn listen(args: &TunnelArgs, config: &Config, workers: &Arc<Wor
 
 struct Listeners<'a> {
     args: &'a TunnelArgs,
-    workers: &'a Arc<Workers>,
+    acceptor: &'a Arc<Acceptor>,
     ports: Arc<Ports>,
     open: BTreeMap<(NodeAddress, bool), Open>,
     tasks: JoinSet<()>,
@@ -185,8 +125,8 @@ impl Listeners<'_> {
             let local = listener.local_addr()?;
             let kind = if known.is_sentinel { NodeKind::Sentinel } else { NodeKind::Server };
             let target = Target { node: known.node.clone(), kind, ports: Arc::clone(&self.ports) };
-            let workers = Arc::clone(self.workers);
-            let task = self.tasks.spawn(async move { workers.accept(listener, Some(target)).await });
+            let acceptor = Arc::clone(self.acceptor);
+            let task = self.tasks.spawn(async move { acceptor.accept(listener, Some(target)).await });
             self.open.insert(key, Open { local, task, absences: 0, aliases: known.aliases });
         }
         self.open.retain(|(node, _), open| {

@@ -11,11 +11,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
-use super::listeners::{Ports, Target};
 use super::rewrite::{self, Map};
 use super::track::{Held, Tracker};
 use super::upward::{Step, Upward};
-use crate::tunnel::Shared;
+use crate::tunnel::ports::{Ports, Target};
+use crate::tunnel::shared::Shared;
 
 /// Most bytes of one read.
 const READ_BYTES: usize = 64 * 1024;

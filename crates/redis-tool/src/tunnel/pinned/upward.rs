@@ -7,8 +7,8 @@ use pilotlight_resp::{Limits, Scanner};
 
 use super::rewrite::Query;
 use super::track::{Expect, Kind};
-use crate::tunnel::Shared;
 use crate::tunnel::request::{BadRequest, MAX_LINE_BYTES, MAX_WORDS, Parser, Request, WRONG_COUNT};
+use crate::tunnel::shared::Shared;
 
 /// A first word that is longer is no name of a command that matters here.
 const MAX_WORD_BYTES: usize = 64;
@@ -382,12 +382,12 @@ fn number(input: &[u8], begin: usize) -> Number {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tunnel::tests::shared;
+    use crate::tunnel::shared::with_default_limits;
 
     /// What the node gets, and what is expected, however the stream is cut.
     #[track_caller]
     fn check(password: Option<&str>, stream: &[u8], forwarded: &[u8], expected: &[Expect]) {
-        let shared = shared(password);
+        let shared = with_default_limits(password);
         for piece in 1..=stream.len() {
             let mut upward = Upward::new(password.is_none());
             let (mut input, mut steps) = (BytesMut::new(), Vec::new());
@@ -471,7 +471,7 @@ mod tests {
             let empty = line.strip_suffix("auth secret\r\n").filter(|it| it.starts_with('*')).unwrap_or_default();
             let mut upward = Upward::new(true);
             let (mut input, mut steps) = (BytesMut::from(line), Vec::new());
-            upward.feed(&mut input, &shared(None), &mut steps);
+            upward.feed(&mut input, &with_default_limits(None), &mut steps);
             let forwarded = steps.iter().filter_map(|step| match step {
                 Step::Forward(piece) => Some(&piece[..]),
                 _ => None,
@@ -500,7 +500,7 @@ mod tests {
         ] {
             let mut upward = Upward::new(true);
             let mut steps = Vec::new();
-            upward.feed(&mut BytesMut::from(stream), &shared(None), &mut steps);
+            upward.feed(&mut BytesMut::from(stream), &with_default_limits(None), &mut steps);
             assert!(
                 matches!(&steps[..], [Step::Close(text)] if text.starts_with(b"-ERR Protocol error: ")),
                 "{stream:?}"
@@ -509,7 +509,7 @@ mod tests {
         let mut upward = Upward::new(true);
         let mut steps = Vec::new();
         let stream = "*2\r\n$3\r\nGET\r\n$1\rXk\r\nauth a\r\n";
-        upward.feed(&mut BytesMut::from(stream), &shared(None), &mut steps);
+        upward.feed(&mut BytesMut::from(stream), &with_default_limits(None), &mut steps);
         assert!(matches!(steps.last(), Some(Step::Break(_))), "{steps:?}");
     }
 }

@@ -5,8 +5,9 @@ use pilotlight_redis::raw::RawReply;
 use pilotlight_redis::{Route, Value};
 use pilotlight_resp::Protocol;
 
-use super::OK;
-use super::session::{Mute, Session};
+use super::identity::Mute;
+use super::replies::{OK, error_text};
+use super::session::Session;
 use crate::tunnel::request::Request;
 
 impl Session {
@@ -97,7 +98,7 @@ impl Session {
     async fn refused_database(&mut self, select: &Bytes) -> Option<String> {
         let mut connection = match self.end.raw.dedicated(Route::Any).await {
             Ok(connection) => connection,
-            Err(error) => return Some(super::told(&error)),
+            Err(error) => return Some(error_text(&error)),
         };
         connection.spoil();
         match connection.exchange(select, 1, Some(self.upstream.timeout())).await {
@@ -105,7 +106,7 @@ impl Session {
                 RawReply::Error(text) => Some(String::from_utf8_lossy(&text).into_owned()),
                 RawReply::Frame(_) => None,
             }),
-            Err(error) => Some(super::told(&error)),
+            Err(error) => Some(error_text(&error)),
         }
     }
 

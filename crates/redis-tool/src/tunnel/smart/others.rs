@@ -2,6 +2,7 @@
 
 use pilotlight_redis::Value;
 
+use super::replies::OK;
 use super::session::Session;
 use crate::tunnel::clients::{Filter, Unblock};
 use crate::tunnel::request::Request;
@@ -47,7 +48,7 @@ impl Session {
         let (count, is_self) = self.shared.clients.kill(&filter, own);
         match (is_old, count) {
             (true, 0) => self.wire.error("ERR No such client"),
-            (true, _) => self.wire.frame(super::OK),
+            (true, _) => self.wire.frame(OK),
             (false, count) => {
                 let count = i64::try_from(count).unwrap_or(i64::MAX);
                 self.wire.value(&Value::Integer(count), self.client.protocol);

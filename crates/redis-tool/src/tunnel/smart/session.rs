@@ -16,13 +16,15 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::catalogue::{self, Kind};
+use super::identity::{Identity, Mute};
+use super::replies::{OK, error_text};
 use super::scan::Cursor;
 use super::subscriber::{self, News, Subscriber};
 use super::transaction::{Answer, Transaction, Watch};
-use super::{End, OK, Upstream, told};
-use crate::tunnel::Shared;
+use super::upstream::{End, Upstream};
 use crate::tunnel::clients::{Client, Unblock};
 use crate::tunnel::request::{BadRequest, Parser, Request};
+use crate::tunnel::shared::Shared;
 use crate::tunnel::wire::Wire;
 
 /// Most commands of one batch, whose replies are held until all of them are there.
@@ -41,7 +43,7 @@ const FLUSH_BYTES: usize = 256 * 1024;
 const UNCOUNTED_BYTES: usize = 64 * 1024;
 
 /// How long a large command waits for memory.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub(super) struct Session {
@@ -63,24 +65,6 @@ pub(super) struct Session {
     watch: Option<Watch>,
     batch: usize,
     memory: Option<OwnedSemaphorePermit>,
-}
-
-/// What a client has said of itself.
-#[derive(Debug, Clone)]
-pub(super) struct Identity {
-    pub(super) name: Bytes,
-    pub(super) protocol: Protocol,
-    pub(super) database: u16,
-    pub(super) is_known: bool,
-}
-
-/// Which replies are not sent (`CLIENT REPLY`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mute {
-    No,
-    /// Of the next command.
-    Next,
-    Off,
 }
 
 /// Serves one client until it goes, or the tunnel ends.
@@ -200,7 +184,7 @@ impl Session {
         let bytes = missing + self.wire.input.len();
         let wanted = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(*all);
         let more = wanted.saturating_sub(self.memory.as_ref().map_or(0, |memory| memory.num_permits() as u32));
-        let acquired = tokio::time::timeout(MEMORY_PATIENCE, Arc::clone(budget).acquire_many_owned(more)).await;
+        let acquired = tokio::time::timeout(MEMORY_TIMEOUT, Arc::clone(budget).acquire_many_owned(more)).await;
         let Ok(Ok(permit)) = acquired else { return false };
         match &mut self.memory {
             Some(memory) => memory.merge(permit),
@@ -259,7 +243,7 @@ impl Session {
                     bytes += frame.len();
                     self.wire.frame(frame);
                 }
-                Err(error) => self.wire.error(&told(&error)),
+                Err(error) => self.wire.error(&error_text(&error)),
             }
         }
         self.batch = match bytes {
@@ -381,13 +365,13 @@ impl Session {
             self.entry.unblocked();
             match reply {
                 Ok(frame) => self.wire.frame(frame),
-                Err(error) => self.wire.error(&told(&error)),
+                Err(error) => self.wire.error(&error_text(&error)),
             }
             return Ok(());
         }
         match self.end.whole.run::<Value>(request.command()).await {
             Ok(value) => self.wire.value(&value, self.client.protocol),
-            Err(error) => self.wire.error(&told(&error)),
+            Err(error) => self.wire.error(&error_text(&error)),
         }
         Ok(())
     }
@@ -403,7 +387,7 @@ impl Session {
         if self.end.raw.primaries().is_empty() {
             // Nothing was asked yet: this brings the map.
             if let Err(error) = self.end.raw.run(Command::raw("PING"), None).await {
-                self.wire.error(&told(&error));
+                self.wire.error(&error_text(&error));
                 return Ok(());
             }
         }
@@ -422,7 +406,7 @@ impl Session {
                 }
                 None => self.wire.frame(frame),
             },
-            Err(error) => self.wire.error(&told(&error)),
+            Err(error) => self.wire.error(&error_text(&error)),
         }
         Ok(())
     }
@@ -493,7 +477,7 @@ impl Session {
                 Ok(count) => {
                     self.confirm(&subscriber::confirmation(&word, Some(&name), count));
                 }
-                Err(error) => return self.wire.error(&told(&error)),
+                Err(error) => return self.wire.error(&error_text(&error)),
             }
         }
     }

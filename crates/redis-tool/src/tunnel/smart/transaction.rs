@@ -12,7 +12,7 @@ use pilotlight_redis::proto::slot::Slot;
 use pilotlight_redis::raw::{self, RawClient, RawConnection, RawReply};
 use pilotlight_redis::{Error, Ran, Route};
 
-use super::{CROSS_SLOT, told};
+use super::replies::{CROSS_SLOT, error_text};
 use crate::tunnel::request::Request;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -127,7 +127,7 @@ impl Transaction {
                     Attempt::Done(answer) => return answer,
                     Attempt::Again(text) => text,
                 },
-                Err(error) => return Answer::Error(told(&error)),
+                Err(error) => return Answer::Error(error_text(&error)),
             };
             if remaining <= pause {
                 return Answer::Error(again);
@@ -157,7 +157,7 @@ impl Watch {
         if let Some(mut watch) = before {
             return match watch.connection.exchange(&request.bytes, 1, Some(timeout)).await {
                 Ok(replies) => (Some(watch), first(replies)),
-                Err(error) => (Some(watch), Answer::Error(told(&error))),
+                Err(error) => (Some(watch), Answer::Error(error_text(&error))),
             };
         }
         let since = Instant::now();
@@ -165,13 +165,13 @@ impl Watch {
         loop {
             let mut connection = match client.dedicated(route(slot)).await {
                 Ok(connection) => connection,
-                Err(error) => return (None, Answer::Error(told(&error))),
+                Err(error) => return (None, Answer::Error(error_text(&error))),
             };
             connection.spoil();
             let remaining = timeout.saturating_sub(since.elapsed());
             let answer = match connection.exchange(&request.bytes, 1, Some(remaining)).await {
                 Ok(replies) => first(replies),
-                Err(error) => Answer::Error(told(&error)),
+                Err(error) => Answer::Error(error_text(&error)),
             };
             match answer {
                 Answer::Error(text) => {
@@ -196,7 +196,11 @@ async fn attempt(connection: &mut RawConnection, bytes: &[u8], replies: u32, tim
 }
 
 fn lost(error: &Error) -> Attempt {
-    if error.ran() == Ran::NotSent { Attempt::Again(told(error)) } else { Attempt::Done(Answer::Error(told(error))) }
+    if error.ran() == Ran::NotSent {
+        Attempt::Again(error_text(error))
+    } else {
+        Attempt::Done(Answer::Error(error_text(error)))
+    }
 }
 
 /// `+OK`, `+QUEUED` for each command, and what `EXEC` says.

@@ -1,0 +1,76 @@
+//! Readers of values that several sections have: one of some words, a list of words, a path.
+
+use toml::de::{DeArray, DeValue};
+
+use super::diagnostic::{Code, Diagnostic, Span};
+use super::schema;
+use super::section::{Field, noted, type_name};
+use super::shown::shown;
+use super::value::{Rejected, nearest};
+
+/// One of some words.
+pub(super) fn word<T: Copy>(field: &Field<'_>, words: &[(&str, T)], found: &mut Vec<Diagnostic>) -> Option<T> {
+    let text = noted(field.string(), found)?;
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        return Some(*value);
+    }
+    let help = match nearest(text, words.iter().map(|(word, _)| *word)) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => {
+            let all: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+            format!("it is one of {}", all.join(", "))
+        }
+    };
+    let message = format!("{} means nothing as `{}`", shown(text), field.key.name);
+    found.push(Diagnostic::error(Code::BadValue, field.at.clone(), message).help(help));
+    None
+}
+
+/// One of the choices, which the key's description lists.
+pub(super) fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'static str, Diagnostic> {
+    let text = field.string()?;
+    choices.iter().copied().find(|choice| *choice == text).ok_or_else(|| {
+        let help = nearest(text, choices.iter().copied()).map(|choice| format!("did you mean \"{choice}\"?"));
+        let wrong = Rejected { reason: format!("{} is not one of {}", shown(text), field.key.takes), help };
+        field.rejected(wrong)
+    })
+}
+
+/// A path, which is not empty.
+pub(super) fn non_empty<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
+    let text = field.string()?;
+    if text.is_empty() || text.contains('\0') {
+        return Err(field.rejected(Rejected::help(
+            "this is not a path",
+            "write a folder, or take the key away for the folder of this file",
+        )));
+    }
+    Ok(text)
+}
+
+/// The words of a list, and where each stands; `None` if one of them is no string.
+pub(super) fn read_words(
+    field: &Field<'_>,
+    list: &DeArray<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Vec<(String, Span)>> {
+    let mut argv = Vec::with_capacity(list.len());
+    let mut is_good = true;
+    for item in list.iter() {
+        match item.get_ref() {
+            DeValue::String(word) => argv.push((word.to_string(), item.span())),
+            other => {
+                let message = format!("each word of `{}` must be a string, not {}", field.key.name, type_name(other));
+                let help = "write it in quotes, for example \"8000\"";
+                found.push(Diagnostic::error(Code::WrongType, item.span(), message).help(help));
+                is_good = false;
+            }
+        }
+    }
+    is_good.then_some(argv)
+}
+
+/// Whether Pilotlight sets the variable itself.
+pub(super) fn is_reserved(name: &str) -> bool {
+    schema::RESERVED_ENV.contains(&name) || name.starts_with(schema::RESERVED_ENV_PREFIX)
+}

@@ -1,0 +1,48 @@
+//! What the answers of the interface are made from.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pilotlight_supervisor::Control;
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::logs::LogBook;
+use super::order::Order;
+use crate::worker::Common;
+
+/// How often a refusal is logged.
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+/// What its answers are made from.
+pub(super) struct Shared {
+    pub(super) common: Arc<Common>,
+    pub(super) dropped_access_lines: Option<Arc<AtomicU64>>,
+    pub(super) dropped_log_lines: Arc<AtomicU64>,
+    pub(super) control: Control,
+    pub(super) logs: LogBook,
+    pub(super) config: Arc<dyn Fn() -> Value + Send + Sync>,
+    pub(super) orders: UnboundedSender<Order>,
+    pub(super) config_file: PathBuf,
+    pub(super) runtime_dir: PathBuf,
+    pub(super) begun: Instant,
+    pub(super) refusals: Refusals,
+}
+
+/// When the last refusal was logged, and how many were not since.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Mutex<(Option<Instant>, u64)>);
+
+impl Refusals {
+    pub(super) fn log(&self, why: &str) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, unsaid) = &mut *last;
+        if at.is_some_and(|at| at.elapsed() < REFUSED_PAUSE) {
+            *unsaid += 1;
+            return;
+        }
+        tracing::warn!(since_the_last_line = *unsaid, "a connection to the admin socket was refused: {why}");
+        (*at, *unsaid) = (Some(Instant::now()), 0);
+    }
+}

@@ -1,0 +1,31 @@
+//! What people tell the supervisor's thread.
+
+use crate::service::Service;
+use crate::service_id::ServiceId;
+use crate::spec::ServiceSpec;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What people tell the supervisor's thread: one message for each thing that they do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Stop the service's instances, until a request or a start asks for it.
+    Stop(ServiceId),
+    /// Start the service, whatever failed before.
+    Start(ServiceId),
+    /// Replace the service's instances by new ones.
+    Restart(ServiceId),
+    /// Follow these settings.
+    Configure(Configure),
+    /// Stop the services and forget them when nobody uses them any more.
+    Retire(Vec<ServiceId>),
+    /// Stop everything until then.
+    Shutdown { until: Instant },
+}
+
+/// New settings of services: of one that there is, or of another one. The reply has the services in the same order.
+#[derive(Debug)]
+pub(crate) struct Configure {
+    pub(crate) specs: Vec<(Option<ServiceId>, ServiceSpec)>,
+    pub(crate) reply: std::sync::mpsc::Sender<Vec<Arc<Service>>>,
+}
