@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -297,7 +298,14 @@ class TroubleTest(UsersTest):
         threads = [
             threading.Thread(target=lambda n=n: answers.append(users.request("POST", "/users", new_user(n), 60))) for n in range(8)
         ]
-        for thread in threads:
+        slept = self.sleeps_of(users, "users-writer")
+        threads[0].start()
+
+        def writer_waits():
+            return self.sleeps_of(users, "users-writer") > slept + 2
+
+        self.assert_eventually(writer_waits, "the writer waits for the lock", 30)
+        for thread in threads[1:]:
             thread.start()
         # While the lock is held nobody is answered but who is refused. Two wait, and those are at work whom the writer found together: one to three.
         self.assert_eventually(lambda: len(answers) >= 3, "who is too many waits", 30)
@@ -311,6 +319,12 @@ class TroubleTest(UsersTest):
         for answer in refused:
             self.assert_users_problem(answer, 503, "2 writes are waiting")
             self.assertEqual(answer.get("retry-after"), "1")
+
+    def sleeps_of(self, users, thread):
+        """How often a thread has waited: one that waits for a lock of SQLite's looks at it again and again."""
+        tasks = Path(f"/proc/{users.process.pid}/task").iterdir()
+        (task,) = (task for task in tasks if (task / "comm").read_text().strip() == thread)
+        return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.MULTILINE)[1])
 
     def test_a_read_only_database_is_said_and_can_be_read(self):
         self.users().terminate()
