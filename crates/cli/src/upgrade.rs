@@ -6,13 +6,12 @@
 //!  old: accepts no more, ends with its last request       ◀── new: "ready" — or it ends, and the old one goes on
 //! ```
 //! Both processes accept on the same sockets, so no connection that waits there is lost. The pair of sockets between
-//! the two is the new one's standard input, and closes when either process dies. A message is `length u32` (native
-//! order: it is one machine), JSON, and descriptors.
+//! the two is the new one's standard input, and closes when either process dies. Messages are those of
+//! [`pilotlight_supervisor::fd_message`].
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -21,10 +20,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use pilotlight_gateway::{Inherited, ListenAddr, ServiceTarget};
+use pilotlight_supervisor::fd_message::{Inbox, MAX_FDS, send_blocking as send};
 use pilotlight_supervisor::{Control, Process, ServiceState};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-};
 use serde_json::{Value, json};
 
 pub(crate) mod program;
@@ -39,10 +36,6 @@ const WARM_TIME: Duration = Duration::from_secs(10);
 const WARM_PAUSE: Duration = Duration::from_millis(5);
 /// What is known of one that says nothing itself.
 const ENDED: &str = "it ended before it was ready; the log has what it said";
-/// Bytes of a message.
-const MAX_MESSAGE: usize = 1024 * 1024;
-/// Descriptors beside one message.
-const MAX_FDS: usize = 128;
 
 /// What is handed over.
 #[derive(Debug, Default)]
@@ -107,8 +100,8 @@ impl StartingSuccessor {
     pub(crate) fn answer(&self) -> io::Result<impl FnOnce() -> Result<bool, String> + Send + use<>> {
         let socket = self.socket.try_clone()?;
         socket.set_read_timeout(Some(READY_TIME))?;
-        Ok(move || match receive(&socket) {
-            Ok(Some((message, _))) => match message["failed"].as_str() {
+        Ok(move || match Inbox::default().receive_blocking::<Value>(&socket) {
+            Ok(Some(message)) => match message["failed"].as_str() {
                 Some(why) => Err(why.to_owned()),
                 None => Ok(message["admin"] == true),
             },
@@ -145,7 +138,7 @@ impl Handover {
             });
             for some in sockets.chunks(MAX_FDS) {
                 let fds: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
-                send(socket, &json!({ "listen": configured }), &fds)?;
+                send(socket, &json!({ "listen": configured, "sockets": fds.len() }), &fds)?;
             }
         }
         if let Some((path, fd)) = &self.admin {
@@ -160,13 +153,15 @@ impl Handover {
     }
 
     fn receive(socket: &UnixStream) -> io::Result<Self> {
-        let mut handover = Self::default();
-        while let Some((message, sockets)) = receive(socket)? {
+        let (mut handover, mut inbox) = (Self::default(), Inbox::default());
+        while let Some(message) = inbox.receive_blocking::<Value>(socket)? {
             let text = |value: &Value| value.as_str().map(str::to_owned);
             if let Some(names) = message["warm"].as_array() {
                 handover.warm = names.iter().filter_map(text).collect();
                 return Ok(handover);
             } else if let Some(listen) = message.get("listen") {
+                let count = message["sockets"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+                let sockets: Vec<OwnedFd> = std::iter::from_fn(|| inbox.take_fd()).take(count).collect();
                 let tcp = listen["tcp"].as_str().and_then(|addr| addr.parse().ok()).map(ListenAddr::Tcp);
                 let configured = tcp.or_else(|| Some(ListenAddr::Unix(text(&listen["unix"])?.into())));
                 match handover.listeners.last_mut().filter(|last| configured.is_some() && last.configured == configured)
@@ -179,9 +174,9 @@ impl Handover {
                 let guardian = |one: &Value| Some(Process { pid: number(&one[0])?, started: one[1].as_u64()? });
                 handover.guardians = guardians.iter().filter_map(guardian).collect();
             } else if let Some(path) = text(&message["admin"]) {
-                handover.admin = sockets.into_iter().next().map(|fd| (path.into(), fd));
+                handover.admin = inbox.take_fd().map(|fd| (path.into(), fd));
             } else if let Some(address) = text(&message["metrics"]).and_then(|address| address.parse().ok()) {
-                handover.metrics = sockets.into_iter().next().map(|fd| (address, fd));
+                handover.metrics = inbox.take_fd().map(|fd| (address, fd));
             }
         }
         Err(io::ErrorKind::UnexpectedEof.into())
@@ -217,7 +212,7 @@ impl Predecessor {
     pub(crate) fn silence(&self) -> io::Result<impl FnOnce() + Send + use<>> {
         let socket = self.socket.try_clone()?;
         // It says nothing more, so this is its end. Beyond its time it is stuck, and this one has to answer.
-        Ok(move || drop(receive(&socket)))
+        Ok(move || drop(Inbox::default().receive_blocking::<Value>(&socket)))
     }
 
     /// Tells it why it has to go on.
@@ -247,55 +242,6 @@ pub(crate) fn warm(services: &[ServiceTarget], control: &Control, names: &[Strin
     while !is_done() && begun.elapsed() < WARM_TIME {
         std::thread::sleep(WARM_PAUSE); // a pause between looks
     }
-}
-
-fn send(mut socket: &UnixStream, message: &Value, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let body = message.to_string();
-    let mut bytes = u32::try_from(body.len()).map_err(io::Error::other)?.to_ne_bytes().to_vec();
-    bytes.extend_from_slice(body.as_bytes());
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(io::Error::other("more descriptors than one message carries"));
-    }
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
-    socket.write_all(&bytes[sent..])
-}
-
-/// The next message, `None` at the end.
-fn receive(mut socket: &UnixStream) -> io::Result<Option<(Value, Vec<OwnedFd>)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut length = [0; 4];
-    // Descriptors ride on the first byte.
-    let received = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut length)], &mut control, receive_flags())?;
-    if received.bytes == 0 {
-        return Ok(None);
-    }
-    let mut fds = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(some) = message {
-            fds.extend(some);
-        }
-    }
-    socket.read_exact(&mut length[received.bytes..])?;
-    let length = u32::from_ne_bytes(length) as usize;
-    if length > MAX_MESSAGE {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("message of {length} bytes")));
-    }
-    let mut body = vec![0; length];
-    socket.read_exact(&mut body)?;
-    Ok(Some((serde_json::from_slice(&body)?, fds)))
-}
-
-#[cfg(target_os = "linux")]
-fn receive_flags() -> RecvFlags {
-    RecvFlags::CMSG_CLOEXEC
-}
-
-#[cfg(not(target_os = "linux"))]
-fn receive_flags() -> RecvFlags {
-    RecvFlags::empty()
 }
 
 /// The sockets that a service manager has bound for this process (`LISTEN_FDS`). Services do not inherit them.

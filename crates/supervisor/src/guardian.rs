@@ -15,13 +15,12 @@ mod families;
 mod link;
 mod message;
 mod spawn;
-mod wire;
 
 pub(crate) use families::kill_marked;
 pub(crate) use link::{Link, LinkEvent, Outgoing, await_ready, spawn_process, write};
 pub(crate) use message::{GroupSignal, Inherit, MARK, SpawnRequest};
-pub(crate) use wire::{Inbox, encode};
 
+use crate::fd_message::{self, Inbox};
 use crate::limits::MAX_STRAYS;
 
 use crate::isolation::Bounds;
@@ -99,8 +98,8 @@ impl Guardian {
         // A handler that does nothing: these must not end the guardian, and must not be ignored by what it executes.
         let _handled =
             [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
-        let mut inbox = wire::Inbox::default();
-        wire::send(&socket, &FromGuardian::Ready, &[]).await?;
+        let mut inbox = Inbox::default();
+        fd_message::send(&socket, &FromGuardian::Ready, &[]).await?;
         loop {
             tokio::select! {
                 message = inbox.receive(&socket) => match message {
@@ -116,7 +115,7 @@ impl Guardian {
         }
     }
 
-    async fn handle(&mut self, message: ToGuardian, inbox: &mut wire::Inbox, socket: &UnixStream) -> io::Result<()> {
+    async fn handle(&mut self, message: ToGuardian, inbox: &mut Inbox, socket: &UnixStream) -> io::Result<()> {
         match message {
             ToGuardian::Spawn(request) => {
                 let id = request.id;
@@ -127,11 +126,11 @@ impl Guardian {
                     }
                     Err(spawn::NotSpawned { reason, detail }) => FromGuardian::SpawnFailed { id, reason, detail },
                 };
-                wire::send(socket, &report, &[]).await
+                fd_message::send(socket, &report, &[]).await
             }
             ToGuardian::Adopt { id, pid, mark } => self.adopt(Adopted { id, pid, mark }, socket).await,
             ToGuardian::ProbeSandbox => {
-                wire::send(socket, &FromGuardian::Probed { sandbox: spawn::probe_sandbox() }, &[]).await
+                fd_message::send(socket, &FromGuardian::Probed { sandbox: spawn::probe_sandbox() }, &[]).await
             }
             ToGuardian::Signal { id, signal } => {
                 // An instance that is not known has ended, which has been reported.
@@ -162,14 +161,14 @@ impl Guardian {
             let Some((pid, code, signal)) = stray.and_then(|index| self.strays.remove(index)) else {
                 let reason = format!("its zygote names process {raw}, which is none that it has forked");
                 let failed = FromGuardian::SpawnFailed { id, reason, detail: None };
-                return wire::send(socket, &failed, &[]).await;
+                return fd_message::send(socket, &failed, &[]).await;
             };
             signal_group(pid, Signal::KILL);
-            wire::send(socket, &spawned, &[]).await?;
-            return wire::send(socket, &FromGuardian::Exited { id, code, signal, limit: None }, &[]).await;
+            fd_message::send(socket, &spawned, &[]).await?;
+            return fd_message::send(socket, &FromGuardian::Exited { id, code, signal, limit: None }, &[]).await;
         };
         self.lead(id, pid, mark);
-        wire::send(socket, &spawned, &[]).await
+        fd_message::send(socket, &spawned, &[]).await
     }
 
     /// Reports every service that ended and buries everything else.
@@ -190,7 +189,7 @@ impl Guardian {
             let limit = self.bounds.ended(id);
             self.families.ended(&leader);
             self.families.sweep(&self.leaders); // before anybody hears that it has ended
-            wire::send(socket, &FromGuardian::Exited { id, code, signal, limit }, &[]).await?;
+            fd_message::send(socket, &FromGuardian::Exited { id, code, signal, limit }, &[]).await?;
         }
         self.bounds.sweep();
         self.families.sweep(&self.leaders);

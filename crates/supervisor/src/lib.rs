@@ -43,6 +43,7 @@ mod command;
 mod concurrency_limiter;
 mod error;
 mod event;
+pub mod fd_message;
 pub mod guardian;
 mod in_flight;
 mod instance;

@@ -3,7 +3,8 @@
 //!
 //! The messages are those of `sdk/python/pilotlight/zygote.py`, framed like those of the guardian.
 
-use crate::guardian::{Inbox, Outgoing, encode, write};
+use crate::fd_message::{Inbox, encode};
+use crate::guardian::{Outgoing, write};
 use crate::limits::MAX_GUARDIAN_QUEUE;
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -1,8 +1,8 @@
 //! The supervisor's side of the guardian.
 
 use super::message::{FromGuardian, GroupSignal, SpawnRequest, ToGuardian};
-use super::wire::{self, Inbox};
 use crate::error::Exit;
+use crate::fd_message::{self, Inbox};
 use crate::isolation::SandboxBounds;
 use crate::limits::{GUARDIAN_TIMEOUT, MAX_GUARDIAN_QUEUE, MAX_MESSAGE};
 use crate::spec::Program;
@@ -161,7 +161,7 @@ impl Link {
     }
 
     fn send(&self, message: &ToGuardian, fds: Vec<OwnedFd>) -> io::Result<()> {
-        let bytes = wire::encode(message)?;
+        let bytes = fd_message::encode(message)?;
         self.outgoing.try_send(Outgoing { bytes, fds }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => io::Error::other("the guardian process does not keep up"),
             mpsc::error::TrySendError::Closed(_) => io::Error::other("the guardian process has died"),
@@ -180,7 +180,7 @@ fn bury(child: &mut Child) {
 pub(crate) async fn write(socket: Arc<UnixStream>, mut queue: mpsc::Receiver<Outgoing>) {
     while let Some(Outgoing { bytes, fds }) = queue.recv().await {
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        if let Err(error) = wire::send_encoded(&socket, &bytes, &borrowed).await {
+        if let Err(error) = fd_message::send_encoded(&socket, &bytes, &borrowed).await {
             tracing::debug!(%error, "cannot write to the guardian or a zygote"); // the reader reports its death
             break;
         }

@@ -1,7 +1,7 @@
 //! Executing a service.
 
 use super::message::{Inherit, MARK, SpawnRequest};
-use super::wire::Inbox;
+use crate::fd_message::Inbox;
 use crate::isolation::{self, Bounds, Prepared, SandboxBounds, ToExecute};
 use crate::limits::MAX_REPORT;
 use crate::spec::InheritEnv;

@@ -1,4 +1,5 @@
-//! Messages over the socket pair: `length u32` (native order: it is one machine), JSON, and descriptors beside it.
+//! Messages over a pair of sockets: `length u32` (native order: it is one machine), JSON, and descriptors beside it.
+//! The gateway speaks so with its guardian, and with the process that takes over from it.
 //!
 //! Descriptors ride on the first byte of their message and arrive in the order of the messages, so a queue of them is
 //! enough: each message takes as many as it needs.
@@ -13,12 +14,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 /// Descriptors beside one message at most.
-const MAX_FDS: usize = 3;
+pub const MAX_FDS: usize = 128;
 
 /// Encodes a message.
 pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
@@ -47,7 +48,26 @@ pub(crate) async fn send_encoded(socket: &UnixStream, mut bytes: &[u8], mut fds:
     Ok(())
 }
 
-fn send_some(socket: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+/// Encodes and sends a message with its descriptors on a socket that waits.
+///
+/// # Errors
+/// Those of the socket; a message of more than [`MAX_MESSAGE`] bytes or [`MAX_FDS`] descriptors.
+pub fn send_blocking(
+    socket: &std::os::unix::net::UnixStream,
+    message: &impl Serialize,
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let encoded = encode(message)?;
+    let (mut bytes, mut fds) = (&encoded[..], fds);
+    while !bytes.is_empty() {
+        let sent = send_some(socket, bytes, fds)?;
+        bytes = &bytes[sent..];
+        fds = &[];
+    }
+    Ok(())
+}
+
+fn send_some(socket: &impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -56,9 +76,9 @@ fn send_some(socket: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::R
     Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
 }
 
-/// What has arrived.
+/// What has arrived on one socket.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
+pub struct Inbox {
     bytes: BytesMut,
     fds: VecDeque<OwnedFd>,
 }
@@ -76,8 +96,26 @@ impl Inbox {
         }
     }
 
+    /// The next message on a socket that waits, `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// Those of the socket, its time to wait among them; an end within a message; what is no message.
+    pub fn receive_blocking<M: DeserializeOwned>(
+        &mut self,
+        socket: &std::os::unix::net::UnixStream,
+    ) -> io::Result<Option<M>> {
+        loop {
+            if let Some(message) = self.split()? {
+                return Ok(Some(message));
+            }
+            if self.receive_some(socket)? == 0 {
+                return if self.bytes.is_empty() { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+            }
+        }
+    }
+
     /// The next descriptor that came beside a message.
-    pub(crate) fn take_fd(&mut self) -> Option<OwnedFd> {
+    pub fn take_fd(&mut self) -> Option<OwnedFd> {
         self.fds.pop_front()
     }
 
@@ -96,7 +134,7 @@ impl Inbox {
         Ok(Some(serde_json::from_slice(&self.bytes.split_to(length))?))
     }
 
-    fn receive_some(&mut self, socket: &UnixStream) -> io::Result<usize> {
+    fn receive_some(&mut self, socket: &impl AsFd) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut buffer = [0; 4096];
@@ -124,7 +162,6 @@ fn receive_flags() -> RecvFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn messages_and_descriptors_arrive_in_order_and_whole() {
