@@ -21,9 +21,8 @@ pub(crate) use link::{Link, LinkEvent, Outgoing, await_ready, spawn_process, wri
 pub(crate) use message::{GroupSignal, Inherit, MARK, SpawnRequest};
 
 use crate::fd_message::{self, Inbox};
-use crate::limits::MAX_STRAYS;
-
 use crate::isolation::Bounds;
+use crate::limits::MAX_STRAYS;
 use crate::processes;
 use families::{Families, Leaders};
 use message::{FromGuardian, ToGuardian};
