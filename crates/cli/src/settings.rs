@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_gateway::{GatewayOptions, Inherited, ListenAddr, RedisTier, ServiceTarget, Serving};
+use pilotlight_gateway::{GatewayOptions, Inherited, IoUring, ListenAddr, RedisTier, ServiceTarget, Serving};
 use pilotlight_supervisor::{Service, ServiceSpec};
 
 use crate::config::{self, Config, ServiceKind, Workers};
@@ -59,6 +59,7 @@ pub(crate) fn gateway(
     GatewayOptions {
         listen: listen(config),
         workers,
+        io_uring: if config.io_uring { IoUring::IfAllowed } else { IoUring::Never },
         serving: serving(config, services),
         inherited,
         cache: config.cache.clone(),

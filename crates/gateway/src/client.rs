@@ -130,12 +130,20 @@ struct Io {
     out: BytesMut,
     /// What is written behind `out`, from where it is.
     direct: Bytes,
+    /// Whether a part of `out` came from a service: then it may go out with the worker's batch. Hits alone gain nothing
+    /// by that (docs/adr/0026).
+    is_passed_on: bool,
 }
 
 impl Io {
     fn new(socket: Socket, limits: pilotlight_http1::Limits) -> Self {
         let http = ServerConnection::new(limits);
-        Self { socket, read: BytesMut::new(), http, out: BytesMut::new(), direct: Bytes::new() }
+        Self { socket, read: BytesMut::new(), http, out: BytesMut::new(), direct: Bytes::new(), is_passed_on: false }
+    }
+
+    /// What the socket did not take of what was put in the batch is to be written again.
+    fn settle(&mut self) -> io::Result<()> {
+        self.socket.settle(&mut self.out).map(drop)
     }
 
     fn is_written(&self) -> bool {
@@ -143,7 +151,11 @@ impl Io {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { socket, out, direct, http, .. } = self;
+        let Self { socket, out, direct, http, is_passed_on, .. } = self;
+        let is_passed_on = std::mem::take(is_passed_on);
+        if direct.is_empty() && is_passed_on {
+            return socket.poll_send_all(cx, out);
+        }
         if direct.is_empty() {
             return socket.poll_write_all(cx, out);
         }
@@ -194,6 +206,7 @@ impl Client {
     /// Writes what was gathered; to be called at the end of every turn of the connection's task.
     pub(crate) fn poll_flush_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut io = self.io.borrow_mut();
+        io.settle()?;
         if io.is_written() {
             return Poll::Ready(Ok(()));
         }
@@ -203,6 +216,13 @@ impl Client {
             self.deadline.set(self.times.write); // slow, but it takes something
         }
         self.watch_write(&mut io, cx, written)
+    }
+
+    /// The same behind the last answer: nothing is left in the batch either.
+    pub(crate) fn poll_flush_last(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush_out(cx))?;
+        self.io.borrow().socket.send_now();
+        self.poll_flush_out(cx)
     }
 
     /// Everything that was gathered is written: the answers in it are over.
@@ -336,8 +356,8 @@ impl Client {
     pub(crate) fn take_socket(&self) -> (Socket, BytesMut) {
         self.deadline.clear();
         // Nobody else uses it at this moment; if somebody did, the socket would go with the last reference.
-        let Ok(mut io) = self.io.try_borrow_mut() else { return (Socket::Closed, BytesMut::new()) };
-        let io = std::mem::replace(&mut *io, Io::new(Socket::Closed, pilotlight_http1::Limits::REQUEST));
+        let Ok(mut io) = self.io.try_borrow_mut() else { return (Socket::CLOSED, BytesMut::new()) };
+        let io = std::mem::replace(&mut *io, Io::new(Socket::CLOSED, pilotlight_http1::Limits::REQUEST));
         (io.socket, io.read)
     }
 

@@ -124,11 +124,13 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
         if served.is_pending() {
             served = connection.poll(cx);
         }
-        ready!(client.poll_flush_out(cx))?;
-        client.written();
         if served.is_ready() {
+            ready!(client.poll_flush_last(cx))?;
+            client.written();
             return Poll::Ready(std::io::Result::Ok(()));
         }
+        ready!(client.poll_flush_out(cx))?;
+        client.written();
         if client.rest() {
             worker.has_freed();
         }

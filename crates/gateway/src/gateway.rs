@@ -149,6 +149,7 @@ impl Gateway {
             abandoned,
             metrics,
             workers,
+            io_uring: options.io_uring,
             freed: options.freed,
             addresses,
             strangers: Strangers::default(),

@@ -52,7 +52,7 @@ pub use gateway::{Gateway, GatewayError, NewListeners};
 pub use listen::ListenError;
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, External, ExternalAddr,
-    GatewayOptions, Inherited, Limits, ListenAddr, RedisTier, RouteCache, RouteLimit, RouteSpec, ServerTiming,
+    GatewayOptions, Inherited, IoUring, Limits, ListenAddr, RedisTier, RouteCache, RouteLimit, RouteSpec, ServerTiming,
     ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::{

@@ -7,19 +7,27 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use pilotlight_send_batch::{self as batch, Batch, Batched, Stream};
 use pilotlight_supervisor::Address;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::options::ExternalAddr;
+use crate::options::{ExternalAddr, IoUring};
 
 /// A connected stream socket.
-pub(crate) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    /// Nothing any more: the socket has moved elsewhere.
-    Closed,
+///
+/// What is put in its worker's batch ([`Socket::poll_send_all`]) counts as written. When it does not go whole, the task
+/// is woken, and [`Socket::settle`] gives the rest back, or the error, as a short or failed write would have.
+pub(crate) struct Socket(Option<Batched>);
+
+/// What was put in the batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Settled {
+    /// It has gone, or will; or there was nothing.
+    Sent,
+    /// Not all of it has gone.
+    Returned,
 }
 
 /// Where a service listens.
@@ -43,18 +51,48 @@ fn closed<T>() -> io::Result<T> {
     Err(io::ErrorKind::NotConnected.into())
 }
 
+impl<S: Into<Stream>> From<S> for Socket {
+    /// It takes part in no batch.
+    fn from(stream: S) -> Self {
+        Self(Some(Batched::from(stream.into())))
+    }
+}
+
 impl Socket {
+    /// Nothing any more: the socket has moved elsewhere.
+    pub(crate) const CLOSED: Self = Self(None);
+
     /// Connects to a service.
     pub(crate) async fn connect(place: Place<'_>) -> io::Result<Self> {
         let stream = match place {
             Place::Instance(Address::Unix(path)) | Place::External(ExternalAddr::Unix(path)) => {
-                return Ok(Self::Unix(UnixStream::connect(path).await?));
+                return Ok(UnixStream::connect(path).await?.into());
             }
             Place::Instance(Address::Tcp(addr)) => TcpStream::connect(addr).await?,
             Place::External(ExternalAddr::Tcp(host, port)) => TcpStream::connect((host.as_str(), *port)).await?,
         };
         stream.set_nodelay(true)?;
-        Ok(Self::Tcp(stream))
+        Ok(stream.into())
+    }
+
+    /// The same, with its small messages in the batch of its worker.
+    pub(crate) fn in_batch(mut self, batch: &Batch) -> Self {
+        if let Some(stream) = &mut self.0 {
+            stream.join(batch);
+        }
+        self
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self.stream(), Some(Stream::Unix(_)))
+    }
+
+    fn stream(&self) -> Option<&Stream> {
+        self.0.as_ref().map(Batched::stream)
     }
 
     /// Reads what is there into the free part of `buf`; `Ok(0)` is the end of the stream.
@@ -65,27 +103,18 @@ impl Socket {
 
     /// Waits until something can be read, perhaps the end of the stream or an error.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Tcp(s) => s.poll_read_ready(cx).map(drop),
-            Self::Unix(s) => s.poll_read_ready(cx).map(drop),
-            Self::Closed => Poll::Ready(()),
-        }
+        self.stream().map_or(Poll::Ready(()), |stream| stream.poll_read_ready(cx).map(drop))
     }
 
     /// What has happened to the connection since the last look: a reset that no read shows behind the end of the
     /// stream.
     pub(crate) fn take_error(&self) -> Option<io::Error> {
-        let error = match self {
-            Self::Tcp(s) => s.take_error(),
-            Self::Unix(s) => s.take_error(),
-            Self::Closed => closed(),
-        };
-        error.unwrap_or_else(Some)
+        self.stream().map_or_else(closed, Stream::take_error).unwrap_or_else(Some)
     }
 
     /// Has the system ask the other side whether it still knows the connection. Where it cannot, a write finds out.
     pub(crate) fn probe(&self, every: Duration, max: u32) {
-        if let Self::Tcp(socket) = self {
+        if let Some(Stream::Tcp(socket)) = self.stream() {
             let probes = TcpKeepalive::new().with_time(every).with_interval(every).with_retries(max);
             if let Err(e) = SockRef::from(socket).set_tcp_keepalive(&probes) {
                 tracing::debug!("no keep-alive probes for a client: {e}");
@@ -95,15 +124,46 @@ impl Socket {
 
     /// Reads without waiting; `WouldBlock` when nothing is there. Costs no system call when the runtime knows so.
     pub(crate) fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(s) => s.try_read(buf),
-            Self::Unix(s) => s.try_read(buf),
-            Self::Closed => closed(),
+        self.stream().map_or_else(closed, |stream| stream.try_read(buf))
+    }
+
+    /// What became of what was put in the batch: what is left of it is in front of `buf` again.
+    ///
+    /// # Errors
+    /// Nothing of it was sent, and nothing will be.
+    pub(crate) fn settle(&mut self, buf: &mut BytesMut) -> io::Result<Settled> {
+        let Some(stream) = &mut self.0 else { return Ok(Settled::Sent) };
+        let rest = match stream.settle()? {
+            batch::Settled::Nothing => return Ok(Settled::Sent),
+            batch::Settled::Rest(rest) => rest,
+        };
+        let behind = std::mem::replace(buf, BytesMut::from(&rest[..]));
+        buf.unsplit(behind);
+        Ok(Settled::Returned)
+    }
+
+    /// Has what waits in the batch sent before its turn ends.
+    pub(crate) fn send_now(&self) {
+        if let Some(stream) = &self.0 {
+            stream.send_now();
         }
+    }
+
+    /// Writes all of `buf`, at the end of the turn if it is small: then it counts as written from now on.
+    pub(crate) fn poll_send_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
+        let is_put = self.settle(buf)? == Settled::Sent
+            && (buf.is_empty() || self.0.as_mut().is_some_and(|stream| stream.put(cx, buf)));
+        if is_put {
+            buf.clear();
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_write_all(cx, buf)
     }
 
     /// Writes from the front of `buf` until it is empty or the socket takes no more.
     pub(crate) fn poll_write_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
+        self.send_now();
+        self.settle(buf)?;
         while !buf.is_empty() {
             match Pin::new(&mut *self).poll_write(cx, buf) {
                 Poll::Pending => return Poll::Pending,
@@ -125,6 +185,8 @@ impl Socket {
         first: &mut BytesMut,
         second: &mut Bytes,
     ) -> Poll<io::Result<()>> {
+        self.send_now();
+        self.settle(first)?;
         while !second.is_empty() {
             let slices = [io::IoSlice::new(first), io::IoSlice::new(second)];
             let from = usize::from(first.is_empty());
@@ -141,34 +203,49 @@ impl Socket {
     }
 }
 
+/// A worker's batch of small messages.
+pub(crate) fn batch(worker: usize, io_uring: IoUring) -> Batch {
+    if io_uring == IoUring::Never {
+        return Batch::without_io_uring();
+    }
+    Batch::with_io_uring().unwrap_or_else(|e| {
+        tracing::debug!(
+            worker,
+            "io_uring cannot be used, so each message takes a system call: {e}; allow io_uring_setup, io_uring_enter \
+             and io_uring_register, or write io_uring = false"
+        );
+        Batch::without_io_uring()
+    })
+}
+
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(s) => Pin::new(s).poll_read(cx, buf),
-            Self::Unix(s) => Pin::new(s).poll_read(cx, buf),
-            Self::Closed => Poll::Ready(closed()),
+        match &mut self.get_mut().0 {
+            Some(s) => Pin::new(s).poll_read(cx, buf),
+            None => Poll::Ready(closed()),
         }
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(s) => Pin::new(s).poll_write(cx, buf),
-            Self::Unix(s) => Pin::new(s).poll_write(cx, buf),
-            Self::Closed => Poll::Ready(closed()),
+        match &mut self.get_mut().0 {
+            Some(s) => Pin::new(s).poll_write(cx, buf),
+            None => Poll::Ready(closed()),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(())) // sockets have no buffer of ours
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().0 {
+            Some(s) => Pin::new(s).poll_flush(cx),
+            None => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(s) => Pin::new(s).poll_shutdown(cx),
-            Self::Unix(s) => Pin::new(s).poll_shutdown(cx),
-            Self::Closed => Poll::Ready(closed()),
+        match &mut self.get_mut().0 {
+            Some(s) => Pin::new(s).poll_shutdown(cx),
+            None => Poll::Ready(closed()),
         }
     }
 
@@ -177,10 +254,9 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(s) => Pin::new(s).poll_write_vectored(cx, bufs),
-            Self::Unix(s) => Pin::new(s).poll_write_vectored(cx, bufs),
-            Self::Closed => Poll::Ready(closed()),
+        match &mut self.get_mut().0 {
+            Some(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+            None => Poll::Ready(closed()),
         }
     }
 

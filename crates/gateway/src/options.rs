@@ -23,6 +23,8 @@ pub struct GatewayOptions {
     pub listen: Vec<ListenAddr>,
     /// Worker threads; each has its own listener, connections and runtime.
     pub workers: usize,
+    /// How small messages of one turn go to the kernel.
+    pub io_uring: IoUring,
     /// What requests are answered by, which may change while the gateway runs.
     pub serving: Serving,
     /// Listening sockets that somebody else has bound; those that are not in `listen` are closed.
@@ -62,6 +64,15 @@ pub struct RedisTier {
     pub servers: RedisConfig,
     /// Limits and names.
     pub options: RedisOptions,
+}
+
+/// Whether small messages go out by io_uring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoUring {
+    /// Where the system allows it.
+    IfAllowed,
+    /// Each goes out by a system call of its own.
+    Never,
 }
 
 /// What becomes of a request to a service whose answer may be stored, once its client has gone and nobody else waits

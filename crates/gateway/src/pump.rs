@@ -3,13 +3,14 @@
 //! At most one piece of the body is held while the socket takes no more (P-22): then the client is not read either,
 //! and the kernel's buffers are the flow control from end to end.
 
+use std::io;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use http::HeaderMap;
 use pilotlight_pipe::frame::{FrameType, MAX_FRAME, encode_frame, flags};
 
-use crate::net::Socket;
+use crate::net::{Settled, Socket};
 use crate::request_body::{BodyError, Piece, RequestBody};
 use crate::upstream::http1::{self, BodyEncoder, BodyLength};
 use crate::upstream::{BodyLeft, MAX_GATHERED};
@@ -44,6 +45,8 @@ pub(crate) struct Pump {
     sent_more: bool,
     /// Whether the head has been written whole.
     begun: bool,
+    /// The same before the last message was put in the batch.
+    begun_before: bool,
     framing: BodyFraming,
     /// Small pieces that go out as one.
     gathered: BytesMut,
@@ -57,6 +60,7 @@ impl Pump {
             moved: false,
             sent_more: false,
             begun: false,
+            begun_before: false,
             body,
             sent: None,
             framing,
@@ -135,7 +139,7 @@ impl Pump {
     /// Writes what can be written. `Pending` when the client or the socket has to be waited for.
     pub(crate) fn poll(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
         loop {
-            if socket.poll_write_all(cx, &mut self.out).map_err(|_| PumpError::Socket)?.is_pending() {
+            if self.poll_out(socket, cx).map_err(|_| PumpError::Socket)?.is_pending() {
                 return Poll::Pending;
             }
             self.begun = true;
@@ -161,6 +165,28 @@ impl Pump {
                 Piece::End => self.body_ended(None),
             }
         }
+    }
+
+    /// Puts the last message in the batch. What more follows is not taken from the client before it is clear that the
+    /// service takes what came before.
+    fn poll_out(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.body.is_some() {
+            return socket.poll_write_all(cx, &mut self.out);
+        }
+        self.begun_before = self.begun;
+        socket.poll_send_all(cx, &mut self.out)
+    }
+
+    /// Learns what became of what was put in the batch.
+    ///
+    /// # Errors
+    /// The service takes no more.
+    pub(crate) fn settle(&mut self, socket: &mut Socket) -> io::Result<()> {
+        let settled = socket.settle(&mut self.out);
+        if !matches!(settled, Ok(Settled::Sent)) {
+            self.begun = self.begun_before;
+        }
+        settled.map(drop)
     }
 
     fn body_ended(&mut self, trailers: Option<&HeaderMap>) {
@@ -208,5 +234,66 @@ impl Pump {
                 encode_frame(&mut self.out, FrameType::TRAILERS, flags::END, exchange, &fields);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream as Peer;
+
+    use pilotlight_send_batch::Batch;
+    use socket2::SockRef;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    const HEAD: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+
+    /// A request without a body, put in a batch for a service that takes nothing as `prepare` has it.
+    fn unsent(prepare: impl FnOnce(&mut Peer, Peer), check: impl FnOnce(&mut Pump, &mut Socket)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let body = async {
+            let batch = Batch::without_io_uring();
+            tokio::task::spawn_local(batch.clone().send_each_turn());
+            tokio::task::yield_now().await;
+            let (mut ours, theirs) = Peer::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            prepare(&mut ours, theirs);
+            let mut socket = Socket::from(UnixStream::from_std(ours).unwrap()).in_batch(&batch);
+            let mut pump = Pump::new(HEAD.into(), None, BodyFraming::Length);
+            let put = std::future::poll_fn(|cx| pump.poll(&mut socket, cx)).await;
+            assert!(put.is_ok() && pump.is_done() && pump.has_begun());
+            batch.send();
+            check(&mut pump, &mut socket);
+        };
+        tokio::task::LocalSet::new().block_on(&runtime, body);
+    }
+
+    /// As if it had been written at once: so it may be sent again.
+    #[test]
+    fn what_a_closed_service_was_to_get_has_not_begun() {
+        unsent(
+            |_, theirs| drop(theirs),
+            |pump, socket| {
+                assert!(pump.settle(socket).is_err());
+                assert!(!pump.has_begun());
+            },
+        );
+    }
+
+    #[test]
+    fn what_a_full_socket_did_not_take_is_still_to_be_written() {
+        let mut service = None;
+        unsent(
+            |ours, theirs| {
+                while SockRef::from(&*ours).send(&[0; 4096]).is_ok() {}
+                service = Some(theirs);
+            },
+            |pump, socket| {
+                assert!(pump.settle(socket).is_ok());
+                assert!(!pump.has_begun() && !pump.is_done());
+                assert_eq!(pump.out, HEAD);
+            },
+        );
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use pilotlight_cache::Cache;
 use pilotlight_cache_redis::{SharedTier, Tier};
+use pilotlight_send_batch::Batch;
 use pilotlight_supervisor::{Service, Transport};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
@@ -17,7 +18,8 @@ use crate::access_log::{AccessLog, Sink};
 use crate::coherence::CoherenceThread;
 use crate::deadline::Deadlines;
 use crate::metrics::Registry;
-use crate::options::{Abandoned, External, ListenAddr, ServiceTarget};
+use crate::net;
+use crate::options::{Abandoned, External, IoUring, ListenAddr, ServiceTarget};
 use crate::request_id::RequestIds;
 use crate::routes::Table;
 use crate::scratch::Scratch;
@@ -39,6 +41,7 @@ pub(crate) struct Common {
     /// What tells other gateways of purges, and is told of theirs.
     pub(crate) coherence: Option<CoherenceThread>,
     pub(crate) workers: usize,
+    pub(crate) io_uring: IoUring,
     pub(crate) metrics: Registry,
     /// Told when memory has become free.
     pub(crate) freed: Option<fn()>,
@@ -87,6 +90,8 @@ pub(crate) struct Worker {
     pub(crate) spawner: Spawner,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) clock: Clock,
+    /// Small messages, which go out at the end of each turn.
+    batch: Batch,
     pub(crate) access_log: Option<Rc<AccessLog>>,
     /// This worker's end of the tier in Redis.
     pub(crate) second: Option<Rc<Tier>>,
@@ -115,6 +120,7 @@ impl Worker {
             spawner,
             scratch: RefCell::default(),
             clock: Clock::new(),
+            batch: net::batch(index, common.io_uring),
             access_log: sink.map(AccessLog::new),
             second: second_tier(index, &common),
             refreshes: Cell::new(0),
@@ -153,10 +159,12 @@ impl Worker {
                 Upstream::Pipe(service, link)
             }
             ServiceTarget::Managed(service, Transport::Http(_)) => {
-                Upstream::Http(Arc::clone(service), Pool::new(service.name().to_string(), Some(Arc::clone(service))))
+                let (name, queue) = (service.name().to_string(), Some(Arc::clone(service)));
+                Upstream::Http(Arc::clone(service), Pool::new(name, queue, self.batch.clone()))
             }
             ServiceTarget::External(external) => {
-                Upstream::External(Arc::clone(external), Pool::new(external.name.clone(), None))
+                let (name, batch) = (external.name.clone(), self.batch.clone());
+                Upstream::External(Arc::clone(external), Pool::new(name, None, batch))
             }
         }
     }

@@ -18,6 +18,8 @@ pub struct Config {
     pub listen: Vec<Listener>,
     /// How many worker threads answer.
     pub workers: Workers,
+    /// Whether small messages go out by io_uring where the system allows it.
+    pub io_uring: bool,
     /// What counts for a client's connection.
     pub settings: Settings,
     /// The response cache; none: nothing is cached.
@@ -42,10 +44,11 @@ impl Config {
 
     /// All of it but services and routes.
     pub(crate) fn without_services(&self) -> Self {
-        let Self { listen, workers, settings, cache, cache_redis, operate, .. } = self;
+        let Self { listen, workers, io_uring, settings, cache, cache_redis, operate, .. } = self;
         Self {
             listen: listen.clone(),
             workers: *workers,
+            io_uring: *io_uring,
             settings: settings.clone(),
             cache: cache.clone(),
             cache_redis: cache_redis.clone(),

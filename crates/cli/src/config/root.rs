@@ -29,11 +29,14 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     let services = service::read_all(root.field("services"), ForAll { folder, queue_max }, found);
     let drafts = route::read_all(root.field("routes"), found);
     let mut settings = Settings { limits, server_timing: operate::server_timing(&root, found), ..Settings::default() };
+    let mut io_uring = true;
+    root.set("io_uring", Field::boolean, &mut io_uring, found);
     root.set("dev", Field::boolean, &mut settings.dev, found);
     root.set("trust_forwarded", Field::boolean, &mut settings.trust_forwarded, found);
     let mut config = Config {
         listen: listen(&root, folder, found),
         workers: workers(&root, found),
+        io_uring,
         settings,
         cache,
         cache_redis,

@@ -47,19 +47,16 @@ const A_TIME: &str = "a time with its unit";
 const A_TIME_OR_NONE: &str = "a time with its unit or \"none\"";
 const A_NUMBER_OR_NONE: &str = "a number or \"none\"";
 const A_LIST: &str = "a list of strings";
+const AN_ADDRESS_OR_LIST: &str = "an address or a list of addresses";
 const A_STRING: &str = "a string";
 const A_PATH_LIST: &str = "a path or a list of paths";
 const TRUE_OR_FALSE: &str = "true or false";
 
 /// The keys at the top of the file.
 pub const ROOT: &[Key] = &[
-    key(
-        "listen",
-        "an address or a list of addresses",
-        "\"127.0.0.1:8080\"",
-        &["bind", "port", "address", "host", "addr"],
-    ),
+    key("listen", AN_ADDRESS_OR_LIST, "\"127.0.0.1:8080\"", &["bind", "port", "address", "host", "addr"]),
     key("workers", "\"auto\" or a number", "\"auto\"", &["threads", "worker_processes", "cores"]),
+    key("io_uring", TRUE_OR_FALSE, "false", &["uring"]),
     key("dev", TRUE_OR_FALSE, "true", &["debug", "development"]),
     key("trust_forwarded", TRUE_OR_FALSE, "true", &["trust_proxy", "trusted_proxies", "real_ip"]),
     key("limits", A_SECTION, "[limits]", &["limit"]),

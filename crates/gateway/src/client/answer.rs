@@ -33,6 +33,7 @@ impl Client {
         let (ResponseHead { status, fields, closes }, body) = answer;
         let io = &mut *self.io.borrow_mut();
         let is_head = io.http.is_asked_for_head();
+        io.is_passed_on = true;
         self.answer_moves();
         if status == StatusCode::SWITCHING_PROTOCOLS {
             io.http.switch_protocols(&mut io.out, |writer| fields.write(writer))?;
@@ -95,6 +96,7 @@ impl Client {
         let io = &mut *self.io.borrow_mut();
         self.answer_moves();
         if data.len() < DIRECT_WRITE {
+            io.is_passed_on = true;
             return io.http.send_data(&data, &mut io.out);
         }
         io.http.begin_piece(data.len(), &mut io.out)?;

@@ -16,6 +16,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
 use http_body::Frame;
 use pilotlight_exchange::retry::Reuse;
 use pilotlight_http1::FieldTable;
+use pilotlight_send_batch::Batch;
 use pilotlight_supervisor::{Ended, Endpoint, Lease, Service};
 
 use super::backlog;
@@ -43,6 +44,8 @@ pub(crate) struct Pool {
     pub(crate) service: String,
     /// Whose settings those wait by that meet a full backlog; none: it is somebody else's service.
     queue: Option<Arc<Service>>,
+    /// That of the worker.
+    batch: Batch,
     idle: RefCell<Vec<(Connection, Instant)>>,
     /// Exchanges whose answer has not begun.
     waiting: Cell<usize>,
@@ -59,8 +62,15 @@ struct Connection {
 }
 
 impl Pool {
-    pub(crate) fn new(service: String, queue: Option<Arc<Service>>) -> Rc<Self> {
-        Rc::new(Self { service, queue, idle: RefCell::default(), waiting: Cell::new(0), fields: RefCell::default() })
+    pub(crate) fn new(service: String, queue: Option<Arc<Service>>, batch: Batch) -> Rc<Self> {
+        Rc::new(Self {
+            service,
+            queue,
+            batch,
+            idle: RefCell::default(),
+            waiting: Cell::new(0),
+            fields: RefCell::default(),
+        })
     }
 
     /// Whether it keeps no connection.
@@ -153,6 +163,7 @@ pub(crate) async fn send(
     });
     let answer = answer.await;
     first_byte.came();
+    exchange.settle_now(); // an answer may come before the end of the turn in which its request was put out
     let alone = pool.waiting.get() == 1;
     drop(counted);
     match answer {
@@ -199,6 +210,7 @@ impl Drop for Counted<'_> {
 
 async fn connect(pool: &Pool, place: Place<'_>, instance: u64) -> Result<Connection, SendError> {
     let socket = backlog::connect(place, &pool.service, pool.queue.as_ref()).await?;
+    let socket = socket.in_batch(&pool.batch);
     Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance })
 }
 
@@ -265,14 +277,16 @@ impl Exchange {
             match ready!(self.poll_fill(cx)) {
                 Ok(0) => {
                     self.read_to_the_end = true;
+                    self.settle_now();
                     let begun = self.pump.has_begun() || self.any_byte;
                     let delivery = if self.write_failed && !begun { Delivery::No } else { Delivery::Maybe };
                     return Poll::Ready(Err(closed(service, "closed the connection", delivery).into()));
                 }
                 Ok(_) => {}
                 Err(e) => {
+                    self.settle_now();
                     // On a Unix socket a reset means that it was closed with the request unread.
-                    let unread = matches!(self.connection.socket, Socket::Unix(_))
+                    let unread = self.connection.socket.is_unix()
                         && e.kind() == std::io::ErrorKind::ConnectionReset
                         && !self.any_byte
                         && self.pump.is_head_only();
@@ -285,6 +299,7 @@ impl Exchange {
 
     /// Moves the request on. A service that stops reading may still answer, so its error is kept for later.
     fn poll_pump(&mut self, cx: &mut Context<'_>) -> Result<(), crate::request_body::BodyError> {
+        self.settle();
         if self.write_failed || self.pump.is_done() {
             return Ok(());
         }
@@ -296,6 +311,19 @@ impl Exchange {
             }
             Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
         }
+    }
+
+    /// Learns what became of what was put in the batch.
+    fn settle(&mut self) {
+        if !self.write_failed && self.pump.settle(&mut self.connection.socket).is_err() {
+            self.write_failed = true;
+        }
+    }
+
+    /// The same before the end of the turn.
+    fn settle_now(&mut self) {
+        self.connection.socket.send_now();
+        self.settle();
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
@@ -339,7 +367,8 @@ impl Exchange {
     }
 
     /// Keeps the connection for the next exchange if both sides are done with this one.
-    fn recycle(self, pool: &Rc<Pool>, keep_alive: bool) {
+    fn recycle(mut self, pool: &Rc<Pool>, keep_alive: bool) {
+        self.settle_now();
         if keep_alive && self.pump.is_done() && !self.write_failed && self.connection.read.is_empty() {
             pool.give_back(self.connection);
         }

@@ -73,14 +73,7 @@ async fn main(
     let owner = tokio::task::spawn_local(tasks.run());
     let (to_clients, clients) = Spawner::new();
     let clients = tokio::task::spawn_local(clients.run());
-    spawner.spawn(Rc::clone(&worker.deadlines).sweep());
-    spawner.spawn(Rc::clone(&worker).housekeeping());
-    if let Some(log) = &worker.access_log {
-        spawner.spawn(Rc::clone(log).run());
-    }
-    if let Some(second) = &worker.second {
-        spawner.spawn(Rc::clone(second).run());
-    }
+    worker.spawn_own_tasks();
     let supervised = tokio::task::spawn_local(Rc::clone(&worker).take_events(events));
     let mut open = Vec::new();
     loop {
@@ -148,6 +141,18 @@ async fn drain(worker: &Worker, stop: &mut watch::Receiver<Stop>, clients: &Join
 }
 
 impl Worker {
+    fn spawn_own_tasks(self: &Rc<Self>) {
+        self.spawner.spawn(Rc::clone(&self.deadlines).sweep());
+        self.spawner.spawn(self.batch.clone().send_each_turn());
+        self.spawner.spawn(Rc::clone(self).housekeeping());
+        if let Some(log) = &self.access_log {
+            self.spawner.spawn(Rc::clone(log).run());
+        }
+        if let Some(second) = &self.second {
+            self.spawner.spawn(Rc::clone(second).run());
+        }
+    }
+
     fn follow(
         self: &Rc<Self>,
         order: Order,
@@ -206,7 +211,7 @@ impl Worker {
                     self.connections().accepted.add(1);
                     let open = OpenClient(Rc::clone(&self));
                     to_clients.spawn(async move {
-                        connection::serve(&open.0, socket, peer).await;
+                        connection::serve(&open.0, socket.in_batch(&open.0.batch), peer).await;
                     });
                 }
                 Err(e) => {
@@ -296,9 +301,9 @@ impl Accepting {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok((Socket::Tcp(stream), peer.to_string()))
+                Ok((stream.into(), peer.to_string()))
             }
-            Self::Unix(listener) => Ok((Socket::Unix(listener.accept().await?.0), String::new())),
+            Self::Unix(listener) => Ok((listener.accept().await?.0.into(), String::new())),
         }
     }
 }

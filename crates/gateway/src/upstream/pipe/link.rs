@@ -50,7 +50,7 @@ impl Link {
         link: Option<SharedLink>,
     ) {
         let socket = match UnixStream::from_std(stream) {
-            Ok(stream) => Socket::Unix(stream),
+            Ok(stream) => Socket::from(stream),
             Err(e) => return tracing::error!(service = %self.service.name(), "a connection cannot be watched: {e}"),
         };
         let known = self.peer_of(instance);

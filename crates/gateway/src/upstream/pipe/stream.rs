@@ -349,7 +349,7 @@ impl Stream {
     fn into_idle(mut self) {
         self.ended = true;
         let peer = Rc::clone(&self.peer);
-        let socket = std::mem::replace(&mut self.socket, Socket::Closed);
+        let socket = std::mem::replace(&mut self.socket, Socket::CLOSED);
         peer.own_is_idle(socket, std::mem::take(&mut self.read));
     }
 }
@@ -377,7 +377,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         if let Session::Own(_) = &self.session {
             self.peer.shared.end_own(self.exchange);
-            if !matches!(self.socket, Socket::Closed) {
+            if !self.socket.is_closed() {
                 self.peer.own_is_closed();
             }
         }
