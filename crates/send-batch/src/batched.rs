@@ -51,13 +51,13 @@ impl Batched {
 
     /// The stream, to be read and asked.
     #[must_use]
+    #[inline]
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// Has `message` sent at the end of the turn; `false`: it is for the caller to write, who waits
-    /// for room that way. Its task is woken when it does
-    /// not go whole, and has to ask [`Batched::settle`] before it puts in or writes anything else.
+    /// Has `message` sent at the end of the turn. `false`: the caller has to write it, and waits for room that way. The
+    /// task is woken when the message does not go whole, and asks [`Batched::settle`] before it sends anything else.
     pub fn put(&mut self, cx: &Context<'_>, message: &[u8]) -> bool {
         if self.ticket.is_some() || self.is_full {
             return false; // one at a time, and none behind a rest
@@ -67,6 +67,7 @@ impl Batched {
     }
 
     /// Sends what waits before its turn ends, so that [`Batched::settle`] knows what became of it.
+    #[inline]
     pub fn send_now(&self) {
         if let (Some(batch), Some(ticket)) = (&self.batch, self.ticket)
             && batch.waits(ticket)
@@ -79,7 +80,12 @@ impl Batched {
     ///
     /// # Errors
     /// The socket has taken nothing of it, and takes nothing any more.
+    #[inline]
     pub fn settle(&mut self) -> io::Result<Settled> {
+        if self.ticket.is_none() { Ok(Settled::Nothing) } else { self.look() }
+    }
+
+    fn look(&mut self) -> io::Result<Settled> {
         let (Some(batch), Some(ticket)) = (&self.batch, self.ticket) else { return Ok(Settled::Nothing) };
         let state = batch.state(ticket);
         if !matches!(state, State::Waiting) {
@@ -96,6 +102,7 @@ impl Batched {
     }
 
     /// Nothing waits any more; an error if something of it was not sent.
+    #[inline]
     fn settle_all(&mut self) -> io::Result<()> {
         self.send_now();
         match self.settle()? {
@@ -112,12 +119,14 @@ impl Drop for Batched {
 }
 
 impl AsyncRead for Batched {
+    #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Batched {
+    #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.settle_all()?;

@@ -40,6 +40,7 @@ impl AsFd for Stream {
 
 impl Stream {
     /// Waits until something can be read, perhaps the end of the stream or an error.
+    #[inline]
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(s) => s.poll_read_ready(cx),
@@ -51,6 +52,7 @@ impl Stream {
     ///
     /// # Errors
     /// `WouldBlock` when nothing is there.
+    #[inline]
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(s) => s.try_read(buf),
@@ -71,6 +73,7 @@ impl Stream {
 }
 
 impl AsyncRead for Stream {
+    #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(s) => Pin::new(s).poll_read(cx, buf),
@@ -80,6 +83,7 @@ impl AsyncRead for Stream {
 }
 
 impl AsyncWrite for Stream {
+    #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(s) => Pin::new(s).poll_write(cx, buf),
