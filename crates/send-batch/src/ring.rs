@@ -101,6 +101,7 @@ fn abandon(
     error: &io::Error,
     mut done: impl FnMut(usize, io::Result<usize>),
 ) -> usize {
+    tracing::warn!("io_uring cannot be used any more: {error}; each message takes a system call from now on");
     if open != 0 {
         let copy = bytes.clone();
         std::mem::forget(std::mem::replace(bytes, copy));
@@ -109,4 +110,28 @@ fn abandon(
         done(index, Err(io::Error::new(error.kind(), "io_uring did not say whether it was sent")));
     }
     taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of three messages the kernel took two and has completed the first.
+    #[test]
+    fn what_the_kernel_may_still_have_is_never_freed() {
+        let mut bytes = b"one two three".to_vec();
+        let (before, mut told) = (bytes.as_ptr(), Vec::new());
+        let tried = abandon(&mut bytes, (2, 0b10), &Errno::PERM.into(), |index, sent| told.push((index, sent.is_ok())));
+        assert_eq!((tried, told), (2, vec![(1, false)]));
+        assert_eq!(bytes, b"one two three");
+        assert_ne!(bytes.as_ptr(), before);
+    }
+
+    #[test]
+    fn what_it_has_let_go_of_is_used_again() {
+        let mut bytes = b"one two three".to_vec();
+        let before = bytes.as_ptr();
+        assert_eq!(abandon(&mut bytes, (1, 0), &Errno::PERM.into(), |_, _| {}), 1);
+        assert_eq!(bytes.as_ptr(), before);
+    }
 }
