@@ -122,14 +122,10 @@ pub(crate) async fn send(
 ) -> Result<Answer, Failed> {
     let instance = one.lease.as_ref().map(|lease| Arc::clone(lease.instance()));
     let number = instance.as_ref().map_or(0, |instance| instance.number());
-    let place = match (instance.as_ref().map(|i| i.endpoint()), external) {
-        (Some(Endpoint::Http(address)), _) => Place::Instance(address),
-        (_, Some(addr)) => Place::External(addr),
-        (Some(Endpoint::Pipe) | None, None) => {
-            let cause = "it speaks the pipe, not HTTP".to_owned(); // not reachable: the upstream's kind is the transport
-            let error = UpstreamError::Connect { service: pool.service.clone(), place: "the pipe".to_owned(), cause };
-            return Err(Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New });
-        }
+    let Some(place) = place(instance.as_ref().map(|i| i.endpoint()), external) else {
+        let cause = "it speaks the pipe, not HTTP".to_owned(); // not reachable: the upstream's kind is the transport
+        let error = UpstreamError::Connect { service: pool.service.clone(), place: "the pipe".to_owned(), cause };
+        return Err(Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New });
     };
     let Some(first_byte) = &*one.first_byte else { return Err(no_wait(pool, body)) };
     // After one that was closed, the others may be as well: they are of the same age.
@@ -183,6 +179,15 @@ pub(crate) async fn send(
             }
             Err(Failed { error, body: exchange.pump.reclaim(), reuse })
         }
+    }
+}
+
+/// Where it listens; `None` for what speaks no HTTP.
+fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<&'a ExternalAddr>) -> Option<Place<'a>> {
+    match (endpoint, external) {
+        (Some(Endpoint::Http(address)), _) => Some(Place::Instance(address)),
+        (_, Some(addr)) => Some(Place::External(addr)),
+        (Some(Endpoint::Pipe) | None, None) => None,
     }
 }
 
