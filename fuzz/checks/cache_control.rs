@@ -33,7 +33,7 @@ pub(crate) fn check(data: &[u8]) {
     if let Lookup::Hit(hit) = cache.lookup(&KEY, &Method::GET, &second, NOW) {
         assert!(stored, "a hit for what was not stored");
         assert!(shareable(&first, &answer, &second), "one user's answer was given to another");
-        let response = hit.answer(&Method::GET, &second, NOW);
+        let response = hit.response(&Method::GET, &second, NOW);
         assert!(matches!(response.status(), StatusCode::OK | StatusCode::NOT_MODIFIED));
         assert!(response.headers().contains_key("cache-status"), "an answer without Cache-Status");
     }

@@ -34,7 +34,7 @@ use coverage::{Coverage, Gap};
 use queue::Queue;
 use shared::Shared;
 
-pub use queue::{MAX_WAITING_PURGES, Told};
+pub use queue::{MAX_WAITING_PURGES, PurgeReport};
 pub use shared::{BEAT, LOG_COMMAND_TIMEOUT, MAX_CONFIRMATION, NODE_LIFETIME, Options, SILENCE};
 
 /// Replaced records that wait to be told, where servers do not tell.
@@ -113,13 +113,13 @@ impl Coherence {
     /// Tells the other gateways of purges that this one has applied, and says which of them have as well.
     ///
     /// # Cancel safety
-    /// Once polled, the purges are told, whether the answer is awaited or not.
-    pub async fn publish(&self, purges: Vec<Purge>) -> Told {
+    /// Once polled, the purges are told, whether the response is awaited or not.
+    pub async fn publish(&self, purges: Vec<Purge>) -> PurgeReport {
         let told = self.shared.queue.push_asked(&self.shared.cache, purges);
-        told.await.unwrap_or_else(|_| Told::Waiting { why: "the gateway is stopping".to_owned(), waiting: 0 })
+        told.await.unwrap_or_else(|_| PurgeReport::Waiting { why: "the gateway is stopping".to_owned(), waiting: 0 })
     }
 
-    /// The same without an answer, from a thread that must not wait.
+    /// The same without a response, from a thread that must not wait.
     pub fn publish_behind(&self, purges: Vec<Purge>) {
         if !purges.is_empty() {
             self.shared.queue.push(&self.shared.cache, purges);

@@ -1,6 +1,6 @@
 //! Which targets are known to have variants, and by which fields, so that a variant is found with one round trip.
 //!
-//! A guess may be wrong or forgotten: it costs a round trip, never an answer.
+//! A guess may be wrong or forgotten: it costs a round trip, never a response.
 
 use std::rc::Rc;
 

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Invariant: a record is written only if its target's generation in Redis is the one that was read before the fetch
-//! began, so that no answer from before an invalidation is stored after it. ([`script`], tested by interleavings)
+//! began, so that no response from before an invalidation is stored after it. ([`script`], tested by interleavings)
 //! Invariant: what one gateway has invalidated it does not take from Redis again, whether Redis has heard of it or not.
 //! ([`invalid`])
 //! Invariant: a request waits for Redis once for the budget, and for others' fetches up to the lease;
@@ -40,7 +40,7 @@ mod tier;
 pub use breaker::{MAX_FAILURES, PAUSE};
 pub use coherence::{
     BEAT, Coherence, CoherenceStatus, Driver, LOG_COMMAND_TIMEOUT, MAX_CONFIRMATION, MAX_WAITING_PURGES, NODE_LIFETIME,
-    Options as CoherenceOptions, SILENCE, Told,
+    Options as CoherenceOptions, PurgeReport, SILENCE,
 };
 pub use counters::{Family, Totals};
 pub use keys::{DEFAULT_PREFIX, MAX_PREFIX_BYTES, is_prefix, record_name, record_name_of};

@@ -11,8 +11,8 @@ pub struct Options {
     /// How long a request waits for Redis before it goes to the service; 5 ms by default. For a body that is apart it
     /// is longer by a millisecond for each [`BODY_BYTES_PER_MS`].
     pub budget: Duration,
-    /// How long a request waits for the answer that another gateway is fetching, and how long that one may keep others
-    /// waiting; 3 s by default. `None`: nobody waits for other gateways.
+    /// How long a request waits for the response that another gateway is fetching, and how long that one may keep
+    /// others waiting; 3 s by default. `None`: nobody waits for other gateways.
     pub lease: Option<Duration>,
     /// Responses of one worker that wait to be written; 1,024 by default.
     pub max_queue: usize,
@@ -55,7 +55,7 @@ pub const MAX_INLINE_BODY_BYTES: usize = 64 * 1024;
 pub const BODY_BYTES_PER_MS: usize = 100_000;
 /// How long an invalidation is remembered in Redis at least.
 pub const TOMBSTONE: Duration = Duration::from_secs(60);
-/// An answer whose fetch began longer ago is not written: an invalidation since then might be forgotten. Shorter than
+/// A response whose fetch began longer ago is not written: an invalidation since then might be forgotten. Shorter than
 /// [`TOMBSTONE`] by more than a write takes.
 pub const MAX_FLIGHT: Duration = Duration::from_secs(45);
 /// The longest time a record is kept, whatever its lifetime says.
@@ -73,7 +73,7 @@ pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(10);
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Writes of one worker that are on their way at a time.
 pub const MAX_WRITES_IN_FLIGHT: usize = 32;
-/// Bounds of the pause between looks at an answer that another gateway fetches.
+/// Bounds of the pause between looks at a response that another gateway fetches.
 pub const LEASE_POLL: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(25));
 /// The longest pause before a lost connection is tried again.
 pub const MAX_RECONNECT_PAUSE: Duration = Duration::from_millis(250);

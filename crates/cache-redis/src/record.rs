@@ -318,7 +318,7 @@ fn response(kind: Kind, payload: &[u8], key: &Key<'_>) -> Result<Content, Record
 
 fn headers(from: &mut Reader<'_>, shared: &Bytes) -> Result<HeaderMap, RecordError> {
     let count = from.count(MAX_FIELDS)?;
-    // Two more are added to each answer, and a table that is full grows by twice its size.
+    // Two more are added to each response, and a table that is full grows by twice its size.
     let mut headers = HeaderMap::with_capacity(count + 2);
     for _ in 0..count {
         let name = name(from.bytes()?)?;

@@ -82,16 +82,16 @@ impl Tier {
         tokio::join!(self.write(), self.send_invalidations());
     }
 
-    /// Waits until what is in the queue was written, at most for `patience`, and closes the connections.
+    /// Waits until what is in the queue was written, at most for `timeout`, and closes the connections.
     ///
     /// # Cancel safety
     /// Dropping it leaves the rest unwritten.
-    pub async fn close(&self, patience: Duration) {
+    pub async fn close(&self, timeout: Duration) {
         let begun = Instant::now();
-        while !self.is_idle() && begun.elapsed() < patience {
+        while !self.is_idle() && begun.elapsed() < timeout {
             self.own.rested.notified().await;
         }
-        self.client.close(patience.saturating_sub(begun.elapsed())).await;
+        self.client.close(timeout.saturating_sub(begun.elapsed())).await;
     }
 
     fn is_idle(&self) -> bool {

@@ -69,9 +69,9 @@ pub struct Cache {
 pub struct Answered<'a> {
     /// The request's.
     pub method: &'a Method,
-    /// The answer's.
+    /// The response's.
     pub status: StatusCode,
-    /// The answer's fields.
+    /// The response's fields.
     pub response: &'a HeaderMap,
 }
 
@@ -118,9 +118,9 @@ impl Cache {
     /// Gives a request that [`Cache::lookup`] found nothing usable for its turn: to ask the service, or to wait for
     /// another request that does.
     ///
-    /// Requests whose answers are unlikely to be shared never wait: with `Authorization`, with a wish for validation or
-    /// for no storing, with a range, HEAD, and those for a target, or a variant of it, whose last answer could not be
-    /// shared (for ten seconds; hit-for-miss).
+    /// Requests whose responses are unlikely to be shared never wait: with `Authorization`, with a wish for validation
+    /// or for no storing, with a range, HEAD, and those for a target, or a variant of it, whose last response could not
+    /// be shared (for ten seconds; hit-for-miss).
     pub fn begin(&self, key: &Key<'_>, method: &Method, request: &HeaderMap, now: Timestamp) -> Turn {
         let directives = RequestDirectives::parse(request);
         let selection = self.state.selection(key, request);
@@ -129,7 +129,7 @@ impl Cache {
             || directives.no_store
             || directives.wants_validation()
             || request.contains_key(AUTHORIZATION)
-            // RFC 9111 §3.3: an answer to it may be a part only.
+            // RFC 9111 §3.3: a response to it may be a part only.
             || request.contains_key(RANGE)
             || unkeyed(request).is_some()
             || self.state.flights().is_solo(solo, now)
@@ -160,9 +160,9 @@ impl Cache {
         self.state.serves_if_error(key, stored, request, now)
     }
 
-    /// Takes note of an answer to an unsafe request (RFC 9111 §4.4, RFC 9875 §3).
+    /// Takes note of a response to an unsafe request (RFC 9111 §4.4, RFC 9875 §3).
     ///
-    /// If the answer is 2xx or 3xx, the request's target goes, and what `Location` and `Content-Location` name if it
+    /// If the response is 2xx or 3xx, the request's target goes, and what `Location` and `Content-Location` name if it
     /// has the same origin, and the groups in `Cache-Group-Invalidation`. Answers that are on their way at this moment
     /// will not be stored. Safe methods change nothing.
     pub fn invalidate(
@@ -193,7 +193,7 @@ impl Cache {
         let mut invalidated = Invalidated { targets: 0, purges: invalidated_groups(key, response) };
         let references = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.get(name));
         let named = references.filter_map(|value| reference::resolve_same_origin(key, value.as_bytes()));
-        // Once, so that the answer to a POST knows what it has done itself.
+        // Once, so that the response to a POST knows what it has done itself.
         let mut places = vec![place(key.target)];
         for place in named.filter(|target| target != key.target).map(|target| place(&target)) {
             if !places.contains(&place) {
@@ -229,13 +229,14 @@ impl Cache {
         self.state.memory().variants(key)
     }
 
-    /// Why the last answer for a key that was not stored was not, as far as it is remembered, and how many seconds ago.
+    /// Why the last response for a key that was not stored was not, as far as it is remembered, and how many seconds
+    /// ago.
     pub fn last_unstored(&self, key: &Key<'_>, now: Timestamp) -> Option<(Unstored, u64)> {
         self.state.reasons().of(self.state.hash(key), now)
     }
 
     /// Applies purges and returns how many URLs among them had something stored under their plain key. When it returns,
-    /// no lookup gives an answer that they forbid, and none that is on its way will be given later.
+    /// no lookup gives a response that they forbid, and none that is on its way will be given later.
     pub fn purge(&self, purges: &[Purge], now: Timestamp) -> usize {
         self.state.purges().apply(purges, now);
         let urls = purges.iter().filter_map(|purge| match &purge.scope {
@@ -250,7 +251,7 @@ impl Cache {
         had.count()
     }
 
-    /// Removes from an answer of the service, on its way to a client, what is between the service and this cache
+    /// Removes from a response of the service, on its way to a client, what is between the service and this cache
     /// ([`TagFields`]).
     pub fn finish(&self, headers: &mut HeaderMap) {
         if self.state.options().tag_fields == TagFields::Removed {

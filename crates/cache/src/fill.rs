@@ -1,4 +1,4 @@
-//! What a leader does with the answer it got: record it, update a stored response, or let it pass.
+//! What a leader does with the response it got: record it, update a stored response, or let it pass.
 
 pub(crate) mod adopt;
 
@@ -17,7 +17,7 @@ use crate::purge::Mark;
 use crate::recorder::{Recorded, Recorder};
 use crate::stored::Stored;
 
-/// The right and the duty to fetch an answer. Dropping it hands both to the next request that waits.
+/// The right and the duty to fetch a response. Dropping it hands both to the next request that waits.
 #[derive(Debug)]
 pub struct Fill {
     leader: LeaderGuard,
@@ -26,7 +26,7 @@ pub struct Fill {
     stale: Option<Arc<Stored>>,
 }
 
-/// Whether an answer is stored, known with its head.
+/// Whether a response is stored, known with its head.
 #[derive(Debug)]
 #[must_use = "a recorder that is dropped stores nothing"]
 pub enum Decision {
@@ -40,8 +40,8 @@ pub enum Decision {
 #[derive(Debug)]
 pub enum Validated {
     /// Answer from this response. `Set-Cookie` lines of the 304 are not in it: they belong to this client alone, and
-    /// the caller adds them to its answer.
-    Answer {
+    /// the caller adds them to its response.
+    Response {
         /// The stored response with the fields of the 304.
         stored: Arc<Stored>,
         /// Why the updated response is for this client only, `None` if it was stored.
@@ -56,7 +56,7 @@ impl Fill {
         Self { leader, method, stale: None }
     }
 
-    /// The answer is to validate this response: it goes if the answer shows that it is outdated and is not stored
+    /// The response is to validate this response: it goes if the response shows that it is outdated and is not stored
     /// itself.
     #[must_use]
     pub fn validating(self, stored: &Arc<Stored>) -> Self {
@@ -68,7 +68,7 @@ impl Fill {
         self.leader.watch()
     }
 
-    /// Decides about an answer other than 304 to our own condition. Those who wait for one that is not stored go on at
+    /// Decides about a response other than 304 to our own condition. Those who wait for one that is not stored go on at
     /// once.
     ///
     /// `request` is what the client sent, `headers` what the service sent, both without the gateway's own fields: a
@@ -102,8 +102,8 @@ impl Fill {
         }
     }
 
-    /// Decides about the answer to a POST, after [`Cache::invalidate`] was told of it: it is stored as what a GET gets
-    /// if the service says that it is that, and for how long (RFC 9110 §9.3.3).
+    /// Decides about the response to a POST, after [`Cache::invalidate`] was told of it: it is stored as what a GET
+    /// gets if the service says that it is that, and for how long (RFC 9110 §9.3.3).
     ///
     /// [`Cache::invalidate`]: crate::Cache::invalidate
     pub fn posted(
@@ -126,7 +126,7 @@ impl Fill {
 
     /// Takes a 304 to the condition made by [`Stored::make_conditional`] (RFC 9111 §4.3.4).
     ///
-    /// The update is stored only if the updated response could have been stored as an answer to this very request, so
+    /// The update is stored only if the updated response could have been stored as a response to this very request, so
     /// that the fields of one user's 304 do not reach another user.
     pub fn not_modified(
         self,
@@ -159,10 +159,10 @@ impl Fill {
             }
             None => self.leader.land_stored(&updated, timing.received),
         }
-        Validated::Answer { stored: updated, unstored }
+        Validated::Response { stored: updated, unstored }
     }
 
-    /// Lets an answer pass because the route does not want it stored ([`crate::StoreRules::refuses`]).
+    /// Lets a response pass because the route does not want it stored ([`crate::StoreRules::refuses`]).
     pub fn refuse(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
         self.pass_on(why, status, now)
     }
@@ -173,7 +173,7 @@ impl Fill {
         self.leader.failed(stale);
     }
 
-    /// RFC 9111 §4.3.5: an answer to HEAD updates the stored response it describes, or shows that it is outdated.
+    /// RFC 9111 §4.3.5: a response to HEAD updates the stored response it describes, or shows that it is outdated.
     fn describe(
         &self,
         request: &HeaderMap,
@@ -222,7 +222,7 @@ impl Fill {
         let key = self.leader.key();
         let written = self.leader.write(|state| match verdict {
             Ok(()) => match state.memory().replace(key, old, new) {
-                // Evicted, or replaced by an answer that may be newer than the one confirmed here.
+                // Evicted, or replaced by a response that may be newer than the one confirmed here.
                 Ok(false) => Err(Unstored::Superseded),
                 Ok(true) => Ok(()),
                 Err(_) => Err(Unstored::TooLarge),
@@ -241,7 +241,7 @@ impl Fill {
 
     fn pass_on(self, why: Unstored, status: StatusCode, now: Timestamp) -> Unstored {
         self.leader.state().reasons().note(self.leader.hash(), why, now);
-        // A failing service says nothing about its answers when it works.
+        // A failing service says nothing about its responses when it works.
         if why.is_lasting() && !status.is_server_error() {
             self.leader.state().flights().remember_solo(self.leader.solo(), now);
             if let Some(stale) = &self.stale {

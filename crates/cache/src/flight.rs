@@ -5,19 +5,19 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 
-use crate::recording::LiveAnswer;
+use crate::recording::LiveResponse;
 use crate::stored::Stored;
 
 /// How a flight ended.
 #[derive(Debug, Clone)]
-pub(crate) enum Outcome {
+pub(crate) enum FlightOutcome {
     /// With a response that was stored, or could not be kept for lack of room but is as good.
     Stored(Arc<Stored>),
-    /// Not yet, but a part of an answer is here that will be stored if it becomes whole.
-    Live(LiveAnswer),
+    /// Not yet, but a part of a response is here that will be stored if it becomes whole.
+    Live(LiveResponse),
     /// With an error in whose place the leader used this stale response (RFC 5861 §4).
     Failed(Arc<Stored>),
-    /// With an answer that is not to be shared: everybody asks alone, at the same time.
+    /// With a response that is not to be shared: everybody asks alone, at the same time.
     Passed,
     /// The leader went away: someone else leads.
     Abandoned,
@@ -27,14 +27,14 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) epoch: u32,
-    outcome: OnceLock<Outcome>,
-    /// An answer that is under way, of which a part has come.
-    live: OnceLock<LiveAnswer>,
+    outcome: OnceLock<FlightOutcome>,
+    /// A response that is under way, of which a part has come.
+    live: OnceLock<LiveResponse>,
     /// Told of both.
     landed: Notify,
     /// Who waits for it, or reads what there is of it.
     followers: AtomicUsize,
-    /// It began before a purge that forbids its answer: nobody follows it any more.
+    /// It began before a purge that forbids its response: nobody follows it any more.
     is_outdated: AtomicBool,
 }
 
@@ -64,24 +64,24 @@ impl Flight {
         self.is_outdated.store(true, Ordering::Relaxed);
     }
 
-    /// Lets followers read an answer of which a part is here.
-    pub(crate) fn publish(&self, answer: LiveAnswer) {
+    /// Lets followers read a response of which a part is here.
+    pub(crate) fn publish(&self, answer: LiveResponse) {
         if self.live.set(answer).is_ok() {
             self.landed.notify_waiters();
         }
     }
 
     /// Tells followers how it ended; the first call counts.
-    pub(crate) fn land(&self, outcome: Outcome) {
+    pub(crate) fn land(&self, outcome: FlightOutcome) {
         let _ = self.outcome.set(outcome);
         self.landed.notify_waiters();
     }
 
-    /// Waits for its end, or for a part of an answer.
+    /// Waits for its end, or for a part of a response.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
-    pub(crate) async fn landed(&self) -> Outcome {
+    pub(crate) async fn landed(&self) -> FlightOutcome {
         loop {
             // Made before the look at the outcome: it is then told of any leader after it.
             let notified = self.landed.notified();
@@ -89,7 +89,7 @@ impl Flight {
                 return outcome.clone();
             }
             if let Some(live) = self.live.get() {
-                return Outcome::Live(live.clone());
+                return FlightOutcome::Live(live.clone());
             }
             notified.await;
         }
@@ -124,12 +124,12 @@ impl Drop for FollowerGuard {
 pub struct Watch(pub(crate) Option<Arc<Flight>>);
 
 impl Watch {
-    /// Whether anybody could wait: what is asked for is one answer for all.
+    /// Whether anybody could wait: what is asked for is one response for all.
     pub fn is_shared(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether anybody waits for the answer, or reads what has come of it.
+    /// Whether anybody waits for the response, or reads what has come of it.
     pub fn is_awaited(&self) -> bool {
         self.0.as_ref().is_some_and(|flight| flight.is_awaited())
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 
-use crate::flight::{Flight, Outcome, Watch};
+use crate::flight::{Flight, FlightOutcome, Watch};
 use crate::flights::FlightKey;
 use crate::key::{Key, KeyHash, StoredKey};
 use crate::policy::Timestamp;
 use crate::purge::{Mark, Position};
-use crate::recording::LiveAnswer;
+use crate::recording::LiveResponse;
 use crate::second::WriteBehind;
 use crate::state::State;
 use crate::stored::Stored;
@@ -97,7 +97,7 @@ impl LeaderGuard {
     }
 
     /// Ends the flight for those to come, unless somebody waits for it; whether it did. Who would join meanwhile begins
-    /// a flight of its own instead of reading an answer that is about to break off.
+    /// a flight of its own instead of reading a response that is about to break off.
     pub(crate) fn close_unless_awaited(&self) -> bool {
         let Some((flight_key, flight)) = &self.flight else { return true };
         // Seats are taken under this lock.
@@ -109,8 +109,8 @@ impl LeaderGuard {
         !is_awaited
     }
 
-    /// Lets followers read an answer of which a part is here, unless the key was invalidated since the request began.
-    pub(crate) fn publish(&self, answer: LiveAnswer) {
+    /// Lets followers read a response of which a part is here, unless the key was invalidated since the request began.
+    pub(crate) fn publish(&self, answer: LiveResponse) {
         let Some((_, flight)) = &self.flight else { return };
         if self.state.flights().lock(self.hash).epoch() == self.epoch {
             flight.publish(answer);
@@ -119,7 +119,7 @@ impl LeaderGuard {
 
     /// Gives followers this response.
     pub(crate) fn stored(mut self, stored: Arc<Stored>) {
-        self.land(Outcome::Stored(stored));
+        self.land(FlightOutcome::Stored(stored));
     }
 
     /// Lands with a response that was just stored: passes it on to another tier, and to followers, if they can use it.
@@ -136,17 +136,17 @@ impl LeaderGuard {
         }
     }
 
-    /// Tells followers that the service failed, and what was used in place of its answer.
+    /// Tells followers that the service failed, and what was used in place of its response.
     pub(crate) fn failed(mut self, stale: Arc<Stored>) {
-        self.land(Outcome::Failed(stale));
+        self.land(FlightOutcome::Failed(stale));
     }
 
     /// Lets followers go on, each alone.
     pub(crate) fn passed(mut self) {
-        self.land(Outcome::Passed);
+        self.land(FlightOutcome::Passed);
     }
 
-    fn land(&mut self, outcome: Outcome) {
+    fn land(&mut self, outcome: FlightOutcome) {
         if let Some((flight_key, flight)) = self.flight.take() {
             self.state.flights().lock(self.hash).leave(&flight_key, &flight);
             flight.land(outcome);
@@ -156,6 +156,6 @@ impl LeaderGuard {
 
 impl Drop for LeaderGuard {
     fn drop(&mut self) {
-        self.land(Outcome::Abandoned);
+        self.land(FlightOutcome::Abandoned);
     }
 }

@@ -8,7 +8,7 @@
 //!  lookup ──▶ Hit ───────────────────────────────▶ Stored::answer
 //!    │  └───▶ Bypass, OnlyIfCached                    ▲
 //!    ▼                                                │ Landed::turn
-//!  Miss, Stale ──▶ begin ──▶ Follower(Wait) ── landed ┼───────────▶ Live::answer_as (read while it is recorded)
+//!  Miss, Stale ──▶ begin ──▶ Follower(Wait) ── landed ┼───────────▶ Live::response_as (read while it is recorded)
 //!                    │                                ▼
 //!                    └─────▶ Leader(Fill) ── response ──▶ Store(Recorder) ── push… finish
 //!                                        └── not_modified (304)          └▶ Pass(why)
@@ -20,7 +20,7 @@
 //!  parts                                  a response taken apart for other tiers, and put together
 //!  cache                                  the handle
 //!  turn                                   ask, wait, or use what another request got
-//!  fill, recorder, live                   what becomes of an answer
+//!  fill, recorder, live                   what becomes of a response
 //!  leader                                 who may write, and how a flight lands
 //!  lookup
 //!  state                                  what all handles share

@@ -1,4 +1,4 @@
-//! An answer that is still being recorded, read by those who wait for it.
+//! A response that is still being recorded, read by those who wait for it.
 //!
 //! Only answers whose length is known and for which there is room: others may turn out too large to be kept, and who
 //! has read a part of one would have to be cut off for a reason of ours.
@@ -14,31 +14,32 @@ use http::{HeaderMap, Method, Response};
 
 use crate::flight::FollowerGuard;
 use crate::policy::Timestamp;
-use crate::recording::{BrokenOff, LiveAnswer, Recording};
+use crate::recording::{BrokenOff, LiveResponse, Recording};
 use crate::status::CacheStatus;
 
-/// An answer that another request is getting, of which a part is here.
+/// A response that another request is getting, of which a part is here.
 #[derive(Debug)]
 pub struct Live {
-    answer: LiveAnswer,
+    answer: LiveResponse,
     follower: FollowerGuard,
 }
 
 impl Live {
-    pub(crate) fn new(answer: LiveAnswer, follower: FollowerGuard) -> Self {
+    pub(crate) fn new(answer: LiveResponse, follower: FollowerGuard) -> Self {
         Self { answer, follower }
     }
 
-    /// The answer to a GET, as [`Stored::answer_as`](crate::Stored::answer_as) gives it once the response is stored.
-    pub fn answer_as(
+    /// The response to a GET, as [`Stored::response_as`](crate::Stored::response_as) gives it once the response is
+    /// stored.
+    pub fn response_as(
         self,
         status: CacheStatus,
         method: &Method,
         request: &HeaderMap,
         now: Timestamp,
     ) -> Response<LiveBody> {
-        let Self { answer: LiveAnswer { head, len, recording }, follower } = self;
-        let answer = head.answer_as(status, method, request, now);
+        let Self { answer: LiveResponse { head, len, recording }, follower } = self;
+        let answer = head.response_as(status, method, request, now);
         // 304 has no body, nor has any answer to HEAD.
         let has_body = answer.status() == head.status() && method != Method::HEAD;
         answer.map(|_| LiveBody { at: 0, len: if has_body { len } else { 0 }, recording, _seat: follower })

@@ -32,7 +32,7 @@ pub enum Lookup {
     /// Usable after validation: [`Cache::begin`](crate::Cache::begin), then ask the service conditionally
     /// ([`Stored::make_conditional`]).
     Stale(Arc<Stored>, Forward),
-    /// Ask the service; the answer will not be stored.
+    /// Ask the service; the response will not be stored.
     Bypass(Forward),
     /// The request wants a stored response or none: answer 504 (RFC 9111 §5.2.1.7).
     OnlyIfCached,
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-/// Something in the request that changes its answer and is not in the key.
+/// Something in the request that changes its response and is not in the key.
 pub(crate) fn unkeyed(request: &HeaderMap) -> Option<Forward> {
     // A GET with a body could otherwise put its own answer under everybody's key.
     has_body(request).then_some(Forward::RequestBody)

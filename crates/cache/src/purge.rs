@@ -19,7 +19,7 @@
 //! and stripes there are. A record of the shared tier that another node has replaced concerns few responses: it raises
 //! the number of their stripe alone.
 //!
-//! Invariant: when [`Purges::apply`] has returned, no lookup that begins gives an answer that it forbids.
+//! Invariant: when [`Purges::apply`] has returned, no lookup that begins gives a response that it forbids.
 //! Invariant: what the table has forgotten, it takes for purged: what may have been forbidden must be validated.
 
 mod scope;

@@ -1,4 +1,4 @@
-//! Why the last answer for a key was not stored, for people who ask. Bounded, and forgetful: a newer key takes the
+//! Why the last response for a key was not stored, for people who ask. Bounded, and forgetful: a newer key takes the
 //! place of an older one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ impl Reasons {
         Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Takes note of an answer that is not stored.
+    /// Takes note of a response that is not stored.
     pub(crate) fn note(&self, hash: KeyHash, why: Unstored, now: Timestamp) {
         let place = Unstored::ALL.iter().position(|one| *one == why).unwrap_or_default() as u64;
         // 0 is for nothing.

@@ -1,4 +1,4 @@
-//! Takes the body of an answer while it goes to the client, and stores it when it is complete.
+//! Takes the body of a response while it goes to the client, and stores it when it is complete.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::leader::LeaderGuard;
 use crate::policy::storing::Plan;
 use crate::policy::{Timestamp, Timing, Unstored};
 use crate::purge::Mark;
-use crate::recording::{LiveAnswer, Recording, Tail};
+use crate::recording::{LiveResponse, Recording, Tail};
 use crate::stored::{Head, Stored};
 use crate::weight;
 
 /// What a recording whose length is not known takes from the budget at first.
 const FIRST_RESERVE_BYTES: u64 = 4096;
 
-/// Takes the body of an answer on its way to the client. Dropping it unfinished stores nothing, and the next request
+/// Takes the body of a response on its way to the client. Dropping it unfinished stores nothing, and the next request
 /// that waits leads.
 #[derive(Debug)]
 pub struct Recorder {
@@ -70,13 +70,13 @@ impl Recorder {
     ///
     /// # Errors
     /// Why the recording is over: the body is too large or longer than announced, or too many are recorded at once.
-    /// Further calls say the same; the answer itself goes on to the client.
+    /// Further calls say the same; the response itself goes on to the client.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), Unstored> {
         let Some(leader) = &self.leader else {
             return Err(self.failure);
         };
         let needed = self.recording.len() as u64 + chunk.len() as u64;
-        // An answer longer than announced is broken; it ends as incomplete.
+        // A response longer than announced is broken; it ends as incomplete.
         if needed > self.response.plan.length.unwrap_or(self.response.max_object_bytes) {
             let why = if self.response.plan.length.is_some() { Unstored::Incomplete } else { Unstored::TooLarge };
             return self.give_up(why);
@@ -129,7 +129,7 @@ impl Recorder {
         }
     }
 
-    /// Lets others read a part of the answer, if it is certain that the rest will be recorded.
+    /// Lets others read a part of the response, if it is certain that the rest will be recorded.
     fn publish(&mut self, recorded_bytes: u64) {
         let Some(leader) = self.leader.as_ref().filter(|leader| leader.is_shared() && !self.is_published) else {
             return;
@@ -142,11 +142,11 @@ impl Recorder {
         // Everybody has to validate: they are told when it is whole.
         if head.is_reusable(self.response.timing.received) {
             let len = usize::try_from(length).unwrap_or(usize::MAX);
-            leader.publish(LiveAnswer { head: Arc::new(head), len, recording: Arc::clone(&self.recording) });
+            leader.publish(LiveResponse { head: Arc::new(head), len, recording: Arc::clone(&self.recording) });
         }
     }
 
-    /// What is recorded, for whom the answer is on its way to.
+    /// What is recorded, for whom the response is on its way to.
     #[must_use]
     pub fn tail(&self) -> Tail {
         Tail::new(Arc::clone(&self.recording))

@@ -134,14 +134,14 @@ impl Tail {
     }
 }
 
-/// The service, or the request that asked it, ended before the answer was whole.
+/// The service, or the request that asked it, ended before the response was whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer that several requests were waiting for broke off")]
 pub struct BrokenOff;
 
-/// What those who wait are given before the answer is whole.
+/// What those who wait are given before the response is whole.
 #[derive(Debug, Clone)]
-pub(crate) struct LiveAnswer {
+pub(crate) struct LiveResponse {
     /// The response as it will be stored, without its body.
     pub(crate) head: Arc<Stored>,
     pub(crate) len: usize,

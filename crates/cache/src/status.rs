@@ -1,4 +1,4 @@
-//! `Cache-Status` (RFC 9211): what the cache did with a request, told to whoever reads the answer.
+//! `Cache-Status` (RFC 9211): what the cache did with a request, told to whoever reads the response.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -12,8 +12,8 @@ pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-statu
 /// The name of this cache in `Cache-Status`.
 const NAME: &str = "pilotlight";
 
-/// One member of `Cache-Status`. An answer from the store has its member already ([`crate::Stored::answer`]); every
-/// other answer gets one built here.
+/// One member of `Cache-Status`. A response from the store has its member already ([`crate::Stored::answer`]); every
+/// other response gets one built here.
 ///
 /// ```
 /// use pilotlight_cache::{CacheStatus, Forward};
@@ -69,12 +69,12 @@ impl CacheStatus {
         Self { status: Some(status), ..self }
     }
 
-    /// The answer is being stored.
+    /// The response is being stored.
     pub fn stored(self) -> Self {
         Self { stored: true, ..self }
     }
 
-    /// The answer is not stored, for this reason (`detail`).
+    /// The response is not stored, for this reason (`detail`).
     pub fn unstored(self, why: Unstored) -> Self {
         Self { detail: self.detail.or(Some(why.as_str())), ..self }
     }
@@ -84,7 +84,7 @@ impl CacheStatus {
         Self { detail: Some(detail), ..self }
     }
 
-    /// The request waited for another one and shares its answer.
+    /// The request waited for another one and shares its response.
     pub fn collapsed(self) -> Self {
         Self { collapsed: true, ..self }
     }

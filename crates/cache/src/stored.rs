@@ -1,4 +1,4 @@
-//! A stored response: what was kept, and the answers that are made from it.
+//! A stored response: what was kept, and the responses that are made from it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,12 +34,12 @@ pub struct Stored {
     /// What purges have to know of it.
     mark: Mark,
     weight: usize,
-    /// The answer's head as it is sent, for one second of age: nearly every hit is then one copy of it. Empty before
+    /// The response's head as it is sent, for one second of age: nearly every hit is then one copy of it. Empty before
     /// the first, as dropping an `ArcSwap` is not cheap and what comes from Redis may go without a hit.
     prepared: OnceLock<ArcSwap<Prepared>>,
 }
 
-/// About as many as `Age` and the name of `Cache-Status` take in an answer.
+/// About as many as `Age` and the name of `Cache-Status` take in a response.
 const AGE_BYTES: usize = 64;
 
 #[derive(Debug)]
@@ -122,18 +122,18 @@ impl Stored {
         Self { status, headers, body, freshness, vary, validators, mark, weight, prepared: OnceLock::new() }
     }
 
-    /// The answer to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
+    /// The response to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
     ///
     /// It is 304 where the client's own condition says so (RFC 9111 §4.3.2), 206 or 416 where the client asks for a
     /// range (RFC 9110 §14.2), and has no body for HEAD.
-    pub fn answer(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<StoredBody> {
+    pub fn response(&self, method: &Method, request: &HeaderMap, now: Timestamp) -> Response<StoredBody> {
         let age_s = self.freshness.age_s(now);
         self.finish(self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s))), method, request)
     }
 
     /// Writes [`Stored::answer`] to a GET without conditions as HTTP/1.1 sends it, head and body, behind what is in
     /// `out`.
-    pub fn write_answer(&self, now: Timestamp, out: &mut BytesMut) {
+    pub fn write_response(&self, now: Timestamp, out: &mut BytesMut) {
         self.with_prepared(now, |prepared| {
             out.reserve(prepared.head.len() + self.body.len());
             out.extend_from_slice(&prepared.head);
@@ -141,8 +141,8 @@ impl Stored {
         });
     }
 
-    /// Writes [`Stored::answer_as`] in the same way.
-    pub fn write_answer_as(&self, status: CacheStatus, now: Timestamp, out: &mut BytesMut) {
+    /// Writes [`Stored::response_as`] in the same way.
+    pub fn write_response_as(&self, status: CacheStatus, now: Timestamp, out: &mut BytesMut) {
         let status = status.value();
         out.reserve(head_bytes(&self.headers) + AGE_BYTES + status.len() + self.body.len());
         put_status(self.status, out);
@@ -157,7 +157,7 @@ impl Stored {
     }
 
     /// The same with another `Cache-Status`, for answers that were validated or shared (collapsed).
-    pub fn answer_as(
+    pub fn response_as(
         &self,
         status: CacheStatus,
         method: &Method,
@@ -268,7 +268,8 @@ impl Stored {
         }
     }
 
-    /// What this response becomes when `fresh`, the fields of a 304 or of an answer to HEAD, update it (RFC 9111 §3.2).
+    /// What this response becomes when `fresh`, the fields of a 304 or of a response to HEAD, update it (RFC 9111
+    /// §3.2).
     pub(crate) fn merged_headers(&self, fresh: &HeaderMap, timing: Timing) -> HeaderMap {
         let mut merged = fields::updated(&self.headers, fresh);
         // The stored Date is that of the old exchange: an update without one happened on receipt.
@@ -316,7 +317,7 @@ impl Stored {
     }
 
     fn finish(&self, headers: HeaderMap, method: &Method, request: &HeaderMap) -> Response<StoredBody> {
-        // RFC 9110 §13.2.1: conditions are ignored where the answer without them would not be 2xx.
+        // RFC 9110 §13.2.1: conditions are ignored where the response without them would not be 2xx.
         if self.status.is_success() && self.validators.not_modified(request) {
             return respond(StatusCode::NOT_MODIFIED, for_not_modified(&headers), StoredBody::default());
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method};
 
 use crate::fill::Fill;
-use crate::flight::{FollowerGuard, Outcome};
+use crate::flight::{FlightOutcome, FollowerGuard};
 use crate::flights::Joined;
 use crate::key::Key;
 use crate::leader::LeaderGuard;
@@ -20,13 +20,13 @@ pub const MAX_WAITS: u32 = 3;
 /// What a request that needs an upstream answer does.
 #[derive(Debug)]
 pub enum Turn {
-    /// An answer was stored a moment ago: use it.
+    /// A response was stored a moment ago: use it.
     Hit(Arc<Stored>),
     /// Ask the service.
     Leader(Fill),
     /// Another request is asking: wait for it, then take [`crate::Landed::turn`].
     Follower(Wait),
-    /// Another request is getting the answer, and a part of it is here: read it as it comes.
+    /// Another request is getting the response, and a part of it is here: read it as it comes.
     Live(Live),
     /// Another request was answered by an error: use this stale response in its place (RFC 5861 §4).
     Failed(Arc<Stored>),
@@ -51,7 +51,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Waits until the other request has an answer, or a part of one that may be read, or has none to share.
+    /// Waits until the other request has a response, or a part of one that may be read, or has none to share.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the flight; the leader and other followers do not notice.
@@ -66,7 +66,7 @@ impl Wait {
 pub struct Landed {
     state: Arc<State>,
     method: Method,
-    outcome: Outcome,
+    outcome: FlightOutcome,
     follower: FollowerGuard,
     waits: u32,
 }
@@ -77,7 +77,7 @@ impl Landed {
         let next = Company::Any { waits: self.waits + 1 };
         let mut selection = None;
         let company = match self.outcome {
-            Outcome::Stored(stored) => match self.state.landed_refusal(key, &stored, request, now) {
+            FlightOutcome::Stored(stored) => match self.state.landed_refusal(key, &stored, request, now) {
                 None => return Turn::Hit(stored),
                 // The flight began before a purge, this request may have come after it. One of those that waited asks
                 // again.
@@ -86,7 +86,7 @@ impl Landed {
                 Some(Refusal::OtherVariant) => next,
                 Some(Refusal::Revalidate | Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
             },
-            Outcome::Live(live) => match self.state.landed_refusal(key, &live.head, request, now) {
+            FlightOutcome::Live(live) => match self.state.landed_refusal(key, &live.head, request, now) {
                 None => return Turn::Live(Live::new(live, self.follower)),
                 // As above, but that flight is still in the table.
                 Some(Refusal::Gone) => {
@@ -99,21 +99,21 @@ impl Landed {
                 }
                 Some(Refusal::Revalidate | Refusal::Validate(_) | Refusal::NotFor(_)) => Company::None,
             },
-            Outcome::Abandoned => next,
+            FlightOutcome::Abandoned => next,
             // Who may use what the leader used does not ask a service that has just failed.
-            Outcome::Failed(stale) if self.state.serves_if_error(key, &stale, request, now) => {
+            FlightOutcome::Failed(stale) if self.state.serves_if_error(key, &stale, request, now) => {
                 return Turn::Failed(stale);
             }
-            Outcome::Failed(_) => Company::None,
+            FlightOutcome::Failed(_) => Company::None,
             // All at the same time, not one behind the other.
-            Outcome::Passed => Company::None,
+            FlightOutcome::Passed => Company::None,
         };
         let selection = selection.unwrap_or_else(|| self.state.selection(key, request));
         start(&self.state, &Asking { key, method: &self.method, request, selection, now }, company)
     }
 }
 
-/// Whether a request may share the answer of another.
+/// Whether a request may share the response of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
     Any {
@@ -137,11 +137,11 @@ pub(crate) struct Asking<'a> {
 /// Gives a request that needs an upstream answer its turn.
 pub(crate) fn start(state: &Arc<State>, asking: &Asking<'_>, company: Company) -> Turn {
     let Asking { key, method, request, selection, now } = *asking;
-    // Before anything is asked for: what is purged from here on is found out, whenever the answer is stored.
+    // Before anything is asked for: what is purged from here on is found out, whenever the response is stored.
     let position = state.purges().position();
     let hash = state.hash(key);
     let mut locked = state.flights().lock(hash);
-    // Between the caller's lookup and this lock a leader may have stored an answer and left.
+    // Between the caller's lookup and this lock a leader may have stored a response and left.
     if let Some(stored) = state.usable(key, method, request, now) {
         return Turn::Hit(stored);
     }

@@ -16,7 +16,7 @@ pub enum Abandoned {
 /// Who else has something of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Company {
-    /// Whether its answer is one for all.
+    /// Whether its response is one for all.
     pub is_shared: bool,
     /// Whether somebody waits for it, or reads what has come of it.
     pub is_awaited: bool,

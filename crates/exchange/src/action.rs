@@ -36,7 +36,7 @@ pub enum Action<H: Handles> {
     OpenBody,
     /// Read a small body whole, so that a client that sends it byte by byte takes no place of the service.
     HoldBody(H::Body, Wait),
-    /// Note where the cache is before a POST whose answer may be stored.
+    /// Note where the cache is before a POST whose response may be stored.
     BeginPost,
     /// Get a place at an instance, which is started if need be.
     TakePlace(PlaceTurn, Wait),
@@ -44,7 +44,7 @@ pub enum Action<H: Handles> {
     Send {
         /// Its body.
         body: Option<H::Body>,
-        /// Ask for an answer other than this one only (RFC 9110 §13): this one's validators go with the request.
+        /// Ask for a response other than this one only (RFC 9110 §13): this one's validators go with the request.
         condition: Option<H::Stored>,
         /// Until when. The driver tells it whose turn it is.
         wait: Wait,
@@ -62,16 +62,16 @@ pub enum Action<H: Handles> {
     ReportStuck,
     /// RFC 9111 §4.4: an unsafe request was answered; make invalid what it says, here and for other gateways. Which
     /// statuses count is the cache's to know.
-    Invalidate(H::Answer),
+    Invalidate(H::Fetched),
     /// Tell whether this response may be used in place of an error, as things are now (RFC 5861 §4).
     MayServeStale(H::Stored),
     /// Land the flight with an error and what is used in its place. Log the refusal: the client does not see it.
     LandFailed(H::Fill, H::Stored, Option<Refusal<H>>),
     /// Update the stored response with a 304 (RFC 9111 §4.3.4).
-    Validate(H::Fill, H::Stored, H::Answer),
-    /// Decide whether an answer is stored: by the rules of the route first, then by RFC 9111 §3. If it is not, the
+    Validate(H::Fill, H::Stored, H::Fetched),
+    /// Decide whether a response is stored: by the rules of the route first, then by RFC 9111 §3. If it is not, the
     /// flight lands at once and those who follow it go on, each alone.
-    Judge(H::Fill, H::Answer, Judgement),
+    Judge(H::Fill, H::Fetched, Judgement),
     /// Tell what is left of the request's body, here or on the connection.
     LookAtBody(Option<H::Body>),
     /// Read the rest of the body and forget it.
@@ -96,15 +96,15 @@ pub enum Response<H: Handles> {
         /// Why its update was not stored.
         unstored: Option<H::Unstored>,
         /// The 304.
-        answer: H::Answer,
+        answer: H::Fetched,
         /// Why the service was asked.
         why: H::Why,
     },
-    /// The service's answer, stored while it is passed on.
-    Recorded(H::Answer, H::Recorder, H::Why),
-    /// The service's answer, with why it is not stored, if that was a question.
-    Passed(H::Answer, Option<H::Unstored>, H::Why),
-    /// An answer of the gateway's own.
+    /// The service's response, stored while it is passed on.
+    Recorded(H::Fetched, H::Recorder, H::Why),
+    /// The service's response, with why it is not stored, if that was a question.
+    Passed(H::Fetched, Option<H::Unstored>, H::Why),
+    /// A response of the gateway's own.
     Failure(Refusal<H>),
 }
 
@@ -121,7 +121,7 @@ pub enum Status<Why> {
     Collapsed(Why),
     /// Memory, in place of another request's error.
     CollapsedStale(Why),
-    /// Memory, in place of an error: the service's answer had this status, or there was none.
+    /// Memory, in place of an error: the service's response had this status, or there was none.
     StaleIfError(Why, Option<u16>),
 }
 
@@ -131,7 +131,7 @@ pub enum Refusal<H: Handles> {
     Given(H::Failure, u16),
     /// `only-if-cached`, and nothing is stored: 504 (RFC 9111 §5.2.1.7).
     OnlyIfCached,
-    /// No answer within this time: 504.
+    /// No response within this time: 504.
     TimedOut(Limit),
     /// The client's body did not come within this time: 408.
     BodyLate(Limit),
@@ -140,7 +140,7 @@ pub enum Refusal<H: Handles> {
 }
 
 impl<H: Handles> Refusal<H> {
-    /// The status of the answer.
+    /// The status of the response.
     pub fn status(&self) -> u16 {
         match self {
             Self::Given(_, status) => *status,
@@ -162,7 +162,7 @@ pub enum Connection {
     SkipBody,
 }
 
-/// What the cache had to do with an answer, for metrics.
+/// What the cache had to do with a response, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The route does not use it, or the gateway answered by itself.
@@ -221,12 +221,12 @@ pub enum Keep {
     Nothing,
 }
 
-/// As what an answer is judged.
+/// As what a response is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// As the answer to the request that leads the flight.
-    Answer,
-    /// As what a GET would get, which the answer to a POST may say that it is (RFC 9110 §9.3.3).
+    /// As the response to the request that leads the flight.
+    Response,
+    /// As what a GET would get, which the response to a POST may say that it is (RFC 9110 §9.3.3).
     Posted,
 }
 

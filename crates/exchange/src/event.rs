@@ -11,14 +11,14 @@ pub enum Event<H: Handles> {
         /// What memory has for it.
         lookup: Lookup<H>,
         /// Redis was asked before there was an exchange, for this very key, and this fill leads.
-        redis: Option<(H::Fill, RedisAnswer<H>)>,
+        redis: Option<(H::Fill, RedisReply<H>)>,
     },
     /// After `Refresh`: the refresh has begun, or none was needed.
     Refreshing,
     /// After `TakeTurn` or `Follow`.
     Turn(Turn<H>),
     /// After `AskRedis`.
-    Redis(H::Fill, RedisAnswer<H>),
+    Redis(H::Fill, RedisReply<H>),
     /// After `AwaitLead`: with what is known now, however the wait has ended.
     Lead(H::Fill, H::Redis, Option<Found>),
     /// After `Adopt`.
@@ -35,20 +35,20 @@ pub enum Event<H: Handles> {
     PostBegun(Option<H::Fill>),
     /// After `TakePlace`.
     Placed,
-    /// After `Send` or `SendAgain`: the head of a final answer.
+    /// After `Send` or `SendAgain`: the head of a final response.
     Answered {
-        /// The answer.
-        answer: H::Answer,
+        /// The response.
+        answer: H::Fetched,
         /// Its status.
         status: u16,
     },
-    /// After `Send` or `SendAgain`: no answer.
+    /// After `Send` or `SendAgain`: no response.
     SendFailed {
         /// What went wrong, for whoever decides.
         fault: Fault,
         /// What went wrong, for whoever reads.
         failure: H::Failure,
-        /// The status of an answer that says so.
+        /// The status of a response that says so.
         status: u16,
         /// What is left of the body that was sent.
         body: BodyLeft<H>,
@@ -59,7 +59,7 @@ pub enum Event<H: Handles> {
     Failed {
         /// What went wrong.
         failure: H::Failure,
-        /// The status of an answer that says so.
+        /// The status of a response that says so.
         status: u16,
         /// The body that was held, if one was.
         body: Option<H::Body>,
@@ -76,20 +76,20 @@ pub enum Event<H: Handles> {
     /// After `ReportStuck`.
     Reported,
     /// After `Invalidate`.
-    Invalidated(H::Answer),
+    Invalidated(H::Fetched),
     /// After `MayServeStale`.
     MayServeStale(bool),
     /// After `LandFailed`.
     LandedFailed,
-    /// After `Validate`: answer from this response, which was stored unless something is in the way. The answer of the
-    /// service is here for its `Set-Cookie`.
-    Validated(H::Stored, Option<H::Unstored>, H::Answer),
+    /// After `Validate`: answer from this response, which was stored unless something is in the way. The response of
+    /// the service is here for its `Set-Cookie`.
+    Validated(H::Stored, Option<H::Unstored>, H::Fetched),
     /// After `Validate`: the 304 is not about the stored response.
     Mismatched(H::Fill),
     /// After `Judge`: it is stored while it is passed on.
-    Store(H::Answer, H::Recorder),
+    Store(H::Fetched, H::Recorder),
     /// After `Judge`: it is not.
-    Unstored(H::Answer, H::Unstored),
+    Unstored(H::Fetched, H::Unstored),
     /// After `LookAtBody`.
     RestOfBody(RestOfBody),
     /// After `Drain`: whether the rest has been read to its end.
@@ -102,10 +102,10 @@ pub enum Lookup<H: Handles> {
     Refused {
         /// Why.
         failure: H::Failure,
-        /// The status of an answer that says so.
+        /// The status of a response that says so.
         status: u16,
     },
-    /// The route does not use the cache, or the answer may be another protocol.
+    /// The route does not use the cache, or the response may be another protocol.
     Off(H::Why),
     /// Fresh, or as stale as the request accepts.
     Hit(H::Stored),
@@ -115,7 +115,7 @@ pub enum Lookup<H: Handles> {
     Stale(Stale<H>, H::Why),
     /// Nothing usable.
     Miss(H::Why),
-    /// The answer is not to be stored as that of a GET.
+    /// The response is not to be stored as that of a GET.
     Bypass {
         /// Why.
         why: H::Why,
@@ -131,7 +131,7 @@ pub enum Lookup<H: Handles> {
 /// Whether a leader asks Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// There is a tier in Redis, and the answer is worth sharing.
+    /// There is a tier in Redis, and the response is worth sharing.
     AsksRedis,
     /// The service is asked at once.
     AsksService,
@@ -159,13 +159,13 @@ pub struct Stale<H: Handles> {
 
 /// What a request without a usable stored response does.
 pub enum Turn<H: Handles> {
-    /// An answer was stored a moment ago.
+    /// A response was stored a moment ago.
     Hit(H::Stored),
     /// It asks, for all that wait.
     Lead(H::Fill, Tier),
     /// Another one asks.
     Follow(H::Wait),
-    /// Another one is getting the answer, and a part of it is here.
+    /// Another one is getting the response, and a part of it is here.
     Live(H::Live),
     /// Another one was answered by an error: this is usable in its place (RFC 5861 §4).
     Failed(H::Stored),
@@ -174,12 +174,12 @@ pub enum Turn<H: Handles> {
 }
 
 /// What Redis said.
-pub enum RedisAnswer<H: Handles> {
+pub enum RedisReply<H: Handles> {
     /// Nothing, or nothing in time: it is not known what may be written there, either.
     Silent,
     /// Something.
     Answered {
-        /// The answer.
+        /// The response.
         redis: H::Redis,
         /// Whether others may wait for the fill.
         is_shared: bool,

@@ -4,21 +4,21 @@
 pub trait Handles {
     /// A stored response; a clone is another handle to the same one.
     type Stored: Clone;
-    /// The right and the duty to fetch an answer. Dropping it hands both to the next request that waits.
+    /// The right and the duty to fetch a response. Dropping it hands both to the next request that waits.
     type Fill;
     /// A follower's place in a flight.
     type Wait;
-    /// An answer that another request is getting, readable as it comes.
+    /// A response that another request is getting, readable as it comes.
     type Live;
     /// What Redis answered: what it had, and the right to write what replaces it.
     type Redis;
     /// The body of a request, opened and not yet sent.
     type Body;
-    /// The answer of a service.
-    type Answer;
-    /// What stores an answer while it is passed on.
+    /// The response of a service.
+    type Fetched;
+    /// What stores a response while it is passed on.
     type Recorder;
-    /// Why an answer is not stored.
+    /// Why a response is not stored.
     type Unstored;
     /// Why the request failed, in the driver's words.
     type Failure;

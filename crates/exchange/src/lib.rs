@@ -45,7 +45,7 @@ mod wait;
 
 pub use abandoned::{Abandoned, Company, Leaving, MAX_REFRESHES, may_refresh};
 pub use action::{Action, Connection, Judgement, Keep, PlaceTurn, Refusal, Response, Status, Verdict};
-pub use event::{Adopted, BodyLeft, Event, Found, Lookup, OnlyIfCached, RedisAnswer, RestOfBody, Stale, Tier, Turn};
+pub use event::{Adopted, BodyLeft, Event, Found, Lookup, OnlyIfCached, RedisReply, RestOfBody, Stale, Tier, Turn};
 pub use handles::Handles;
 pub use machine::Exchange;
 pub use request::{Limits, Method, Request, Upstream};

@@ -10,10 +10,10 @@ use crate::request::Request;
 use crate::retry::{BodyState, Fault, Tries};
 use crate::wait::{Limit, Setting, Wait};
 
-mod answer;
 mod failed;
 mod fetch;
 mod lookup;
+mod response;
 mod rest;
 mod second_tier;
 
@@ -85,7 +85,7 @@ struct Failed<H: Handles> {
 
 /// What a fetch came to.
 enum Fetched<H: Handles> {
-    Answer(H::Answer, u16),
+    Response(H::Fetched, u16),
     Refused(Refusal<H>),
 }
 

@@ -11,7 +11,7 @@ pub enum Method {
     Safe,
     /// PUT, DELETE.
     Idempotent,
-    /// POST, whose answer may be stored as that of a GET (RFC 9110 §9.3.3).
+    /// POST, whose response may be stored as that of a GET (RFC 9110 §9.3.3).
     Post,
     /// Any other.
     Other,

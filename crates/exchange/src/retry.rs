@@ -40,7 +40,7 @@ pub enum Reuse {
     New,
 }
 
-/// Why a service gave no answer.
+/// Why a service gave no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It cannot be connected to.
@@ -61,7 +61,7 @@ pub enum Fault {
     TooLarge,
     /// The client's body failed.
     Client,
-    /// The instance ended before its first answer.
+    /// The instance ended before its first response.
     Start,
 }
 

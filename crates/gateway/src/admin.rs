@@ -79,7 +79,7 @@ pub struct AdminOptions {
     pub config: Arc<dyn Fn() -> Value + Send + Sync>,
     /// The admin socket and the one for metrics, if somebody else has bound them.
     pub inherited: (Option<OwnedFd>, Option<OwnedFd>),
-    /// Blocks until this interface is the one to answer: two processes that answer on one socket would tell different
+    /// Blocks until this interface is the one to answer: two processes that response on one socket would tell different
     /// things.
     pub turn: Option<Box<dyn FnOnce() + Send>>,
     /// Takes what only the process as a whole can do.

@@ -1,4 +1,4 @@
-//! The body of an answer on its way to the client, wherever it comes from.
+//! The body of a response on its way to the client, wherever it comes from.
 
 use std::task::{Context, Poll};
 use std::time::SystemTime;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use pilotlight_cache::{BrokenOff, LiveBody, Recorder, StoredBody, Timestamp};
 
-/// Why an answer ends before it is complete; the client's connection is closed then (RFC 9112 §8).
+/// Why a response ends before it is complete; the client's connection is closed then (RFC 9112 §8).
 #[derive(Debug, thiserror::Error)]
 #[error("an answer of {service} ended early: {what}")]
 pub(crate) struct CutError {
@@ -111,7 +111,7 @@ impl Pieces {
     }
 }
 
-/// Stores an answer that is complete.
+/// Stores a response that is complete.
 pub(crate) fn keep(recorder: Box<Recorder>) {
     if let Err(why) = recorder.finish(Timestamp::from_system(SystemTime::now())) {
         tracing::debug!("an answer was not stored after all: {why}");

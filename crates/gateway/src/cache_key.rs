@@ -51,7 +51,7 @@ pub(crate) fn control(route: &RouteSpec) -> Option<&RouteControl> {
     }
 }
 
-/// What the route adds to the policy, for an answer to this request.
+/// What the route adds to the policy, for a response to this request.
 pub(crate) fn rules(route: &RouteSpec, request: &HeaderMap) -> RouteRules {
     match &route.cache {
         RouteCache::On { rules, control } => {
@@ -62,13 +62,13 @@ pub(crate) fn rules(route: &RouteSpec, request: &HeaderMap) -> RouteRules {
     }
 }
 
-/// Why the route does not want an answer stored.
+/// Why the route does not want a response stored.
 pub(crate) fn refuses(route: &RouteSpec, status: StatusCode, response: &HeaderMap) -> Option<Unstored> {
     // 304 says nothing of the type, and its status is not what is stored.
     control(route).filter(|_| status != StatusCode::NOT_MODIFIED)?.store.refuses(status, response)
 }
 
-/// Takes note of an answer to an unsafe request (RFC 9111 §4.4). What it names is looked for where the route of that
+/// Takes note of a response to an unsafe request (RFC 9111 §4.4). What it names is looked for where the route of that
 /// target has it stored.
 pub(crate) fn invalidate(
     cache: &Cache,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! What is read and written, and in which order, is the business of [`crate::connection`]. The parts of it are here:
-//! requests ([`requests`]), their bodies ([`body`]), answers ([`answer`]).
+//! requests ([`requests`]), their bodies ([`body`]), answers ([`response`]).
 //!
 //! Answers are gathered and written at the end of a turn ([`Client::poll_flush_out`]), so those to pipelined requests
 //! go out in one write.
@@ -35,7 +35,6 @@ use crate::record::Record;
 use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
-pub(crate) mod answer;
 pub(crate) mod body;
 mod half_closed;
 mod hit_timer;
@@ -45,12 +44,13 @@ mod pending_lookup;
 pub(crate) mod received;
 mod redis_lookup;
 pub(crate) mod requests;
+pub(crate) mod response;
 
 use pending_lookup::PendingLookup;
 
 /// Bytes gathered before they are written in the middle of a turn. Larger pieces are not copied at all.
 const MAX_GATHERED: usize = 64 * 1024;
-/// A client that is quiet for so long after an answer is served with less memory from then on.
+/// A client that is quiet for so long after a response is served with less memory from then on.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// Pieces of at least this size are written from where they are.
 const DIRECT_WRITE: usize = 16 * 1024;
@@ -91,9 +91,9 @@ pub(crate) struct Client {
     half_closed: HalfClosed,
     /// Whether the request's client takes trailers (RFC 9110 §10.1.4).
     takes_trailers: Cell<bool>,
-    /// `Trailer` of its answer, if so.
+    /// `Trailer` of its response, if so.
     announced: RefCell<Vec<HeaderValue>>,
-    /// Set by an exchange that ended in 101; the connection becomes a tunnel behind that answer.
+    /// Set by an exchange that ended in 101; the connection becomes a tunnel behind that response.
     upgraded: RefCell<Option<Box<Upgraded>>>,
     /// When the first byte of the head came that is not whole.
     begun: Cell<Option<Moment>>,
@@ -101,11 +101,11 @@ pub(crate) struct Client {
     pending_lookup: RefCell<Option<PendingLookup>>,
     /// Requests that are answered, but not all of whose bytes are written.
     unwritten: RefCell<Vec<Rc<Record>>>,
-    /// The status of an answer to what was no request.
+    /// The status of a response to what was no request.
     rejected: Cell<Option<u16>>,
     /// At least one request was answered.
     has_answered: Cell<bool>,
-    /// Nothing has come for [`REST_AFTER`] since the last answer.
+    /// Nothing has come for [`REST_AFTER`] since the last response.
     rests: Cell<bool>,
 }
 
@@ -114,11 +114,11 @@ pub(crate) struct Client {
 struct HalfClosed {
     /// Since its end so often looked at; `None` before.
     checks: Cell<Option<u32>>,
-    /// The head of an answer is awaited, and the client takes interim answers.
+    /// The head of a response is awaited, and the client takes interim responses.
     takes_interim: Cell<bool>,
     /// Its head has been handed over.
     is_answered: Cell<bool>,
-    /// Looks since a byte of the answer was written.
+    /// Looks since a byte of the response was written.
     silence: Cell<u32>,
 }
 
@@ -218,14 +218,14 @@ impl Client {
         self.watch_write(&mut io, cx, written)
     }
 
-    /// The same behind the last answer: nothing is left in the batch either.
+    /// The same behind the last response: nothing is left in the batch either.
     pub(crate) fn poll_flush_last(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_flush_out(cx))?;
         self.io.borrow().socket.send_now();
         self.poll_flush_out(cx)
     }
 
-    /// Everything that was gathered is written: the answers in it are over.
+    /// Everything that was gathered is written: the responses in it are over.
     pub(crate) fn written(&self) {
         let mut unwritten = self.unwritten.borrow_mut();
         if !unwritten.is_empty() {
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// The status of the answer to what was no request.
+    /// The status of the response to what was no request.
     pub(crate) fn rejected(&self) -> Option<u16> {
         self.rejected.get()
     }
@@ -295,7 +295,7 @@ impl Client {
         self.set_unless_blocked(None);
     }
 
-    /// The answer has been handed over, body and all.
+    /// The response has been handed over, body and all.
     fn request_ended(&self) {
         if self.phase.get() == Phase::Busy {
             self.phase.set(Phase::Idle);
@@ -322,7 +322,7 @@ impl Client {
             && self.io.borrow().read.is_empty()
     }
 
-    /// Gives up what was kept for further answers when the client has been quiet for a while; whether there was
+    /// Gives up what was kept for further responses when the client has been quiet for a while; whether there was
     /// anything.
     pub(crate) fn rest(&self) -> bool {
         if !self.rests.get() || self.write_blocked.get() || !self.is_between_requests() {
@@ -365,12 +365,12 @@ impl Client {
         *self.upgraded.borrow_mut() = Some(upgraded);
     }
 
-    /// Whether the answer that was written last was 101.
+    /// Whether the response that was written last was 101.
     pub(crate) fn is_upgraded(&self) -> bool {
         self.upgraded.borrow().is_some()
     }
 
-    /// Whether the last answer has been written, as far as the two sides have said.
+    /// Whether the last response has been written, as far as the two sides have said.
     pub(crate) fn is_over(&self) -> bool {
         self.io.borrow().http.is_over()
     }
@@ -390,7 +390,7 @@ impl Client {
     }
 }
 
-/// Marks the end of a request when the answer's body is done or dropped.
+/// Marks the end of a request when the response's body is done or dropped.
 pub(crate) struct RequestGuard {
     client: Rc<Client>,
     record: Rc<Record>,
@@ -407,7 +407,7 @@ impl RequestGuard {
         (&self.client, &self.record)
     }
 
-    /// Bytes of the answer's body were handed over.
+    /// Bytes of the response's body were handed over.
     pub(crate) fn sent(&self, bytes: usize) {
         self.record.sent(bytes);
     }

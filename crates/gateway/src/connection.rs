@@ -1,8 +1,8 @@
-//! One client connection from accept to close: a loop that reads a request, has it answered, and writes the answer.
+//! One client connection from accept to close: a loop that reads a request, has it answered, and writes the response.
 //!
 //! ```text
 //!            request               response
-//!   Reading ─────────▶ Exchange ──────────────▶ Answer ──▶ Reading, or closed
+//!   Reading ─────────▶ Exchange ──────────────▶ Response ──▶ Reading, or closed
 //!      │ answered at once                          ▲
 //!      └───────────────────────────────────────────┘
 //! ```
@@ -21,16 +21,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::client::Client;
-use crate::client::answer::AnswerError;
 use crate::client::outgoing::Outgoing;
 use crate::client::requests::Next;
-use crate::exchange::{self, PendingAnswer, Reply};
+use crate::client::response::ResponseError;
+use crate::exchange::{self, PendingResponse, Reply};
 use crate::net::Socket;
 use crate::upstream::Upgraded;
 use crate::worker::Worker;
 
-/// How long a client may go on sending after the last answer: closing with unread bytes would reset the connection, and
-/// the client might never see that answer.
+/// How long a client may go on sending after the last response: closing with unread bytes would reset the connection,
+/// and the client might never see that response.
 const MAX_LINGER: Duration = Duration::from_secs(10);
 /// How long nothing may come in that time.
 const MAX_LINGER_SILENCE: Duration = Duration::from_secs(2);
@@ -38,13 +38,13 @@ const MAX_LINGER_SILENCE: Duration = Duration::from_secs(2);
 /// Where a connection is in its present request.
 enum Stage {
     Reading,
-    Exchange(PendingAnswer),
-    Answer(Outgoing),
+    Exchange(PendingResponse),
+    Response(Outgoing),
 }
 
 /// How a connection ended.
 enum End {
-    /// Behind its last answer, or before a request. The client may still be sending.
+    /// Behind its last response, or before a request. The client may still be sending.
     Closed,
     /// Its socket is another protocol's.
     Upgraded,
@@ -56,12 +56,12 @@ enum Ended {
     #[error(transparent)]
     Client(#[from] std::io::Error),
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    Response(#[from] ResponseError),
 }
 
 impl From<SendError> for Ended {
     fn from(error: SendError) -> Self {
-        Self::Answer(error.into())
+        Self::Response(error.into())
     }
 }
 
@@ -85,7 +85,7 @@ impl Connection {
                         Next::End | Next::Refused => return Poll::Ready(Ok(End::Closed)),
                     };
                     self.stage = match exchange::begin(&self.worker, &self.client, received) {
-                        Reply::Now(response) => Stage::Answer(self.client.put_head(*response)?),
+                        Reply::Now(response) => Stage::Response(self.client.put_head(*response)?),
                         Reply::Later(later) => Stage::Exchange(later),
                     };
                 }
@@ -93,12 +93,12 @@ impl Connection {
                     let Poll::Ready(response) = Pin::new(later).poll(cx) else {
                         return self.client.poll_gone(cx).map(|gone| Err(gone.into()));
                     };
-                    self.stage = Stage::Answer(self.client.put_head(response)?);
+                    self.stage = Stage::Response(self.client.put_head(response)?);
                     if self.client.is_upgraded() {
                         return Poll::Ready(Ok(End::Upgraded));
                     }
                 }
-                Stage::Answer(body) => {
+                Stage::Response(body) => {
                     ready!(self.client.poll_put_body(cx, body))?;
                     self.stage = Stage::Reading; // the request is over with its body
                     if !self.client.skip_body() || self.client.is_over() {
@@ -152,8 +152,8 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
                 Box::pin(tunnel(&client, upgraded)).await;
             }
         }
-        // Behind a last answer more may come (RFC 9112 §9.6): closed with bytes unread, the connection is reset, and
-        // the answer lost.
+        // Behind a last response more may come (RFC 9112 §9.6): closed with bytes unread, the connection is reset, and
+        // the response lost.
         Poll::Ready(Ok(End::Closed)) if !worker.is_stopping() => Box::pin(linger(&client)).await,
         Poll::Ready(Err(e)) => tracing::debug!(peer = %client.peer, "a client's connection ended: {e}"),
         Poll::Ready(Ok(End::Closed)) | Poll::Pending => {}

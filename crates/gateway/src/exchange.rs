@@ -1,4 +1,4 @@
-//! A request from its head to its answer: route, cache, service.
+//! A request from its head to its response: route, cache, service.
 //!
 //! What is in memory is answered without a future: [`begin`] returns the response itself. (Most hits never come here:
 //! [`crate::client`] answers them from the head alone.) Everything else goes through [`forward`].
@@ -14,7 +14,7 @@ use pilotlight_exchange::Connection;
 use crate::body::ResponseBody;
 use crate::client::body::ClientBody;
 use crate::client::outgoing::Outgoing;
-use crate::client::received::{Known, ReceivedRequest, RedisAnswer};
+use crate::client::received::{Known, ReceivedRequest, RedisMiss};
 use crate::client::{Client, RequestGuard};
 use crate::deadline::Deadline;
 use crate::head::Head;
@@ -43,23 +43,23 @@ mod second_tier;
 mod sending;
 mod unread;
 
-pub(crate) use detached_fetch::PendingAnswer;
+pub(crate) use detached_fetch::PendingResponse;
 use detached_fetch::{DetachedFetch, Forwarded};
 use inbound::{Caller, Inbound, Looked, Parted, offered};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// An answer, now or later.
+/// A response, now or later.
 pub(crate) enum Reply {
     Now(Box<(ResponseHead, Outgoing)>),
-    Later(PendingAnswer),
+    Later(PendingResponse),
 }
 
 /// Has a request answered that memory does not answer as it stands.
 pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<ReceivedRequest>) -> Reply {
     let ReceivedRequest { mut head, body, begun, read, known, redis } = *received;
     let timeline = Timeline::new(begun);
-    if let Some((asked, answered)) = redis.as_ref().map(RedisAnswer::between) {
+    if let Some((asked, answered)) = redis.as_ref().map(RedisMiss::between) {
         timeline.end_phase(Layer::Parse, asked);
         timeline.end_phase(Layer::Cache, answered);
     }
@@ -85,17 +85,17 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<Rece
     let asked = match found {
         Ok(Found::Stored(_, verdict, answer)) => {
             record.verdict(verdict);
-            let answer = answer_now(worker, client, (&head, &body), answer.map(ResponseBody::stored), record);
+            let answer = respond_now(worker, client, (&head, &body), answer.map(ResponseBody::stored), record);
             return Reply::Now(Box::new(answer));
         }
         Ok(Found::Own(answer)) => {
-            return Reply::Now(Box::new(answer_now(worker, client, (&head, &body), answer, record)));
+            return Reply::Now(Box::new(respond_now(worker, client, (&head, &body), answer, record)));
         }
         Ok(Found::Route(route, lookup)) => Ok((route, Looked { lookup, redis })),
         Err(failure) => Err(failure),
     };
     let detached_fetch = DetachedFetch::new(worker);
-    client.awaits_answer(head.version == Version::HTTP_11);
+    client.awaits_response(head.version == Version::HTTP_11);
     let waiting = Waiting::new(worker, client, (&head, &record));
     let future: Forwarded = match asked {
         Ok((route, looked)) => {
@@ -105,7 +105,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<Rece
         }
         Err(failure) => Box::pin(refuse(waiting, Rc::clone(worker), failure, body.source())),
     };
-    Reply::Later(PendingAnswer::new(future, detached_fetch))
+    Reply::Later(PendingResponse::new(future, detached_fetch))
 }
 
 impl Known {
@@ -114,7 +114,7 @@ impl Known {
         let Self { route, lookup } = self;
         match lookup {
             Some(Lookup::Hit(stored)) => {
-                let answer = stored.answer(&head.method, head.headers(), worker.clock.timestamp(Moment::now()));
+                let answer = stored.response(&head.method, head.headers(), worker.clock.timestamp(Moment::now()));
                 Found::Stored(route, Verdict::Hit, answer)
             }
             lookup => Found::Route(route, lookup),
@@ -140,13 +140,13 @@ fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeli
     };
     let found = match lookup {
         Some(Lookup::Hit(stored)) => {
-            let answer = stored.answer(&head.method, head.headers(), now);
+            let answer = stored.response(&head.method, head.headers(), now);
             Found::Stored(Arc::clone(route), Verdict::Hit, answer)
         }
         Some(Lookup::StaleWhileRevalidate(stored)) => {
             refresh::begin((worker, client), route, head, &stored);
             let status = CacheStatus::stale_while_revalidated(stored.ttl_s(now));
-            let answer = stored.answer_as(status, &head.method, head.headers(), now);
+            let answer = stored.response_as(status, &head.method, head.headers(), now);
             Found::Stored(Arc::clone(route), Verdict::Stale, answer)
         }
         lookup => Found::Route(Arc::clone(route), lookup),
@@ -155,7 +155,7 @@ fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeli
     Ok(found)
 }
 
-fn answer_now(
+fn respond_now(
     worker: &Rc<Worker>,
     client: &Rc<Client>,
     (head, body): (&Head, &ClientBody),
@@ -185,7 +185,7 @@ enum Found {
     Route(Arc<Route>, Option<Lookup>),
 }
 
-/// Who waits for an answer that is not here at once.
+/// Who waits for a response that is not here at once.
 struct Waiting {
     guard: RequestGuard,
     id: RequestId,
@@ -205,7 +205,7 @@ impl Waiting {
         }
     }
 
-    /// The answer as the connection writes it.
+    /// The response as the connection writes it.
     fn answer(
         self,
         worker: &Worker,
@@ -225,7 +225,7 @@ impl Waiting {
         });
         response.fields.set(X_REQUEST_ID, self.id.as_bytes());
         record.answered(response.status);
-        client.has_answer();
+        client.response_began();
         if self.is_timed {
             server_timing::append_to(&mut response.fields, &record.timeline);
         }

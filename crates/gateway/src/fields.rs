@@ -115,7 +115,7 @@ fn is_for_trailers(name: &str) -> bool {
         )
 }
 
-/// Removes what must not be forwarded from a service's answer.
+/// Removes what must not be forwarded from a service's response.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let connection = FieldList::connection(headers);
     // One look at each name costs less than removing six that are rarely there.

@@ -248,7 +248,7 @@ impl Gateway {
     }
 
     /// Another process accepts connections from now on. Nothing that waits in a listening socket is lost: it is the
-    /// same socket. Open connections end with their next answer, or after half of `limits.shutdown_timeout`. Waits
+    /// same socket. Open connections end with their next response, or after half of `limits.shutdown_timeout`. Waits
     /// until they have.
     pub fn leave(&mut self) {
         self.listeners.iter_mut().for_each(Bound::leave);

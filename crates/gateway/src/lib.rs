@@ -2,7 +2,7 @@
 //!
 //! The path of a request, file by file: [`listen`] binds, [`worker`] accepts, [`connection`] speaks HTTP/1.1 with the
 //! client (with the times of [`client`]), [`exchange`] decides (route, cache, service), [`upstream`] carries it to a
-//! service over the pipe or HTTP, [`body`] brings the answer back, [`problem`] words what went wrong.
+//! service over the pipe or HTTP, [`body`] brings the response back, [`problem`] words what went wrong.
 
 #![forbid(unsafe_code)]
 

@@ -47,7 +47,7 @@ pub(crate) fn look_up(
     })
 }
 
-/// RFC 9111 §2: methods whose answers may come from the cache.
+/// RFC 9111 §2: methods whose responses may come from the cache.
 fn is_stored_method(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
@@ -74,7 +74,7 @@ pub(crate) fn lead<'a>(
     }
 }
 
-/// What an answer from Redis says of where it comes from.
+/// What a response from Redis says of where it comes from.
 pub(crate) fn hit_in_redis(stored: &Stored, now: Timestamp) -> CacheStatus {
     CacheStatus::hit(stored.ttl_s(now)).detailed("redis")
 }

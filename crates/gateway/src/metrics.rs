@@ -22,7 +22,7 @@ pub(crate) use counter::Counter;
 pub(crate) use histogram::{Distribution, Histogram};
 pub(crate) use pilotlight_exchange::Verdict;
 
-/// Classes of statuses; the first is for requests whose client went before there was an answer.
+/// Classes of statuses; the first is for requests whose client went before there was a response.
 pub(crate) const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The phases of a start.
@@ -30,8 +30,8 @@ pub(crate) const PHASES: [&str; 4] = ["queue", "spawn", "connect", "ready"];
 
 /// A request that is over.
 #[derive(Debug)]
-pub(crate) struct Outcome<'a> {
-    /// 0: there was no answer.
+pub(crate) struct FinishedRequest<'a> {
+    /// 0: there was no response.
     pub(crate) status: u16,
     pub(crate) verdict: Verdict,
     pub(crate) received_bytes: u64,
@@ -73,8 +73,8 @@ impl Book {
         self.begun.add(1);
     }
 
-    pub(crate) fn ended(&self, outcome: &Outcome<'_>) {
-        let Outcome { status, verdict, received_bytes, sent_bytes, timeline } = outcome;
+    pub(crate) fn ended(&self, outcome: &FinishedRequest<'_>) {
+        let FinishedRequest { status, verdict, received_bytes, sent_bytes, timeline } = outcome;
         self.ended.add(1);
         self.received_bytes.add(*received_bytes);
         self.sent_bytes.add(*sent_bytes);
@@ -94,7 +94,7 @@ impl Book {
         self.answers[class(*status)][*verdict as usize].add_last();
     }
 
-    /// An answer without a request that could be read.
+    /// A response without a request that could be read.
     pub(crate) fn rejected(&self, status: u16) {
         self.answers[class(status)][Verdict::Off as usize].add(1);
     }
@@ -198,7 +198,13 @@ mod tests {
             timeline.end_phase(Layer::Write, begun + Duration::from_millis(21));
             book.begun();
             let verdict = Verdict::Miss;
-            book.ended(&Outcome { status: 503, verdict, received_bytes: 1, sent_bytes: 2, timeline: &timeline });
+            book.ended(&FinishedRequest {
+                status: 503,
+                verdict,
+                received_bytes: 1,
+                sent_bytes: 2,
+                timeline: &timeline,
+            });
             book.begun();
         }
         let sums = Sums::of(&series);
@@ -218,8 +224,13 @@ mod tests {
             let writer = scope.spawn(|| {
                 for _ in 0..200_000 {
                     let (status, verdict, received_bytes, sent_bytes) = (200, Verdict::Off, 1, 2);
-                    let outcome =
-                        Outcome { status, verdict, received_bytes, sent_bytes, timeline: &Timeline::new(begun) };
+                    let outcome = FinishedRequest {
+                        status,
+                        verdict,
+                        received_bytes,
+                        sent_bytes,
+                        timeline: &Timeline::new(begun),
+                    };
                     series.book(0).ended(&outcome);
                 }
             });

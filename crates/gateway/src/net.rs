@@ -32,12 +32,12 @@ pub(crate) enum Settled {
 
 /// Where a service listens.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum Destination<'a> {
     Instance(&'a Address),
     External(&'a ExternalAddr),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for Destination<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Instance(Address::Unix(path)) => write!(f, "unix:{}", path.display()),
@@ -63,13 +63,13 @@ impl Socket {
     pub(crate) const CLOSED: Self = Self(None);
 
     /// Connects to a service.
-    pub(crate) async fn connect(place: Place<'_>) -> io::Result<Self> {
+    pub(crate) async fn connect(place: Destination<'_>) -> io::Result<Self> {
         let stream = match place {
-            Place::Instance(Address::Unix(path)) | Place::External(ExternalAddr::Unix(path)) => {
+            Destination::Instance(Address::Unix(path)) | Destination::External(ExternalAddr::Unix(path)) => {
                 return Ok(UnixStream::connect(path).await?.into());
             }
-            Place::Instance(Address::Tcp(addr)) => TcpStream::connect(addr).await?,
-            Place::External(ExternalAddr::Tcp(host, port)) => TcpStream::connect((host.as_str(), *port)).await?,
+            Destination::Instance(Address::Tcp(addr)) => TcpStream::connect(addr).await?,
+            Destination::External(ExternalAddr::Tcp(host, port)) => TcpStream::connect((host.as_str(), *port)).await?,
         };
         stream.set_nodelay(true)?;
         Ok(stream.into())

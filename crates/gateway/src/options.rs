@@ -54,7 +54,7 @@ pub struct CacheSettings {
     pub memory: CacheOptions,
     /// What the RFCs leave to whoever runs a cache.
     pub policy: PolicyOptions,
-    /// What becomes of a request to a service whose answer may be stored and whose client has gone.
+    /// What becomes of a request to a service whose response may be stored and whose client has gone.
     pub abandoned: Abandoned,
 }
 
@@ -75,8 +75,8 @@ pub enum IoUring {
     Never,
 }
 
-/// What becomes of a request to a service whose answer may be stored, once its client has gone and nobody else waits
-/// for the answer.
+/// What becomes of a request to a service whose response may be stored, once its client has gone and nobody else waits
+/// for the response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Abandoned {
     /// It goes on, for the cache.
@@ -153,9 +153,9 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// `limits.keepalive_timeout`: how long a client's connection may stay without a request.
     pub keepalive_timeout: Duration,
-    /// `limits.response_timeout`: from the request to the first byte of the service's answer, `None` for no limit.
+    /// `limits.response_timeout`: from the request to the first byte of the service's response, `None` for no limit.
     pub response_timeout: Option<Duration>,
-    /// `limits.response_body_timeout`: the longest wait for more of a service's answer, `None` for no limit. Event
+    /// `limits.response_body_timeout`: the longest wait for more of a service's response, `None` for no limit. Event
     /// streams have none.
     pub response_body_timeout: Option<Duration>,
     /// `limits.connections`: open client connections of all workers; more wait to be accepted.
@@ -447,13 +447,13 @@ access_fields! {
     Path = "path",
     /// `HTTP/1.1` or `HTTP/1.0`.
     Protocol = "protocol",
-    /// The answer's status; 0: the client went before there was one.
+    /// The response's status; 0: the client went before there was one.
     Status = "status",
-    /// Bytes of the answer's body.
+    /// Bytes of the response's body.
     BytesSent = "bytes_sent",
     /// Bytes of the request's body.
     BytesReceived = "bytes_received",
-    /// From the request's first byte to the answer's last one written, milliseconds.
+    /// From the request's first byte to the response's last one written, milliseconds.
     DurationMs = "duration_ms",
     /// `hit`, `stale`, `miss`, `revalidated`, `collapsed`, `bypass` or `off`.
     Cache = "cache",

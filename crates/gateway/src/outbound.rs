@@ -14,10 +14,10 @@ use crate::request_id::RequestId;
 use crate::routes::normalized;
 use crate::target::{Origin, Trust};
 
-/// Who takes interim answers.
+/// Who takes interim responses.
 pub(crate) trait InterimSink {
-    /// Passes an interim answer on ahead of the answer that is being waited for. It is help that may be missing: where
-    /// it would have to wait, or there are too many, it is left out.
+    /// Passes an interim answer on ahead of the response that is being waited for. It is help that may be missing:
+    /// where it would have to wait, or there are too many, it is left out.
     fn send_interim(&self, status: StatusCode, headers: &HeaderMap);
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct Outbound {
     pub(crate) validators: Option<Box<HeaderMap>>,
     /// The protocol to switch to (`websocket`), if the client asks for one and the service speaks HTTP.
     pub(crate) upgrade: Option<Box<HeaderValue>>,
-    /// Who gets interim answers (RFC 9110 §15.2).
+    /// Who gets interim responses (RFC 9110 §15.2).
     pub(crate) interim: Option<Rc<dyn InterimSink>>,
-    /// The cache looks at the fields of the answer.
+    /// The cache looks at the fields of the response.
     pub(crate) is_cached: bool,
 }
 

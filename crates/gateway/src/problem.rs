@@ -111,7 +111,7 @@ impl Failure {
         matches!(self, Self::Body(_))
     }
 
-    /// The answer. `dev` shows clients what a service that failed to start printed.
+    /// The response. `dev` shows clients what a service that failed to start printed.
     pub(crate) fn response(&self, request_id: &str, dev: bool) -> Response<Bytes> {
         let status = self.status();
         let mut document = json!({
@@ -145,7 +145,7 @@ impl Failure {
     }
 }
 
-/// The whole answer to what is no request, by the rule that it breaks.
+/// The whole response to what is no request, by the rule that it breaks.
 pub(crate) fn refusal(rule: Malformed, limits: &Limits) -> (StatusCode, BytesMut) {
     let refusal = rule.refusal();
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
@@ -162,7 +162,7 @@ pub(crate) fn refusal(rule: Malformed, limits: &Limits) -> (StatusCode, BytesMut
     (status, raw(status, &detail))
 }
 
-/// The whole answer to a client whose head did not come in time.
+/// The whole response to a client whose head did not come in time.
 pub(crate) fn header_timeout(limit: Duration) -> BytesMut {
     raw(
         StatusCode::REQUEST_TIMEOUT,

@@ -85,7 +85,7 @@ impl Pump {
         }
     }
 
-    /// The answer has begun: the request is not sent again.
+    /// The response has begun: the request is not sent again.
     pub(crate) fn forget_sent(&mut self) {
         self.sent = None;
     }

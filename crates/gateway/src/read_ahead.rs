@@ -1,7 +1,7 @@
-//! Reads an answer that is being stored ahead of the client that asked for it.
+//! Reads a response that is being stored ahead of the client that asked for it.
 //!
-//! Others may wait for the same answer: they must not depend on how fast this client reads, or on whether it stays.
-//! While the answer is recorded it is read as fast as the service sends it. A client that keeps pace gets what came;
+//! Others may wait for the same response: they must not depend on how fast this client reads, or on whether it stays.
+//! While the response is recorded it is read as fast as the service sends it. A client that keeps pace gets what came;
 //! one that is behind gets the rest from what is recorded, so that nothing is held for it beside that. When the
 //! recording is given up, reading keeps the client's pace again.
 
@@ -85,7 +85,7 @@ impl Source for ReadAhead {
 }
 
 impl ReadAhead {
-    /// Begins to read. `timeout` is how long the rest of the answer may take when the client has gone; before that,
+    /// Begins to read. `timeout` is how long the rest of the response may take when the client has gone; before that,
     /// the source knows how long it waits.
     pub(crate) fn start(
         spawner: &Spawner,

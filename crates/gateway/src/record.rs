@@ -12,7 +12,7 @@ use pilotlight_cache::Unstored;
 
 use crate::access_log::Entry;
 use crate::head::Head;
-use crate::metrics::{Outcome, Series, Verdict};
+use crate::metrics::{FinishedRequest, Series, Verdict};
 use crate::peer_address::PeerAddress;
 use crate::request_body::Received;
 use crate::request_id::RequestId;
@@ -138,7 +138,7 @@ impl Drop for Record {
         if !self.counts {
             return;
         }
-        let outcome = Outcome {
+        let outcome = FinishedRequest {
             status: self.status.get(),
             verdict: self.verdict.get(),
             received_bytes: self.received.get().map_or(0, |received| received.bytes.get()),

@@ -26,7 +26,7 @@ use crate::fields;
 /// Bodies up to here are read whole before the service is asked: they take no place of it meanwhile, go out in one
 /// piece, and can be sent again.
 const MAX_HELD: usize = 32 * 1024;
-/// How long the end of a chunked body is awaited before the service is asked. Its client may be waiting for an answer
+/// How long the end of a chunked body is awaited before the service is asked. Its client may be waiting for a response
 /// to what it has sent so far.
 const HOLD_CHUNKED: Duration = Duration::from_secs(1);
 

@@ -1,4 +1,4 @@
-//! The head of an answer on its way to the client.
+//! The head of a response on its way to the client.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Response, StatusCode};
@@ -6,7 +6,7 @@ use pilotlight_http1::{FieldLines, MessageWriter};
 
 use crate::head;
 
-/// An answer without its body. Fields that belong to a connection are not among its fields.
+/// A response without its body. Fields that belong to a connection are not among its fields.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     pub(crate) status: StatusCode,
@@ -15,7 +15,7 @@ pub(crate) struct ResponseHead {
     pub(crate) closes: bool,
 }
 
-/// The fields of an answer: as lines where they are passed on as they came, else as a map.
+/// The fields of a response: as lines where they are passed on as they came, else as a map.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseFields {
     /// While there are lines there is no map.

@@ -1,4 +1,4 @@
-//! `Server-Timing` (W3C): where the time went until the head of the answer, in milliseconds, to the nanosecond.
+//! `Server-Timing` (W3C): where the time went until the head of the response, in milliseconds, to the nanosecond.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 pub(crate) const ASKS: HeaderName = HeaderName::from_static(ASKS_NAME);
 pub(crate) const ASKS_NAME: &str = "x-pilotlight-timing";
 
-/// Whether the answer to a request with these fields has it.
+/// Whether the response to a request with these fields has it.
 pub(crate) fn is_wanted(setting: ServerTiming, has_field: impl FnOnce(&HeaderName) -> bool) -> bool {
     match setting {
         ServerTiming::Never => false,

@@ -2,7 +2,7 @@
 //! layer.
 //!
 //! ```text
-//!  first byte   head   route   cache    instance    head of the answer    last byte taken    written
+//!  first byte   head   route   cache    instance    head of the response    last byte taken    written
 //!     │ parse    │route │ cache │ queue, start │      service       │       body        │  write │
 //!     ▼          ▼      ▼       ▼              ▼                    ▼                   ▼        ▼
 //! ```
@@ -60,9 +60,9 @@ pub(crate) enum Layer {
     Queue,
     /// Waiting for an instance to become ready.
     Start,
-    /// From there to the head of its answer; the request's body is sent in this time.
+    /// From there to the head of its response; the request's body is sent in this time.
     Service,
-    /// From there to the answer's last byte, at the client's pace.
+    /// From there to the response's last byte, at the client's pace.
     Body,
     /// Until the client's socket has taken everything.
     Write,

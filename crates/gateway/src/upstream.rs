@@ -27,8 +27,8 @@ pub(crate) const MIN_PIECE: usize = 4 * 1024;
 /// A gathered piece is not made larger than this, but for the last one that is added.
 pub(crate) const MAX_GATHERED: usize = 16 * 1024;
 
-/// A service's answer; the body may still be coming.
-pub(crate) struct Answer {
+/// A service's response; the body may still be coming.
+pub(crate) struct ServiceResponse {
     pub(crate) status: StatusCode,
     pub(crate) fields: ResponseFields,
     pub(crate) body: ResponseBody,
@@ -45,7 +45,7 @@ pub(crate) struct Upgraded {
     pub(crate) lease: Option<Lease>,
 }
 
-/// Why a service gave no answer.
+/// Why a service gave no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamError {
     /// Clients are not told the place: the path of an instance's socket has the runtime folder and the process id in
@@ -83,7 +83,7 @@ pub(crate) struct Failed {
 pub(crate) enum SendError {
     Upstream(UpstreamError),
     Client(BodyError),
-    /// The instance ended before its first answer, or the request waited too long for it, or among too many.
+    /// The instance ended before its first response, or the request waited too long for it, or among too many.
     Start(StartError),
 }
 

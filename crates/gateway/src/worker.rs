@@ -72,7 +72,7 @@ impl Upstream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     No,
-    /// Another process accepts connections now: those that are open end with their next answer.
+    /// Another process accepts connections now: those that are open end with their next response.
     Leave,
     /// Idle connections close now.
     Now,
@@ -139,7 +139,7 @@ impl Worker {
         self.stopping.get() == Stop::Now
     }
 
-    /// Whether each connection is to end with its next answer.
+    /// Whether each connection is to end with its next response.
     pub(crate) fn is_leaving(&self) -> bool {
         self.stopping.get() != Stop::No
     }

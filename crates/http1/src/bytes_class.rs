@@ -108,7 +108,7 @@ pub(crate) fn value_length(bytes: &[u8]) -> usize {
     length
 }
 
-// Eight bytes at once: each answer has the highest bit of each byte for which it is yes. Nothing is carried from one
+// Eight bytes at once: each response has the highest bit of each byte for which it is yes. Nothing is carried from one
 // byte into the next, as the sums are those of seven bits.
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
@@ -120,7 +120,7 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8).and_then(|word| <[u8; 8]>::try_from(word).ok()).map(u64::from_le_bytes)
 }
 
-/// The first byte for which the answer is yes; there is one.
+/// The first byte for which the response is yes; there is one.
 #[inline]
 fn first(answer: u64) -> usize {
     (answer.trailing_zeros() / 8) as usize

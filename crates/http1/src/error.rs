@@ -114,10 +114,10 @@ pub enum Malformed {
     UnaskedSwitch,
 }
 
-/// What the answer to a malformed request says.
+/// What the response to a malformed request says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// Status of the answer; the connection is closed after it.
+    /// Status of the response; the connection is closed after it.
     pub status: u16,
     /// The section that the rule comes from.
     pub section: &'static str,

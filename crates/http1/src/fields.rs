@@ -96,7 +96,7 @@ fn may_be_nominated(name: &[u8]) -> bool {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct FieldRange {
     name: u32,
     name_length: u32,
     value: u32,
@@ -105,7 +105,7 @@ struct Place {
     is_nominated: bool,
 }
 
-impl Place {
+impl FieldRange {
     fn name(&self) -> Range<usize> {
         self.name as usize..(self.name + self.name_length) as usize
     }
@@ -135,7 +135,7 @@ impl Place {
 /// grows only.
 #[derive(Debug, Default)]
 pub struct FieldTable {
-    places: Vec<Place>,
+    places: Vec<FieldRange>,
     names: Names,
     /// The last `Host` that was found valid: most messages have the same one as the message before.
     host: String,
@@ -183,7 +183,7 @@ impl FieldTable {
         let text = &head[name.clone()];
         let known = Known::of(text);
         self.names.add(text);
-        self.places.push(Place {
+        self.places.push(FieldRange {
             name: name.start as u32,
             name_length: name.len() as u32,
             value: value.start as u32,
@@ -307,7 +307,7 @@ impl<'b> Fields<'b> {
     }
 
     #[inline]
-    fn field(self, place: &Place) -> Field<'b> {
+    fn field(self, place: &FieldRange) -> Field<'b> {
         let name = self.head.get(place.name()).unwrap_or_default();
         Field { name, value: self.head.get(place.value()).unwrap_or_default(), known: place.known }
     }

@@ -7,7 +7,7 @@ use crate::version::Version;
 /// How the end of a body is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// There is no body, whatever the fields say (an answer to HEAD, 204, 304), or none was announced (a request).
+    /// There is no body, whatever the fields say (a response to HEAD, 204, 304), or none was announced (a request).
     Empty,
     /// As many bytes.
     Exactly(u64),

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::follow;
-use super::queue::Told;
+use super::queue::PurgeReport;
 use super::shared::{MAX_CONFIRMATION, Shared};
 use crate::log;
 
@@ -64,7 +64,7 @@ async fn confirm(
     names: log::Names,
     number: u64,
     since: Instant,
-    reply: oneshot::Sender<Told>,
+    reply: oneshot::Sender<PurgeReport>,
 ) {
     let ends = Instant::now() + MAX_CONFIRMATION;
     let told = loop {
@@ -77,7 +77,7 @@ async fn confirm(
         };
         let took = since.elapsed();
         if (late.is_empty() && !applied.is_empty()) || Instant::now() >= ends {
-            break Told::Logged { number, applied, late, took };
+            break PurgeReport::Logged { number, applied, late, took };
         }
         sleep(LOOK).await;
     };

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 pub const MAX_WAITING_PURGES: usize = 4096;
 /// What became of a purge beyond this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum PurgeReport {
     /// It is in the log.
     Logged {
         /// Its number.
@@ -37,7 +37,7 @@ pub enum Told {
 pub(super) struct Queue {
     instance: String,
     inner: Mutex<Inner>,
-    /// Told when something was added.
+    /// PurgeReport when something was added.
     pub(super) pushed: Notify,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Waiting {
     by: String,
     purges: Vec<Purge>,
     pub(super) since: Instant,
-    pub(super) reply: Option<oneshot::Sender<Told>>,
+    pub(super) reply: Option<oneshot::Sender<PurgeReport>>,
 }
 
 impl Queue {
@@ -67,7 +67,7 @@ impl Queue {
     }
 
     /// The same for somebody who wants to know what became of it.
-    pub(super) fn push_asked(&self, cache: &Cache, purges: Vec<Purge>) -> oneshot::Receiver<Told> {
+    pub(super) fn push_asked(&self, cache: &Cache, purges: Vec<Purge>) -> oneshot::Receiver<PurgeReport> {
         let (reply, told) = oneshot::channel();
         self.add(cache, purges, Some(reply));
         told
@@ -78,7 +78,7 @@ impl Queue {
         self.lock().purges
     }
 
-    fn add(&self, cache: &Cache, purges: Vec<Purge>, reply: Option<oneshot::Sender<Told>>) {
+    fn add(&self, cache: &Cache, purges: Vec<Purge>, reply: Option<oneshot::Sender<PurgeReport>>) {
         let mut inner = self.lock();
         inner.push(&self.instance, purges, reply);
         if inner.purges > MAX_WAITING_PURGES {
@@ -95,7 +95,7 @@ impl Queue {
             inner.push(&self.instance, vec![everything()], None);
             drop(inner);
             for reply in replies {
-                let _ = reply.send(Told::Waiting { why: "too many purges wait".to_owned(), waiting: 1 }); // gone
+                let _ = reply.send(PurgeReport::Waiting { why: "too many purges wait".to_owned(), waiting: 1 }); // gone
             }
         }
         self.pushed.notify_one();
@@ -119,7 +119,7 @@ impl Queue {
         let mut inner = self.lock();
         let waiting = inner.purges;
         for reply in inner.waiting.iter_mut().filter_map(|entry| entry.reply.take()) {
-            let _ = reply.send(Told::Waiting { why: why.to_owned(), waiting }); // gone
+            let _ = reply.send(PurgeReport::Waiting { why: why.to_owned(), waiting }); // gone
         }
     }
 
@@ -130,7 +130,7 @@ impl Queue {
 }
 
 impl Inner {
-    fn push(&mut self, instance: &str, purges: Vec<Purge>, reply: Option<oneshot::Sender<Told>>) {
+    fn push(&mut self, instance: &str, purges: Vec<Purge>, reply: Option<oneshot::Sender<PurgeReport>>) {
         self.count += 1;
         self.purges += purges.len();
         let by = format!("{instance} {}", self.count);

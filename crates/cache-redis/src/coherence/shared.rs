@@ -12,7 +12,7 @@ use super::coverage::Coverage;
 use super::queue::Queue;
 use crate::log::Names;
 
-/// How long an answer to a purge waits for the other gateways to have applied it.
+/// How long a response to a purge waits for the other gateways to have applied it.
 pub const MAX_CONFIRMATION: Duration = Duration::from_secs(1);
 /// How long one command of the log may take.
 pub const LOG_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);

@@ -61,7 +61,7 @@ impl Tier {
         Asked { stored, ticket: Some(ticket) }
     }
 
-    /// One look, counted and told to the breaker. `None`: there was no answer.
+    /// One look, counted and told to the breaker. `None`: there was no response.
     async fn look(
         &self,
         name: &Name,

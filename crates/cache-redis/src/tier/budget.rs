@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-/// No answer within the time.
+/// No response within the time.
 pub(super) struct Late;
 
 /// Waits for a future for a time. What becomes ready in the same turn of the event loop in which the time ends counts

@@ -27,7 +27,7 @@ impl Tier {
         request: &HeaderMap,
         now: impl Fn() -> Timestamp,
     ) -> Option<Arc<Stored>> {
-        let patience = self.shared.options().lease?;
+        let timeout = self.shared.options().lease?;
         if !self.shared.knows_purges() {
             return None; // what another gateway stores would have to be validated all the same
         }
@@ -35,12 +35,12 @@ impl Tier {
         let mut pause = LEASE_POLL.0;
         loop {
             let token = fastrand::u64(1..);
-            // Before it is known: an answer that comes too late, or to nobody, has taken it all the same, and it is
+            // Before it is known: a response that comes too late, or to nobody, has taken it all the same, and it is
             // given back.
             ticket.lease = Some(token);
             // Both in one write, and in this order: who gets the lease sees what its last holder has stored.
             let (taken, stored) = tokio::join!(
-                self.take_lease(ticket.name.lease(), token, patience),
+                self.take_lease(ticket.name.lease(), token, timeout),
                 self.look_again(ticket, key, request, now())
             );
             if !taken? {
@@ -53,8 +53,8 @@ impl Tier {
             if ticket.lease.is_some() {
                 return None;
             }
-            if begun.elapsed() >= patience {
-                self.replace_endless(ticket, patience).await;
+            if begun.elapsed() >= timeout {
+                self.replace_endless(ticket, timeout).await;
                 return None;
             }
             if pause == LEASE_POLL.0 {
@@ -68,8 +68,8 @@ impl Tier {
     /// A lease that does not end by itself, or not within the time of one, was made by no gateway (or its end was
     /// lost): it is replaced by one that ends, so that only those who wait now pay for it. Whatever happens here, the
     /// service is asked next.
-    async fn replace_endless(&self, ticket: &mut Ticket, patience: Duration) {
-        let time = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
+    async fn replace_endless(&self, ticket: &mut Ticket, timeout: Duration) {
+        let time = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
         let budget = self.shared.options().budget;
         let left = within(budget, self.client.pttl(ticket.name.lease())).await;
         // -2: it has gone; -1: it has no end.
@@ -84,7 +84,7 @@ impl Tier {
         }
     }
 
-    /// Whether the lease was taken; `None` if there was no answer.
+    /// Whether the lease was taken; `None` if there was no response.
     async fn take_lease(&self, lease: String, token: u64, time: Duration) -> Option<bool> {
         let options = SetOptions::new().nx().px(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
         let budget = self.shared.options().budget;

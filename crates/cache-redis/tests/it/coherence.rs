@@ -9,7 +9,7 @@ use pilotlight_cache::{
     Address, Cache, CacheOptions, Decision, Key, Lookup, Mode, Purge, RouteRules, Scope, Standing, Timestamp, Timing,
     Turn,
 };
-use pilotlight_cache_redis::{Coherence, CoherenceOptions, MAX_WAITING_PURGES, Told, record_name};
+use pilotlight_cache_redis::{Coherence, CoherenceOptions, MAX_WAITING_PURGES, PurgeReport, record_name};
 use pilotlight_redis::{Client, Commands, Config};
 use pilotlight_testkit::{Cluster, Failover, Server};
 use tokio::task::{JoinHandle, JoinSet};
@@ -96,7 +96,7 @@ impl Gateway {
     }
 
     /// As the gateway does it: here, then everywhere.
-    async fn purge(&self, purge: Purge) -> Told {
+    async fn purge(&self, purge: Purge) -> PurgeReport {
         self.cache.purge(std::slice::from_ref(&purge), NOW);
         self.coherence.publish(vec![purge]).await
     }
@@ -146,7 +146,7 @@ pub(crate) async fn purges_reach_everybody(config: &Config) {
             assert_eq!(gateway.has("/1"), "hit", "{purge:?}");
         }
         let told = a.purge(purge.clone()).await;
-        let Told::Logged { applied, late, took, .. } = told else { panic!("{told:?}") };
+        let PurgeReport::Logged { applied, late, took, .. } = told else { panic!("{told:?}") };
         assert_eq!((applied, late), (vec!["a".to_owned(), "b".to_owned()], vec![]));
         println!("{purge:?}: applied everywhere after {took:?}");
         assert_eq!([a.has("/1"), b.has("/1")], [expected; 2], "{purge:?}");
@@ -183,7 +183,7 @@ async fn who_has_left_is_not_waited_for() {
     let (a, b) = (Gateway::started("a", &config).await, Gateway::started("b", &config).await);
     b.stop().await;
     let told = a.purge(tag("t", Mode::Hard)).await;
-    let Told::Logged { applied, late, .. } = told else { panic!("{told:?}") };
+    let PurgeReport::Logged { applied, late, .. } = told else { panic!("{told:?}") };
     assert_eq!((applied, late), (vec!["a".to_owned()], vec![]));
 }
 
@@ -276,7 +276,7 @@ async fn a_purge_while_redis_is_away_counts_here_at_once_and_elsewhere_later() {
     a.store("/1", "t");
     server.kill().unwrap();
     let told = a.purge(tag("t", Mode::Hard)).await;
-    assert!(matches!(told, Told::Waiting { waiting: 1, .. }), "{told:?}");
+    assert!(matches!(told, PurgeReport::Waiting { waiting: 1, .. }), "{told:?}");
     assert_eq!(a.has("/1"), "miss");
     let mut headers = HeaderMap::new();
     headers.insert("cache-tag", HeaderValue::from_static("t"));
@@ -314,7 +314,7 @@ async fn a_log_that_is_lost_is_written_again() {
     let config = of_server(&server);
     let (a, b) = (Gateway::started("a", &config).await, Gateway::started("b", &config).await);
     for name in ["x", "y"] {
-        assert!(matches!(a.purge(tag(name, Mode::Hard)).await, Told::Logged { .. }));
+        assert!(matches!(a.purge(tag(name, Mode::Hard)).await, PurgeReport::Logged { .. }));
     }
     let before = b.cache.purges().position().logged();
     server.command(&["FLUSHALL"]).unwrap();
@@ -338,7 +338,7 @@ async fn a_failover_that_has_lost_purges_is_repaired() {
     let cluster = Arc::new(blocking(|| Cluster::start(3, 1).unwrap()).await);
     let config = of_cluster(&cluster);
     let (a, b) = (Gateway::started("a", &config).await, Gateway::started("b", &config).await);
-    assert!(matches!(a.purge(tag("first", Mode::Hard)).await, Told::Logged { .. }));
+    assert!(matches!(a.purge(tag("first", Mode::Hard)).await, PurgeReport::Logged { .. }));
     let clustered = Arc::clone(&cluster);
     let lost = blocking(move || {
         let (primary, _) = clustered.node_for_key(LOG).unwrap();
@@ -350,7 +350,7 @@ async fn a_failover_that_has_lost_purges_is_repaired() {
     })
     .await;
     let told = a.purge(tag("second", Mode::Hard)).await;
-    let Told::Logged { number, .. } = told else { panic!("{told:?}") };
+    let PurgeReport::Logged { number, .. } = told else { panic!("{told:?}") };
     let (clustered, (primary, replica)) = (Arc::clone(&cluster), lost);
     blocking(move || {
         let (primary, replica) = (clustered.node(&primary).unwrap(), clustered.node(&replica).unwrap());
@@ -413,7 +413,7 @@ async fn nothing_older_than_a_confirmed_purge_is_given_whatever_the_server_does(
         rounds += 1;
         b.store("/1", "t");
         match a.purge(tag("t", Mode::Hard)).await {
-            Told::Logged { applied, .. } if applied.contains(&"b".to_owned()) => {
+            PurgeReport::Logged { applied, .. } if applied.contains(&"b".to_owned()) => {
                 confirmed += 1;
                 assert_eq!(b.has("/1"), "miss", "given after its purge was confirmed");
             }

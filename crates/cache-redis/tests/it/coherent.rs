@@ -1,4 +1,4 @@
-//! What was invalidated does not come back: neither by an answer from before that is written late, nor from a Redis
+//! What was invalidated does not come back: neither by a response from before that is written late, nor from a Redis
 //! that has not heard of it.
 
 use http::{HeaderMap, Method};
@@ -15,9 +15,9 @@ const NEW: &[u8] = b"new";
 enum Step {
     /// The first node asks Redis and begins to fetch: the service still gives the old answer if it was not changed yet.
     Takeoff,
-    /// The service's answer changes, and the other node (or the same one) invalidates the target.
+    /// The service's response changes, and the other node (or the same one) invalidates the target.
     Change,
-    /// The answer arrives, is stored, and written.
+    /// The response arrives, is stored, and written.
     Landing,
 }
 

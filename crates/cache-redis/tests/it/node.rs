@@ -57,7 +57,7 @@ impl Drop for Node {
     }
 }
 
-/// A flight whose answer the service is to be asked for.
+/// A flight whose response the service is to be asked for.
 pub(crate) struct Flight {
     pub(crate) fill: Fill,
     pub(crate) request: HeaderMap,
@@ -132,7 +132,7 @@ impl Node {
         self.fetched.get()
     }
 
-    /// Stores an answer, and waits until Redis has it.
+    /// Stores a response, and waits until Redis has it.
     pub(crate) async fn store(
         &self,
         target: &str,

@@ -27,7 +27,7 @@ fn a_node_answers_from_what_another_has_stored() {
         ];
         a.store("/", &[], &answer, b"the body").await;
         let stored = b.ask("/", &HeaderMap::new()).await.stored.unwrap();
-        let response = stored.answer(&Method::GET, &HeaderMap::new(), now());
+        let response = stored.response(&Method::GET, &HeaderMap::new(), now());
         let get = |name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         assert_eq!((response.status().as_u16(), &response.body().to_bytes()[..]), (200, &b"the body"[..]));
         assert_eq!(

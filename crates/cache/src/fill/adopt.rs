@@ -1,4 +1,4 @@
-//! A flight whose answer was found in another tier.
+//! A flight whose response was found in another tier.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ impl Fill {
         self.leader.is_shared()
     }
 
-    /// Whether another tier may have an answer, or have use for this one's: not if the target's last answer could not
-    /// be shared.
+    /// Whether another tier may have a response, or have use for this one's: not if the target's last response could
+    /// not be shared.
     pub fn is_worth_sharing(&self, now: Timestamp) -> bool {
         self.leader.is_shared() || !self.leader.state().flights().is_solo(self.leader.solo(), now)
     }

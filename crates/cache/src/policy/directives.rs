@@ -185,7 +185,7 @@ impl RequestDirectives {
         found
     }
 
-    /// The request insists on an answer that is made or validated for it.
+    /// The request insists on a response that is made or validated for it.
     pub(crate) fn wants_validation(&self) -> bool {
         self.no_cache || self.max_age == Some(0)
     }

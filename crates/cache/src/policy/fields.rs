@@ -55,7 +55,7 @@ pub(crate) fn to_store(headers: &HeaderMap) -> HeaderMap {
     compact(headers.iter().filter(|(name, _)| !excluded.contains(name)))
 }
 
-/// The stored fields after an update by `fresh`, the fields of a 304 or of an answer to HEAD.
+/// The stored fields after an update by `fresh`, the fields of a 304 or of a response to HEAD.
 pub(crate) fn updated(stored: &HeaderMap, fresh: &HeaderMap) -> HeaderMap {
     let excluded = Excluded::of(fresh);
     // RFC 9111 §3.2: each field of the new response replaces the stored one, except those excluded from storage,

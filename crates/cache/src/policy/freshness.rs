@@ -96,7 +96,7 @@ impl Freshness {
         })
     }
 
-    /// Not reusable from the start: for an answer that serves one request and is not stored.
+    /// Not reusable from the start: for a response that serves one request and is not stored.
     pub(crate) fn stale(timing: Timing) -> Self {
         Self {
             received: timing.received,

@@ -12,7 +12,7 @@ pub struct RouteRules {
     ///
     /// It applies to statuses that are heuristically cacheable and not server errors (200, 203, 204, 300, 301, 308,
     /// 404, 410), and never between requests with `Cookie` or `Authorization`: a service that says nothing about
-    /// caching has not said either that its answer is for everybody.
+    /// caching has not said either that its response is for everybody.
     pub default_ttl: Option<Duration>,
     /// The longest freshness lifetime, whoever gives it; no bound by default. There is no shortest one: to use a
     /// response for longer than the service calls it fresh is to answer with what is wrong (RFC 9111 §4.2).
@@ -66,7 +66,7 @@ impl RouteRules {
     /// Values of `default_ttl`, `max_ttl` and the lifetimes of `errors`.
     pub const LIFETIME: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600);
 
-    /// The lifetime of an answer that gives none itself.
+    /// The lifetime of a response that gives none itself.
     pub(crate) fn lifetime(&self, status: StatusCode) -> Option<Duration> {
         self.errors.of(status).or_else(|| self.default_ttl.filter(|_| takes_default(status)))
     }

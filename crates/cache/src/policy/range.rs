@@ -37,7 +37,7 @@ impl Requested {
     }
 
     /// RFC 9110 §14.1.1, §14.2: an unknown unit, a malformed set, or more than one range are ignored. Several ranges
-    /// would make the answer larger and harder to read than all of it, which is in memory.
+    /// would make the response larger and harder to read than all of it, which is in memory.
     fn parse(value: &HeaderValue, length: u64) -> Self {
         let bytes = value.as_bytes();
         let set = match bytes.split_at_checked(b"bytes=".len()) {

@@ -59,7 +59,7 @@ impl Candidate<'_> {
     }
 
     fn request_allows(&self) -> Result<(), Unstored> {
-        // RFC 9111 §3: the request method is understood by the cache: GET, and POST whose answer is what a GET gets.
+        // RFC 9111 §3: the request method is understood by the cache: GET, and POST whose response is what a GET gets.
         if self.method != Method::GET && self.method != Method::POST {
             return Err(Unstored::Method);
         }
@@ -123,7 +123,7 @@ impl Candidate<'_> {
     }
 
     fn freshness(&self, control: &Control) -> Result<Freshness, Unstored> {
-        // RFC 9110 §9.3.3: an answer to POST only with explicit freshness.
+        // RFC 9110 §9.3.3: a response to POST only with explicit freshness.
         let assumed = match *self.method {
             Method::POST => Assumed::default(),
             _ => self.assumed(&control.directives),

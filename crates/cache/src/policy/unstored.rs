@@ -1,10 +1,10 @@
 //! Why answers are not stored, whoever finds out.
 
-/// Why an answer was not stored.
+/// Why a response was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("not stored: {}", self.as_str())]
 pub enum Unstored {
-    /// Not the answer to a GET.
+    /// Not the response to a GET.
     Method,
     /// The request had a body, which the cache key does not cover.
     RequestBody,
@@ -36,7 +36,7 @@ pub enum Unstored {
     Stale,
     /// Larger than `max_object_bytes`.
     TooLarge,
-    /// Too many answers are being recorded at the same time.
+    /// Too many responses are being recorded at the same time.
     Busy,
     /// The body ended early, or has not the length that was announced.
     Incomplete,
@@ -105,7 +105,7 @@ impl Unstored {
         }
     }
 
-    /// Whether the reason lies in the resource, so that the next answer will be no different.
+    /// Whether the reason lies in the resource, so that the next response will be no different.
     pub(crate) fn is_lasting(self) -> bool {
         match self {
             Self::NoStore

@@ -95,8 +95,8 @@ impl Validators {
         }
     }
 
-    /// RFC 9111 §4.3.5: whether an answer to HEAD describes the stored response: the same validators and length, as far
-    /// as it gives any.
+    /// RFC 9111 §4.3.5: whether a response to HEAD describes the stored response: the same validators and length, as
+    /// far as it gives any.
     pub(crate) fn described_by(&self, head: &HeaderMap, stored: &HeaderMap) -> bool {
         let same = |name: HeaderName| head.get(&name).is_none_or(|value| stored.get(&name) == Some(value));
         same(ETAG) && same(LAST_MODIFIED) && same(CONTENT_LENGTH)

@@ -103,7 +103,7 @@ pub(crate) fn remove_tag_fields(headers: &mut HeaderMap) {
     headers.remove(SURROGATE_KEY);
 }
 
-/// The groups that an answer to an unsafe request invalidates (RFC 9875 §3). Those of the answer's own origin are
+/// The groups that a response to an unsafe request invalidates (RFC 9875 §3). Those of the response's own origin are
 /// meant: groups have no other (§2.1).
 pub(crate) fn invalidated_groups(key: &Key<'_>, response: &HeaderMap) -> Vec<Purge> {
     let group = |name| Scope::Group { scheme: key.scheme.to_owned(), authority: key.authority.to_owned(), name };

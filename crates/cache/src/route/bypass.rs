@@ -1,4 +1,4 @@
-//! Requests that a route sends past the cache: nothing stored answers them, and their answers are not stored.
+//! Requests that a route sends past the cache: nothing stored responses them, and their responses are not stored.
 
 use http::{HeaderMap, HeaderName, Method};
 

@@ -15,7 +15,7 @@ pub struct StoreRules {
 }
 
 impl StoreRules {
-    /// Why an answer must not be stored, if the route says so.
+    /// Why a response must not be stored, if the route says so.
     pub fn refuses(&self, status: StatusCode, response: &HeaderMap) -> Option<Unstored> {
         // A part is a part of what has 200.
         let whole = if status == StatusCode::PARTIAL_CONTENT { StatusCode::OK } else { status };
@@ -28,7 +28,7 @@ impl StoreRules {
         None
     }
 
-    /// An answer without a type, or with several, has none that was allowed.
+    /// A response without a type, or with several, has none that was allowed.
     fn allows_type(&self, response: &HeaderMap) -> bool {
         let mut lines = response.get_all(CONTENT_TYPE).iter();
         let (Some(only), None) = (lines.next(), lines.next()) else { return false };

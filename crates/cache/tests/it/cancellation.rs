@@ -24,7 +24,7 @@ const REQUESTS: usize = 4;
 const MAX_POLLS: usize = 12;
 const PIECES: usize = 4;
 const PIECE: [u8; 4 * 1024] = [b'x'; 4 * 1024];
-/// All recordings together may take one answer.
+/// All recordings together may take one response.
 const SMALLEST: CacheOptions =
     CacheOptions { max_bytes: 64 << 10, max_object_bytes: 16 << 10, tag_fields: TagFields::Removed };
 
@@ -46,7 +46,7 @@ struct World {
     asked: Cell<usize>,
     /// The target is changed when so many requests were asked for and one of them is under way.
     invalidates: bool,
-    /// Requests that were told that their answer broke off, with the bytes that they had read.
+    /// Requests that were told that their response broke off, with the bytes that they had read.
     broken: RefCell<Vec<usize>>,
 }
 
@@ -71,7 +71,7 @@ async fn pause() {
     .await;
 }
 
-/// One request; the bytes of its answer.
+/// One request; the bytes of its response.
 async fn ask(world: Rc<World>) -> Result<usize, BrokenOff> {
     let request = HeaderMap::new();
     let mut turn = world.cache.begin(&KEY, &Method::GET, &request, START);
@@ -88,7 +88,7 @@ async fn ask(world: Rc<World>) -> Result<usize, BrokenOff> {
 
 async fn read(world: &World, live: Live, request: &HeaderMap) -> Result<usize, BrokenOff> {
     let status = CacheStatus::forwarded(Forward::UriMiss).collapsed();
-    let mut body = live.answer_as(status, &Method::GET, request, START).into_body();
+    let mut body = live.response_as(status, &Method::GET, request, START).into_body();
     assert_eq!(body.left(), PIECES * PIECE.len());
     let mut length = 0;
     while let Some(data) = std::future::poll_fn(|cx| body.poll_data(cx)).await {

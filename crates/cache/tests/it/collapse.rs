@@ -187,7 +187,7 @@ async fn check_parallel(response: Fields<'_>, then: impl FnOnce(Decision)) {
             other => panic!("{response:?}: {other:?}"),
         }
     }
-    // And for a while nobody waits for such an answer again.
+    // And for a while nobody waits for such a response again.
     let first = begin(&cache, &request);
     let second = begin(&cache, &request);
     assert!(matches!((&first, &second), (Turn::Leader(_), Turn::Leader(_))), "{response:?}: {first:?} {second:?}");
@@ -362,7 +362,7 @@ fn workers_collapse_together() {
     }
 }
 
-/// One request; an answer counts when it is complete.
+/// One request; a response counts when it is complete.
 async fn get(cache: Cache, asked: Arc<Vec<AtomicUsize>>, n: usize) -> String {
     let target = format!("/{n}");
     let key = Key { target: &target, ..KEY };

@@ -53,7 +53,7 @@ fn live(turn: Option<Turn>) -> Live {
 #[track_caller]
 fn body(live: Live) -> LiveBody {
     let status = CacheStatus::forwarded(Forward::UriMiss).collapsed();
-    let answer = live.answer_as(status, &Method::GET, &HeaderMap::new(), START);
+    let answer = live.response_as(status, &Method::GET, &HeaderMap::new(), START);
     assert_eq!(answer.headers()["content-length"], answer.body().left().to_string());
     assert_eq!(answer.headers()["cache-status"], "pilotlight; fwd=uri-miss; collapsed");
     answer.into_body()
@@ -187,7 +187,7 @@ fn conditions_are_answered_without_the_body() {
     let condition: Fields<'_> = &[("if-none-match", "\"a\"")];
     let live = live(now(follow(&cache, condition), condition));
     let status = CacheStatus::forwarded(Forward::UriMiss).collapsed();
-    let answer = live.answer_as(status, &Method::GET, &fields(condition), START);
+    let answer = live.response_as(status, &Method::GET, &fields(condition), START);
     assert_eq!((answer.status(), answer.body().left()), (StatusCode::NOT_MODIFIED, 0));
 }
 

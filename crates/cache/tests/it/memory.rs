@@ -234,7 +234,7 @@ proptest! {
             if action == 0 {
                 cache.remove(&key(&target));
             } else {
-                // Old enough that every answer of the step before is stale.
+                // Old enough that every response of the step before is stale.
                 let now = seconds(step as u64 * 10);
                 let body = format!("{variant}{}", "y".repeat(length));
                 let answer = (200, &[("cache-control", "max-age=5"), ("vary", "accept")] as Fields<'_>, body.as_str());

@@ -105,7 +105,7 @@ fn validation_makes_good_what_was_purged_softly_and_takes_over_new_tags() {
     let fill = lead(&cache, &key("/a"), &request, START);
     let fresh = fields(&[("etag", "\"e\""), ("cache-tag", "new"), ("cache-control", "max-age=60")]);
     let validated = fill.not_modified(&stored, &request, &fresh, at(START), RouteRules::default());
-    assert!(matches!(validated, Validated::Answer { unstored: None, .. }), "{validated:?}");
+    assert!(matches!(validated, Validated::Response { unstored: None, .. }), "{validated:?}");
     check(&cache, "/a", "hit x");
     cache.purge(&[tag("t", Mode::Hard)], START);
     check(&cache, "/a", "hit x");

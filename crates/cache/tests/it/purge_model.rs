@@ -182,7 +182,7 @@ fn names(bits: usize) -> Vec<&'static str> {
     (0..TAGS.len()).filter(|bit| bits & 1 << bit != 0).map(|bit| TAGS[bit]).collect()
 }
 
-/// The fields of an answer; tags are spread over both fields.
+/// The fields of a response; tags are spread over both fields.
 fn answer(tags: usize, groups: usize) -> HeaderMap {
     let (cache_tags, surrogate_keys) = (names(tags & 0b011).join(", "), names(tags & 0b100).join(" "));
     let groups: Vec<String> = names(groups).iter().map(|name| format!("\"{name}\"")).collect();

@@ -116,7 +116,8 @@ impl World {
             // Without Vary: what it would be selected by then is not the RFC's to say.
             let confirms = Response { vary: Vec::new(), ..step.response.clone() };
             let says = write_response(&confirms, self.now, step.spelling);
-            let Validated::Answer { .. } = fill.not_modified(&arc_of(&self.cache, stored), asks, &says, timing, rules)
+            let Validated::Response { .. } =
+                fill.not_modified(&arc_of(&self.cache, stored), asks, &says, timing, rules)
             else {
                 panic!("a 304 without a validator is about what was asked");
             };
@@ -144,7 +145,7 @@ fn body(stored: &Stored) -> usize {
 }
 
 fn has_etag(stored: &Stored, now: Timestamp) -> bool {
-    stored.answer(&Method::GET, &HeaderMap::new(), now).headers().contains_key("etag")
+    stored.response(&Method::GET, &HeaderMap::new(), now).headers().contains_key("etag")
 }
 
 fn millis(time: Timestamp) -> Millis {

@@ -1,8 +1,8 @@
 //! The same promise as in `two_users`, on routes with rules: keys with less of the query and more of the fields.
 //!
 //! The service reads cookies and parameters as services do: by one of several readers that disagree about odd forms, of
-//! which the cache knows nothing. Every answer says what was read. Whoever is served an answer would have been read the
-//! same, by that reader, as far as the route's rules leave it in the key; and what a route sends past the cache is
+//! which the cache knows nothing. Every answer says what was read. Whoever is served a response would have been read
+//! the same, by that reader, as far as the route's rules leave it in the key; and what a route sends past the cache is
 //! never served.
 
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ impl Asked {
     }
 }
 
-/// An answer that the service made.
+/// A response that the service made.
 #[derive(Debug, Clone)]
 struct Made {
     by: Asked,

@@ -12,7 +12,7 @@ use crate::support::*;
 
 const POSTED: Fields<'_> = &[("cache-control", "max-age=60"), ("content-location", "/a?b")];
 
-/// The service's answer to a POST for [`KEY`], which invalidates as every POST does.
+/// The service's response to a POST for [`KEY`], which invalidates as every POST does.
 fn post(cache: &Cache, fill: Fill, status: StatusCode, response: Fields<'_>) -> Result<(), Unstored> {
     let (request, response) = (fields(&[("content-length", "3")]), fields(response));
     cache.invalidate(&KEY, &Method::POST, status, &response, START);

@@ -49,7 +49,7 @@ pub(crate) fn lead(cache: &Cache, key: &Key<'_>, request: &HeaderMap, now: Times
     }
 }
 
-/// Gets an answer from the service and stores it.
+/// Gets a response from the service and stores it.
 pub(crate) fn fetch(
     cache: &Cache,
     key: &Key<'_>,
@@ -79,7 +79,7 @@ pub(crate) fn fetch_by(
     }
 }
 
-/// The answer from the store, which must have one.
+/// The response from the store, which must have one.
 #[track_caller]
 pub(crate) fn hit(
     cache: &Cache,
@@ -90,7 +90,7 @@ pub(crate) fn hit(
 ) -> Response<StoredBody> {
     let request = fields(request);
     match cache.lookup(key, method, &request, now) {
-        Lookup::Hit(stored) => stored.answer(method, &request, now),
+        Lookup::Hit(stored) => stored.response(method, &request, now),
         other => panic!("not a hit but {other:?}"),
     }
 }

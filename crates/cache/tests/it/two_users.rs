@@ -1,8 +1,8 @@
 //! What one user was answered is never another user's answer, unless the service said that it may be shared.
 //!
 //! Every answer names, in its body and in a field, the entry of a list that says who it was made for and what the
-//! service said about it. Whoever is served an answer is compared with both entries, by a model that knows nothing of
-//! the cache's code: only the words of the answers.
+//! service said about it. Whoever is served a response is compared with both entries, by a model that knows nothing of
+//! the cache's code: only the words of the responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ struct Step {
     passes_s: u64,
 }
 
-/// An answer that the service made.
+/// A response that the service made.
 #[derive(Debug, Clone)]
 struct Made {
     target: &'static str,
@@ -208,7 +208,7 @@ impl World {
             self.made.push(made);
             match fill.not_modified(&stored, asks, &fields, timing, self.rules) {
                 // The user who asked sees it in any case: it was validated for them, if the body was for them.
-                Validated::Answer { stored, .. } => self.served_body(&stored, &before, step.user, step.target),
+                Validated::Response { stored, .. } => self.served_body(&stored, &before, step.user, step.target),
                 Validated::Mismatch(_) => panic!("a 304 without a validator is about what was asked"),
             }
             return;
@@ -221,9 +221,9 @@ impl World {
         }
     }
 
-    /// The entries that made the body and the fields of an answer.
+    /// The entries that made the body and the fields of a response.
     fn entries(&self, stored: &Arc<Stored>) -> (Made, Made) {
-        let answer = stored.answer(&Method::GET, &HeaderMap::new(), self.now);
+        let answer = stored.response(&Method::GET, &HeaderMap::new(), self.now);
         let entry = |text: &[u8]| self.made[std::str::from_utf8(text).unwrap().parse::<usize>().unwrap()].clone();
         (entry(&answer.body().to_bytes()), entry(answer.headers().get("x-entry").unwrap().as_bytes()))
     }
@@ -233,7 +233,7 @@ impl World {
         for made in [&body, &fields] {
             assert!(made.is_for(asker, target, &fields), "{asker:?} was served, at {target}, {made:?}");
         }
-        let answer = stored.answer(&Method::GET, &HeaderMap::new(), self.now);
+        let answer = stored.response(&Method::GET, &HeaderMap::new(), self.now);
         assert!(!answer.headers().contains_key("set-cookie"));
         self.shared += usize::from(body.by != asker);
     }

@@ -37,11 +37,11 @@ fn a_304_makes_the_stored_response_fresh_and_updates_its_fields() {
     assert!(!upstream.contains_key(IF_MODIFIED_SINCE), "the client's condition is not ours");
 
     let confirmation: Fields<'_> = &[("etag", "\"v1\""), ("x-count", "2"), ("content-length", "0"), ("age", "3")];
-    let Validated::Answer { stored, unstored: None } = validate(&cache, &[], confirmation, seconds(20)) else {
+    let Validated::Response { stored, unstored: None } = validate(&cache, &[], confirmation, seconds(20)) else {
         panic!("not stored");
     };
     let status = CacheStatus::forwarded(Forward::Stale).answered(StatusCode::NOT_MODIFIED).stored();
-    let answer = stored.answer_as(status, &Method::GET, &fields(&[]), seconds(20));
+    let answer = stored.response_as(status, &Method::GET, &fields(&[]), seconds(20));
     assert_eq!((answer.status(), answer.body().to_bytes().as_ref()), (StatusCode::OK, b"body".as_slice()));
     check_header(&answer, "x-count", "2");
     check_header(&answer, "content-length", "4");
@@ -68,11 +68,11 @@ fn a_304_for_something_else_is_no_answer() {
 fn check_unstored(request: Fields<'_>, confirmation: Fields<'_>, expected: Unstored, afterwards: &str) {
     let cache = cache();
     fetch(&cache, &KEY, &[], (200, OLD, "body"), START).unwrap();
-    let Validated::Answer { stored, unstored } = validate(&cache, request, confirmation, seconds(20)) else {
+    let Validated::Response { stored, unstored } = validate(&cache, request, confirmation, seconds(20)) else {
         panic!("mismatch");
     };
     assert_eq!((unstored, stored.body().to_bytes().as_ref()), (Some(expected), b"body".as_slice()));
-    let answer = stored.answer(&Method::GET, &fields(request), seconds(20));
+    let answer = stored.response(&Method::GET, &fields(request), seconds(20));
     check_header(&answer, "set-cookie", "");
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(21)), afterwards);
 }
@@ -93,7 +93,7 @@ fn an_update_with_another_vary_does_not_open_the_body_to_others() {
     fetch(&cache, &KEY, &[("authorization", "ann")], (200, varies, "for ann"), START).unwrap();
     let confirmation: Fields<'_> = &[("vary", "accept"), ("cache-control", "max-age=10, public")];
     let validated = validate(&cache, &[("authorization", "ann")], confirmation, seconds(20));
-    assert!(matches!(validated, Validated::Answer { unstored: None, .. }), "{validated:?}");
+    assert!(matches!(validated, Validated::Response { unstored: None, .. }), "{validated:?}");
     let ask = |request| outcome(&cache, &KEY, &Method::GET, request, seconds(21));
     assert_eq!(ask(&[("authorization", "ann")]), "hit for ann");
     assert_eq!(ask(&[("authorization", "bob")]), "miss VaryMiss");
@@ -160,7 +160,7 @@ fn a_304_after_an_invalidation_is_not_stored() {
     let fill = lead(&cache, &KEY, &request, seconds(20));
     assert!(cache.remove(&KEY));
     let validated = fill.not_modified(&stored, &request, &fields(&[]), at(seconds(20)), RouteRules::default());
-    assert!(matches!(validated, Validated::Answer { unstored: Some(Unstored::Invalidated), .. }), "{validated:?}");
+    assert!(matches!(validated, Validated::Response { unstored: Some(Unstored::Invalidated), .. }), "{validated:?}");
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(20)), "miss UriMiss");
 }
 
@@ -174,6 +174,6 @@ fn a_late_304_does_not_bring_back_what_was_replaced() {
     let insists = [("cache-control", "no-cache")];
     fetch(&cache, &KEY, &insists, (200, &[("cache-control", "max-age=10")], "new"), seconds(21)).unwrap();
     let validated = slow.not_modified(&stored, &request, &fields(&[]), at(seconds(22)), RouteRules::default());
-    assert!(matches!(validated, Validated::Answer { unstored: Some(Unstored::Superseded), .. }), "{validated:?}");
+    assert!(matches!(validated, Validated::Response { unstored: Some(Unstored::Superseded), .. }), "{validated:?}");
     assert_eq!(outcome(&cache, &KEY, &Method::GET, &[], seconds(22)), "hit new");
 }

@@ -40,13 +40,13 @@ fn an_answer_with_another_status_of_the_cache_has_the_fields_and_the_body_of_the
 
     let (now, status) = (Timestamp(RECEIVED.0 + 5_000), CacheStatus::hit(53).detailed("redis"));
     let mut written = BytesMut::from("before");
-    stored.write_answer_as(status, now, &mut written);
+    stored.write_response_as(status, now, &mut written);
     let written = std::str::from_utf8(&written).unwrap().strip_prefix("before").unwrap();
     let (head, body) = written.split_once("\r\n\r\n").unwrap();
     let mut lines = head.split("\r\n");
     assert_eq!((lines.next(), body), (Some("HTTP/1.1 404 Not Found"), "body"));
 
-    let answer = stored.answer_as(status, &Method::GET, &HeaderMap::new(), now);
+    let answer = stored.response_as(status, &Method::GET, &HeaderMap::new(), now);
     let line = |(name, value): (&http::HeaderName, &HeaderValue)| format!("{name}: {}", value.to_str().unwrap());
     let expected: BTreeSet<_> = answer.headers().iter().map(line).collect();
     assert!(expected.contains("age: 7") && expected.contains("x-twice: 2"), "{expected:?}");

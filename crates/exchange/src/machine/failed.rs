@@ -21,7 +21,7 @@ impl<H: Handles> Exchange<H> {
     ) -> Action<H> {
         match (step, event) {
             (Step::Sending(..), Event::Answered { answer, status }) => {
-                self.fetched(purpose, Fetched::Answer(answer, status))
+                self.fetched(purpose, Fetched::Response(answer, status))
             }
             (Step::Sending(_, wait), Event::TimeOver { waits_for, body }) => {
                 self.take_back(body);
@@ -61,7 +61,7 @@ impl<H: Handles> Exchange<H> {
         }
     }
 
-    /// No answer in time. Never tried again: what has taken so long may still be carried out.
+    /// No response in time. Never tried again: what has taken so long may still be carried out.
     fn over(&mut self, purpose: Purpose<H>, wait: Wait, waits_for: WaitsFor, now: Instant) -> Action<H> {
         if waits_for == WaitsFor::Client {
             return self.fetched(purpose, Fetched::Refused(Refusal::BodyLate(wait.late())));

@@ -19,7 +19,7 @@ impl<H: Handles> Exchange<H> {
         self.open_body(Purpose::Pass { why, post: None, invalidates })
     }
 
-    /// A POST whose answer may be stored. The body comes first: one that is too large begins nothing.
+    /// A POST whose response may be stored. The body comes first: one that is too large begins nothing.
     pub(super) fn begin_post(&mut self, why: H::Why) -> Action<H> {
         self.open_body(Purpose::Post { why })
     }
@@ -28,7 +28,7 @@ impl<H: Handles> Exchange<H> {
         self.hold_body(Purpose::Pass { why, post, invalidates: true })
     }
 
-    /// To the service, and its answer into the cache if it may be stored.
+    /// To the service, and its response into the cache if it may be stored.
     pub(super) fn fill(&mut self, asking: Asking<H>, fill: H::Fill) -> Action<H> {
         let Asking { why, stale } = asking;
         self.open_body(Purpose::Fill { fill, why, stale })

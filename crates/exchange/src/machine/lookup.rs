@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Asking, Exchange, State};
 use crate::action::{Action, Refusal, Response, Status, Verdict};
-use crate::event::{Lookup, OnlyIfCached, RedisAnswer, Tier, Turn};
+use crate::event::{Lookup, OnlyIfCached, RedisReply, Tier, Turn};
 use crate::handles::Handles;
 use crate::request::Method;
 use crate::wait::Wait;
@@ -15,7 +15,7 @@ impl<H: Handles> Exchange<H> {
     pub(super) fn look(
         &mut self,
         lookup: Lookup<H>,
-        redis: Option<(H::Fill, RedisAnswer<H>)>,
+        redis: Option<(H::Fill, RedisReply<H>)>,
         now: Instant,
     ) -> Action<H> {
         let asking = match lookup {
@@ -51,8 +51,8 @@ impl<H: Handles> Exchange<H> {
         }
     }
 
-    /// The answer is not that of a GET. That of a POST may say that it is one for later GETs (RFC 9110 §9.3.3), unless
-    /// the route keeps the request away from the cache.
+    /// The response is not that of a GET. That of a POST may say that it is one for later GETs (RFC 9110 §9.3.3),
+    /// unless the route keeps the request away from the cache.
     fn bypass(&mut self, why: H::Why, is_by_method: bool) -> Action<H> {
         self.verdict = Verdict::Bypass;
         let may_post = is_by_method && self.request.method == Method::Post && self.request.has_cache;

@@ -1,7 +1,7 @@
-//! What is left of a request's body when its answer does not need it.
+//! What is left of a request's body when its response does not need it.
 //!
 //! Closing the connection without a word would meet the client's next request; so either a small rest is read and
-//! forgotten, or the answer says `Connection: close` (RFC 9112 §9.3, §9.6).
+//! forgotten, or the response says `Connection: close` (RFC 9112 §9.3, §9.6).
 
 use std::mem;
 use std::time::Duration;

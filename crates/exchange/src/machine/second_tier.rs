@@ -4,25 +4,19 @@ use std::time::Instant;
 
 use super::{Asking, Exchange, State};
 use crate::action::{Action, Keep, Refusal, Response, Status, Verdict};
-use crate::event::{Adopted, Found, RedisAnswer, Stale};
+use crate::event::{Adopted, Found, RedisReply, Stale};
 use crate::handles::Handles;
 
 impl<H: Handles> Exchange<H> {
-    pub(super) fn redis(
-        &mut self,
-        asking: Asking<H>,
-        fill: H::Fill,
-        answer: RedisAnswer<H>,
-        now: Instant,
-    ) -> Action<H> {
+    pub(super) fn redis(&mut self, asking: Asking<H>, fill: H::Fill, answer: RedisReply<H>, now: Instant) -> Action<H> {
         match answer {
-            RedisAnswer::Silent => self.fill(asking, fill),
+            RedisReply::Silent => self.fill(asking, fill),
             // What another gateway is getting is waited for, as long as its service may take.
-            RedisAnswer::Answered { redis, is_shared, found } if is_shared && !asking.is_served_by(found) => {
+            RedisReply::Answered { redis, is_shared, found } if is_shared && !asking.is_served_by(found) => {
                 self.state = State::Lead(asking);
                 Action::AwaitLead(fill, redis, self.wait_for_other(now))
             }
-            RedisAnswer::Answered { redis, found, .. } => self.led(asking, (fill, redis), found),
+            RedisReply::Answered { redis, found, .. } => self.led(asking, (fill, redis), found),
         }
     }
 

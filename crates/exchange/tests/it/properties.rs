@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pilotlight_exchange::retry::{Delivery, Fault, Instance, MAX_TRIES, Reuse};
 use pilotlight_exchange::{
-    Action, Adopted, BodyLeft, Event, Exchange, Found, Lookup, Method, OnlyIfCached, RedisAnswer, Refusal, Request,
+    Action, Adopted, BodyLeft, Event, Exchange, Found, Lookup, Method, OnlyIfCached, RedisReply, Refusal, Request,
     Response, RestOfBody, Stale, Status, Tier, Turn, Upstream, WaitsFor,
 };
 use proptest::prelude::*;
@@ -55,11 +55,11 @@ impl Player {
         self.yes().then_some(Found { serves, is_selected, is_of_use, received_ms })
     }
 
-    fn redis(&mut self) -> RedisAnswer<Plain> {
+    fn redis(&mut self) -> RedisReply<Plain> {
         if self.yes() {
-            return RedisAnswer::Silent;
+            return RedisReply::Silent;
         }
-        RedisAnswer::Answered { redis: (), is_shared: self.yes(), found: self.found() }
+        RedisReply::Answered { redis: (), is_shared: self.yes(), found: self.found() }
     }
 
     fn lookup(&mut self) -> Lookup<Plain> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pilotlight_exchange::retry::{Delivery, Fault, Instance, Reuse};
 use pilotlight_exchange::{
-    Adopted, BodyLeft, Event, Exchange, Found, Limits, Lookup, OnlyIfCached, RedisAnswer, Request, RestOfBody, Tier,
+    Adopted, BodyLeft, Event, Exchange, Found, Limits, Lookup, OnlyIfCached, RedisReply, Request, RestOfBody, Tier,
     Turn, Upstream, WaitsFor,
 };
 
@@ -104,9 +104,9 @@ fn flights() {
 fn redis() {
     let found = |serves, is_of_use, received_ms| Found { serves, is_selected: true, is_of_use, received_ms };
     let lead = || Event::Turn(Turn::Lead(fill(), Tier::AsksRedis));
-    let answer = |found, is_shared| Event::Redis(fill(), RedisAnswer::Answered { redis: (), is_shared, found });
+    let answer = |found, is_shared| Event::Redis(fill(), RedisReply::Answered { redis: (), is_shared, found });
     let asked = |found, is_shared| vec![begin(Lookup::Stale(stale(true), ())), lead(), answer(found, is_shared)];
-    let silent = vec![miss(), lead(), Event::Redis(fill(), RedisAnswer::Silent)];
+    let silent = vec![miss(), lead(), Event::Redis(fill(), RedisReply::Silent)];
     check(GET, silent, &["turn", "ask Redis", "place"]);
     check(GET, asked(Some(found(true, true, 1_000)), true), &["turn", "ask Redis", "adopt"]);
     // RFC 9111 §4: the most recent response.

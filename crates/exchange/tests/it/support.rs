@@ -19,7 +19,7 @@ impl Handles for Plain {
     type Live = ();
     type Redis = ();
     type Body = &'static str;
-    type Answer = u16;
+    type Fetched = u16;
     type Recorder = ();
     type Unstored = &'static str;
     type Failure = &'static str;
@@ -90,7 +90,7 @@ pub(crate) fn name(action: &Action<Plain>) -> String {
         Action::MayServeStale(_) => "may serve stale?".into(),
         Action::LandFailed(..) => "land failed".into(),
         Action::Validate(..) => "validate".into(),
-        Action::Judge(.., Judgement::Answer) => "judge".into(),
+        Action::Judge(.., Judgement::Response) => "judge".into(),
         Action::Judge(.., Judgement::Posted) => "judge posted".into(),
         Action::LookAtBody(Some(_)) => "look at what is kept".into(),
         Action::LookAtBody(None) => "look at body".into(),

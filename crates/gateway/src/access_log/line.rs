@@ -23,7 +23,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) method: &'a str,
     pub(crate) target: &'a [u8],
     pub(crate) protocol: &'static str,
-    /// 0: the client went before there was an answer.
+    /// 0: the client went before there was a response.
     pub(crate) status: u16,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,

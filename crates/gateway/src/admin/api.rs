@@ -31,7 +31,7 @@ const DEFAULT_LINES: usize = 100;
 /// Digits of the name of a file that names a program.
 const PROGRAM_FILE_DIGITS: usize = 32;
 
-/// An answer's body.
+/// A response's body.
 pub(super) enum Body {
     Full(Option<Bytes>),
     Followed(Followed),

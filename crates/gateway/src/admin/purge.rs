@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use pilotlight_cache::{Address, MAX_TAG_BYTES, Mode, Purge, Scope};
-use pilotlight_cache_redis::Told;
+use pilotlight_cache_redis::PurgeReport;
 use serde_json::{Map, Value, json};
 
 use super::refused::{Refused, refused};
@@ -38,13 +38,13 @@ pub(super) async fn purge(shared: &Shared, body: &[u8]) -> Result<Value, Refused
 }
 
 /// Which other gateways were told.
-fn nodes(told: Told) -> Value {
+fn nodes(told: PurgeReport) -> Value {
     match told {
-        Told::Logged { number, applied, late, took } => json!({
+        PurgeReport::Logged { number, applied, late, took } => json!({
             "number": number, "applied": applied, "late": late,
             "milliseconds": (took.as_secs_f64() * 1e6).round() / 1e3,
         }),
-        Told::Waiting { why, waiting } => json!({ "error": why, "waiting": waiting }),
+        PurgeReport::Waiting { why, waiting } => json!({ "error": why, "waiting": waiting }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-/// An answer that is not what was asked for.
+/// A response that is not what was asked for.
 pub(super) struct Refused {
     pub(super) status: StatusCode,
     pub(super) detail: String,

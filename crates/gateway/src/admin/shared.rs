@@ -1,4 +1,4 @@
-//! What the answers of the interface are made from.
+//! What the responses of the interface are made from.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +15,7 @@ use crate::worker::Common;
 
 /// How often a refusal is logged.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
-/// What its answers are made from.
+/// What its responses are made from.
 pub(super) struct Shared {
     pub(super) common: Arc<Common>,
     pub(super) dropped_access_lines: Option<Arc<AtomicU64>>,

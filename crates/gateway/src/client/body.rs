@@ -21,7 +21,7 @@ const MIN_READ_SIZE: usize = 8 * 1024;
 
 /// A request's body; empty for most.
 ///
-/// Invariant: nobody reads it behind its answer. (A service that has answered gets no more of it: P-21, and for HTTP
+/// Invariant: nobody reads it behind its response. (A service that has answered gets no more of it: P-21, and for HTTP
 /// the connection is closed.) What comes then is the next request's.
 pub(crate) struct ClientBody {
     /// `None` without a body, and behind its end.
@@ -141,7 +141,7 @@ impl Io {
             Received::Data(data) => Step::Data(taken - data.len(), data.len()),
             Received::Trailers(fields) => Step::Trailers(trailers(fields), taken),
             Received::End => Step::End(taken),
-            // No head is given out before the end of the body and of its answer.
+            // No head is given out before the end of the body and of its response.
             Received::Incomplete | Received::Head(_) => Step::Incomplete(taken),
         })
     }

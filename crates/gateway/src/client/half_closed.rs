@@ -1,11 +1,11 @@
-//! A client that has ended its own direction behind a whole request may still wait for the answer (RFC 9112 §9.6), or
-//! it has gone: the end of the stream looks the same. It gets its answer; whether it has gone is found out by what the
-//! gateway sends.
+//! A client that has ended its own direction behind a whole request may still wait for the response (RFC 9112 §9.6), or
+//! it has gone: the end of the stream looks the same. It gets its response; whether it has gone is found out by what
+//! the gateway sends.
 //!
 //! - A reset, or a write that fails, ends the connection, and with it the exchange.
-//! - While the head of an answer is awaited, a 100 goes to an HTTP/1.1 client after 1, 3, 7, … s. Every such client has
-//!   to pass over it (RFC 9110 §15.2); the system of one that has gone answers with a reset.
-//! - Within an answer nothing can be sent but the answer. A client whose answer stands still for [`MAX_SILENCE`]
+//! - While the head of a response is awaited, a 100 goes to an HTTP/1.1 client after 1, 3, 7, … s. Every such client
+//!   has to pass over it (RFC 9110 §15.2); the system of one that has gone answers with a reset.
+//! - Within a response nothing can be sent but the response. A client whose response stands still for [`MAX_SILENCE`]
 //!   seconds counts as gone: a service that stalls would otherwise be held for a client that is mostly not there.
 //! - While an HTTP/1.0 client waits for the head, keep-alive probes of TCP do so, once its system has forgotten the
 //!   connection (Linux: 60 s).
@@ -20,28 +20,28 @@ use super::{Client, Io};
 
 /// How often a client that has ended its direction is looked at.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Looks in a row within an answer, without a byte of it sent between them, after which the client counts as gone.
+/// Looks in a row within a response, without a byte of it sent between them, after which the client counts as gone.
 const MAX_SILENCE: u32 = 3;
 /// Between keep-alive probes of TCP to such a client.
 const PROBE_EVERY: Duration = Duration::from_secs(15);
-/// Probes without an answer after which the client has gone.
+/// Probes without a response after which the client has gone.
 const MAX_PROBES: u32 = 4;
 
 impl Client {
     /// A request's answer is awaited. `takes_interim`: RFC 9110 §15.2, no HTTP/1.0 client does.
-    pub(crate) fn awaits_answer(&self, takes_interim: bool) {
+    pub(crate) fn awaits_response(&self, takes_interim: bool) {
         self.half_closed.takes_interim.set(takes_interim);
         self.half_closed.is_answered.set(false);
     }
 
-    /// From now on the client gets the answer itself.
-    pub(crate) fn has_answer(&self) {
+    /// From now on the client gets the response itself.
+    pub(crate) fn response_began(&self) {
         self.half_closed.takes_interim.set(false);
         self.half_closed.is_answered.set(true);
     }
 
-    /// A part of the answer is being written.
-    pub(super) fn answer_moves(&self) {
+    /// A part of the response is being written.
+    pub(super) fn response_moves(&self) {
         self.half_closed.silence.set(0);
     }
 
@@ -97,14 +97,14 @@ impl Client {
             self.half_closed.checks.set(Some(checks));
             let has_room = io.is_written();
             if checks > 0 && (checks + 1).is_power_of_two() && self.half_closed.takes_interim.get() && has_room {
-                // Written at the end of the turn. Behind the head of the answer `takes_interim` is not set.
+                // Written at the end of the turn. Behind the head of the response `takes_interim` is not set.
                 let _ = io.http.send_interim(100, "Continue", [], &mut io.out);
             }
             self.deadline.set(CHECK_EVERY);
         }
     }
 
-    /// Counts this look; whether there were too many without a byte of the answer.
+    /// Counts this look; whether there were too many without a byte of the response.
     fn is_silent(&self) -> bool {
         let silence = self.half_closed.silence.get() + 1;
         self.half_closed.silence.set(silence);

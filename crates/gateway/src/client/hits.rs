@@ -96,7 +96,7 @@ fn peek(
     cache.lookup_plain(&key.as_key(), &Unread(head.fields), now)
 }
 
-/// Answers from memory, if the answer is there, and counts it. If it is not, Redis may be asked.
+/// Answers from memory, if the response is there, and counts it. If it is not, Redis may be asked.
 #[inline]
 pub(super) fn find<'a>(
     worker: &'a Worker,
@@ -124,7 +124,7 @@ pub(super) fn find<'a>(
             let series = &*route.series;
             let book = series.book(worker.index);
             hit_timer.turn_to(book);
-            stored.write_answer(now, out);
+            stored.write_response(now, out);
             let answer = (stored.status().as_u16(), stored.body().len() as u64);
             hit_timer.count(book, answer.0, answer.1);
             if let Some(log) = &worker.access_log {

@@ -1,4 +1,4 @@
-//! The body of an answer as the connection writes it.
+//! The body of a response as the connection writes it.
 
 use std::task::{Context, Poll, ready};
 
@@ -18,7 +18,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// An answer that may still be coming, cut when the deadline is over.
+    /// A response that may still be coming, cut when the deadline is over.
     pub(crate) fn new(source: ResponseBody, deadline: Option<Deadline>, request: RequestGuard) -> Self {
         Self { source, deadline, request }
     }

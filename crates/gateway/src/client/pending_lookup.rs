@@ -1,4 +1,4 @@
-//! What is kept of a request while Redis is asked for its answer.
+//! What is kept of a request while Redis is asked for its response.
 
 use std::pin::Pin;
 use std::sync::Arc;

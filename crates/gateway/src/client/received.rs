@@ -22,7 +22,7 @@ pub(crate) struct ReceivedRequest {
     /// What was found out about it.
     pub(crate) known: Option<Known>,
     /// What Redis had for it.
-    pub(crate) redis: Option<RedisAnswer>,
+    pub(crate) redis: Option<RedisMiss>,
 }
 
 /// What was found out about a request before it was one.
@@ -33,13 +33,13 @@ pub(crate) struct Known {
 }
 
 /// What Redis had for a request that it does not answer.
-pub(crate) struct RedisAnswer {
+pub(crate) struct RedisMiss {
     pub(crate) redis: Box<RedisLookup>,
     pub(super) asked: Moment,
     pub(super) answered: Moment,
 }
 
-impl RedisAnswer {
+impl RedisMiss {
     /// From when to when it was asked.
     pub(crate) fn between(&self) -> (Moment, Moment) {
         (self.asked, self.answered)

@@ -4,7 +4,7 @@
 //!  head, nothing fresh in memory ──▶ PendingLookup ──▶ answer written, next head
 //!                                      │ Redis has nothing that answers, or does not answer
 //!                                      ▼
-//!                                    RedisAnswer: a request, whose exchange goes on from there
+//!                                    RedisMiss: a request, whose exchange goes on from there
 //! ```
 //!
 //! For each connection Redis is asked for one request at a time, and for no longer than [`Tier::ask`] waits
@@ -13,7 +13,7 @@
 //!
 //! Invariant: Redis is asked once for a request, on one flight, whoever answers it. (`exchange/second_tier.rs`
 //! decides.)
-//! Invariant: whether or not the client takes its answers, a flight goes on as soon as Redis has answered.
+//! Invariant: whether or not the client takes its responses, a flight goes on as soon as Redis has answered.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::Client;
 use super::body::ClientBody;
 use super::hits::{self, MAX_BODY};
 use super::pending_lookup::LookupRequest;
-use super::received::{ReceivedRequest, RedisAnswer};
+use super::received::{ReceivedRequest, RedisMiss};
 use crate::head::Head;
 use crate::lookup::{self, RedisLookup};
 use crate::routes::Route;
@@ -37,7 +37,7 @@ use crate::worker::Worker;
 
 /// What has become of a [`super::pending_lookup::PendingLookup`].
 pub(super) enum LookedUp {
-    /// It was a hit, whose answer was written by then.
+    /// It was a hit, whose response was written by then.
     Hit(Moment),
     /// It is a request as any other.
     Other(Box<ReceivedRequest>),
@@ -86,8 +86,8 @@ impl Client {
     fn write(&self, worker: &Worker, request: &LookupRequest, stored: &Stored) -> Moment {
         let now = lookup::now();
         let io = &mut *self.io.borrow_mut();
-        stored.write_answer_as(lookup::hit_in_redis(stored, now), now, &mut io.out);
-        // It is an answer to the request for which Redis was asked.
+        stored.write_response_as(lookup::hit_in_redis(stored, now), now, &mut io.out);
+        // It is a response to the request for which Redis was asked.
         let _ = io.http.sent_whole();
         let written = Moment::now();
         let LookupRequest { headers, begun, route, target, .. } = request;
@@ -100,7 +100,7 @@ impl Client {
 impl LookupRequest {
     fn received(self, redis: Box<RedisLookup>) -> ReceivedRequest {
         let head = Head::get(self.target, self.authority, self.headers);
-        let redis = RedisAnswer { redis, asked: self.asked, answered: Moment::now() };
+        let redis = RedisMiss { redis, asked: self.asked, answered: Moment::now() };
         ReceivedRequest {
             head,
             body: ClientBody::empty(),
@@ -114,7 +114,7 @@ impl LookupRequest {
 
 /// A hit, if it is one and may be written here.
 fn land(worker: &Worker, redis: RedisLookup, request: &LookupRequest) -> Result<Arc<Stored>, Box<RedisLookup>> {
-    // The last answer on a connection says so.
+    // The last response on a connection says so.
     let is_written_here = !worker.is_leaving() && redis.body_len().is_some_and(|length| length <= MAX_BODY);
     match &worker.common.cache {
         Some(cache) if is_written_here => redis.land(cache, &request.headers, request.stale.as_ref()),

@@ -1,10 +1,10 @@
 //! What a client sent, request by request: hits are answered here, the rest is given out.
 //!
 //! ```text
-//!   unread bytes ──▶ head ──▶ hit in memory: its answer is written, next head
+//!   unread bytes ──▶ head ──▶ hit in memory: its response is written, next head
 //!                       ├──▶ Redis is asked ([`super::redis_lookup`]): hit, or a request
 //!                       ├──▶ [`Next::Request`]
-//!                       └──▶ [`Next::Refused`]: malformed, its answer is written
+//!                       └──▶ [`Next::Refused`]: malformed, its response is written
 //! ```
 //!
 //! A head is parsed once. Behind it nothing is looked at before its request is answered.
@@ -37,7 +37,7 @@ pub(crate) enum Next {
     Request(Box<ReceivedRequest>),
     /// The client has ended its direction between two requests.
     End,
-    /// What came is no request, and the answer says so.
+    /// What came is no request, and the response says so.
     Refused,
 }
 
@@ -62,7 +62,7 @@ impl Client {
         }
         let next = loop {
             if self.has_pending_lookup() {
-                // First: others wait for it as well, whether or not this client takes the answers before it.
+                // First: others wait for it as well, whether or not this client takes the responses before it.
                 match self.poll_lookup(cx, worker, &mut scratch) {
                     Poll::Pending => break None,
                     Poll::Ready(LookedUp::Hit(written)) => {
@@ -74,7 +74,7 @@ impl Client {
             }
             match self.poll_room(cx) {
                 Poll::Ready(Ok(())) => {}
-                // A client that sends requests and takes no answers is not read on: what waits for it is bounded.
+                // A client that sends requests and takes no responses is not read on: what waits for it is bounded.
                 Poll::Pending => break None,
                 Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
             }
@@ -168,7 +168,7 @@ impl Client {
         if self.is_peeked && !worker.is_leaving() && hits::is_plain(&head) {
             match hits::find(worker, self, (table, hit_timer), (&head, headers), out) {
                 Peeked::Hit => {
-                    // It is an answer to the request that was just received.
+                    // It is a response to the request that was just received.
                     let _ = http.sent_whole();
                     read.advance(length);
                     return Front::Hit;
@@ -213,7 +213,7 @@ impl Client {
         }
         let (status, text) = problem::refusal(rule, &self.settings.limits);
         tracing::debug!(peer = %self.peer, "{status}: {rule}");
-        // RFC 9110 §9.3.2: no answer to HEAD has a body.
+        // RFC 9110 §9.3.2: no response to HEAD has a body.
         let is_head = io.read.trim_ascii_start().starts_with(b"HEAD ");
         let end = memchr::memmem::find(&text, b"\r\n\r\n").filter(|_| is_head).map_or(text.len(), |end| end + 4);
         io.out.extend_from_slice(&text[..end]);

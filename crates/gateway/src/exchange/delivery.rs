@@ -1,4 +1,4 @@
-//! From what was decided to an answer: heads, `Cache-Status`, bodies that are stored while they are passed on.
+//! From what was decided to a response: heads, `Cache-Status`, bodies that are stored while they are passed on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use crate::problem::Failure;
 use crate::read_ahead::ReadAhead;
 use crate::request_body::BodyError;
 use crate::response::ResponseHead;
-use crate::upstream::{Answer, UpstreamError};
+use crate::upstream::{ServiceResponse, UpstreamError};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 impl Inbound {
     pub(super) fn answer(&self, response: Response<Ours>) -> Result<Parted, Failure> {
         Ok(match response {
-            Response::Stored(stored, status) => self.answer_from(&stored, cache_status(&stored, status)),
+            Response::Stored(stored, status) => self.response_from(&stored, cache_status(&stored, status)),
             Response::Live(live, why) => {
                 let status = CacheStatus::forwarded(why).collapsed();
-                let answer = live.answer_as(status, &self.head().method, self.head().headers(), now());
+                let answer = live.response_as(status, &self.head().method, self.head().headers(), now());
                 let (response, body) = ResponseHead::part(answer);
                 (response, ResponseBody::Live(Box::new(body)))
             }
             Response::Validated { stored, unstored, mut answer, why } => {
                 let status = CacheStatus::forwarded(why).answered(answer.answer.status).ttl(stored.ttl_s(now()));
                 let status = unstored.map_or_else(|| status.stored(), |why| status.unstored(why));
-                let mut parted = self.answer_from(&stored, Some(status));
+                let mut parted = self.response_from(&stored, Some(status));
                 // They belong to this client alone.
                 for cookie in answer.answer.fields.map().get_all(SET_COOKIE) {
                     parted.0.fields.append(SET_COOKIE, cookie.clone());
@@ -46,7 +46,7 @@ impl Inbound {
                 let status = CacheStatus::forwarded(why).answered(answer.status).stored();
                 let status = status.ttl(recorder.ttl_s(timing.received));
                 let body = self.record(answer.body, recorder);
-                self.deliver(Answer { body, ..answer }, status)
+                self.deliver(ServiceResponse { body, ..answer }, status)
             }
             Response::Passed(fetched, unstored, why) => {
                 let status = CacheStatus::forwarded(why).answered(fetched.answer.status);
@@ -74,34 +74,34 @@ impl Inbound {
         }
     }
 
-    /// An answer from a stored response.
-    fn answer_from(&self, stored: &Stored, status: Option<CacheStatus>) -> Parted {
+    /// A response from a stored response.
+    fn response_from(&self, stored: &Stored, status: Option<CacheStatus>) -> Parted {
         let (method, headers) = (&self.head().method, self.head().headers());
         let answer = match status {
-            Some(status) => stored.answer_as(status, method, headers, now()),
-            None => stored.answer(method, headers, now()),
+            Some(status) => stored.response_as(status, method, headers, now()),
+            None => stored.response(method, headers, now()),
         };
         let (response, body) = ResponseHead::part(answer);
         (response, ResponseBody::stored(body))
     }
 
-    /// An answer of the service on its way to the client.
-    fn deliver(&self, answer: Answer, status: CacheStatus) -> Parted {
-        let Answer { status: code, mut fields, body, upgraded } = answer;
+    /// A response of the service on its way to the client.
+    fn deliver(&self, answer: ServiceResponse, status: CacheStatus) -> Parted {
+        let ServiceResponse { status: code, mut fields, body, upgraded } = answer;
         fields.append(CACHE_STATUS, status.value());
         if self.route.cache != RouteCache::Off
             && let Some(cache) = &self.worker.common.cache
         {
             cache.finish(fields.map());
         }
-        // `Upgrade` itself came with the answer.
+        // `Upgrade` itself came with the response.
         if let (Some(upgraded), Some(client)) = (upgraded, &self.client.connection) {
             client.upgrade_to(upgraded);
         }
         (ResponseHead::new(code, fields), body)
     }
 
-    /// Stores an answer at once if it is here, while it is read otherwise.
+    /// Stores a response at once if it is here, while it is read otherwise.
     fn record(&self, body: ResponseBody, mut recorder: Box<Recorder>) -> ResponseBody {
         match &body {
             ResponseBody::Empty => keep(recorder),
@@ -160,12 +160,12 @@ impl Inbound {
         let timing = fetched.timing;
         let fill = self.validating(fill);
         match fill.not_modified(stored, headers, fetched.answer.fields.map(), timing, rules) {
-            cache::Validated::Answer { stored, unstored } => Event::Validated(stored, unstored, fetched),
+            cache::Validated::Response { stored, unstored } => Event::Validated(stored, unstored, fetched),
             cache::Validated::Mismatch(again) => Event::Mismatched(Box::new(again)),
         }
     }
 
-    /// Whether an answer is stored: by the rules of the route first, then by RFC 9111 §3.
+    /// Whether a response is stored: by the rules of the route first, then by RFC 9111 §3.
     pub(super) fn judge(&self, fill: Fill, mut fetched: Box<Fetched>, judgement: Judgement) -> Event<Ours> {
         let headers = self.head().headers();
         let rules = cache_key::rules(&self.route, headers);
@@ -175,10 +175,10 @@ impl Inbound {
         let decision = match (judgement, refused) {
             (Judgement::Posted, Some(why)) => Decision::Pass(why),
             (Judgement::Posted, None) => fill.posted(headers, status, answered, timing, rules),
-            (Judgement::Answer, Some(why)) => {
+            (Judgement::Response, Some(why)) => {
                 Decision::Pass(self.validating(fill).refuse(why, status, timing.received))
             }
-            (Judgement::Answer, None) => self.validating(fill).response(headers, status, answered, timing, rules),
+            (Judgement::Response, None) => self.validating(fill).response(headers, status, answered, timing, rules),
         };
         match decision {
             Decision::Store(recorder) => Event::Store(fetched, recorder),

@@ -1,8 +1,8 @@
-//! A request to a service outlives its client while others wait for its answer.
+//! A request to a service outlives its client while others wait for its response.
 //!
 //! The connection drops the exchange of a client that has gone. If that exchange leads a flight (others wait, or the
-//! cache wants the answer all the same), it becomes a task of the worker instead, until the head of the answer is here;
-//! from then on the answer is read by a task in any case ([`crate::read_ahead`]).
+//! cache wants the response all the same), it becomes a task of the worker instead, until the head of the response is
+//! here; from then on the answer is read by a task in any case ([`crate::read_ahead`]).
 //!
 //! Such a task holds nothing of the client's connection but its settings: the socket is closed when the connection ends
 //! ([`crate::client::Client::hang_up`]). What only the cache waits for is bounded as connections are: clients that
@@ -33,7 +33,7 @@ impl DetachedFetch {
         Self { asks: Rc::default(), worker: Rc::clone(worker) }
     }
 
-    /// `fill`: that of the answer for which the service is being asked, if others may have something of it.
+    /// `fill`: that of the response for which the service is being asked, if others may have something of it.
     pub(super) fn follow(&self, fill: Option<&Fill>) {
         let mut asks = self.asks.borrow_mut();
         match fill {
@@ -60,20 +60,20 @@ impl DetachedFetch {
 
 pub(super) type Forwarded = Pin<Box<dyn Future<Output = (ResponseHead, Outgoing)>>>;
 
-/// An answer that is not here at once.
-pub(crate) struct PendingAnswer {
+/// A response that is not here at once.
+pub(crate) struct PendingResponse {
     /// `None` when it has ended.
     future: Option<Forwarded>,
     detached_fetch: DetachedFetch,
 }
 
-impl PendingAnswer {
+impl PendingResponse {
     pub(super) fn new(future: Forwarded, detached_fetch: DetachedFetch) -> Self {
         Self { future: Some(future), detached_fetch }
     }
 }
 
-impl Future for PendingAnswer {
+impl Future for PendingResponse {
     type Output = (ResponseHead, Outgoing);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -86,12 +86,12 @@ impl Future for PendingAnswer {
     }
 }
 
-impl Drop for PendingAnswer {
+impl Drop for PendingResponse {
     fn drop(&mut self) {
         if let Some(future) = self.future.take()
             && self.detached_fetch.goes_on()
         {
-            // Nobody reads the answer: dropped, it goes on only for those who wait, or for the cache.
+            // Nobody reads the response: dropped, it goes on only for those who wait, or for the cache.
             let counted = self.detached_fetch.worker.abandon();
             self.detached_fetch.worker.spawner.spawn(async move {
                 drop(future.await);

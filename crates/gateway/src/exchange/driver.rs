@@ -24,7 +24,8 @@ use crate::timing::Layer;
 use crate::upstream::one_try::Kept;
 
 impl Inbound {
-    /// The answer, and what becomes of the client's connection. `took`: how long Redis was waited for before it began.
+    /// The response, and what becomes of the client's connection. `took`: how long Redis was waited for before it
+    /// began.
     pub(super) async fn respond(
         &mut self,
         begin: Event<Ours>,
@@ -152,8 +153,7 @@ impl Inbound {
         };
         // Unless memory, or the rules of the route, have changed meanwhile.
         let asks = matches!(lookup, Lookup::Miss(_) | Lookup::Stale(..));
-        let is_for =
-            |redis: &crate::client::received::RedisAnswer| self.key().is_ok_and(|key| redis.redis.is_for(&key));
+        let is_for = |redis: &crate::client::received::RedisMiss| self.key().is_ok_and(|key| redis.redis.is_for(&key));
         let redis = redis.filter(|redis| asks && is_for(redis)).map(|redis| self.asked(*redis.redis));
         Event::Begin { lookup, redis }
     }
@@ -162,7 +162,7 @@ impl Inbound {
         if self.has_second_tier_for_stored() { OnlyIfCached::RedisToo } else { OnlyIfCached::MemoryOnly }
     }
 
-    /// RFC 9111 §4: to ask, to wait for another request that asks for the same, or to use its answer.
+    /// RFC 9111 §4: to ask, to wait for another request that asks for the same, or to use its response.
     fn take_turn(&mut self) -> Event<Ours> {
         let first_byte = self.new_wait();
         first_byte.service_turn(); // the other request takes as long as this one may

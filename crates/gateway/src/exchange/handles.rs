@@ -8,7 +8,7 @@ use pilotlight_exchange::{Handles, Stale};
 
 use crate::problem::Failure;
 use crate::request_body::RequestBody;
-use crate::upstream::Answer;
+use crate::upstream::ServiceResponse;
 
 /// Our types.
 pub(super) struct Ours;
@@ -20,7 +20,7 @@ impl Handles for Ours {
     type Live = Box<Live>;
     type Redis = Box<Asked>;
     type Body = Box<RequestBody>;
-    type Answer = Box<Fetched>;
+    type Fetched = Box<Fetched>;
     type Recorder = Box<Recorder>;
     type Unstored = Unstored;
     type Failure = Box<Failure>;
@@ -29,7 +29,7 @@ impl Handles for Ours {
 
 /// What a service has answered, and when.
 pub(super) struct Fetched {
-    pub(super) answer: Answer,
+    pub(super) answer: ServiceResponse,
     pub(super) timing: Timing,
 }
 

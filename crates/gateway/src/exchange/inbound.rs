@@ -13,7 +13,7 @@ use super::detached_fetch::DetachedFetch;
 use crate::body::ResponseBody;
 use crate::cache_key::{self, CacheKey};
 use crate::client::Client;
-use crate::client::received::RedisAnswer;
+use crate::client::received::RedisMiss;
 use crate::head::Head;
 use crate::options::{RouteCache, RouteLimit, RouteSpec, Settings};
 use crate::outbound::{InterimSink, Outbound};
@@ -35,7 +35,7 @@ pub(super) type Parted = (ResponseHead, ResponseBody);
 pub(super) struct Caller {
     pub(super) settings: Arc<Settings>,
     pub(super) peer: Rc<PeerAddress>,
-    /// The connection that waits for the answer; none if the client has been answered.
+    /// The connection that waits for the response; none if the client has been answered.
     pub(super) connection: Option<Rc<Client>>,
 }
 
@@ -151,13 +151,13 @@ pub(super) struct Looked {
     /// In memory.
     pub(super) lookup: Option<Lookup>,
     /// In Redis, if that was asked before.
-    pub(super) redis: Option<RedisAnswer>,
+    pub(super) redis: Option<RedisMiss>,
 }
 
 impl Looked {
     /// How long Redis was waited for, which is a part of the whole exchange's time.
     pub(super) fn took(&self) -> Duration {
-        self.redis.as_ref().map_or(Duration::ZERO, RedisAnswer::took)
+        self.redis.as_ref().map_or(Duration::ZERO, RedisMiss::took)
     }
 }
 

@@ -12,7 +12,8 @@ use crate::problem::Failure;
 /// Methods that the gateway treats in a way of their own; it passes on any other as well.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE");
 
-/// The answer to a request that is for the gateway itself; `None` for any other, which may go one step less from here.
+/// The response to a request that is for the gateway itself; `None` for any other, which may go one step less from
+/// here.
 pub(super) fn answer(head: &mut Head) -> Option<Result<Response<ResponseBody>, Failure>> {
     let is_traced = matches!(head.method, Method::OPTIONS | Method::TRACE);
     let is_last = match is_traced.then(|| count_step(head)).transpose() {

@@ -34,12 +34,12 @@ pub(super) fn begin(
     stored: &Arc<Stored>,
 ) {
     let Some(cache) = &worker.common.cache else { return };
-    let Some(place) = Place::take(worker) else {
+    let Some(place) = RefreshPermit::take(worker) else {
         tracing::debug!(worker = worker.index, "a stale response is not refreshed now: {MAX_REFRESHES} others are");
         return;
     };
     let mut headers = head.headers().clone();
-    // They are about the client's copy, or about a part of the answer.
+    // They are about the client's copy, or about a part of the response.
     for name in [RANGE, IF_RANGE, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, EXPECT] {
         headers.remove(name);
     }
@@ -61,7 +61,7 @@ pub(super) fn begin(
 }
 
 struct Refresh {
-    place: Place,
+    place: RefreshPermit,
     caller: Caller,
     route: Arc<Route>,
     head: Head,
@@ -107,9 +107,9 @@ impl Inbound {
 }
 
 /// One of a worker's [`MAX_REFRESHES`].
-struct Place(Rc<Worker>);
+struct RefreshPermit(Rc<Worker>);
 
-impl Place {
+impl RefreshPermit {
     fn take(worker: &Rc<Worker>) -> Option<Self> {
         let taken = worker.refreshes.get();
         may_refresh(taken, worker.is_stopping()).then(|| {
@@ -119,7 +119,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RefreshPermit {
     fn drop(&mut self) {
         self.0.refreshes.set(self.0.refreshes.get() - 1);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pilotlight_cache::{Adopted, Fill};
 use pilotlight_cache_redis::Asked;
-use pilotlight_exchange::{Adopted as Landed, Event, Found, Keep, RedisAnswer, Tier as Tiers};
+use pilotlight_exchange::{Adopted as Landed, Event, Found, Keep, RedisReply, Tier as Tiers};
 
 use super::handles::{Ours, stale};
 use super::inbound::Inbound;
@@ -22,14 +22,14 @@ impl Inbound {
     }
 
     /// A flight for which Redis was asked.
-    pub(super) fn asked(&self, lookup: RedisLookup) -> (Box<Fill>, RedisAnswer<Ours>) {
+    pub(super) fn asked(&self, lookup: RedisLookup) -> (Box<Fill>, RedisReply<Ours>) {
         let RedisLookup { fill, asked } = lookup;
         let answer = match asked.ticket {
-            // No answer: nothing is known about what may be written, either.
-            None => RedisAnswer::Silent,
+            // No response: nothing is known about what may be written, either.
+            None => RedisReply::Silent,
             Some(_) => {
                 let found = self.found(&fill, &asked);
-                RedisAnswer::Answered { redis: Box::new(asked), is_shared: fill.is_shared(), found }
+                RedisReply::Answered { redis: Box::new(asked), is_shared: fill.is_shared(), found }
             }
         };
         (Box::new(fill), answer)
@@ -48,7 +48,7 @@ impl Inbound {
     }
 
     pub(super) async fn ask_redis(&self, fill: Box<Fill>) -> Event<Ours> {
-        let Some((tier, _)) = tiers(&self.worker) else { return Event::Redis(fill, RedisAnswer::Silent) };
+        let Some((tier, _)) = tiers(&self.worker) else { return Event::Redis(fill, RedisReply::Silent) };
         let lookup = RedisLookup::ask(tier, *fill, self.head().headers()).await;
         self.record.end_phase(Layer::Cache);
         let (fill, answer) = self.asked(lookup);

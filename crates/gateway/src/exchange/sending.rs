@@ -86,7 +86,7 @@ impl Inbound {
         }
     }
 
-    /// Sends the request, and waits for the head of the answer.
+    /// Sends the request, and waits for the head of the response.
     pub(super) async fn send(
         &mut self,
         body: Option<Box<RequestBody>>,

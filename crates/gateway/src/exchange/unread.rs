@@ -1,4 +1,4 @@
-//! What is left of a request's body when its answer does not need it.
+//! What is left of a request's body when its response does not need it.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use pilotlight_supervisor::Service;
 
 use super::{SendError, UpstreamError};
-use crate::net::{Place, Socket};
+use crate::net::{Destination, Socket};
 
 /// Between two looks: the first, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
@@ -20,7 +20,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Connects, and waits for a place in the backlog if there is none. `service`: whose settings apply; none: it is
 /// somebody else's, and nothing is waited for.
-pub(super) async fn connect(place: Place<'_>, name: &str, service: Option<&Arc<Service>>) -> Result<Socket, SendError> {
+pub(super) async fn connect(
+    place: Destination<'_>,
+    name: &str,
+    service: Option<&Arc<Service>>,
+) -> Result<Socket, SendError> {
     let full = match Socket::connect(place).await {
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => e,
         done => return done.map_err(|e| unreachable(name, place, &e)),
@@ -35,7 +39,7 @@ pub(super) async fn connect(place: Place<'_>, name: &str, service: Option<&Arc<S
 }
 
 /// Connects as soon as there is room.
-async fn look_again(place: Place<'_>) -> io::Result<Socket> {
+async fn look_again(place: Destination<'_>) -> io::Result<Socket> {
     let mut pause = PAUSE.0;
     loop {
         tokio::time::sleep(pause).await;
@@ -47,6 +51,6 @@ async fn look_again(place: Place<'_>) -> io::Result<Socket> {
     }
 }
 
-fn unreachable(name: &str, place: Place<'_>, error: &io::Error) -> SendError {
+fn unreachable(name: &str, place: Destination<'_>, error: &io::Error) -> SendError {
     UpstreamError::Connect { service: name.to_owned(), place: place.to_string(), cause: error.to_string() }.into()
 }

@@ -1,4 +1,4 @@
-//! How long an answer may let itself be waited for.
+//! How long a response may let itself be waited for.
 //!
 //! Two times, one deadline: the whole exchange's (the route's `timeout`), which runs from the request's head on, and
 //! the service's (`response_timeout`), which stands still while the gateway waits for the client's body and begins anew
@@ -14,7 +14,7 @@ use super::{SendError, UpstreamError};
 use crate::deadline::Deadline;
 use crate::request_body::BodyError;
 
-/// The wait for one answer.
+/// The wait for one response.
 pub(crate) struct FirstByte {
     deadline: Deadline,
     /// The service's time.
@@ -68,12 +68,12 @@ impl FirstByte {
         self.deadline.set_or_clear(limit.into_iter().chain(self.left()).min());
     }
 
-    /// The answer has begun.
+    /// The response has begun.
     pub(crate) fn came(&self) {
         self.deadline.clear();
     }
 
-    /// The wait for the rest of an answer with this `Content-Type`.
+    /// The wait for the rest of a response with this `Content-Type`.
     pub(crate) fn then(self, content_type: Option<&[u8]>) -> Silence {
         Silence::new(self.deadline, self.silence, content_type)
     }

@@ -1,7 +1,7 @@
 //! HTTP/1.1 to a service: a pool of kept connections per worker, and one exchange at a time on each.
 //!
 //! The task that serves the client also reads and writes the service's socket: no task, queue or wake-up lies between
-//! the two connections, so an exchange costs one write and one read more than an answer from memory.
+//! the two connections, so an exchange costs one write and one read more than a response from memory.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -23,9 +23,9 @@ use super::backlog;
 use super::http1::{self, BodyLength, Decoded, Decoder, Keep, Malformed};
 use super::one_try::{Kept, Try};
 use super::silence::Silence;
-use super::{Answer, BodyLeft, Delivery, Failed, SendError, Upgraded, UpstreamError, closed};
+use super::{BodyLeft, Delivery, Failed, SendError, ServiceResponse, Upgraded, UpstreamError, closed};
 use crate::body::{CutError, ResponseBody, Source};
-use crate::net::{Place, Socket};
+use crate::net::{Destination, Socket};
 use crate::options::ExternalAddr;
 use crate::outbound::Outbound;
 use crate::pump::{BodyFraming, Pump, PumpError};
@@ -47,9 +47,9 @@ pub(crate) struct Pool {
     /// That of the worker.
     batch: Batch,
     idle: RefCell<Vec<(Connection, Instant)>>,
-    /// Exchanges whose answer has not begun.
+    /// Exchanges whose response has not begun.
     waiting: Cell<usize>,
-    /// Where the fields of the answer are that is being parsed.
+    /// Where the fields of the response are that is being parsed.
     fields: RefCell<FieldTable>,
 }
 
@@ -109,7 +109,7 @@ impl Pool {
     }
 }
 
-/// Sends a request and waits for the head of the answer. `external`: the address of a server of somebody else's.
+/// Sends a request and waits for the head of the response. `external`: the address of a server of somebody else's.
 ///
 /// # Cancel safety
 /// Dropping it closes the connection, which is how HTTP/1.1 tells a service that the client has gone.
@@ -119,7 +119,7 @@ pub(crate) async fn send(
     outbound: &Outbound,
     body: Option<Box<RequestBody>>,
     kept: Kept,
-) -> Result<Answer, Failed> {
+) -> Result<ServiceResponse, Failed> {
     let instance = one.lease.as_ref().map(|lease| Arc::clone(lease.instance()));
     let number = instance.as_ref().map_or(0, |instance| instance.number());
     let Some(place) = place(instance.as_ref().map(|i| i.endpoint()), external) else {
@@ -142,7 +142,7 @@ pub(crate) async fn send(
     };
     let mut exchange = Exchange::new(connection, outbound, body);
     let counted = Counted::new(&pool.waiting);
-    // Until its first answer an instance is starting, and its end is a failed start.
+    // Until its first response an instance is starting, and its end is a failed start.
     let mut ended = instance.as_deref().filter(|i| !i.answered()).map(|i| Box::pin(i.ended()));
     let answer = poll_fn(|cx| {
         if let Poll::Ready(head) = exchange.poll_head(cx, pool, outbound) {
@@ -168,7 +168,7 @@ pub(crate) async fn send(
             let error = UpstreamError::Protocol { service: pool.service.clone(), what };
             Err(Failed { error: error.into(), body: BodyLeft::Spent, reuse })
         }
-        Ok(head) => Ok(exchange.into_answer(pool, head, one)),
+        Ok(head) => Ok(exchange.into_response(pool, head, one)),
         Err(mut error) => {
             if let SendError::Upstream(UpstreamError::Closed { delivery: delivery @ Delivery::Maybe, .. }) = &mut error
                 && exchange.read_to_the_end
@@ -183,10 +183,10 @@ pub(crate) async fn send(
 }
 
 /// Where it listens; `None` for what speaks no HTTP.
-fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<&'a ExternalAddr>) -> Option<Place<'a>> {
+fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<&'a ExternalAddr>) -> Option<Destination<'a>> {
     match (endpoint, external) {
-        (Some(Endpoint::Http(address)), _) => Some(Place::Instance(address)),
-        (_, Some(addr)) => Some(Place::External(addr)),
+        (Some(Endpoint::Http(address)), _) => Some(Destination::Instance(address)),
+        (_, Some(addr)) => Some(Destination::External(addr)),
         (Some(Endpoint::Pipe) | None, None) => None,
     }
 }
@@ -213,7 +213,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-async fn connect(pool: &Pool, place: Place<'_>, instance: u64) -> Result<Connection, SendError> {
+async fn connect(pool: &Pool, place: Destination<'_>, instance: u64) -> Result<Connection, SendError> {
     let socket = backlog::connect(place, &pool.service, pool.queue.as_ref()).await?;
     let socket = socket.in_batch(&pool.batch);
     Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance })
@@ -265,7 +265,7 @@ impl Exchange {
                 let table = &mut pool.fields.borrow_mut();
                 let keep = if outbound.is_cached { Keep::Map } else { Keep::Lines };
                 match http1::parse_response_head(&mut self.connection.read, (&outbound.head.method, keep), table) {
-                    // RFC 9110 §15.2: any number of interim answers come before the final one.
+                    // RFC 9110 §15.2: any number of interim responses come before the final one.
                     Ok(Some(mut head))
                         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>
                     {
@@ -339,7 +339,7 @@ impl Exchange {
         socket.poll_read_buf(cx, read)
     }
 
-    fn into_answer(mut self, pool: &Rc<Pool>, head: http1::ResponseHead, one: &mut Try<'_>) -> Answer {
+    fn into_response(mut self, pool: &Rc<Pool>, head: http1::ResponseHead, one: &mut Try<'_>) -> ServiceResponse {
         let http1::ResponseHead { status, fields, body, keep_alive } = head;
         self.pump.forget_sent();
         let lease = one.lease.take();
@@ -349,10 +349,10 @@ impl Exchange {
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let Connection { socket, read, .. } = self.connection;
             let upgraded = Some(Box::new(Upgraded { socket, read_ahead: read, lease }));
-            return Answer { status, fields, body: ResponseBody::Empty, upgraded };
+            return ServiceResponse { status, fields, body: ResponseBody::Empty, upgraded };
         }
-        // The common small answer is in the buffer whole. One that came before the end of the request goes out as well,
-        // and the connection, which still carries the request, is closed.
+        // The common small response is in the buffer whole. One that came before the end of the request goes out as
+        // well, and the connection, which still carries the request, is closed.
         let whole = match body {
             BodyLength::Empty => Some(Bytes::new()),
             BodyLength::Exactly(n) if n <= self.connection.read.len() as u64 => {
@@ -362,13 +362,13 @@ impl Exchange {
         };
         if let Some(data) = whole {
             self.recycle(pool, keep_alive);
-            return Answer { status, fields, body: ResponseBody::full(data), upgraded: None };
+            return ServiceResponse { status, fields, body: ResponseBody::full(data), upgraded: None };
         }
         let decoder = Decoder::new(body);
         let silence = one.first_byte.take().map(|first_byte| first_byte.then(fields.get(&CONTENT_TYPE)));
         let pool = Rc::clone(pool);
         let body = HttpBody { exchange: Some(self), decoder, keep_alive, silence, pool, lease };
-        Answer { status, fields, body: ResponseBody::Streamed(Box::new(body)), upgraded: None }
+        ServiceResponse { status, fields, body: ResponseBody::Streamed(Box::new(body)), upgraded: None }
     }
 
     /// Keeps the connection for the next exchange if both sides are done with this one.
@@ -392,7 +392,7 @@ fn protocol(service: &str, error: &Malformed) -> UpstreamError {
     UpstreamError::Protocol { service: service.to_owned(), what: error.to_string() }
 }
 
-/// The rest of an answer, read as the client takes it.
+/// The rest of a response, read as the client takes it.
 pub(crate) struct HttpBody {
     exchange: Option<Exchange>,
     decoder: Decoder,

@@ -13,7 +13,7 @@ use crate::fields;
 use crate::outbound::Outbound;
 use crate::response::ResponseFields;
 
-/// How much of a service's answer is taken.
+/// How much of a service's response is taken.
 pub(crate) const LIMITS: Limits = Limits::RESPONSE;
 
 /// The end of a chunk, with the last one and its end: nothing that is worth a copy follows.

@@ -1,6 +1,6 @@
-//! The `Content-Length` of a service's answer: one valid number, or none.
+//! The `Content-Length` of a service's response: one valid number, or none.
 //!
-//! RFC 9112 §6.3: an answer whose lengths differ, or are no numbers, has no framing that two readers would agree on,
+//! RFC 9112 §6.3: a response whose lengths differ, or are no numbers, has no framing that two readers would agree on,
 //! even if it has no body (HEAD, 304): the next reader may take a stored one for that of a body. RFC 9110 §8.6: equal
 //! lengths may be made one.
 

@@ -11,7 +11,7 @@ pub(crate) enum Kept {
     IsNotUsed,
 }
 
-/// One try: what its answer takes along, and what stays where it is if it fails.
+/// One try: what its response takes along, and what stays where it is if it fails.
 pub(crate) struct Try<'t> {
     /// Keeps the instance from being stopped; `None`: it is somebody else's service.
     pub(crate) lease: &'t mut Option<Lease>,

@@ -16,7 +16,7 @@ use pilotlight_pipe::session::{AnswerPart, Part, ProtocolError};
 
 use super::first_byte::FirstByte;
 use super::one_try::Try;
-use super::{Answer, BodyLeft, Delivery, Failed, SendError, UpstreamError, closed};
+use super::{BodyLeft, Delivery, Failed, SendError, ServiceResponse, UpstreamError, closed};
 use crate::outbound::Outbound;
 use crate::request_body::RequestBody;
 
@@ -33,7 +33,7 @@ use link::Link;
 use peer::Peer;
 use reply::Reply;
 use shared::BeginError;
-use shared_state::{AnswerStream, Outcome};
+use shared_state::{AnswerStream, ExchangeEnd};
 use stream::{Stream, StreamError};
 
 /// Sends a request and waits for the head of the answer.
@@ -45,7 +45,7 @@ pub(crate) async fn send(
     one: &mut Try<'_>,
     outbound: &Outbound,
     mut body: Option<Box<RequestBody>>,
-) -> Result<Answer, Failed> {
+) -> Result<ServiceResponse, Failed> {
     let service = link.service.name();
     let (Some(lease), Some(first_byte)) = (&*one.lease, &*one.first_byte) else {
         // Not reachable: a place is taken first.
@@ -69,7 +69,7 @@ pub(crate) async fn send(
         return Err(Failed { error: first_byte.over(service).into(), body: BodyLeft::Spent, reuse: Reuse::New });
     };
     match sent {
-        Ok(reply) => Ok(reply.into_answer(service, one)),
+        Ok(reply) => Ok(reply.into_response(service, one)),
         Err(Unsent { error, body: left }) => {
             let body = match (left, body) {
                 (Some(left), _) => left,
@@ -114,7 +114,7 @@ async fn send_shared(
     })
     .await;
     match outcome {
-        Some(Outcome::Response(payload)) => match decode_response(payload) {
+        Some(ExchangeEnd::Response(payload)) => match decode_response(payload) {
             Ok((status, mut headers, body)) => {
                 let length = frames::body_length(&outbound.head.method, status, &mut headers)
                     .map_err(|e| unusable(service, e))?;
@@ -125,13 +125,13 @@ async fn send_shared(
             }
             Err(e) => Err(bad_head(peer, e).into()),
         },
-        Some(Outcome::Reset(reset)) => Err(frames::reset_error(service, reset).into()),
-        Some(Outcome::Answer(stream)) => {
+        Some(ExchangeEnd::Reset(reset)) => Err(frames::reset_error(service, reset).into()),
+        Some(ExchangeEnd::Answer(stream)) => {
             // The request was sent whole, so the caller still has its body.
             let head = read_head(peer, stream, outbound, first_byte).await;
             head.map_err(|(error, _)| Unsent { error, body: None })
         }
-        Some(Outcome::Lost(why, delivery)) => Err(closed(service, &why, delivery).into()),
+        Some(ExchangeEnd::Lost(why, delivery)) => Err(closed(service, &why, delivery).into()),
         None => {
             waiting.cancel(ResetCode::Deadline); // P-28
             Err(first_byte.over(service).into())

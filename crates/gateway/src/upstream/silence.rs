@@ -1,8 +1,8 @@
-//! How long a service may send nothing in the middle of an answer.
+//! How long a service may send nothing in the middle of a response.
 //!
-//! The time runs while the service is waited for: it stands still while the client takes no more of the answer, because
-//! nobody reads then, and while the service waits for the client's body. Event streams are silent between events, which
-//! may be hours apart, and end when the client leaves: the general limit is not theirs.
+//! The time runs while the service is waited for: it stands still while the client takes no more of the response,
+//! because nobody reads then, and while the service waits for the client's body. Event streams are silent between
+//! events, which may be hours apart, and end when the client leaves: the general limit is not theirs.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::options::RouteLimit;
 /// A time with the name of its setting.
 pub(crate) type Limit = (Duration, &'static str);
 
-/// What is known of it before the answer.
+/// What is known of it before the response.
 #[derive(Clone, Copy)]
 pub(crate) struct SilenceLimit {
     limit: Option<Limit>,
@@ -35,7 +35,7 @@ impl SilenceLimit {
     }
 }
 
-/// The wait for more of one answer.
+/// The wait for more of one response.
 pub(crate) struct Silence {
     deadline: Deadline,
     limit: Option<Limit>,

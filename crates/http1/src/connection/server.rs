@@ -176,7 +176,7 @@ impl ServerConnection {
     /// The head of the final response. `body` is how its body ends; the framing that suits this client is chosen from
     /// it, and written after the fields, which have none of their own, nor `Connection`.
     ///
-    /// An answer to HEAD, 204 or 304 has no body: `body` then says what the fields tell of one.
+    /// A response to HEAD, 204 or 304 has no body: `body` then says what the fields tell of one.
     ///
     /// # Errors
     /// [`SendError::Head`] if no response is awaited.

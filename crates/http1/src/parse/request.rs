@@ -60,7 +60,7 @@ pub fn parse_request<'b>(
         body,
         content_length: framing.length,
         persistence: framing.persistence,
-        // RFC 9110 §10.1.1: without a body nothing is waited for; HTTP/1.0 has no interim answers.
+        // RFC 9110 §10.1.1: without a body nothing is waited for; HTTP/1.0 has no interim responses.
         expects_continue: framing.expects_continue && body != BodyLength::Empty && version == Version::Http11,
         upgrade: framing.upgrade,
         length,

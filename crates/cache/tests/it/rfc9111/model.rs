@@ -245,7 +245,7 @@ impl Model {
     }
 
     /// §4.3.4: the stored response with the fields of a 304 is a new one, selected by the request that the old one was
-    /// made for, and stored only if it could be as an answer to the request that has validated it.
+    /// made for, and stored only if it could be as a response to the request that has validated it.
     pub(crate) fn freshen(&mut self, body: usize, by: &Entry) {
         let old = self.entries.iter_mut().filter(|entry| entry.body == body && !entry.is_gone);
         let updated: Vec<Entry> = old

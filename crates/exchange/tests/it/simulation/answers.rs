@@ -1,4 +1,4 @@
-//! What a client does with an answer, and what is checked of its response.
+//! What a client does with a response, and what is checked of its response.
 
 use std::rc::Rc;
 
@@ -125,7 +125,7 @@ fn judge(fill: Fill, answer: Content, judgement: Judgement, context: &mut Contex
     // What is posted is stored only if it says that it is what a GET gets, and the request's own invalidation is no
     // reason against it.
     let (is_stored, epoch) = match judgement {
-        Judgement::Answer => (is_stored, fill.epoch),
+        Judgement::Response => (is_stored, fill.epoch),
         Judgement::Posted => (is_stored && context.chance(50), fill.epoch + 1),
     };
     if !is_stored {

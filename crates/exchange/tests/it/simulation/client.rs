@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use pilotlight_exchange::retry::MAX_TRIES;
 use pilotlight_exchange::{
-    Action, Adopted, BodyLeft, Event, Exchange, Keep, Lookup, Method, RedisAnswer, Stale, Wait, WaitsFor,
+    Action, Adopted, BodyLeft, Event, Exchange, Keep, Lookup, Method, RedisReply, Stale, Wait, WaitsFor,
 };
 
 use super::model::{Body, Content, Fill, Key, Model, Outcome, Place, World};
@@ -171,12 +171,12 @@ impl Client {
                 let state = context.world.0.borrow();
                 if !state.redis_is_up {
                     drop(state);
-                    return Some(Event::Redis(fill, RedisAnswer::Silent));
+                    return Some(Event::Redis(fill, RedisReply::Silent));
                 }
                 let redis = state.redis.get(&key).cloned();
                 let (found, is_shared) = (state.found(redis.as_ref()), fill.flight.is_some());
                 drop(state);
-                Event::Redis(fill, RedisAnswer::Answered { redis, is_shared, found })
+                Event::Redis(fill, RedisReply::Answered { redis, is_shared, found })
             }
             Op::Lead(fill, redis) => {
                 let state = context.world.0.borrow();

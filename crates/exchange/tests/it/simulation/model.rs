@@ -28,7 +28,7 @@ impl Handles for Model {
     type Live = Rc<Content>;
     type Redis = Option<Rc<Content>>;
     type Body = Body;
-    type Answer = Content;
+    type Fetched = Content;
     type Recorder = ();
     type Unstored = &'static str;
     type Failure = &'static str;

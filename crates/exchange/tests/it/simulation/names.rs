@@ -14,7 +14,7 @@ pub(super) fn name(action: &Action<Model>) -> &'static str {
         Action::TakePlace(PlaceTurn::Again, _) => "TakePlace, again",
         Action::Send { condition: Some(_), .. } => "Send, conditional",
         Action::Send { condition: None, .. } => "Send",
-        Action::Judge(.., Judgement::Answer) => "Judge, answer",
+        Action::Judge(.., Judgement::Response) => "Judge, answer",
         Action::Judge(.., Judgement::Posted) => "Judge, posted",
         Action::Refresh(_) => "Refresh",
         Action::TakeTurn => "TakeTurn",

@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
 use super::peer::Peer;
-use super::shared::Shared;
+use super::shared::SharedConnection;
 use super::stream::Stream;
 use crate::net::Socket;
 use crate::spawn::Spawner;
@@ -56,7 +56,8 @@ impl Link {
         let known = self.peer_of(instance);
         match (hello.kind, known) {
             (ConnectionKind::Shared, known) => {
-                let shared = Shared::new(self.service.name().to_string(), Arc::clone(instance), hello.exchanges);
+                let shared =
+                    SharedConnection::new(self.service.name().to_string(), Arc::clone(instance), hello.exchanges);
                 let peer = known.is_none_or(|p| p.shared.is_ended()).then(|| {
                     let name = (self.service.name().to_string(), self.spawner.clone());
                     Peer::new(Rc::clone(&shared), hello, name, (self.worker, self.workers))

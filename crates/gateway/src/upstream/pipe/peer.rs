@@ -10,19 +10,19 @@ use pilotlight_pipe::hello::Hello;
 use pilotlight_supervisor::Service;
 use tokio::sync::Notify;
 
-use super::shared::Shared;
+use super::shared::SharedConnection;
 use super::shared_state::AnswerStream;
 use crate::net::Socket;
 use crate::spawn::Spawner;
 use crate::upstream::{Delivery, SendError, UpstreamError, closed};
 
 /// How long a service may take to dial an own connection before it is asked again.
-const OWN_PATIENCE: Duration = Duration::from_secs(2);
+const OWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The connections to one instance.
 pub(crate) struct Peer<A: AnswerStream> {
     pub(crate) service: String,
-    pub(crate) shared: Rc<Shared<A>>,
+    pub(crate) shared: Rc<SharedConnection<A>>,
     pub(crate) spawner: Spawner,
     worker: u32,
     /// Own connections that this worker may have open.
@@ -41,7 +41,7 @@ pub(crate) struct Peer<A: AnswerStream> {
 impl<A: AnswerStream> Peer<A> {
     /// `worker` is one of `workers`, which share what the service lets one instance hold open.
     pub(super) fn new(
-        shared: Rc<Shared<A>>,
+        shared: Rc<SharedConnection<A>>,
         hello: &Hello,
         (service, spawner): (String, Spawner),
         (worker, workers): (u32, u16),
@@ -126,7 +126,7 @@ impl<A: AnswerStream> Peer<A> {
         loop {
             self.ask_for_own();
             // The time over is no error: the service may have been unable to dial, and is asked again.
-            let _ = tokio::time::timeout(OWN_PATIENCE, self.own_changed.notified()).await;
+            let _ = tokio::time::timeout(OWN_TIMEOUT, self.own_changed.notified()).await;
             if let Some(own) = self.take_own()? {
                 return Ok(own);
             }
@@ -150,7 +150,7 @@ impl<A: AnswerStream> Peer<A> {
 
     /// Sends MORE if fewer connections are on their way than exchanges wait.
     fn ask_for_own(&self) {
-        if self.own_asked_at.get().elapsed() >= OWN_PATIENCE {
+        if self.own_asked_at.get().elapsed() >= OWN_TIMEOUT {
             self.own_asked.set(0); // those will not come any more
         }
         let asked = self.own_asked.get();

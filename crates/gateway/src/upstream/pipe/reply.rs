@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::body::PipeBody;
 use super::stream::Stream;
 use crate::body::ResponseBody;
-use crate::upstream::Answer;
+use crate::upstream::ServiceResponse;
 use crate::upstream::one_try::Try;
 
 /// The head of an answer and where the rest of it is.
@@ -19,7 +19,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    pub(super) fn into_answer(self, service: &str, one: &mut Try<'_>) -> Answer {
+    pub(super) fn into_response(self, service: &str, one: &mut Try<'_>) -> ServiceResponse {
         let (lease, first_byte) = (one.lease.take(), one.first_byte.take());
         let Self { status, headers, first, rest, left } = self;
         let body = match rest {
@@ -31,6 +31,6 @@ impl Reply {
                 ResponseBody::Streamed(Box::new(body))
             }
         };
-        Answer { status, fields: headers.into(), body, upgraded: None }
+        ServiceResponse { status, fields: headers.into(), body, upgraded: None }
     }
 }

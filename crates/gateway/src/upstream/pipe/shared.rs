@@ -25,7 +25,7 @@ use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerGateway, ProtocolError, SharedEvent};
 use pilotlight_supervisor::{Instance, Service, StartError};
 
-use super::shared_state::{AnswerStream, NOBODY, Outcome, Place, State};
+use super::shared_state::{AnswerStream, ExchangeEnd, NOBODY, State, Waiter};
 use crate::net::Socket;
 use crate::upstream::Delivery;
 use crate::upstream::first_byte::FirstByte;
@@ -35,7 +35,7 @@ const READ_SIZE: usize = 64 * 1024;
 const MAX_READS_PER_TURN: usize = 4;
 
 /// One shared connection of a worker to an instance. `A`: what an answer comes on that has a connection to itself.
-pub(crate) struct Shared<A: AnswerStream> {
+pub(crate) struct SharedConnection<A: AnswerStream> {
     pub(crate) instance: Arc<Instance>,
     service: String,
     /// From HELLO; 0 is for control frames only.
@@ -43,7 +43,7 @@ pub(crate) struct Shared<A: AnswerStream> {
     state: RefCell<State<A>>,
 }
 
-impl<A: AnswerStream> Shared<A> {
+impl<A: AnswerStream> SharedConnection<A> {
     pub(crate) fn new(service: String, instance: Arc<Instance>, limit: u16) -> Rc<Self> {
         let state = State::new(limit);
         Rc::new(Self { instance, service, limit, state: RefCell::new(state) })
@@ -102,7 +102,7 @@ impl<A: AnswerStream> Shared<A> {
         let mut state = self.state.borrow_mut();
         state.out.extend_from_slice(frame);
         state.wake_driver();
-        let place = state.places.insert(Place::Waiting(None));
+        let place = state.places.insert(Waiter::Waiting(None));
         let index = usize::from(exchange);
         if state.place_of.len() <= index {
             state.place_of.resize(index + 1, NOBODY);
@@ -140,7 +140,7 @@ impl<A: AnswerStream> Shared<A> {
         let mut state = self.state.borrow_mut();
         match state.waiting_at(exchange) {
             Some(place) => {
-                place.finish(Outcome::Answer(answer));
+                place.finish(ExchangeEnd::Answer(answer));
                 None
             }
             None => Some(answer),
@@ -236,10 +236,10 @@ impl<A: AnswerStream> Shared<A> {
             let id = state.id;
             let exchange = header.exchange;
             match state.exchanges.receive(id, &header)? {
-                SharedEvent::Answer(_) => state.finish(exchange, Outcome::Response(payload)),
+                SharedEvent::Answer(_) => state.finish(exchange, ExchangeEnd::Response(payload)),
                 SharedEvent::Reset(_) => {
                     let reset = Reset::parse(&payload)?;
-                    state.finish(exchange, Outcome::Reset(reset));
+                    state.finish(exchange, ExchangeEnd::Reset(reset));
                 }
                 SharedEvent::ConnectionReset => self.reported(&payload)?,
                 SharedEvent::Ping => encode_pong(&mut state.out, parse_ping(&payload)?),
@@ -275,7 +275,7 @@ impl<A: AnswerStream> Shared<A> {
         state.exchanges.remove_shared(id, &mut lost);
         let delivery = if lost.len() == 1 { Delivery::Suspect } else { Delivery::Maybe };
         for exchange in lost {
-            state.finish(exchange, Outcome::Lost(Arc::clone(why), delivery));
+            state.finish(exchange, ExchangeEnd::Lost(Arc::clone(why), delivery));
         }
         state.queue.drain(..).for_each(|(_, waker)| waker.wake());
     }
@@ -288,7 +288,7 @@ struct DriverIo {
 
 /// Ends the exchanges when the driver ends, also if it is dropped (the worker stops).
 struct EndGuard<'a, A: AnswerStream> {
-    shared: &'a Shared<A>,
+    shared: &'a SharedConnection<A>,
     why: Arc<str>,
 }
 
@@ -307,7 +307,7 @@ pub(crate) enum BeginError {
 
 /// A place in the queue for room.
 struct Ticket<'a, A: AnswerStream> {
-    shared: &'a Rc<Shared<A>>,
+    shared: &'a Rc<SharedConnection<A>>,
     number: Option<u64>,
 }
 
@@ -360,16 +360,16 @@ impl<A: AnswerStream> Drop for Ticket<'_, A> {
 
 /// An exchange that waits for its answer; dropping it cancels the exchange.
 pub(crate) struct Waiting<A: AnswerStream> {
-    shared: Rc<Shared<A>>,
+    shared: Rc<SharedConnection<A>>,
     exchange: u16,
     place: usize,
     ended: bool,
 }
 
 impl<A: AnswerStream> Waiting<A> {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<A>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd<A>> {
         let mut state = self.shared.state.borrow_mut();
-        if let Some(Place::Waiting(waker)) = state.places.get_mut(self.place) {
+        if let Some(Waiter::Waiting(waker)) = state.places.get_mut(self.place) {
             match waker {
                 Some(waker) if waker.will_wake(cx.waker()) => {}
                 _ => *waker = Some(cx.waker().clone()),
@@ -378,9 +378,9 @@ impl<A: AnswerStream> Waiting<A> {
         }
         self.ended = true;
         match state.places.try_remove(self.place) {
-            Some(Place::Done(outcome)) => Poll::Ready(outcome),
+            Some(Waiter::Done(outcome)) => Poll::Ready(outcome),
             // Not reachable: only this future removes its place.
-            Some(Place::Waiting(_)) | None => Poll::Ready(Outcome::Lost("lost its place".into(), Delivery::Maybe)),
+            Some(Waiter::Waiting(_)) | None => Poll::Ready(ExchangeEnd::Lost("lost its place".into(), Delivery::Maybe)),
         }
     }
 
@@ -396,12 +396,12 @@ impl<A: AnswerStream> Waiting<A> {
         let mut state = self.shared.state.borrow_mut();
         match state.places.try_remove(self.place) {
             // Its answer has begun on a connection that nobody has taken yet: that one brings itself to rest.
-            Some(Place::Done(Outcome::Answer(answer))) => {
+            Some(Waiter::Done(ExchangeEnd::Answer(answer))) => {
                 drop(state);
                 return answer.cancel(code);
             }
-            Some(Place::Done(_)) => return, // it had ended already
-            Some(Place::Waiting(_)) | None => {}
+            Some(Waiter::Done(_)) => return, // it had ended already
+            Some(Waiter::Waiting(_)) | None => {}
         }
         if let Some(place) = state.place_of.get_mut(usize::from(self.exchange)) {
             *place = NOBODY;

@@ -20,7 +20,7 @@ pub(crate) trait AnswerStream {
 }
 
 /// How an exchange on a shared connection ended.
-pub(crate) enum Outcome<A> {
+pub(crate) enum ExchangeEnd<A> {
     /// The payload of RESPONSE.
     Response(Bytes),
     Reset(Reset),
@@ -32,16 +32,16 @@ pub(crate) enum Outcome<A> {
 
 /// What an exchange's task waits at. It outlives the exchange's id, which is free again as soon as the final frame
 /// came.
-pub(super) enum Place<A> {
+pub(super) enum Waiter<A> {
     Waiting(Option<Waker>),
-    Done(Outcome<A>),
+    Done(ExchangeEnd<A>),
 }
 
 pub(super) struct State<A> {
     pub(super) exchanges: GatewayExchanges,
     pub(super) id: SharedId,
     pub(super) out: BytesMut,
-    pub(super) places: Slab<Place<A>>,
+    pub(super) places: Slab<Waiter<A>>,
     /// The place of each open exchange, by its id; `NOBODY` once its task has gone.
     pub(super) place_of: Vec<usize>,
     /// Exchanges that wait for room (P-14), first come first served.
@@ -81,16 +81,16 @@ impl<A> State<A> {
     }
 
     /// The final frame of an exchange came: its task gets it, its id belongs to nobody.
-    pub(super) fn finish(&mut self, exchange: u16, outcome: Outcome<A>) {
+    pub(super) fn finish(&mut self, exchange: u16, outcome: ExchangeEnd<A>) {
         if let Some(place) = self.waiting_at(exchange) {
             place.finish(outcome);
         }
     }
 
     /// Where the task of an exchange waits, if it still does; asked once for each exchange.
-    pub(super) fn waiting_at(&mut self, exchange: u16) -> Option<&mut Place<A>> {
+    pub(super) fn waiting_at(&mut self, exchange: u16) -> Option<&mut Waiter<A>> {
         let place = std::mem::replace(self.place_of.get_mut(usize::from(exchange))?, NOBODY);
-        self.places.get_mut(place).filter(|place| matches!(place, Place::Waiting(_)))
+        self.places.get_mut(place).filter(|place| matches!(place, Waiter::Waiting(_)))
     }
 
     /// Wakes as many queued exchanges as there is room for.
@@ -106,8 +106,8 @@ impl<A> State<A> {
     }
 }
 
-impl<A> Place<A> {
-    pub(super) fn finish(&mut self, outcome: Outcome<A>) {
+impl<A> Waiter<A> {
+    pub(super) fn finish(&mut self, outcome: ExchangeEnd<A>) {
         if let Self::Waiting(Some(waker)) = std::mem::replace(self, Self::Done(outcome)) {
             waker.wake();
         }

@@ -1,4 +1,4 @@
-//! Answers on their way to the client: heads, bodies piece by piece, interim answers (RFC 9110 §15.2).
+//! Answers on their way to the client: heads, bodies piece by piece, interim responses (RFC 9110 §15.2).
 
 use std::task::{Context, Poll, ready};
 
@@ -15,9 +15,9 @@ use crate::fields::is_hop_by_hop;
 use crate::outbound::InterimSink;
 use crate::response::ResponseHead;
 
-/// Why an answer cannot be ended as it should; the connection is closed (RFC 9112 §8).
+/// Why a response cannot be ended as it should; the connection is closed (RFC 9112 §8).
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AnswerError {
+pub(crate) enum ResponseError {
     #[error(transparent)]
     Client(#[from] std::io::Error),
     #[error(transparent)]
@@ -28,13 +28,13 @@ pub(crate) enum AnswerError {
 }
 
 impl Client {
-    /// Writes the head of an answer; its body follows.
+    /// Writes the head of a response; its body follows.
     pub(crate) fn put_head(&self, answer: (ResponseHead, Outgoing)) -> Result<Outgoing, pilotlight_http1::SendError> {
         let (ResponseHead { status, fields, closes }, body) = answer;
         let io = &mut *self.io.borrow_mut();
         let is_head = io.http.is_asked_for_head();
         io.is_passed_on = true;
-        self.answer_moves();
+        self.response_moves();
         if status == StatusCode::SWITCHING_PROTOCOLS {
             io.http.switch_protocols(&mut io.out, |writer| fields.write(writer))?;
             return Ok(body);
@@ -44,7 +44,7 @@ impl Client {
         }
         let length = match (fields.content_length(), body.length()) {
             (Some(length), _) if is_head => BodyLength::Exactly(length),
-            // RFC 9110 §9.3.2: an answer to HEAD need not say what one to GET would.
+            // RFC 9110 §9.3.2: a response to HEAD need not say what one to GET would.
             (None, None | Some(0)) if is_head => BodyLength::UntilClose,
             (_, Some(length)) | (Some(length), None) => BodyLength::Exactly(length),
             (None, None) => BodyLength::Chunked,
@@ -57,7 +57,7 @@ impl Client {
         let head = (status.as_u16(), status.canonical_reason().unwrap_or_default());
         io.http.send_head_with(head, length, &mut io.out, |writer| {
             fields.write(writer);
-            // RFC 9110 §6.6.1: who passes an answer on without a date gives it one.
+            // RFC 9110 §6.6.1: who passes a response on without a date gives it one.
             if fields.get(&DATE).is_none() {
                 writer.field(b"date", &date::now());
             }
@@ -66,8 +66,8 @@ impl Client {
         Ok(if has_none { body.without_data() } else { body })
     }
 
-    /// Writes the body as it comes. Ready when the answer is over.
-    pub(crate) fn poll_put_body(&self, cx: &mut Context<'_>, body: &mut Outgoing) -> Poll<Result<(), AnswerError>> {
+    /// Writes the body as it comes. Ready when the response is over.
+    pub(crate) fn poll_put_body(&self, cx: &mut Context<'_>, body: &mut Outgoing) -> Poll<Result<(), ResponseError>> {
         loop {
             ready!(self.poll_room(cx))?;
             if body.is_end() {
@@ -76,7 +76,7 @@ impl Client {
             }
             match body.poll_frame(cx) {
                 Poll::Pending => return self.poll_gone(cx).map(|gone| Err(gone.into())),
-                Poll::Ready(Some(Err(cut))) => return Poll::Ready(Err(AnswerError::Cut(cut))),
+                Poll::Ready(Some(Err(cut))) => return Poll::Ready(Err(ResponseError::Cut(cut))),
                 Poll::Ready(None) => {
                     let io = &mut *self.io.borrow_mut();
                     return Poll::Ready(Ok(io.http.send_end(&mut io.out)?));
@@ -94,7 +94,7 @@ impl Client {
 
     fn put_data(&self, data: Bytes) -> Result<(), pilotlight_http1::SendError> {
         let io = &mut *self.io.borrow_mut();
-        self.answer_moves();
+        self.response_moves();
         if data.len() < DIRECT_WRITE {
             io.is_passed_on = true;
             return io.http.send_data(&data, &mut io.out);
@@ -121,7 +121,7 @@ impl Client {
     /// Tells the client to send the body of its request.
     pub(super) fn send_continue(&self) {
         let io = &mut *self.io.borrow_mut();
-        // Behind the head of the answer nobody waits for it.
+        // Behind the head of the response nobody waits for it.
         let _ = io.http.send_interim(100, "Continue", [], &mut io.out);
     }
 }
@@ -142,7 +142,7 @@ impl InterimSink for Client {
         let crosses = |name: &HeaderName| *name != CONTENT_LENGTH && !is_hop_by_hop(name);
         let fields = headers.iter().filter(|(name, _)| crosses(name)).map(bytes);
         let reason = status.canonical_reason().unwrap_or_default();
-        // Behind the head of the answer there is none, which cannot be: the service's head has not come.
+        // Behind the head of the response there is none, which cannot be: the service's head has not come.
         let _ = io.http.send_interim(status.as_u16(), reason, fields, &mut io.out);
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of an answer, or of its failure: validated, judged, passed on, or replaced by a stale response.
+//! What becomes of a response, or of its failure: validated, judged, passed on, or replaced by a stale response.
 
 use super::{Exchange, Fetched, Purpose, State};
 use crate::action::{Action, Judgement, Response, Status, Verdict};
@@ -41,16 +41,16 @@ impl<H: Handles> Exchange<H> {
                 Purpose::Post { .. } | Purpose::Pass { .. } | Purpose::Fill { stale: None, .. },
                 Fetched::Refused(refusal),
             ) => self.finish(Response::Failure(refusal)),
-            (Purpose::Post { why }, Fetched::Answer(answer, _)) => self.passed(why, None, answer),
-            (Purpose::Pass { why, post, invalidates: false }, Fetched::Answer(answer, _)) => {
+            (Purpose::Post { why }, Fetched::Response(answer, _)) => self.passed(why, None, answer),
+            (Purpose::Pass { why, post, invalidates: false }, Fetched::Response(answer, _)) => {
                 self.passed(why, post, answer)
             }
-            (Purpose::Pass { why, post, invalidates: true }, Fetched::Answer(answer, _)) => {
+            (Purpose::Pass { why, post, invalidates: true }, Fetched::Response(answer, _)) => {
                 self.state = State::Invalidating(why, post);
                 Action::Invalidate(answer)
             }
-            (Purpose::Fill { fill, why, stale: None, .. }, Fetched::Answer(answer, _)) => {
-                self.judge(fill, why, answer, Judgement::Answer)
+            (Purpose::Fill { fill, why, stale: None, .. }, Fetched::Response(answer, _)) => {
+                self.judge(fill, why, answer, Judgement::Response)
             }
             (Purpose::Fill { fill, why, stale: Some(stale), .. }, fetched) => {
                 if !fetched.is_error() {
@@ -74,7 +74,7 @@ impl<H: Handles> Exchange<H> {
             return self.no_error((fill, stale, why), fetched);
         }
         let (answered, refusal) = match fetched {
-            Fetched::Answer(_, status) => (Some(status), None),
+            Fetched::Response(_, status) => (Some(status), None),
             Fetched::Refused(refusal) => (None, Some(refusal)),
         };
         let stored = stale.stored;
@@ -90,23 +90,23 @@ impl<H: Handles> Exchange<H> {
                 self.finish(Response::Failure(refusal))
             }
             // RFC 9111 §4.3.3: a 304 is ours only if the condition was.
-            Fetched::Answer(answer, NOT_MODIFIED) if stale.has_validator => {
+            Fetched::Response(answer, NOT_MODIFIED) if stale.has_validator => {
                 self.state = State::Validating(why);
                 Action::Validate(fill, stale.stored, answer)
             }
-            Fetched::Answer(answer, _) => self.judge(fill, why, answer, Judgement::Answer),
+            Fetched::Response(answer, _) => self.judge(fill, why, answer, Judgement::Response),
         }
     }
 
-    /// An answer that the cache has no part in, but what a POST has made.
-    pub(super) fn passed(&mut self, why: H::Why, post: Option<H::Fill>, answer: H::Answer) -> Action<H> {
+    /// A response that the cache has no part in, but what a POST has made.
+    pub(super) fn passed(&mut self, why: H::Why, post: Option<H::Fill>, answer: H::Fetched) -> Action<H> {
         match post {
             Some(fill) => self.judge(fill, why, answer, Judgement::Posted),
             None => self.finish(Response::Passed(answer, None, why)),
         }
     }
 
-    fn judge(&mut self, fill: H::Fill, why: H::Why, answer: H::Answer, judgement: Judgement) -> Action<H> {
+    fn judge(&mut self, fill: H::Fill, why: H::Why, answer: H::Fetched, judgement: Judgement) -> Action<H> {
         self.state = State::Judging(why);
         Action::Judge(fill, answer, judgement)
     }
@@ -127,7 +127,7 @@ impl<H: Handles> Fetched<H> {
     /// being returned".
     fn is_error(&self) -> bool {
         let status = match self {
-            Self::Answer(_, status) => *status,
+            Self::Response(_, status) => *status,
             Self::Refused(refusal) => refusal.status(),
         };
         matches!(status, 500 | 502 | 503 | 504)
