@@ -1,7 +1,7 @@
 //! Values of several beside each other, from zero, each with its interval.
 
 use crate::markup::{Markup, tag};
-use crate::picture::{Kind, Picture, Range, label, line, rectangle};
+use crate::picture::{Area, Kind, Picture, Range, label, level, rectangle, upright};
 use crate::scale::{Scale, tick};
 use crate::text;
 
@@ -51,7 +51,7 @@ impl Bars {
         let scale = Scale::linear(most.fold(0.0, f64::max), (left, right));
         let bottom = self.bars.len() as f64 * row + 4.0;
         let mut body = Markup::new();
-        self.axis(&scale, (bottom, narrow), &mut body);
+        self.axis(&scale, bottom, narrow, &mut body);
         for (index, bar) in self.bars.iter().enumerate() {
             let top = index as f64 * row;
             let y = if narrow { top + text::LINE + ROW / 2.0 } else { top + ROW / 2.0 };
@@ -73,10 +73,10 @@ impl Bars {
             }
             body.push(group);
         }
-        Picture::new(&self.title, (width, bottom + AXIS), body)
+        Picture::new(&self.title, width, bottom + AXIS, body)
     }
 
-    fn axis(&self, scale: &Scale, (bottom, narrow): (f64, bool), body: &mut Markup) {
+    fn axis(&self, scale: &Scale, bottom: f64, narrow: bool, body: &mut Markup) {
         let ticks = scale.ticks();
         let widest = ticks.iter().map(|value| text::width(&tick(*value))).fold(0.0, f64::max);
         // Where there is no place beside the axis, its end has the unit.
@@ -86,7 +86,7 @@ impl Bars {
         let every = if apart < widest + GAP { 2 } else { 1 };
         for (index, value) in ticks.iter().enumerate() {
             let x = scale.at(*value);
-            body.push(line(if index == 0 { "base" } else { "grid" }, (x, 0.0), (x, bottom)));
+            body.push(upright(if index == 0 { "base" } else { "grid" }, x, 0.0, bottom));
             let free = if narrow { right - text::width(&end) - GAP / 2.0 } else { f64::INFINITY };
             if index % every != 0 || x + text::width(&tick(*value)) / 2.0 > free {
                 continue;
@@ -106,12 +106,13 @@ fn drawn(kind: Kind, range: Range, scale: &Scale, y: f64) -> Markup {
     let (zero, end) = (scale.at(0.0), scale.at(range.value));
     let (low, high) = (scale.at(range.low), scale.at(range.high));
     let class = format!("bar {}", kind.class());
-    let mut drawn = Markup::from(rectangle(&class, (zero, y - BAR / 2.0), ((end - zero).max(1.0), BAR)));
+    let area = Area { x: zero, y: y - BAR / 2.0, width: (end - zero).max(1.0), height: BAR };
+    let mut drawn = Markup::from(rectangle(&class, area));
     if high - low >= 1.0 {
         for (class, overhang) in [("halo", 1.0), ("whisker", 0.0)] {
-            drawn.push(line(class, (low - overhang, y), (high + overhang, y)));
-            drawn.push(line(class, (low, y - 3.5 - overhang), (low, y + 3.5 + overhang)));
-            drawn.push(line(class, (high, y - 3.5 - overhang), (high, y + 3.5 + overhang)));
+            drawn.push(level(class, y, low - overhang, high + overhang));
+            drawn.push(upright(class, low, y - 3.5 - overhang, y + 3.5 + overhang));
+            drawn.push(upright(class, high, y - 3.5 - overhang, y + 3.5 + overhang));
         }
     }
     drawn

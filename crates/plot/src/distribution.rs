@@ -6,7 +6,7 @@ use std::fmt::Write;
 use hdrhistogram::Histogram;
 
 use crate::markup::{Markup, tag};
-use crate::picture::{Kind, Picture, label, line};
+use crate::picture::{Kind, Picture, label, level, upright};
 use crate::scale::{Scale, time};
 use crate::text;
 
@@ -67,6 +67,16 @@ impl Curve {
     }
 }
 
+/// Where percentiles and times are.
+struct Axes {
+    /// Of nines.
+    x: Scale,
+    /// Of nanoseconds.
+    y: Scale,
+    /// Up to how many.
+    nines: f64,
+}
+
 impl Distribution {
     /// The picture.
     #[must_use]
@@ -77,10 +87,11 @@ impl Distribution {
         let least = times().fold(f64::INFINITY, f64::min);
         let most = times().fold(0.0, f64::max);
         let nines = self.curves.iter().map(|curve| curve.end().0).fold(1.0, f64::max);
-        let x = Scale::between((0.0, nines), (LEFT, right));
+        let x = Scale::up_to(nines, (LEFT, right));
         let y = Scale::logarithmic(least * 0.9, most * 1.1, (HEIGHT - BOTTOM, TOP));
+        let axes = Axes { x, y, nines };
         let mut body = Markup::new();
-        self.grid(&x, &y, (right, nines), &mut body);
+        self.grid(&axes, &mut body);
         let (mut peers, mut subjects) = (0, 0);
         let looks: Vec<String> = self
             .curves
@@ -106,26 +117,26 @@ impl Distribution {
             .filter(order(false))
             .chain(self.curves.iter().zip(&looks).filter(order(true)))
         {
-            body.push(
-                tag("path").class(look).attribute("d", path(curve, &x, &y)).with(tag("title").text(&curve.label)),
-            );
+            body.push(tag("path").class(look).attribute("d", path(curve, &axes)).with(tag("title").text(&curve.label)));
         }
         let height = if narrow { self.legend(&looks, width, &mut body) } else { HEIGHT };
         if !narrow {
-            self.names(&looks, (&x, &y), (right, width), &mut body);
+            self.names(&looks, &axes, width, &mut body);
         }
-        Picture::new(&self.title, (width, height), body)
+        Picture::new(&self.title, width, height, body)
     }
 
-    fn grid(&self, x: &Scale, y: &Scale, (right, nines): (f64, f64), body: &mut Markup) {
+    fn grid(&self, axes: &Axes, body: &mut Markup) {
+        let Axes { x, y, nines } = axes;
+        let (_, right) = x.ends();
         let bottom = HEIGHT - BOTTOM;
         for tick in y.ticks() {
-            body.push(line("grid", (LEFT, y.at(tick)), (right, y.at(tick))));
+            body.push(level("grid", y.at(tick), LEFT, right));
             body.push(label(LEFT - 8.0, y.at(tick), "axis end", &time(tick)));
         }
         let mut free = 0.0;
         for (name, at) in STEPS.iter().filter(|(_, at)| *at <= nines + 1e-9) {
-            body.push(line("grid", (x.at(*at), TOP), (x.at(*at), bottom)));
+            body.push(upright("grid", x.at(*at), TOP, bottom));
             let half = text::width(name) / 2.0;
             let middle = x.at(*at).min(right - half + 6.0);
             if middle - half >= free {
@@ -137,9 +148,11 @@ impl Distribution {
     }
 
     /// Beside the ends of the curves.
-    fn names(&self, looks: &[String], (x, y): (&Scale, &Scale), (right, width): (f64, f64), body: &mut Markup) {
+    fn names(&self, looks: &[String], axes: &Axes, width: f64, body: &mut Markup) {
+        let Axes { x, y, .. } = axes;
+        let (_, right) = x.ends();
         let ends: Vec<f64> = self.curves.iter().map(|curve| y.at(curve.end().1)).collect();
-        let places = text::spread(&ends, text::LINE, (TOP, HEIGHT - 8.0));
+        let places = text::spread(&ends, text::LINE, TOP..=HEIGHT - 8.0);
         for ((curve, look), place) in self.curves.iter().zip(looks).zip(places) {
             let (nines, end) = curve.end();
             let from = (x.at(nines) + 3.0, y.at(end));
@@ -173,7 +186,8 @@ fn sample(look: &str, x: f64, y: f64) -> Markup {
     tag("path").class(look).attribute("d", format_args!("M{x:.1} {y:.1}h22")).into()
 }
 
-fn path(curve: &Curve, x: &Scale, y: &Scale) -> String {
+fn path(curve: &Curve, axes: &Axes) -> String {
+    let Axes { x, y, .. } = axes;
     let mut path = String::new();
     let mut drawn = (f64::NAN, f64::NAN);
     let mut skipped = None;

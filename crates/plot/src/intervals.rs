@@ -1,7 +1,7 @@
 //! Ratios and their intervals around equality, on a logarithmic scale: half and double are equally far from 1.
 
 use crate::markup::{Markup, Tag, tag};
-use crate::picture::{Picture, Range, label, line};
+use crate::picture::{Picture, Range, label, level, upright};
 use crate::scale::{self, Scale};
 use crate::text;
 
@@ -66,14 +66,14 @@ impl Intervals {
         let mut y = 4.0;
         for one in &self.intervals {
             rows.push(if narrow {
-                one.below((&scale, values), width, &mut y)
+                one.below(&scale, values, width, &mut y)
             } else {
                 one.beside(&scale, width, &mut y)
             });
         }
-        let mut body = grid(&scale, (place.0, place.1, width), y);
+        let mut body = grid(&scale, width, y);
         body.push(rows);
-        Picture::new(&self.title, (width, y + AXIS), body)
+        Picture::new(&self.title, width, y + AXIS, body)
     }
 }
 
@@ -97,7 +97,7 @@ impl Interval {
     }
 
     /// The interval below its label and its text.
-    fn below(&self, (scale, values): (&Scale, f64), width: f64, y: &mut f64) -> Markup {
+    fn below(&self, scale: &Scale, values: f64, width: f64, y: &mut f64) -> Markup {
         let mut group = self.group();
         let lines = text::wrapped(&self.label, width - values - 16.0, MAX_LINES);
         group = group.with(label(width - 2.0, *y + text::LINE / 2.0, "end", &text::fitted(&self.text, values)));
@@ -121,14 +121,15 @@ impl Interval {
             Tone::Plain => "plain",
         };
         let (low, high) = (scale.at(self.range.low), scale.at(self.range.high));
-        let span = line(&format!("span {tone}"), (low, middle), (high.max(low + 0.5), middle));
+        let span = level(&format!("span {tone}"), middle, low, high.max(low + 0.5));
         let dot = tag("circle").class(&format!("dot {tone}")).number("cx", scale.at(self.range.value));
         [span, dot.number("cy", middle).number("r", 5.0)].into_iter().collect()
     }
 }
 
-fn grid(scale: &Scale, (left, right, width): (f64, f64, f64), bottom: f64) -> Markup {
+fn grid(scale: &Scale, width: f64, bottom: f64) -> Markup {
     let mut grid = Markup::new();
+    let (left, right) = scale.ends();
     let equal = scale.at(1.0);
     let mut ticks: Vec<f64> = scale.ticks().into_iter().filter(|tick| (tick - 1.0).abs() > 1e-9).collect();
     ticks.insert(0, 1.0);
@@ -137,7 +138,7 @@ fn grid(scale: &Scale, (left, right, width): (f64, f64, f64), bottom: f64) -> Ma
         let x = scale.at(tick);
         let name = if tick == 1.0 { "equal".to_owned() } else { format!("{}×", scale::tick(tick)) };
         let (from, to) = (x - text::width(&name) / 2.0, x + text::width(&name) / 2.0);
-        grid.push(line(if tick == 1.0 { "base" } else { "grid" }, (x, 0.0), (x, bottom)));
+        grid.push(upright(if tick == 1.0 { "base" } else { "grid" }, x, 0.0, bottom));
         if from < left - EDGE || taken.iter().any(|(a, b)| from < b + 6.0 && *a < to + 6.0) || to > right + EDGE {
             continue;
         }

@@ -52,7 +52,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    pub(crate) fn new(title: &str, (width, height): (f64, f64), body: Markup) -> Self {
+    pub(crate) fn new(title: &str, width: f64, height: f64, body: Markup) -> Self {
         Self { title: title.to_owned(), width, height, body }
     }
 
@@ -94,12 +94,27 @@ pub(crate) fn label(x: f64, y: f64, class: &str, words: &str) -> Tag {
     tag("text").class(class).number("x", x).number("y", y + text::SIZE * 0.35).text(words)
 }
 
-/// A line that is level or upright.
-pub(crate) fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> Tag {
-    tag("line").class(class).number("x1", x1).number("y1", y1).number("x2", x2).number("y2", y2)
+/// A level line.
+pub(crate) fn level(class: &str, y: f64, left: f64, right: f64) -> Tag {
+    tag("line").class(class).number("x1", left).number("y1", y).number("x2", right).number("y2", y)
+}
+
+/// An upright line.
+pub(crate) fn upright(class: &str, x: f64, top: f64, bottom: f64) -> Tag {
+    tag("line").class(class).number("x1", x).number("y1", top).number("x2", x).number("y2", bottom)
+}
+
+/// Where a box is: its upper left corner, and how far it goes from there.
+#[derive(Clone, Copy)]
+pub(crate) struct Area {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
 }
 
 /// A box.
-pub(crate) fn rectangle(class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> Tag {
+pub(crate) fn rectangle(class: &str, area: Area) -> Tag {
+    let Area { x, y, width, height } = area;
     tag("rect").class(class).number("x", x).number("y", y).number("width", width).number("height", height)
 }

@@ -18,9 +18,9 @@ impl Scale {
         Self { from: 0.0, to: (most / step - 1e-9).ceil() * step, place, logarithmic: false }
     }
 
-    /// Between two values, without ticks of its own.
-    pub(crate) fn between((from, to): (f64, f64), place: (f64, f64)) -> Self {
-        Self { from, to, place, logarithmic: false }
+    /// From 0 to `most` and no further, without ticks of its own.
+    pub(crate) fn up_to(most: f64, place: (f64, f64)) -> Self {
+        Self { from: 0.0, to: most, place, logarithmic: false }
     }
 
     /// From at most `least` to at least `most`, both above 0.
@@ -37,6 +37,11 @@ impl Scale {
         let value = if self.logarithmic { value.max(f64::MIN_POSITIVE).log10() } else { value };
         let part = ((value - self.from) / (self.to - self.from)).clamp(0.0, 1.0);
         self.place.0 + part * (self.place.1 - self.place.0)
+    }
+
+    /// The places of its two ends.
+    pub(crate) fn ends(&self) -> (f64, f64) {
+        self.place
     }
 
     /// Values that get a line.

@@ -1,5 +1,7 @@
 //! Where texts fit: widths are estimated, as no font is at hand.
 
+use std::ops::RangeInclusive;
+
 /// Size of all texts, in units of the picture.
 pub(crate) const SIZE: f64 = 12.0;
 /// From one line to the next.
@@ -42,17 +44,17 @@ pub(crate) fn wrapped(text: &str, wanted: f64, max_lines: usize) -> Vec<String> 
     lines.iter().map(|line| fitted(line, wanted)).collect()
 }
 
-/// Moves places apart until neighbours are `gap` from each other, within `low..=high`; their order stays.
-pub(crate) fn spread(places: &[f64], gap: f64, (low, high): (f64, f64)) -> Vec<f64> {
+/// Moves places apart until neighbours are `gap` from each other, within these bounds; their order stays.
+pub(crate) fn spread(places: &[f64], gap: f64, within: RangeInclusive<f64>) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));
     let mut spread = places.to_vec();
-    let mut least = low;
+    let mut least = *within.start();
     for index in &order {
         spread[*index] = spread[*index].max(least);
         least = spread[*index] + gap;
     }
-    let mut most = high;
+    let mut most = *within.end();
     for index in order.iter().rev() {
         spread[*index] = spread[*index].min(most);
         most = spread[*index] - gap;
@@ -82,8 +84,8 @@ mod tests {
 
     #[test]
     fn places_move_apart_and_stay_inside() {
-        assert_eq!(spread(&[10.0, 11.0, 50.0], 10.0, (0.0, 100.0)), [10.0, 20.0, 50.0]);
-        assert_eq!(spread(&[99.0, 98.0], 10.0, (0.0, 100.0)), [100.0, 90.0]);
-        assert_eq!(spread(&[], 10.0, (0.0, 1.0)), [0.0; 0]);
+        assert_eq!(spread(&[10.0, 11.0, 50.0], 10.0, 0.0..=100.0), [10.0, 20.0, 50.0]);
+        assert_eq!(spread(&[99.0, 98.0], 10.0, 0.0..=100.0), [100.0, 90.0]);
+        assert_eq!(spread(&[], 10.0, 0.0..=1.0), [0.0; 0]);
     }
 }

@@ -1,7 +1,7 @@
 //! Phases one after the other, each beginning where the one before it ended.
 
 use crate::markup::{Markup, tag};
-use crate::picture::{Kind, Picture, label, line, rectangle};
+use crate::picture::{Area, Kind, Picture, label, rectangle, upright};
 use crate::scale::{Scale, tick};
 use crate::text;
 
@@ -58,11 +58,11 @@ impl Waterfall {
                 let end = begin + length.max(0.0);
                 let (from, to) = (scale.at(begin), scale.at(end));
                 let class = if course.kind == Kind::Subject { "phase subject" } else { "phase" };
-                let bar = rectangle(class, (from, y + (ROW - BAR) / 2.0), ((to - from).max(1.0), BAR));
+                let area = Area { x: from, y: y + (ROW - BAR) / 2.0, width: (to - from).max(1.0), height: BAR };
                 rows.push(
                     tag("g")
                         .with(tag("title").text(format_args!("{}: {name}: {words}", course.label)))
-                        .with(bar)
+                        .with(rectangle(class, area))
                         .with(label(14.0, y + ROW / 2.0, "axis", &text::fitted(name, labels - 22.0)))
                         .with(label(width - 2.0, y + ROW / 2.0, "axis end", words)),
                 );
@@ -76,13 +76,13 @@ impl Waterfall {
         let every = if apart < 40.0 { 2 } else { 1 };
         for (index, value) in ticks.iter().enumerate() {
             let x = scale.at(*value);
-            body.push(line(if index == 0 { "base" } else { "grid" }, (x, 0.0), (x, y + 4.0)));
+            body.push(upright(if index == 0 { "base" } else { "grid" }, x, 0.0, y + 4.0));
             if index % every == 0 {
                 body.push(label(x, y + 4.0 + AXIS / 2.0, "axis middle", &tick(*value)));
             }
         }
         body.push(label(2.0, y + 4.0 + AXIS / 2.0, "axis", &self.unit));
         body.push(rows);
-        Picture::new(&self.title, (width, y + 4.0 + AXIS), body)
+        Picture::new(&self.title, width, y + 4.0 + AXIS, body)
     }
 }
