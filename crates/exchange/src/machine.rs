@@ -135,7 +135,7 @@ impl<H: Handles> Exchange<H> {
             // It has waited for another one long enough.
             (State::Turn(asking, _), Event::TimeOver { .. }) => self.pass(asking.why, false),
             (State::Redis(asking), Event::Redis(fill, answer)) => self.redis(asking, fill, answer, now),
-            (State::Lead(asking), Event::Lead(fill, redis, found)) => self.led(asking, (fill, redis), found),
+            (State::Lead(asking), Event::Lead(fill, redis, found)) => self.led(asking, fill, redis, found),
             (State::Adopting(asking), Event::Adopted(adopted)) => self.adopted(asking, adopted),
             (State::Preparing(asking), Event::Prepared(fill, kept)) => self.prepared(asking, fill, kept),
             (State::RedisOnly, Event::RedisOnly(stored)) => self.redis_only(stored),

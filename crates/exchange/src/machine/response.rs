@@ -13,7 +13,7 @@ impl<H: Handles> Exchange<H> {
         match (state, event) {
             (State::Invalidating(why, post), Event::Invalidated(answer)) => self.passed(why, post, answer),
             (State::MayServeStale { fill, stale, why, fetched }, Event::MayServeStale(may)) => {
-                self.may_serve_stale((fill, stale, why), fetched, may)
+                self.may_serve_stale(fill, stale, why, fetched, may)
             }
             (State::LandingFailed { stored, why, answered }, Event::LandedFailed) => {
                 self.verdict = Verdict::Stale;
@@ -54,7 +54,7 @@ impl<H: Handles> Exchange<H> {
             }
             (Purpose::Fill { fill, why, stale: Some(stale), .. }, fetched) => {
                 if !fetched.is_error() {
-                    return self.no_error((fill, stale, why), fetched);
+                    return self.no_error(fill, stale, why, fetched);
                 }
                 let stored = stale.stored.clone();
                 self.state = State::MayServeStale { fill, stale, why, fetched };
@@ -66,12 +66,14 @@ impl<H: Handles> Exchange<H> {
     /// RFC 5861 §4: the stored response in place of an error, if it may be used so.
     fn may_serve_stale(
         &mut self,
-        (fill, stale, why): (H::Fill, Stale<H>, H::Why),
+        fill: H::Fill,
+        stale: Stale<H>,
+        why: H::Why,
         fetched: Fetched<H>,
         may: bool,
     ) -> Action<H> {
         if !may {
-            return self.no_error((fill, stale, why), fetched);
+            return self.no_error(fill, stale, why, fetched);
         }
         let (answered, refusal) = match fetched {
             Fetched::Response(_, status) => (Some(status), None),
@@ -83,7 +85,7 @@ impl<H: Handles> Exchange<H> {
     }
 
     /// Nothing stands in for what was fetched.
-    fn no_error(&mut self, (fill, stale, why): (H::Fill, Stale<H>, H::Why), fetched: Fetched<H>) -> Action<H> {
+    fn no_error(&mut self, fill: H::Fill, stale: Stale<H>, why: H::Why, fetched: Fetched<H>) -> Action<H> {
         match fetched {
             Fetched::Refused(refusal) => {
                 drop(fill);

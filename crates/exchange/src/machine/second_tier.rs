@@ -16,17 +16,12 @@ impl<H: Handles> Exchange<H> {
                 self.state = State::Lead(asking);
                 Action::AwaitLead(fill, redis, self.wait_for_other(now))
             }
-            RedisReply::Answered { redis, found, .. } => self.led(asking, (fill, redis), found),
+            RedisReply::Answered { redis, found, .. } => self.led(asking, fill, redis, found),
         }
     }
 
     /// Redis has said all that it will.
-    pub(super) fn led(
-        &mut self,
-        asking: Asking<H>,
-        (fill, redis): (H::Fill, H::Redis),
-        found: Option<Found>,
-    ) -> Action<H> {
+    pub(super) fn led(&mut self, asking: Asking<H>, fill: H::Fill, redis: H::Redis, found: Option<Found>) -> Action<H> {
         if asking.is_served_by(found) {
             self.state = State::Adopting(asking);
             return Action::Adopt(fill, redis);
