@@ -67,8 +67,8 @@ impl Ring {
                 Ok(1..) => {}
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::INTR) => {}
                 Ok(0) | Err(_) if refusals < MAX_REFUSALS => refusals += 1,
-                Ok(0) => return Err(abandon(bytes, (taken, open), &Errno::NOMEM.into(), done)),
-                Err(error) => return Err(abandon(bytes, (taken, open), &error, done)),
+                Ok(0) => return Err(abandon(bytes, taken, open, &Errno::NOMEM.into(), done)),
+                Err(error) => return Err(abandon(bytes, taken, open, &error, done)),
             }
         }
     }
@@ -97,7 +97,8 @@ impl Ring {
 /// Leaves to the kernel what it may still have, and says which messages it never took.
 fn abandon(
     bytes: &mut Vec<u8>,
-    (taken, open): (usize, u64),
+    taken: usize,
+    open: u64,
     error: &io::Error,
     mut done: impl FnMut(usize, io::Result<usize>),
 ) -> usize {
@@ -121,7 +122,7 @@ mod tests {
     fn what_the_kernel_may_still_have_is_never_freed() {
         let mut bytes = b"one two three".to_vec();
         let (before, mut told) = (bytes.as_ptr(), Vec::new());
-        let tried = abandon(&mut bytes, (2, 0b10), &Errno::PERM.into(), |index, sent| told.push((index, sent.is_ok())));
+        let tried = abandon(&mut bytes, 2, 0b10, &Errno::PERM.into(), |index, sent| told.push((index, sent.is_ok())));
         assert_eq!((tried, told), (2, vec![(1, false)]));
         assert_eq!(bytes, b"one two three");
         assert_ne!(bytes.as_ptr(), before);
@@ -131,7 +132,7 @@ mod tests {
     fn what_it_has_let_go_of_is_used_again() {
         let mut bytes = b"one two three".to_vec();
         let before = bytes.as_ptr();
-        assert_eq!(abandon(&mut bytes, (1, 0), &Errno::PERM.into(), |_, _| {}), 1);
+        assert_eq!(abandon(&mut bytes, 1, 0, &Errno::PERM.into(), |_, _| {}), 1);
         assert_eq!(bytes.as_ptr(), before);
     }
 }
