@@ -21,7 +21,7 @@ pub(super) fn text(value: &Value) -> String {
                 let rows = items.iter().map(|item| row(item, &names)).collect();
                 aligned(&names, rows)
             }
-            None => aligned(&[], items.iter().enumerate().map(numbered).collect()),
+            None => aligned(&[], items.iter().enumerate().map(|(index, item)| numbered(index, item)).collect()),
         },
         Value::Attributed(attributed) => text(&attributed.value),
         other => format!("{}\n", cell(other)),
@@ -85,7 +85,7 @@ fn row(item: &Value, names: &[String]) -> Vec<String> {
     names.iter().map(|name| of(name).map_or_else(String::new, |(_, value)| cell(value))).collect()
 }
 
-fn numbered((index, item): (usize, &Value)) -> Vec<String> {
+fn numbered(index: usize, item: &Value) -> Vec<String> {
     let mut line = vec![format!("{})", index + 1)];
     match item {
         Value::Array(cells) | Value::Set(cells) | Value::Push(cells) => line.extend(cells.iter().map(cell)),
