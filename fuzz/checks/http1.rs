@@ -73,7 +73,7 @@ fn serve(stream: &[u8], step: usize, limits: Limits) -> Vec<String> {
             };
             unread.drain(..taken);
             if is_head {
-                server.send_head((200, "OK"), std::iter::empty(), BodyLength::Empty, &mut out).expect("it is awaited");
+                server.send_head(200, "OK", std::iter::empty(), BodyLength::Empty, &mut out).expect("it is awaited");
                 server.send_end(&mut out).expect("it is empty");
             }
         }

@@ -140,7 +140,7 @@ fn served_by_ours(stream: &[u8]) -> Vec<(Message, Option<Known>)> {
         at += taken;
         if over {
             whole.push(std::mem::take(&mut current));
-            server.send_head((200, "OK"), std::iter::empty(), BodyLength::Empty, &mut out).expect("it is awaited");
+            server.send_head(200, "OK", std::iter::empty(), BodyLength::Empty, &mut out).expect("it is awaited");
             server.send_end(&mut out).expect("it is empty");
         }
     }

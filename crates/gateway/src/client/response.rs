@@ -54,8 +54,8 @@ impl Client {
         if self.takes_trailers.get() {
             fields.all(&TRAILER, |value| announced.extend(HeaderValue::from_bytes(value)));
         }
-        let head = (status.as_u16(), status.canonical_reason().unwrap_or_default());
-        io.http.send_head_with(head, length, &mut io.out, |writer| {
+        let reason = status.canonical_reason().unwrap_or_default();
+        io.http.send_head_with(status.as_u16(), reason, length, &mut io.out, |writer| {
             fields.write(writer);
             // RFC 9110 §6.6.1: who passes a response on without a date gives it one.
             if fields.get(&DATE).is_none() {
@@ -111,7 +111,8 @@ impl Client {
         let is_announced = |name: &[u8]| {
             announced.iter().flat_map(|value| members(value.as_bytes())).any(|one| one.eq_ignore_ascii_case(name))
         };
-        let mut passed = trailers.iter().map(bytes).filter(|(name, _)| is_announced(name)).peekable();
+        let mut passed =
+            trailers.iter().map(|(name, value)| bytes(name, value)).filter(|(name, _)| is_announced(name)).peekable();
         match passed.peek() {
             Some(_) => io.http.send_trailers(passed, &mut io.out),
             None => io.http.send_end(&mut io.out),
@@ -140,13 +141,13 @@ impl InterimSink for Client {
         }
         // RFC 9110 §8.6: no 1xx has a Content-Length; a service on the pipe may have said anything.
         let crosses = |name: &HeaderName| *name != CONTENT_LENGTH && !is_hop_by_hop(name);
-        let fields = headers.iter().filter(|(name, _)| crosses(name)).map(bytes);
+        let fields = headers.iter().filter(|(name, _)| crosses(name)).map(|(name, value)| bytes(name, value));
         let reason = status.canonical_reason().unwrap_or_default();
         // Behind the head of the response there is none, which cannot be: the service's head has not come.
         let _ = io.http.send_interim(status.as_u16(), reason, fields, &mut io.out);
     }
 }
 
-fn bytes<'h>((name, value): (&'h HeaderName, &'h HeaderValue)) -> (&'h [u8], &'h [u8]) {
+fn bytes<'h>(name: &'h HeaderName, value: &'h HeaderValue) -> (&'h [u8], &'h [u8]) {
     (name.as_str().as_bytes(), value.as_bytes())
 }

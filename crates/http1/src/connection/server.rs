@@ -182,7 +182,8 @@ impl ServerConnection {
     /// [`SendError::Head`] if no response is awaited.
     pub fn send_head<'f>(
         &mut self,
-        (status, reason): (u16, &str),
+        status: u16,
+        reason: &str,
         fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
         body: BodyLength,
         out: &mut BytesMut,
@@ -192,7 +193,7 @@ impl ServerConnection {
                 writer.field(name, value);
             }
         };
-        self.send_head_with((status, reason), body, out, write)
+        self.send_head_with(status, reason, body, out, write)
     }
 
     /// The same, with fields that `write` writes.
@@ -201,7 +202,8 @@ impl ServerConnection {
     /// As those of [`ServerConnection::send_head`].
     pub fn send_head_with(
         &mut self,
-        (status, reason): (u16, &str),
+        status: u16,
+        reason: &str,
         body: BodyLength,
         out: &mut BytesMut,
         write: impl FnOnce(&mut MessageWriter<'_>),

@@ -51,7 +51,7 @@ fn served(pieces: &[&[u8]]) -> Vec<String> {
             };
             unread.drain(..taken);
             if answers {
-                server.send_head((204, "No Content"), NONE, BodyLength::Empty, &mut out).unwrap();
+                server.send_head(204, "No Content", NONE, BodyLength::Empty, &mut out).unwrap();
                 server.send_end(&mut out).unwrap();
             }
         }
@@ -121,7 +121,7 @@ fn answer(request: &str, status: u16, body: BodyLength, data: &[u8]) -> (String,
     assert_eq!(taken, request.len());
     let mut out = BytesMut::new();
     let fields: [(&[u8], &[u8]); 1] = [(b"a", b"b")];
-    server.send_head((status, "X"), fields, body, &mut out).unwrap();
+    server.send_head(status, "X", fields, body, &mut out).unwrap();
     server.send_data(data, &mut out).unwrap();
     server.send_end(&mut out).unwrap();
     (String::from_utf8(out.to_vec()).unwrap(), server)
@@ -160,7 +160,7 @@ fn an_early_answer_leaves_a_body_to_read() {
     let (mut table, mut out) = (FieldTable::new(), BytesMut::new());
     let request = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n";
     server.receive(request, &mut table).unwrap();
-    server.send_head((413, "X"), NONE, BodyLength::Empty, &mut out).unwrap();
+    server.send_head(413, "X", NONE, BodyLength::Empty, &mut out).unwrap();
     server.send_end(&mut out).unwrap();
     assert!(server.has_unread_body() && !server.is_over() && !server.is_busy());
     let (taken, _) = server.receive(b"abcGET", &mut table).unwrap();
@@ -174,10 +174,10 @@ fn an_early_answer_leaves_a_body_to_read() {
 fn what_may_not_be_sent_is_not() {
     let mut server = ServerConnection::new(Limits::REQUEST);
     let (mut table, mut out) = (FieldTable::new(), BytesMut::new());
-    assert_eq!(server.send_head((200, ""), NONE, BodyLength::Empty, &mut out), Err(SendError::Head));
+    assert_eq!(server.send_head(200, "", NONE, BodyLength::Empty, &mut out), Err(SendError::Head));
     assert_eq!(server.send_data(b"a", &mut out), Err(SendError::Body));
     server.receive(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut table).unwrap();
-    server.send_head((200, ""), NONE, BodyLength::Exactly(1), &mut out).unwrap();
+    server.send_head(200, "", NONE, BodyLength::Exactly(1), &mut out).unwrap();
     let head = out.len();
     assert_eq!(server.send_data(b"ab", &mut out), Err(SendError::TooLong));
     assert_eq!(out.len(), head);
@@ -300,7 +300,7 @@ proptest! {
         let mut server = ServerConnection::new(Limits::REQUEST);
         let (mut table, mut out) = (FieldTable::new(), BytesMut::new());
         server.receive(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut table).unwrap();
-        server.send_head((200, "OK"), NONE, body, &mut out).unwrap();
+        server.send_head(200, "OK", NONE, body, &mut out).unwrap();
         for piece in &pieces {
             server.send_data(piece, &mut out).unwrap();
         }
