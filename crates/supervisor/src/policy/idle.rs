@@ -57,7 +57,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[track_caller]
-    fn check((freeze, stop): (Option<u32>, Option<u32>), in_flight: u64, idle: u32, frozen: bool, expected: Idle) {
+    fn check(freeze: Option<u32>, stop: Option<u32>, in_flight: u64, idle: u32, frozen: bool, expected: Idle) {
         let start = Instant::now();
         let limits = IdleLimits {
             freeze_after: freeze.map(|after| after * SECOND),
@@ -73,17 +73,17 @@ mod tests {
     #[test]
     fn decisions() {
         let again = Idle::LookAgain(Instant::now());
-        check((None, Some(10)), 0, 10, false, Idle::Stop);
-        check((None, Some(10)), 0, 9, false, again);
-        check((None, Some(3)), 1, 10, false, again);
-        check((None, None), 0, 1000, false, Idle::Never);
-        check((Some(5), Some(10)), 0, 4, false, again);
-        check((Some(5), Some(10)), 0, 5, false, Idle::Freeze);
-        check((Some(5), Some(10)), 1, 5, false, again);
-        check((Some(5), Some(10)), 0, 7, true, again);
-        check((Some(5), Some(10)), 0, 10, true, Idle::Stop);
-        check((Some(5), None), 0, 7, true, Idle::Never);
-        check((Some(20), Some(10)), 0, 10, false, Idle::Stop);
+        check(None, Some(10), 0, 10, false, Idle::Stop);
+        check(None, Some(10), 0, 9, false, again);
+        check(None, Some(3), 1, 10, false, again);
+        check(None, None, 0, 1000, false, Idle::Never);
+        check(Some(5), Some(10), 0, 4, false, again);
+        check(Some(5), Some(10), 0, 5, false, Idle::Freeze);
+        check(Some(5), Some(10), 1, 5, false, again);
+        check(Some(5), Some(10), 0, 7, true, again);
+        check(Some(5), Some(10), 0, 10, true, Idle::Stop);
+        check(Some(5), None, 0, 7, true, Idle::Never);
+        check(Some(20), Some(10), 0, 10, false, Idle::Stop);
     }
 
     #[test]

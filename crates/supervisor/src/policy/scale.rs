@@ -163,7 +163,8 @@ mod tests {
     #[track_caller]
     fn check(
         scale: &Scale,
-        (ready, starting): (u32, u32),
+        ready: u32,
+        starting: u32,
         in_use: u64,
         waiting: u64,
         waited_ms: u32,
@@ -178,29 +179,29 @@ mod tests {
 
     #[test]
     fn growth() {
-        check(&SCALE, (0, 0), 0, 0, 0, (0, None));
-        check(&SCALE, (0, 0), 0, 1, 0, (1, Some(100)));
-        check(&SCALE, (0, 0), 0, 1000, 0, (1, Some(100)));
-        check(&SCALE, (0, 1), 0, 1000, 50, (0, Some(100)));
-        check(&SCALE, (0, 1), 0, 1000, 100, (3, None));
-        check(&SCALE, (0, 4), 0, 1000, 200, (0, None));
-        check(&SCALE, (0, 1), 0, 10, 200, (0, Some(300))); // the one that starts will do
-        check(&SCALE, (1, 0), 10, 1, 99, (0, Some(100)));
-        check(&SCALE, (1, 0), 10, 1, 100, (1, Some(200)));
-        check(&SCALE, (1, 1), 10, 10, 500, (0, Some(600)));
-        check(&SCALE, (1, 1), 10, 11, 500, (1, Some(600)));
-        check(&SCALE, (4, 0), 40, 500, 9000, (0, None));
+        check(&SCALE, 0, 0, 0, 0, 0, (0, None));
+        check(&SCALE, 0, 0, 0, 1, 0, (1, Some(100)));
+        check(&SCALE, 0, 0, 0, 1000, 0, (1, Some(100)));
+        check(&SCALE, 0, 1, 0, 1000, 50, (0, Some(100)));
+        check(&SCALE, 0, 1, 0, 1000, 100, (3, None));
+        check(&SCALE, 0, 4, 0, 1000, 200, (0, None));
+        check(&SCALE, 0, 1, 0, 10, 200, (0, Some(300))); // the one that starts will do
+        check(&SCALE, 1, 0, 10, 1, 99, (0, Some(100)));
+        check(&SCALE, 1, 0, 10, 1, 100, (1, Some(200)));
+        check(&SCALE, 1, 1, 10, 10, 500, (0, Some(600)));
+        check(&SCALE, 1, 1, 10, 11, 500, (1, Some(600)));
+        check(&SCALE, 4, 0, 40, 500, 9000, (0, None));
         let one = Scale { max: 1, concurrency: None, ..SCALE };
-        check(&one, (0, 0), 0, 1000, 0, (1, None));
-        check(&one, (0, 1), 0, 1000, 5000, (0, None));
+        check(&one, 0, 0, 0, 1000, 0, (1, None));
+        check(&one, 0, 1, 0, 1000, 5000, (0, None));
         let spare = Scale { spare: 1, ..SCALE };
-        check(&spare, (0, 0), 0, 0, 0, (1, None));
-        check(&spare, (1, 0), 0, 0, 0, (0, None));
-        check(&spare, (1, 0), 1, 0, 0, (1, None));
-        check(&spare, (2, 0), 11, 0, 0, (1, None));
-        check(&spare, (4, 0), 40, 0, 0, (0, None));
-        check(&Scale { min: 1, ..SCALE }, (0, 0), 0, 0, 0, (1, None));
-        check(&Scale { spare: 1, max: 1, concurrency: None, ..SCALE }, (0, 0), 0, 0, 0, (1, None));
+        check(&spare, 0, 0, 0, 0, 0, (1, None));
+        check(&spare, 1, 0, 0, 0, 0, (0, None));
+        check(&spare, 1, 0, 1, 0, 0, (1, None));
+        check(&spare, 2, 0, 11, 0, 0, (1, None));
+        check(&spare, 4, 0, 40, 0, 0, (0, None));
+        check(&Scale { min: 1, ..SCALE }, 0, 0, 0, 0, 0, (1, None));
+        check(&Scale { spare: 1, max: 1, concurrency: None, ..SCALE }, 0, 0, 0, 0, 0, (1, None));
     }
 
     #[test]
