@@ -16,7 +16,7 @@ mod line;
 mod sink;
 mod writer;
 
-pub(crate) use line::Entry;
+pub(crate) use line::{Entry, Hit};
 use sink::Message;
 pub(crate) use sink::Sink;
 pub(crate) use writer::Writer;

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 use pilotlight_cache::{
     Answered, Cache, Forward, Invalidated, Key, Place, RouteControl, RouteRules, Timestamp, Unstored,
 };
 
 use crate::options::{RouteCache, RouteSpec};
 use crate::routes::Table;
-use crate::target::{Origin, Scheme, key_authority};
+use crate::target::{RequestUrl, Scheme, key_authority};
 
 /// A key, borrowed as far as the route's rules leave the request as it is.
 pub(crate) struct CacheKey<'a> {
@@ -23,17 +23,17 @@ impl<'a> CacheKey<'a> {
     /// The key of a request.
     pub(crate) fn of(
         control: Option<&RouteControl>,
-        origin: Origin<'a>,
-        target: &'a str,
+        url: RequestUrl<'a>,
         headers: &HeaderMap,
     ) -> Result<Self, Forward> {
-        let Some(control) = control else { return Ok(Self::of_url(None, origin, target)) };
+        let Some(control) = control else { return Ok(Self::of_url(None, url)) };
         let extra = control.key.extra(headers).map_err(|_| Forward::KeyTooLong)?;
-        Ok(Self { extra, ..Self::of_url(Some(control), origin, target) })
+        Ok(Self { extra, ..Self::of_url(Some(control), url) })
     }
 
     /// The key of a URL whose route puts nothing else into keys.
-    pub(crate) fn of_url(control: Option<&RouteControl>, origin: Origin<'a>, target: &'a str) -> Self {
+    pub(crate) fn of_url(control: Option<&RouteControl>, url: RequestUrl<'a>) -> Self {
+        let RequestUrl { origin, target } = url;
         let target = control.map_or(Cow::Borrowed(target), |control| control.key.target(target));
         Self { scheme: origin.scheme, authority: key_authority(origin), target, extra: String::new() }
     }
@@ -73,14 +73,12 @@ pub(crate) fn refuses(route: &RouteSpec, status: StatusCode, response: &HeaderMa
 pub(crate) fn invalidate(
     cache: &Cache,
     table: &Table,
-    (origin, target): (Origin<'_>, &str),
-    (method, status): (&Method, StatusCode),
-    response: &HeaderMap,
+    url: RequestUrl<'_>,
+    answered: Answered<'_>,
     now: Timestamp,
 ) -> Invalidated {
-    let key = CacheKey::of_url(None, origin, target);
-    let answered = Answered { method, status, response };
-    cache.invalidate_as(&key.as_key(), answered, now, |target| place(table, origin.authority, target))
+    let key = CacheKey::of_url(None, url);
+    cache.invalidate_as(&key.as_key(), answered, now, |target| place(table, url.origin.authority, target))
 }
 
 /// Where the route of a target has stored what answers it.

@@ -18,7 +18,7 @@ use crate::client::received::{Known, ReceivedRequest, RedisMiss};
 use crate::client::{Client, RequestGuard};
 use crate::deadline::Deadline;
 use crate::head::Head;
-use crate::lookup::look_up;
+use crate::lookup::{CacheRequest, look_up};
 use crate::metrics::Verdict;
 use crate::options::RouteCache;
 use crate::problem::Failure;
@@ -28,7 +28,7 @@ use crate::request_id::RequestId;
 use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::server_timing;
-use crate::target::{Origin, Trust};
+use crate::target::{Origin, RequestUrl, Trust};
 use crate::timing::{Layer, Moment, Timeline};
 use crate::worker::Worker;
 
@@ -45,7 +45,7 @@ mod unread;
 
 pub(crate) use detached_fetch::PendingResponse;
 use detached_fetch::{DetachedFetch, Forwarded};
-use inbound::{Caller, Inbound, Looked, Parted, offered};
+use inbound::{Caller, Inbound, IncomingRequest, Looked, Parted, offered};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -85,22 +85,22 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<Rece
     let asked = match found {
         Ok(Found::Stored(_, verdict, answer)) => {
             record.verdict(verdict);
-            let answer = respond_now(worker, client, (&head, &body), answer.map(ResponseBody::stored), record);
+            let answer = respond_now(worker, client, &head, &body, answer.map(ResponseBody::stored), record);
             return Reply::Now(Box::new(answer));
         }
         Ok(Found::Own(answer)) => {
-            return Reply::Now(Box::new(respond_now(worker, client, (&head, &body), answer, record)));
+            return Reply::Now(Box::new(respond_now(worker, client, &head, &body, answer, record)));
         }
         Ok(Found::Route(route, lookup)) => Ok((route, Looked { lookup, redis })),
         Err(failure) => Err(failure),
     };
     let detached_fetch = DetachedFetch::new(worker);
     client.awaits_response(head.version == Version::HTTP_11);
-    let waiting = Waiting::new(worker, client, (&head, &record));
+    let waiting = Waiting::new(worker, client, &head, &record);
     let future: Forwarded = match asked {
         Ok((route, looked)) => {
-            let caller = (Caller::at(client), record, detached_fetch.clone());
-            let inbound = Inbound::new(worker, caller, route, (head, body.source()), waiting.id.clone());
+            let request = IncomingRequest { head, body: body.source(), id: waiting.id.clone() };
+            let inbound = Inbound::new(worker, Caller::at(client), record, detached_fetch.clone(), route, request);
             Box::pin(forward(waiting, inbound, looked))
         }
         Err(failure) => Box::pin(refuse(waiting, Rc::clone(worker), failure, body.source())),
@@ -135,7 +135,9 @@ fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeli
         Some(_) => None, // the answer may be another protocol
         None => {
             let origin = Origin::of_head(head, Trust::of(client.settings.trust_forwarded));
-            look_up(&worker.common, route, (origin, head.target()), (&head.method, head.headers()), now)
+            let url = RequestUrl { origin, target: head.target() };
+            let request = CacheRequest { method: &head.method, url, headers: head.headers() };
+            look_up(&worker.common, route, request, now)
         }
     };
     let found = match lookup {
@@ -144,7 +146,7 @@ fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeli
             Found::Stored(Arc::clone(route), Verdict::Hit, answer)
         }
         Some(Lookup::StaleWhileRevalidate(stored)) => {
-            refresh::begin((worker, client), route, head, &stored);
+            refresh::begin(worker, client, route, head, &stored);
             let status = CacheStatus::stale_while_revalidated(stored.ttl_s(now));
             let answer = stored.response_as(status, &head.method, head.headers(), now);
             Found::Stored(Arc::clone(route), Verdict::Stale, answer)
@@ -158,7 +160,8 @@ fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeli
 fn respond_now(
     worker: &Rc<Worker>,
     client: &Rc<Client>,
-    (head, body): (&Head, &ClientBody),
+    head: &Head,
+    body: &ClientBody,
     answer: Response<ResponseBody>,
     record: Rc<Record>,
 ) -> (ResponseHead, Outgoing) {
@@ -194,7 +197,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn new(worker: &Rc<Worker>, client: &Rc<Client>, (head, record): (&Head, &Rc<Record>)) -> Self {
+    fn new(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, record: &Rc<Record>) -> Self {
         let id = worker.ids.id(head.field(&X_REQUEST_ID));
         record.keep_head(head, &id, &client.peer);
         Self {
@@ -209,7 +212,8 @@ impl Waiting {
     fn answer(
         self,
         worker: &Worker,
-        (result, connection): (Result<Parted, Failure>, Connection),
+        result: Result<Parted, Failure>,
+        connection: Connection,
         deadline: Option<Deadline>,
     ) -> (ResponseHead, Outgoing) {
         let (client, record) = self.guard.parts();
@@ -243,8 +247,8 @@ async fn forward(waiting: Waiting, mut inbound: Box<Inbound>, looked: Looked) ->
         deadline
     });
     let begin = inbound.begin(looked);
-    let result = inbound.respond(begin, took).await;
-    waiting.answer(&inbound.worker, result, deadline)
+    let (result, connection) = inbound.respond(begin, took).await;
+    waiting.answer(&inbound.worker, result, connection, deadline)
 }
 
 /// A request that has no route.
@@ -254,7 +258,7 @@ async fn refuse(
     failure: Failure,
     body: Option<Box<dyn BodySource>>,
 ) -> (ResponseHead, Outgoing) {
-    let refused = driver::refuse(failure, (body, waiting.expects_continue), || worker.deadlines.deadline()).await;
+    let refused = driver::refuse(failure, body, waiting.expects_continue, || worker.deadlines.deadline()).await;
     let (failure, connection) = refused;
-    waiting.answer(&worker, (Err(failure), connection), None)
+    waiting.answer(&worker, Err(failure), connection, None)
 }

@@ -12,7 +12,7 @@ use pilotlight_cache_redis::{Asked, Tier};
 
 use crate::cache_key::{self, CacheKey};
 use crate::options::{RouteCache, RouteSpec};
-use crate::target::Origin;
+use crate::target::RequestUrl;
 use crate::worker::{Common, Worker};
 
 /// The time of day.
@@ -20,28 +20,31 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_system(SystemTime::now())
 }
 
-/// What the cache has for a target (origin, path and query); `None` where the route does not use it.
-pub(crate) fn look_up(
-    common: &Common,
-    route: &RouteSpec,
-    (origin, target): (Origin<'_>, &str),
-    (method, headers): (&Method, &HeaderMap),
-    now: Timestamp,
-) -> Option<Lookup> {
+/// A request, as far as the cache looks at it.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheRequest<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) url: RequestUrl<'a>,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// What the cache has for a request; `None` where the route does not use it.
+pub(crate) fn look_up(common: &Common, route: &RouteSpec, request: CacheRequest<'_>, now: Timestamp) -> Option<Lookup> {
     let RouteCache::On { control, .. } = &route.cache else { return None };
     let cache = common.cache.as_ref()?;
     let control = control.as_deref();
+    let CacheRequest { method, url, headers } = request;
     // RFC 9111 §5.2.1.7: whoever wants nothing but a stored response is not sent to the service by a rule either.
     let past = |why| match is_stored_method(method) && RequestDirectives::parse(headers).only_if_cached {
         true => Lookup::OnlyIfCached,
         false => Lookup::Bypass(why),
     };
     if let Some(control) = control
-        && control.bypass.applies(method, target, headers).is_some()
+        && control.bypass.applies(method, url.target, headers).is_some()
     {
         return Some(past(Forward::Rule));
     }
-    Some(match CacheKey::of(control, origin, target, headers) {
+    Some(match CacheKey::of(control, url, headers) {
         Ok(key) => cache.lookup(&key.as_key(), method, headers, now),
         Err(why) => past(why),
     })
@@ -62,12 +65,12 @@ pub(crate) fn tiers(worker: &Worker) -> Option<(&Rc<Tier>, &Cache)> {
 pub(crate) fn lead<'a>(
     worker: &'a Worker,
     route: &RouteSpec,
-    (origin, target): (Origin<'_>, &str),
+    url: RequestUrl<'_>,
     headers: &HeaderMap,
     now: Timestamp,
 ) -> Option<(&'a Rc<Tier>, Fill)> {
     let (tier, cache) = tiers(worker)?;
-    let key = CacheKey::of(cache_key::control(route), origin, target, headers).ok()?;
+    let key = CacheKey::of(cache_key::control(route), url, headers).ok()?;
     match cache.begin(&key.as_key(), &Method::GET, headers, now) {
         Turn::Leader(fill) => Some((tier, fill)).filter(|(_, fill)| fill.is_shared()),
         Turn::Hit(_) | Turn::Failed(_) | Turn::Follower(_) | Turn::Live(_) => None,

@@ -91,7 +91,9 @@ impl ReadAhead {
         spawner: &Spawner,
         source: ResponseBody,
         recorder: Box<Recorder>,
-        (deadline, timeout, abandoned): (Deadline, Duration, Abandoned),
+        deadline: Deadline,
+        timeout: Duration,
+        abandoned: Abandoned,
     ) -> Self {
         let held = Rc::new(RefCell::new(Held { tail: Some(recorder.tail()), ..Held::default() }));
         let length = source.length();

@@ -63,6 +63,14 @@ pub(crate) struct Origin<'a> {
     pub(crate) authority: &'a str,
 }
 
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RequestUrl<'a> {
+    pub(crate) origin: Origin<'a>,
+    /// Path and query.
+    pub(crate) target: &'a str,
+}
+
 impl<'a> Origin<'a> {
     /// Of a request that was received for `authority`.
     #[inline]

@@ -36,15 +36,21 @@ pub(crate) struct Entry<'a> {
     pub(crate) timeline: Option<&'a Timeline>,
 }
 
+/// A hit that was answered from its head alone, as far as it is logged.
+pub(crate) struct Hit<'a> {
+    pub(crate) at: Timestamp,
+    pub(crate) took_ns: u64,
+    pub(crate) peer: &'a str,
+    pub(crate) target: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) status: u16,
+    pub(crate) sent_bytes: u64,
+}
+
 impl<'a> Entry<'a> {
     /// A hit that was answered from its head alone: a GET over HTTP/1.1, without an id.
-    pub(crate) fn of_hit(
-        verdict: Verdict,
-        series: &'a Series,
-        (at, took_ns): (Timestamp, u64),
-        (peer, target, headers): (&'a str, &'a str, &'a HeaderMap),
-        (status, sent_bytes): (u16, u64),
-    ) -> Self {
+    pub(crate) fn of_hit(verdict: Verdict, series: &'a Series, hit: &Hit<'a>) -> Self {
+        let Hit { at, took_ns, peer, target, headers, status, sent_bytes } = *hit;
         let field = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
         Self {
             at,

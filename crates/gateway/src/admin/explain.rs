@@ -35,7 +35,7 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
     };
     map.insert("route".into(), self::route(route, &target));
     map.insert("service".into(), service(route));
-    map.insert("cache".into(), cache::explain(shared, route, &target, (&method, &headers)));
+    map.insert("cache".into(), cache::explain(shared, route, &target, &method, &headers));
     map.insert("limits".into(), limits(shared, route));
     Ok(told)
 }

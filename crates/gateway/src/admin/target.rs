@@ -7,7 +7,7 @@ use super::hidden::hide_credentials;
 use super::shared::Shared;
 use crate::cache_key::{self, CacheKey};
 use crate::options::ListenAddr;
-use crate::target::{self, Origin, Scheme};
+use crate::target::{self, Origin, RequestUrl, Scheme};
 
 /// What a URL names.
 pub(super) struct Target {
@@ -45,20 +45,21 @@ impl Target {
     /// The key of the target by the rules of its route; of its request's fields nothing is in it.
     pub(super) fn with_key<T>(&self, shared: &Shared, then: impl FnOnce(&Key<'_>) -> T) -> T {
         let place = cache_key::place(&shared.common.table.load(), &self.authority, &self.target);
-        then(&CacheKey::of_url(None, self.origin(), &place.target).as_key())
+        then(&CacheKey::of_url(None, RequestUrl { target: &place.target, ..self.url() }).as_key())
     }
 
     /// The key of the target as it was written.
     pub(super) fn with_plain_key<T>(&self, then: impl FnOnce(&Key<'_>) -> T) -> T {
-        then(&CacheKey::of_url(None, self.origin(), &self.target).as_key())
+        then(&CacheKey::of_url(None, self.url()).as_key())
     }
 
     pub(super) fn text(&self) -> String {
         format!("{}://{}{}", self.scheme.as_str(), self.authority, self.target)
     }
 
-    pub(super) fn origin(&self) -> Origin<'_> {
-        Origin { scheme: self.scheme, authority: &self.authority }
+    pub(super) fn url(&self) -> RequestUrl<'_> {
+        let origin = Origin { scheme: self.scheme, authority: &self.authority };
+        RequestUrl { origin, target: &self.target }
     }
 
     pub(super) fn path(&self) -> &str {

@@ -15,17 +15,19 @@ use pilotlight_http1::{BodyLength, Field, Fields, Persistence, RequestHead, Targ
 
 use super::Client;
 use super::hit_timer::HitTimer;
+use super::pending_lookup::LookupRequest;
 use super::received::Known;
-use crate::access_log::Entry;
+use crate::access_log::{Entry, Hit};
 use crate::cache_key::CacheKey;
 use crate::head::put_fields;
+use crate::lookup::{self, CacheRequest};
 use crate::metrics::Verdict;
 use crate::options::RouteCache;
 use crate::routes::{Route, Table};
-use crate::target::{Origin, Scheme, Trust};
+use crate::target::{Origin, RequestUrl, Scheme, Trust};
 use crate::timing::Moment;
 use crate::worker::Worker;
-use crate::{cache_key, lookup, server_timing};
+use crate::{cache_key, server_timing};
 
 /// Larger bodies are written from where they are.
 pub(super) const MAX_BODY: usize = super::DIRECT_WRITE;
@@ -84,7 +86,8 @@ fn peek(
     client: &Client,
     route: &Route,
     head: &RequestHead<'_>,
-    (target, now): (&str, Timestamp),
+    target: &str,
+    now: Timestamp,
 ) -> Option<Lookup> {
     let cache = worker.common.cache.as_ref()?;
     if cache_key::control(route).is_some() || client.settings.trust_forwarded || worker.access_log.is_some() {
@@ -92,7 +95,7 @@ fn peek(
     }
     let RouteCache::On { .. } = route.cache else { return None };
     let origin = Origin { scheme: Scheme::Http, authority: head.authority };
-    let key = CacheKey::of_url(None, origin, target);
+    let key = CacheKey::of_url(None, RequestUrl { origin, target });
     cache.lookup_plain(&key.as_key(), &Unread(head.fields), now)
 }
 
@@ -101,8 +104,10 @@ fn peek(
 pub(super) fn find<'a>(
     worker: &'a Worker,
     client: &Rc<Client>,
-    (table, hit_timer): (&'a Table, &mut HitTimer<'a>),
-    (head, headers): (&RequestHead<'_>, &mut HeaderMap),
+    table: &'a Table,
+    hit_timer: &mut HitTimer<'a>,
+    head: &RequestHead<'_>,
+    headers: &mut HeaderMap,
     out: &mut BytesMut,
 ) -> Peeked {
     let Target::Origin(target) = head.target else { return Peeked::Nothing };
@@ -110,13 +115,14 @@ pub(super) fn find<'a>(
     let Some(route) = table.find(head.authority, path) else { return Peeked::Nothing };
     let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
-    let peeked = peek(worker, client, route, head, (target, now));
+    let peeked = peek(worker, client, route, head, target, now);
     if !matches!(peeked, Some(Lookup::Hit(_))) {
         put_fields(head, headers);
     }
     let lookup = peeked.or_else(|| {
         let origin = Origin::of(headers, head.authority, Trust::of(client.settings.trust_forwarded));
-        lookup::look_up(&worker.common, route, (origin, target), (&Method::GET, headers), now)
+        let request = CacheRequest { method: &Method::GET, url: RequestUrl { origin, target }, headers };
+        lookup::look_up(&worker.common, route, request, now)
     });
     let stale = match lookup {
         Some(Lookup::Hit(stored)) if stored.body().len() <= MAX_BODY => {
@@ -125,11 +131,12 @@ pub(super) fn find<'a>(
             let book = series.book(worker.index);
             hit_timer.turn_to(book);
             stored.write_response(now, out);
-            let answer = (stored.status().as_u16(), stored.body().len() as u64);
-            hit_timer.count(book, answer.0, answer.1);
+            let (status, sent_bytes) = (stored.status().as_u16(), stored.body().len() as u64);
+            hit_timer.count(book, status, sent_bytes);
             if let Some(log) = &worker.access_log {
-                let at = (worker.clock.timestamp(begun), hit_timer.time());
-                log.write(&Entry::of_hit(Verdict::Hit, series, at, (&client.peer, target, headers), answer));
+                let (at, took_ns) = (worker.clock.timestamp(begun), hit_timer.time());
+                let hit = Hit { at, took_ns, peer: &client.peer, target, headers, status, sent_bytes };
+                log.write(&Entry::of_hit(Verdict::Hit, series, &hit));
             }
             return Peeked::Hit;
         }
@@ -143,7 +150,7 @@ pub(super) fn find<'a>(
         Some(Lookup::Stale(ref stale, _)) => Some(stale),
         lookup => return known(route, lookup),
     };
-    if ask(worker, client, hit_timer, route, (target, head.authority), headers, stale) {
+    if ask(worker, client, hit_timer, route, head, headers, stale) {
         return Peeked::AsksRedis;
     }
     known(route, lookup)
@@ -159,37 +166,45 @@ fn ask(
     client: &Client,
     hit_timer: &mut HitTimer<'_>,
     route: &Arc<Route>,
-    (target, authority): (&str, &str),
+    head: &RequestHead<'_>,
     headers: &mut HeaderMap,
     stale: Option<&Arc<Stored>>,
 ) -> bool {
+    let Target::Origin(target) = head.target else { return false };
     if worker.second.is_none() {
         return false;
     }
     hit_timer.time(); // Redis is waited for by those that follow
     let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
-    let origin = Origin::of(headers, authority, Trust::of(client.settings.trust_forwarded));
-    let Some(asks) = lookup::lead(worker, route, (origin, target), headers, now) else { return false };
-    client.ask(begun, route, (target, authority), (std::mem::take(headers), stale.cloned()), asks);
+    let origin = Origin::of(headers, head.authority, Trust::of(client.settings.trust_forwarded));
+    let url = RequestUrl { origin, target };
+    let Some((tier, fill)) = lookup::lead(worker, route, url, headers, now) else { return false };
+    let request = LookupRequest {
+        headers: std::mem::take(headers),
+        begun,
+        asked: Moment::now(),
+        route: Arc::clone(route),
+        stale: stale.cloned(),
+        target: target.into(),
+        authority: head.authority.into(),
+    };
+    client.ask(tier, fill, request);
     true
 }
 
 /// Counts and logs a hit in Redis.
-pub(super) fn count(
-    worker: &Worker,
-    route: &Route,
-    (begun, written): (Moment, Moment),
-    request: (&str, &str, &HeaderMap),
-    answer: (u16, u64),
-) {
-    let took_ns = written.since(begun);
+pub(super) fn count(worker: &Worker, client: &Client, request: &LookupRequest, stored: &Stored, written: Moment) {
+    let LookupRequest { headers, begun, route, target, .. } = request;
+    let (status, sent_bytes) = (stored.status().as_u16(), stored.body().len() as u64);
+    let took_ns = written.since(*begun);
     let series = &*route.series;
     let book = series.book(worker.index);
-    book.hit(Verdict::Redis, answer.0, answer.1);
+    book.hit(Verdict::Redis, status, sent_bytes);
     book.hits_took(1, took_ns);
     if let Some(log) = &worker.access_log {
-        let at = (worker.clock.timestamp(begun), took_ns);
-        log.write(&Entry::of_hit(Verdict::Redis, series, at, request, answer));
+        let at = worker.clock.timestamp(*begun);
+        let hit = Hit { at, took_ns, peer: &client.peer, target, headers, status, sent_bytes };
+        log.write(&Entry::of_hit(Verdict::Redis, series, &hit));
     }
 }

@@ -19,7 +19,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::HeaderMap;
 use pilotlight_cache::{Fill, Stored};
 use pilotlight_cache_redis::Tier;
 
@@ -30,7 +29,6 @@ use super::pending_lookup::LookupRequest;
 use super::received::{ReceivedRequest, RedisMiss};
 use crate::head::Head;
 use crate::lookup::{self, RedisLookup};
-use crate::routes::Route;
 use crate::scratch::Scratch;
 use crate::timing::Moment;
 use crate::worker::Worker;
@@ -45,17 +43,7 @@ pub(super) enum LookedUp {
 
 impl Client {
     /// Asks Redis for what a flight is to land with.
-    pub(super) fn ask(
-        &self,
-        begun: Moment,
-        route: &Arc<Route>,
-        (target, authority): (&str, &str),
-        (headers, stale): (HeaderMap, Option<Arc<Stored>>),
-        (tier, fill): (&Rc<Tier>, Fill),
-    ) {
-        let route = Arc::clone(route);
-        let (target, authority) = (target.into(), authority.into());
-        let request = LookupRequest { headers, begun, asked: Moment::now(), route, stale, target, authority };
+    pub(super) fn ask(&self, tier: &Rc<Tier>, fill: Fill, request: LookupRequest) {
         let tier = Rc::clone(tier);
         let lookup = async move { (RedisLookup::ask(&tier, fill, &request.headers).await, request) };
         *self.pending_lookup.borrow_mut() = Some(Box::pin(lookup));
@@ -90,9 +78,7 @@ impl Client {
         // It is a response to the request for which Redis was asked.
         let _ = io.http.sent_whole();
         let written = Moment::now();
-        let LookupRequest { headers, begun, route, target, .. } = request;
-        let answer = (stored.status().as_u16(), stored.body().len() as u64);
-        hits::count(worker, route, (*begun, written), (&*self.peer, target, headers), answer);
+        hits::count(worker, self, request, stored, written);
         written
     }
 }

@@ -24,6 +24,7 @@ use super::redis_lookup::LookedUp;
 use super::{Client, Io, Phase};
 use crate::head::Head;
 use crate::problem;
+use crate::routes::Table;
 use crate::scratch::Scratch;
 use crate::strangers::Stranger;
 use crate::timing::Moment;
@@ -90,7 +91,7 @@ impl Client {
             }
             let begun = hit_timer.begun();
             let read = if needs_more { Moment::now() } else { begun };
-            match self.look(worker, (&table, &mut hit_timer), (&mut scratch, &mut io), read) {
+            match self.look(worker, &table, &mut hit_timer, &mut scratch, &mut io, read) {
                 Front::Hit => (answered, needs_more) = (true, false),
                 Front::AsksRedis => {
                     io.shrink(&mut scratch.bytes);
@@ -152,8 +153,10 @@ impl Client {
     fn look<'a>(
         self: &Rc<Self>,
         worker: &'a Worker,
-        (table, hit_timer): (&'a crate::routes::Table, &mut HitTimer<'a>),
-        (scratch, io): (&mut Scratch, &mut Io),
+        table: &'a Table,
+        hit_timer: &mut HitTimer<'a>,
+        scratch: &mut Scratch,
+        io: &mut Io,
         read_at: Moment,
     ) -> Front {
         let Io { read, http, out, .. } = io;
@@ -166,7 +169,7 @@ impl Client {
         let length = head.length;
         let mut known = None;
         if self.is_peeked && !worker.is_leaving() && hits::is_plain(&head) {
-            match hits::find(worker, self, (table, hit_timer), (&head, headers), out) {
+            match hits::find(worker, self, table, hit_timer, &head, headers, out) {
                 Peeked::Hit => {
                     // It is a response to the request that was just received.
                     let _ = http.sent_whole();

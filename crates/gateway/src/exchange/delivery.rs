@@ -114,8 +114,8 @@ impl Inbound {
                 let timeout = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
                 let deadline = self.worker.deadlines.deadline();
                 let abandoned = self.worker.common.abandoned;
-                let reading = (deadline, timeout, abandoned);
-                let read_ahead = ReadAhead::start(&self.worker.spawner, body, recorder, reading);
+                let spawner = &self.worker.spawner;
+                let read_ahead = ReadAhead::start(spawner, body, recorder, deadline, timeout, abandoned);
                 return ResponseBody::Streamed(Box::new(read_ahead));
             }
         }
@@ -126,10 +126,9 @@ impl Inbound {
     pub(super) fn invalidate(&self, mut fetched: Box<Fetched>) -> Event<Ours> {
         if let Some(cache) = &self.worker.common.cache {
             let table = self.worker.common.table.load();
-            let url = (self.outbound.origin(), self.head().target());
-            let answered = (&self.head().method, fetched.answer.status);
-            let headers = fetched.answer.fields.map();
-            let invalidated = cache_key::invalidate(cache, &table, url, answered, headers, now());
+            let (method, status) = (&self.head().method, fetched.answer.status);
+            let answered = cache::Answered { method, status, response: fetched.answer.fields.map() };
+            let invalidated = cache_key::invalidate(cache, &table, self.url(), answered, now());
             if let Some(coherence) = &self.worker.common.coherence {
                 coherence.handle().publish_behind(invalidated.purges);
             }

@@ -224,13 +224,14 @@ impl Inbound {
 /// Decides what becomes of the connection when a request is refused before it has a route.
 pub(super) async fn refuse(
     failure: Failure,
-    (body, is_expected): (Option<Box<dyn BodySource>>, bool),
+    body: Option<Box<dyn BodySource>>,
+    expects_continue: bool,
     deadline: impl FnOnce() -> crate::deadline::Deadline,
 ) -> (Failure, Connection) {
     let request = Request {
         method: pilotlight_exchange::Method::Other,
         has_body: body.is_some(),
-        expects_continue: is_expected,
+        expects_continue,
         has_cache: false,
         upstream: Kind::External,
         limits: Limits::default(),

@@ -24,7 +24,7 @@ use crate::request_body::{BodyLimit, BodySource, RequestBody};
 use crate::request_id::RequestId;
 use crate::response::ResponseHead;
 use crate::routes::Route;
-use crate::target::Trust;
+use crate::target::{RequestUrl, Trust};
 use crate::upstream::first_byte::FirstByte;
 use crate::worker::{Upstream, Worker};
 
@@ -48,6 +48,14 @@ impl Caller {
     pub(super) fn answered(client: &Client) -> Self {
         Self { settings: Arc::clone(&client.settings), peer: Rc::clone(&client.peer), connection: None }
     }
+}
+
+/// A request as it comes in.
+pub(super) struct IncomingRequest {
+    pub(super) head: Head,
+    /// `None` if it has none.
+    pub(super) body: Option<Box<dyn BodySource>>,
+    pub(super) id: RequestId,
 }
 
 /// A request on its way through the gateway.
@@ -75,11 +83,13 @@ pub(super) struct Inbound {
 impl Inbound {
     pub(super) fn new(
         worker: &Rc<Worker>,
-        (client, record, detached_fetch): (Caller, Rc<Record>, DetachedFetch),
+        client: Caller,
+        record: Rc<Record>,
+        detached_fetch: DetachedFetch,
         route: Arc<Route>,
-        (head, incoming): (Head, Option<Box<dyn BodySource>>),
-        id: RequestId,
+        request: IncomingRequest,
     ) -> Box<Self> {
+        let IncomingRequest { head, body: incoming, id } = request;
         let upstream = worker.upstream(&route.target);
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
@@ -129,8 +139,11 @@ impl Inbound {
     }
 
     pub(super) fn key(&self) -> Result<CacheKey<'_>, Forward> {
-        let (origin, target) = (self.outbound.origin(), self.head().target());
-        CacheKey::of(cache_key::control(&self.route), origin, target, self.head().headers())
+        CacheKey::of(cache_key::control(&self.route), self.url(), self.head().headers())
+    }
+
+    pub(super) fn url(&self) -> RequestUrl<'_> {
+        RequestUrl { origin: self.outbound.origin(), target: self.head().target() }
     }
 
     pub(super) fn body(&mut self) -> Result<Option<Box<RequestBody>>, Failure> {

@@ -14,7 +14,7 @@ use pilotlight_exchange::{Connection, Event, Lookup, MAX_REFRESHES, may_refresh}
 
 use super::detached_fetch::DetachedFetch;
 use super::handles::stale;
-use super::inbound::{Caller, Inbound, Parted};
+use super::inbound::{Caller, Inbound, IncomingRequest, Parted};
 use crate::cache_key::{self, CacheKey};
 use crate::client::Client;
 use crate::head::Head;
@@ -22,17 +22,12 @@ use crate::lookup::now;
 use crate::problem::Failure;
 use crate::record::Record;
 use crate::routes::Route;
-use crate::target::{Origin, Trust};
+use crate::target::{Origin, RequestUrl, Trust};
 use crate::timing::{Moment, Timeline};
 use crate::worker::Worker;
 
 /// Begins to revalidate `stored` with the head of the request that it answers, unless that is under way.
-pub(super) fn begin(
-    (worker, client): (&Rc<Worker>, &Rc<Client>),
-    route: &Arc<Route>,
-    head: &Head,
-    stored: &Arc<Stored>,
-) {
+pub(super) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, route: &Arc<Route>, head: &Head, stored: &Arc<Stored>) {
     let Some(cache) = &worker.common.cache else { return };
     let Some(place) = RefreshPermit::take(worker) else {
         tracing::debug!(worker = worker.index, "a stale response is not refreshed now: {MAX_REFRESHES} others are");
@@ -45,7 +40,7 @@ pub(super) fn begin(
     }
     // Of the request as it is: that is what the response was found under.
     let origin = Origin::of_head(head, Trust::of(client.settings.trust_forwarded));
-    let key = CacheKey::of(cache_key::control(route), origin, head.target(), head.headers());
+    let key = CacheKey::of(cache_key::control(route), RequestUrl { origin, target: head.target() }, head.headers());
     let Some(fill) = key.ok().and_then(|key| cache.refresh(&key.as_key(), &headers, now())) else { return };
     let mut asks = Head::get(head.target().into(), head.authority().into(), headers);
     asks.version = head.version;
@@ -76,8 +71,8 @@ impl Refresh {
         let id = worker.ids.id(None);
         let record = Record::uncounted(worker, &route.series, Timeline::new(Moment::now()));
         let detached_fetch = DetachedFetch::new(worker);
-        let asks = (caller, record, detached_fetch);
-        let mut inbound = Inbound::new(worker, asks, route, (head, None), id.clone());
+        let request = IncomingRequest { head, body: None, id: id.clone() };
+        let mut inbound = Inbound::new(worker, caller, record, detached_fetch, route, request);
         let mut end = pin!(worker.refreshes_end.notified());
         // Before the look at whether it has come already.
         end.as_mut().enable();

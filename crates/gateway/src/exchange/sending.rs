@@ -109,9 +109,9 @@ impl Inbound {
         let mut one = Try { lease: &mut self.lease, first_byte: &mut self.wait };
         let result = match &*self.upstream {
             Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
-            Upstream::Http(_, pool) => http::send((pool, None), &mut one, &self.outbound, body, kept).await,
+            Upstream::Http(_, pool) => http::send(pool, None, &mut one, &self.outbound, body, kept).await,
             Upstream::External(external, pool) => {
-                http::send((pool, Some(&external.addr)), &mut one, &self.outbound, body, kept).await
+                http::send(pool, Some(&external.addr), &mut one, &self.outbound, body, kept).await
             }
         };
         self.record.end_phase(Layer::Service);

@@ -114,7 +114,8 @@ impl Pool {
 /// # Cancel safety
 /// Dropping it closes the connection, which is how HTTP/1.1 tells a service that the client has gone.
 pub(crate) async fn send(
-    (pool, external): (&Rc<Pool>, Option<&ExternalAddr>),
+    pool: &Rc<Pool>,
+    external: Option<&ExternalAddr>,
     one: &mut Try<'_>,
     outbound: &Outbound,
     body: Option<Box<RequestBody>>,
@@ -123,9 +124,7 @@ pub(crate) async fn send(
     let instance = one.lease.as_ref().map(|lease| Arc::clone(lease.instance()));
     let number = instance.as_ref().map_or(0, |instance| instance.number());
     let Some(place) = place(instance.as_ref().map(|i| i.endpoint()), external) else {
-        let cause = "it speaks the pipe, not HTTP".to_owned(); // not reachable: the upstream's kind is the transport
-        let error = UpstreamError::Connect { service: pool.service.clone(), place: "the pipe".to_owned(), cause };
-        return Err(Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New });
+        return Err(no_place(pool, body));
     };
     let Some(first_byte) = &*one.first_byte else { return Err(no_wait(pool, body)) };
     // After one that was closed, the others may be as well: they are of the same age.
@@ -189,6 +188,13 @@ fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<&'a ExternalAddr>)
         (_, Some(addr)) => Some(Destination::External(addr)),
         (Some(Endpoint::Pipe) | None, None) => None,
     }
+}
+
+/// Not reachable: the upstream's kind is the transport.
+fn no_place(pool: &Pool, body: Option<Box<RequestBody>>) -> Failed {
+    let cause = "it speaks the pipe, not HTTP".to_owned();
+    let error = UpstreamError::Connect { service: pool.service.clone(), place: "the pipe".to_owned(), cause };
+    Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New }
 }
 
 /// Not reachable: every try has a wait.
@@ -264,7 +270,7 @@ impl Exchange {
                 self.any_byte = true;
                 let table = &mut pool.fields.borrow_mut();
                 let keep = if outbound.is_cached { Keep::Map } else { Keep::Lines };
-                match http1::parse_response_head(&mut self.connection.read, (&outbound.head.method, keep), table) {
+                match http1::parse_response_head(&mut self.connection.read, &outbound.head.method, keep, table) {
                     // RFC 9110 §15.2: any number of interim responses come before the final one.
                     Ok(Some(mut head))
                         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>

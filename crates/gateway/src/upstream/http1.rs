@@ -43,7 +43,8 @@ const MORE_BYTES: usize = 128;
 /// Takes one response head off the front of `buf`, or `None` when it is not whole yet. `table` is used again for each.
 pub(crate) fn parse_response_head(
     buf: &mut BytesMut,
-    (method, keep): (&Method, Keep),
+    method: &Method,
+    keep: Keep,
     table: &mut FieldTable,
 ) -> Result<Option<ResponseHead>, Malformed> {
     let Some(head) = pilotlight_http1::parse_response(buf, method.as_str(), table, &LIMITS)? else { return Ok(None) };

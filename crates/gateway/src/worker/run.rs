@@ -83,7 +83,7 @@ async fn main(
             order = orders.recv() => order,
         };
         match order {
-            Some(order) => worker.follow(order, &mut open, (&stop, &to_clients)),
+            Some(order) => worker.follow(order, &mut open, &stop, &to_clients),
             None => break,
         }
     }
@@ -157,14 +157,15 @@ impl Worker {
         self: &Rc<Self>,
         order: Order,
         open: &mut Vec<(ListenAddr, oneshot::Sender<()>)>,
-        (stop, to_clients): (&watch::Receiver<Stop>, &Spawner),
+        stop: &watch::Receiver<Stop>,
+        to_clients: &Spawner,
     ) {
         match order {
             Order::Listen(address, listener) => match Accepting::new(listener) {
                 Ok(listener) => {
                     let (close, closed) = oneshot::channel();
-                    let ends = (stop.clone(), closed);
-                    self.spawner.spawn(Rc::clone(self).accept(listener, ends, to_clients.clone()));
+                    let accepting = Rc::clone(self).accept(listener, stop.clone(), closed, to_clients.clone());
+                    self.spawner.spawn(accepting);
                     open.push((address, close));
                 }
                 Err(e) => tracing::error!(worker = self.index, %address, "cannot be listened on: {e}"),
@@ -190,7 +191,8 @@ impl Worker {
     async fn accept(
         self: Rc<Self>,
         listener: Accepting,
-        (mut stop, mut closed): (watch::Receiver<Stop>, oneshot::Receiver<()>),
+        mut stop: watch::Receiver<Stop>,
+        mut closed: oneshot::Receiver<()>,
         to_clients: Spawner,
     ) {
         loop {

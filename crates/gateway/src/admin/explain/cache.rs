@@ -7,19 +7,15 @@ use serde_json::{Map, Value, json};
 use crate::admin::shared::Shared;
 use crate::admin::target::Target;
 use crate::cache_key::{self, CacheKey};
-use crate::lookup;
+use crate::lookup::{self, CacheRequest};
 use crate::metrics::sums::Sums;
 use crate::options::RouteCache;
 use crate::routes::Route;
 
-pub(super) fn explain(
-    shared: &Shared,
-    route: &Route,
-    target: &Target,
-    (method, headers): (&Method, &HeaderMap),
-) -> Value {
+pub(super) fn explain(shared: &Shared, route: &Route, target: &Target, method: &Method, headers: &HeaderMap) -> Value {
     let now = lookup::now();
-    let lookup = lookup::look_up(&shared.common, route, (target.origin(), &target.target), (method, headers), now);
+    let request = CacheRequest { method, url: target.url(), headers };
+    let lookup = lookup::look_up(&shared.common, route, request, now);
     let (Some(lookup), Some(cache), RouteCache::On { rules, .. }) = (lookup, &shared.common.cache, &route.cache) else {
         let why = match route.cache {
             RouteCache::Off => "the route says cache = false",
@@ -41,10 +37,9 @@ pub(super) fn explain(
         "route": self::rules(route, rules),
         "not_stored_so_far": not_stored(route),
     });
-    if let (Value::Object(told), Ok(key)) =
-        (&mut told, CacheKey::of(cache_key::control(route), target.origin(), &target.target, headers))
+    if let (Value::Object(told), Ok(key)) = (&mut told, CacheKey::of(cache_key::control(route), target.url(), headers))
     {
-        told.extend(of_key(cache, &key, target, (rules, chosen), now));
+        told.extend(of_key(cache, &key, target, rules, chosen, now));
     }
     told
 }
@@ -54,7 +49,8 @@ fn of_key(
     cache: &Cache,
     key: &CacheKey<'_>,
     asked: &Target,
-    (rules, chosen): (&RouteRules, Option<&Stored>),
+    rules: &RouteRules,
+    chosen: Option<&Stored>,
     now: Timestamp,
 ) -> Map<String, Value> {
     let key = key.as_key();

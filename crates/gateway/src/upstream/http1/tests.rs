@@ -1,7 +1,7 @@
 use super::*;
 
 fn head(text: &str) -> Result<Option<ResponseHead>, Malformed> {
-    let parsed = |keep| parse_response_head(&mut BytesMut::from(text), (&Method::GET, keep), &mut FieldTable::new());
+    let parsed = |keep| parse_response_head(&mut BytesMut::from(text), &Method::GET, keep, &mut FieldTable::new());
     let (lines, map) = (parsed(Keep::Lines), parsed(Keep::Map));
     match (lines, map) {
         (Ok(Some(mut lines)), Ok(Some(mut map))) => {

@@ -107,7 +107,8 @@ impl Source for PipeBody {
 impl PipeBody {
     pub(crate) fn new(
         stream: Box<Stream>,
-        (lease, silence): (Option<Lease>, Option<Silence>),
+        lease: Option<Lease>,
+        silence: Option<Silence>,
         first: Bytes,
         left: Option<u64>,
         service: String,

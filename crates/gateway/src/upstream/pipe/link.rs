@@ -59,8 +59,8 @@ impl Link {
                 let shared =
                     SharedConnection::new(self.service.name().to_string(), Arc::clone(instance), hello.exchanges);
                 let peer = known.is_none_or(|p| p.shared.is_ended()).then(|| {
-                    let name = (self.service.name().to_string(), self.spawner.clone());
-                    Peer::new(Rc::clone(&shared), hello, name, (self.worker, self.workers))
+                    let (service, spawner) = (self.service.name().to_string(), self.spawner.clone());
+                    Peer::new(Rc::clone(&shared), hello, service, spawner, self.worker, self.workers)
                 });
                 if let Some(peer) = &peer {
                     self.forget(instance);

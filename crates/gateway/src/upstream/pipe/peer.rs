@@ -43,8 +43,10 @@ impl<A: AnswerStream> Peer<A> {
     pub(super) fn new(
         shared: Rc<SharedConnection<A>>,
         hello: &Hello,
-        (service, spawner): (String, Spawner),
-        (worker, workers): (u32, u16),
+        service: String,
+        spawner: Spawner,
+        worker: u32,
+        workers: u16,
     ) -> Rc<Self> {
         Rc::new(Self {
             service,

@@ -27,7 +27,7 @@ impl Reply {
             Some(stream) => {
                 let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
                 let silence = first_byte.map(|first_byte| first_byte.then(content_type));
-                let body = PipeBody::new(stream, (lease, silence), first, left, service.to_owned());
+                let body = PipeBody::new(stream, lease, silence, first, left, service.to_owned());
                 ResponseBody::Streamed(Box::new(body))
             }
         };
