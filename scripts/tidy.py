@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""Holds the house tidy: width, size of files and functions, circles among modules, arrows between crates.
+"""Holds the house tidy: width, size of files and functions, tuples of arguments, circles among modules, arrows between
+crates.
 
     scripts/tidy.py            what is untidy; exit code 1 if anything is
     scripts/tidy.py --fix      reflows comments of Rust and prose of Markdown to 120 columns
     scripts/tidy.py --accept   writes scripts/tidy.json anew
 
-`scripts/tidy.json` has what was untidy when this was written: files and functions that are too long, modules in circles, wide lines of
-Python. Each number there may shrink, and none may grow; what is not there has no excuse.
+A tuple of arguments is a function's parameter that is a pattern, `(a, b): (A, B)`; its parts are parameters, or fields
+of a struct with a name. Closures may have such parameters.
+
+`scripts/tidy.json` has what was untidy when this was written: files and functions that are too long, tuples of
+arguments, modules in circles, wide lines of Python. Each number there may shrink, and none may grow; what is not there
+has no excuse.
 """
 import argparse
 import json
@@ -25,6 +30,8 @@ MAX_FILE = 500  # lines without tests
 MAX_FUNCTION = 70  # lines
 GENERATED = ("crates/redis/src/commands/typed.rs", "crates/redis/src/commands/spec.rs", "crates/redis/COMMANDS.md")
 EXPECTED = re.compile(r"/snapshots/|^crates/redis/tests/.*\.md$")  # what tests compare with
+SIGNATURE = re.compile(r"\bfn \w.*?(?:\{|;$)", re.DOTALL | re.MULTILINE)
+TUPLE = re.compile(r"[(,]\s*&?\([\w\s,&]+\):")
 FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([^)]*\))? )?(?:const )?(?:async )?fn (\w+)")
 
 
@@ -60,6 +67,12 @@ def functions(lines):
             yield found[2], end - at + 1
 
 
+def tuples(lines):
+    """How many parameters of functions are patterns of tuples."""
+    code = "\n".join(line.split("//")[0] for line in lines)
+    return sum(len(TUPLE.findall(signature)) for signature in SIGNATURE.findall(code))
+
+
 def arrows():
     """`a → b` for each dependency of the workspace's crates, and those that ARCHITECTURE.md has."""
     packages = json.loads(run("cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"))["packages"]
@@ -87,11 +100,14 @@ def look():
         pairs = enumerate(zip(lines, better, strict=False), 1)
         line = next((at for at, (one, other) in pairs if one != other), len(lines))
         wrong.append(f"{name}:{line}: wider than {WIDTH} columns: scripts/tidy.py --fix")
-    known = {"files": {}, "functions": {}, "circles": {}, "wide lines of Python": 0}
+    known = {"files": {}, "functions": {}, "circles": {}, "tuples of arguments": {}, "wide lines of Python": 0}
     for name in files("*.rs"):
         lines = (ROOT / name).read_text().split("\n")
         if name.startswith("fuzz/") or "/tests/" in name or name.endswith("/tests.rs"):
             continue
+        if count := tuples(lines):
+            crate = name.split("/src/")[0].removeprefix("crates/")
+            known["tuples of arguments"][crate] = known["tuples of arguments"].get(crate, 0) + count
         code = without_tests(lines)
         if len(code) > MAX_FILE:
             known["files"][name] = len(code)
