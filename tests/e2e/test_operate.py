@@ -1,5 +1,6 @@
 """The gateway is operated: status, logs, actions, purge, explain, metrics, Server-Timing, access log (issue 4, numbers 5 and 6)."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -51,8 +52,12 @@ class Operated(TestCase):
         return connection.getresponse()
 
     def admin(self, gateway, target, method="GET", body=None, status=200):
-        answer = self.ask(gateway, method, target, body)
-        text = answer.read()
+        connection = Unix(self.socket(gateway))
+        # Closed at once: who looks again and again would take all that the interface serves at a time.
+        with contextlib.closing(connection):
+            connection.request(method, target, body)
+            answer = connection.getresponse()
+            text = answer.read()
         self.assertEqual(answer.status, status, text)
         return json.loads(text)
 
