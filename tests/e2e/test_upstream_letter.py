@@ -241,6 +241,26 @@ class Retries(Scripted):
             self.assertEqual(gateway.get("/%d" % number).body, b"/%d" % number)
 
 
+    def test_the_time_of_a_try_goes_on_in_the_next_one(self):
+        """A kept connection is closed instead of an answer, and the next one is silent."""
+
+        def handler(peer):
+            peer.head()
+            if peer.number == 1:
+                peer.send(answer(b"ok"))
+                peer.head()
+            else:
+                peer.ended()
+
+        gateway, script = self.gateway_to(handler, limits(response_timeout="500ms"))
+        client = gateway.client(timeout=10)
+        self.addCleanup(client.close)
+        self.assert_status(client.request("GET", "/"), 200)
+        problem = self.assert_problem(client.request("GET", "/"), 504)
+        self.assertIn("limits.response_timeout", problem["detail"])
+        self.assertEqual(script.connections, 2)
+
+
 class Silence(Scripted):
     """`response_body_timeout`: a service that stops in the middle of an answer."""
 

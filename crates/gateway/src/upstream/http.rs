@@ -156,8 +156,8 @@ pub(crate) async fn send(
         first_byte.turn(exchange.pump.waits_for_client(), exchange.pump.take_moved());
         first_byte.poll_over(cx).map(|()| Err(first_byte.over_for(&pool.service)))
     });
-    let answer = answer.await;
-    first_byte.came();
+    // A try that failed goes on to use up its time: the next one has what is left of it.
+    let answer = answer.await.inspect(|_| first_byte.came());
     exchange.settle_now(); // an answer may come before the end of the turn in which its request was put out
     let alone = pool.waiting.get() == 1;
     drop(counted);
