@@ -23,6 +23,7 @@ mod listen;
 mod lookup;
 mod metrics;
 mod net;
+mod networks;
 mod options;
 mod outbound;
 mod peer_address;
@@ -50,6 +51,7 @@ pub use admin::{
 };
 pub use gateway::{Gateway, GatewayError, NewListeners};
 pub use listen::ListenError;
+pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, External, ExternalAddr,
     GatewayOptions, Inherited, IoUring, Limits, ListenAddr, RedisTier, RouteCache, RouteLimit, RouteSpec, ServerTiming,

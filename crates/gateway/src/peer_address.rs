@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -13,6 +14,8 @@ use bytes::BytesMut;
 /// their like) are the same in all of them. So they are written once and kept.
 pub(crate) struct PeerAddress {
     text: Box<str>,
+    /// IPv4 that came as IPv6 is IPv4. `None` on a Unix socket.
+    address: Option<IpAddr>,
     lines: RefCell<Option<Lines>>,
 }
 
@@ -26,7 +29,14 @@ const MAX_KEPT: usize = 1024;
 
 impl PeerAddress {
     pub(crate) fn new(text: &str) -> Rc<Self> {
-        Rc::new(Self { text: text.into(), lines: RefCell::default() })
+        let address = text.parse().ok().map(|address: SocketAddr| address.ip().to_canonical());
+        Rc::new(Self { text: text.into(), address, lines: RefCell::default() })
+    }
+
+    /// The address by which rules know the client; none on a Unix socket.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the admission of requests comes next"))]
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.address
     }
 
     /// The address alone.
@@ -96,7 +106,10 @@ mod tests {
     #[test]
     fn addresses() {
         for (text, ip) in [("10.1.2.3:5", "10.1.2.3"), ("[::1]:5", "::1"), ("", "")] {
-            assert_eq!(PeerAddress::new(text).ip(), ip);
+            let peer = PeerAddress::new(text);
+            assert_eq!((peer.ip(), peer.address()), (ip, ip.parse().ok()));
         }
+        let mapped = PeerAddress::new("[::ffff:10.1.2.3]:5");
+        assert_eq!(mapped.address(), Some(IpAddr::from([10, 1, 2, 3])));
     }
 }
