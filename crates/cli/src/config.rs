@@ -39,6 +39,7 @@ mod cold_start;
 pub mod commands;
 mod diagnostic;
 pub mod environment;
+mod files;
 mod isolation;
 mod listeners;
 mod load;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use pilotlight_gateway::RouteSpec;
+use pilotlight_gateway::{RouteSpec, RouteTo};
 use serde_json::{Value, json};
 
 use crate::config::{Config, Service, ServiceKind};
@@ -99,7 +99,11 @@ fn replaces(new: &ServiceKind, old: &ServiceKind) -> bool {
 fn routes(config: &Config) -> BTreeMap<String, (Option<&str>, RouteSpec)> {
     let one = |route: &RouteSpec| {
         let service = config.service_of(route).map(Service::name);
-        (route.label(), (service, RouteSpec { service: 0, ..route.clone() }))
+        let to = match &route.to {
+            RouteTo::Service(_) => RouteTo::Service(0),
+            other => other.clone(),
+        };
+        (route.label(), (service, RouteSpec { to, ..route.clone() }))
     };
     config.routes.iter().map(one).collect()
 }

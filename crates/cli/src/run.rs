@@ -471,7 +471,7 @@ fn announce(config: &Config, gateway: &Gateway, admin: Option<&Admin>) -> std::i
         for route in &config.routes {
             let host = route.host.as_ref().map(|host| format!("  (host {host})")).unwrap_or_default();
             let url = format!("{base}{}", route.path);
-            writeln!(out, "  {url:width$}  {}{host}", config.services[route.service].name())?;
+            writeln!(out, "  {url:width$}  {}{host}", config.destination(route))?;
         }
         writeln!(out, "\ntry:")?;
         for route in config.routes.iter().filter(|route| route.host.is_none()).take(3) {

@@ -38,6 +38,7 @@ mod driver;
 mod handles;
 mod inbound;
 mod local;
+mod own;
 mod refresh;
 mod second_tier;
 mod sending;
@@ -45,7 +46,7 @@ mod unread;
 
 pub(crate) use detached_fetch::PendingResponse;
 use detached_fetch::{DetachedFetch, Forwarded};
-use inbound::{Caller, Inbound, IncomingRequest, Looked, Parted, offered};
+use inbound::{Caller, Inbound, IncomingRequest, Looked, Parted, Passage, offered};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -67,40 +68,42 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<Rece
     let found = match known {
         Some(known) => {
             timeline.end_phase(Layer::Cache, Moment::now());
-            Ok(known.found(&head, worker))
+            known.found(&head, worker)
         }
         None => {
             timeline.end_phase(Layer::Parse, Moment::now());
             match local::answer(&mut head) {
-                Some(answer) => answer.map(Found::Own),
+                Some(answer) => answer.map(|answer| Found::Own(None, answer)),
                 None => find(worker, client, &head, &timeline),
             }
+            .unwrap_or_else(|failure| Found::Refused(None, failure))
         }
     };
     let series = match &found {
-        Ok(Found::Stored(route, ..) | Found::Route(route, ..)) => &route.series,
-        Ok(Found::Own(_)) | Err(_) => &worker.common.metrics.none,
+        Found::Stored(route, ..) | Found::Own(Some(route), _) | Found::Refused(Some(route), _) => &route.series,
+        Found::Route(passage, _) => &passage.route.series,
+        Found::Own(None, _) | Found::Refused(None, _) => &worker.common.metrics.none,
     };
     let record = Record::new(worker, series, timeline);
     let asked = match found {
-        Ok(Found::Stored(_, verdict, answer)) => {
+        Found::Stored(_, verdict, answer) => {
             record.verdict(verdict);
             let answer = respond_now(worker, client, &head, &body, answer.map(ResponseBody::stored), record);
             return Reply::Now(Box::new(answer));
         }
-        Ok(Found::Own(answer)) => {
+        Found::Own(_, answer) => {
             return Reply::Now(Box::new(respond_now(worker, client, &head, &body, answer, record)));
         }
-        Ok(Found::Route(route, lookup)) => Ok((route, Looked { lookup, redis })),
-        Err(failure) => Err(failure),
+        Found::Route(passage, lookup) => Ok((passage, Looked { lookup, redis })),
+        Found::Refused(_, failure) => Err(failure),
     };
     let detached_fetch = DetachedFetch::new(worker);
     client.awaits_response(head.version == Version::HTTP_11);
     let waiting = Waiting::new(worker, client, &head, &record);
     let future: Forwarded = match asked {
-        Ok((route, looked)) => {
+        Ok((passage, looked)) => {
             let request = IncomingRequest { head, body: body.source(), id: waiting.id.clone() };
-            let inbound = Inbound::new(worker, Caller::at(client), record, detached_fetch.clone(), route, request);
+            let inbound = Inbound::new(worker, Caller::at(client), record, detached_fetch.clone(), passage, request);
             Box::pin(forward(waiting, inbound, looked))
         }
         Err(failure) => Box::pin(refuse(waiting, Rc::clone(worker), failure, body.source())),
@@ -110,14 +113,14 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<Rece
 
 impl Known {
     /// What was found before the request was one.
-    fn found(self, head: &Head, worker: &Worker) -> Found {
+    fn found(self, head: &Head, worker: &Rc<Worker>) -> Found {
         let Self { route, lookup } = self;
         match lookup {
             Some(Lookup::Hit(stored)) => {
                 let answer = stored.response(&head.method, head.headers(), worker.clock.timestamp(Moment::now()));
                 Found::Stored(route, Verdict::Hit, answer)
             }
-            lookup => Found::Route(route, lookup),
+            lookup => Found::route(worker, &route, head, lookup),
         }
     }
 }
@@ -129,6 +132,9 @@ fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeli
     let route = table.find(head.authority(), path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
     let at = Moment::now();
     timeline.end_phase(Layer::Route, at);
+    if route.service.is_none() {
+        return Ok(Found::route(worker, route, head, None));
+    }
     let now = worker.clock.timestamp(at);
     let lookup = match offered(route, head) {
         _ if route.cache == RouteCache::Off => None,
@@ -151,7 +157,7 @@ fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeli
             let answer = stored.response_as(status, &head.method, head.headers(), now);
             Found::Stored(Arc::clone(route), Verdict::Stale, answer)
         }
-        lookup => Found::Route(Arc::clone(route), lookup),
+        lookup => Found::route(worker, route, head, lookup),
     };
     timeline.end_phase(Layer::Cache, Moment::now());
     Ok(found)
@@ -182,10 +188,26 @@ fn respond_now(
 
 /// What is known of a request when its head has been read.
 enum Found {
-    /// It is for the gateway.
-    Own(Response<ResponseBody>),
+    /// The gateway's own response: of a route that leads to no service, or to what is for the gateway itself.
+    Own(Option<Arc<Route>>, Response<ResponseBody>),
+    /// The same, where that is an error.
+    Refused(Option<Arc<Route>>, Failure),
     Stored(Arc<Route>, Verdict, Response<StoredBody>),
-    Route(Arc<Route>, Option<Lookup>),
+    /// The service has to be asked, or something else than the stored response as it is answers.
+    Route(Passage, Option<Lookup>),
+}
+
+impl Found {
+    /// What a route has for a request that no stored response answers as it is.
+    fn route(worker: &Rc<Worker>, route: &Arc<Route>, head: &Head, lookup: Option<Lookup>) -> Self {
+        match Passage::new(worker, route) {
+            Some(passage) => Self::Route(passage, lookup),
+            None => match own::answer(worker, route, head) {
+                Ok(answer) => Self::Own(Some(Arc::clone(route)), answer),
+                Err(failure) => Self::Refused(Some(Arc::clone(route)), failure),
+            },
+        }
+    }
 }
 
 /// Who waits for a response that is not here at once.

@@ -148,6 +148,14 @@ impl Head {
         }
     }
 
+    /// Calls `value` with each value of a field.
+    pub(crate) fn all(&self, name: &HeaderName, value: &mut dyn FnMut(&[u8])) {
+        match &self.lines {
+            Some(lines) => lines.all.all(name.as_str()).for_each(value),
+            None => self.headers().get_all(name).iter().map(HeaderValue::as_bytes).for_each(value),
+        }
+    }
+
     /// Whether there is a field with this name.
     pub(crate) fn has(&self, name: &HeaderName) -> bool {
         self.field(name).is_some()

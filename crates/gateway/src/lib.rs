@@ -17,6 +17,7 @@ mod date;
 mod deadline;
 mod exchange;
 mod fields;
+mod file_body;
 mod gateway;
 mod head;
 mod listen;
@@ -54,12 +55,13 @@ pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, External, ExternalAddr,
-    GatewayOptions, Inherited, IoUring, Limits, ListenAddr, RedisTier, RouteCache, RouteLimit, RouteSpec, ServerTiming,
-    ServiceTarget, Serving, Settings,
+    GatewayOptions, Inherited, IoUring, Limits, ListenAddr, RedisTier, RouteCache, RouteLimit, RouteSpec, RouteTo,
+    ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::{
     BypassRules, CDN_CACHE_CONTROL, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, LanguageOrder, NamePattern,
     NamePatterns, Parameters, PolicyOptions, QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
 };
 pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};
+pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, is_file_path};
 pub use upgrades::{NotAProtocol, Upgrades};

@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_cache::{CacheOptions, PolicyOptions, RouteControl, RouteRules};
+use pilotlight_cache::{CacheOptions, PolicyOptions};
 use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions};
 use pilotlight_supervisor::{Service, Transport};
 
-use crate::upgrades::Upgrades;
+mod route;
+
+pub use route::{RouteCache, RouteLimit, RouteSpec, RouteTo};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -88,7 +90,7 @@ pub enum Abandoned {
 
 /// What requests are answered by.
 pub struct Serving {
-    /// Services by index; [`RouteSpec::service`] points into it. Those that are the same objects as before keep their
+    /// Services by index; [`RouteTo::Service`] points into it. Those that are the same objects as before keep their
     /// connections.
     pub services: Vec<ServiceTarget>,
     /// Routes in any order; precedence does not depend on it.
@@ -254,110 +256,6 @@ impl std::fmt::Display for ExternalAddr {
             Self::Tcp(host, port) => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
-    }
-}
-
-/// One route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path,
-/// then the longest prefix.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RouteSpec {
-    /// `example.org`, `*.example.org`, or `None` for every host. In lower case; an IPv6 address has no brackets.
-    pub host: Option<String>,
-    /// Starts with `/`; matches itself and everything below it, on segment boundaries.
-    pub path: String,
-    /// Matches `path` only.
-    pub exact: bool,
-    /// Index into [`Serving::services`].
-    pub service: usize,
-    /// Whether `path` is cut off the target before the service sees it.
-    pub strip_prefix: bool,
-    /// The protocols that a client and the service may switch to.
-    pub upgrades: Upgrades,
-    /// Whether and how answers are stored.
-    pub cache: RouteCache,
-    /// How long a whole exchange may take; told to pipe services as a deadline.
-    pub timeout: Option<Duration>,
-    /// Replaces [`Limits::response_timeout`].
-    pub response_timeout: Option<Duration>,
-    /// Replaces [`Limits::response_body_timeout`], for event streams too.
-    pub response_body_timeout: RouteLimit<Duration>,
-    /// Replaces [`Limits::body_size`].
-    pub body_size: RouteLimit<u64>,
-}
-
-/// A limit that a route may have instead of the general one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RouteLimit<T> {
-    /// The one of [`Limits`] counts.
-    #[default]
-    General,
-    /// This one counts; `None` for no limit.
-    Own(Option<T>),
-}
-
-impl<T> From<Option<T>> for RouteLimit<T> {
-    fn from(own: Option<T>) -> Self {
-        Self::Own(own)
-    }
-}
-
-impl RouteSpec {
-    /// Values of `timeout`; the wire holds it in 32 bits of milliseconds.
-    pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30 * 24 * 3600);
-
-    /// A route to a service, with default settings.
-    #[must_use]
-    pub fn new(path: impl Into<String>, service: usize) -> Self {
-        Self {
-            host: None,
-            path: path.into(),
-            exact: false,
-            service,
-            strip_prefix: false,
-            upgrades: Upgrades::default(),
-            cache: RouteCache::default(),
-            timeout: None,
-            response_timeout: None,
-            response_body_timeout: RouteLimit::General,
-            body_size: RouteLimit::General,
-        }
-    }
-
-    /// What it is called in metrics and logs: `example.org/users`, `=/health` if it matches that path only.
-    #[must_use]
-    pub fn label(&self) -> String {
-        let (exact, host) = (if self.exact { "=" } else { "" }, self.host.as_deref().unwrap_or_default());
-        format!("{exact}{host}{}", self.path)
-    }
-}
-
-/// Whether answers of a route are stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RouteCache {
-    /// Never looked up, never stored.
-    Off,
-    /// By RFC 9111, and what the route adds.
-    On {
-        /// How long, and how much.
-        rules: RouteRules,
-        /// What belongs to the key, what goes past the cache, what may be stored; `None` where the route says nothing
-        /// of it.
-        control: Option<Arc<RouteControl>>,
-    },
-}
-
-impl RouteCache {
-    /// By the rules of a route. Those that only give lifetimes cost a request nothing.
-    #[must_use]
-    pub fn on(rules: RouteRules, control: RouteControl) -> Self {
-        let control = (control != RouteControl::default()).then(|| Arc::new(control));
-        Self::On { rules, control }
-    }
-}
-
-impl Default for RouteCache {
-    fn default() -> Self {
-        Self::On { rules: RouteRules::default(), control: None }
     }
 }
 

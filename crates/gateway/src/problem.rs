@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
+use pilotlight_files::FileError;
 use pilotlight_http1::Malformed;
 use pilotlight_printable::printable;
 use pilotlight_supervisor::StartError;
@@ -33,6 +34,7 @@ pub(crate) enum Failure {
     Body(BodyError),
     Start(StartError),
     Upstream(UpstreamError),
+    Files(FileError),
     /// A mistake of ours.
     Bug,
 }
@@ -51,6 +53,13 @@ impl Failure {
             Self::Body(BodyError::Client(_)) => StatusCode::BAD_REQUEST,
             Self::Start(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Bug => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Files(e) => match e {
+                FileError::Malformed => StatusCode::BAD_REQUEST,
+                FileError::NotFound { .. } => StatusCode::NOT_FOUND,
+                FileError::Forbidden { .. } => StatusCode::FORBIDDEN,
+                FileError::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
+                FileError::Root { .. } | FileError::Io { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            },
             Self::Upstream(e) => match e {
                 UpstreamError::Refused { .. } | UpstreamError::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
@@ -84,6 +93,7 @@ impl Failure {
             Self::Body(e) => e.to_string(),
             Self::Start(e) => e.to_string(),
             Self::Upstream(e) => e.to_string(),
+            Self::Files(e) => e.to_string(),
             Self::Bug => "the gateway made a mistake; please report it with this request id and the log".into(),
         }
     }
@@ -137,6 +147,11 @@ impl Failure {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Self::Files(e) = self
+            && let Some(methods) = e.allow()
+        {
+            headers.insert(http::header::ALLOW, methods);
+        }
         if let Some(after) = self.retry_after() {
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));

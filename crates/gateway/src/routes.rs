@@ -20,7 +20,8 @@ use crate::options::{RouteCache, RouteSpec, ServiceTarget, Serving, Settings};
 pub(crate) struct Route {
     spec: RouteSpec,
     pub(crate) series: Arc<Series>,
-    pub(crate) target: ServiceTarget,
+    /// `None`: the gateway answers by itself, as [`RouteSpec::to`] says.
+    pub(crate) service: Option<ServiceTarget>,
 }
 
 impl Deref for Route {
@@ -55,7 +56,7 @@ impl Table {
     /// `series` finds where the requests of a route are counted.
     pub(crate) fn new(serving: Serving, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
         let Serving { services, mut routes, settings } = serving;
-        routes.retain(|route| route.service < services.len()); // whoever read them has checked it
+        routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
         let mut table = Self {
             routes: Vec::new(),
             hosts: FxHashMap::default(),
@@ -65,7 +66,7 @@ impl Table {
             services,
             settings: Arc::new(settings),
         };
-        table.caches = routes.iter().any(|route| route.cache != RouteCache::Off);
+        table.caches = routes.iter().any(|route| route.cache != RouteCache::Off && route.to.service().is_some());
         for (index, route) in routes.iter().enumerate() {
             let paths = table.paths_of(route.host.as_deref());
             let path = if route.exact { route.path.as_str() } else { route.path.trim_end_matches('/') };
@@ -79,8 +80,9 @@ impl Table {
         }
         table.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
         let counted = |spec: RouteSpec| {
-            let target = table.services[spec.service].clone();
-            Arc::new(Route { series: series(&spec, target.name()), spec, target })
+            let service = spec.to.service().and_then(|index| table.services.get(index)).cloned();
+            let series = series(&spec, service.as_ref().map_or(spec.to.kind(), ServiceTarget::name));
+            Arc::new(Route { series, spec, service })
         };
         table.routes = routes.into_iter().map(counted).collect();
         table
@@ -204,14 +206,14 @@ pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{External, ExternalAddr};
+    use crate::options::{External, ExternalAddr, RouteTo};
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
         let spec = |(service, &(host, path, exact)): (usize, &(&str, &str, bool))| RouteSpec {
             host: (!host.is_empty()).then(|| host.to_owned()),
             exact,
             cache: RouteCache::Off,
-            ..RouteSpec::new(path, service)
+            ..RouteSpec::new(path, RouteTo::Service(service))
         };
         let registry = crate::metrics::Registry::new(1);
         let external = |index: usize| External { name: index.to_string(), addr: ExternalAddr::Unix("/x".into()) };
@@ -224,7 +226,7 @@ mod tests {
 
     #[track_caller]
     fn check(table: &Table, host: &str, path: &str, want: Option<usize>) {
-        assert_eq!(table.find(host, path).map(|r| r.service), want, "{host} {path}");
+        assert_eq!(table.find(host, path).and_then(|r| r.to.service()), want, "{host} {path}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use pilotlight_cache::Cache;
 use pilotlight_cache_redis::{SharedTier, Tier};
+use pilotlight_files::FileCache;
 use pilotlight_send_batch::Batch;
 use pilotlight_supervisor::{Service, Transport};
 use rustc_hash::FxHashMap;
@@ -90,6 +91,8 @@ pub(crate) struct Worker {
     pub(crate) spawner: Spawner,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) clock: Clock,
+    /// Files that are open.
+    pub(crate) files: RefCell<FileCache>,
     /// Small messages, which go out at the end of each turn.
     batch: Batch,
     pub(crate) access_log: Option<Rc<AccessLog>>,
@@ -120,6 +123,7 @@ impl Worker {
             spawner,
             scratch: RefCell::default(),
             clock: Clock::new(),
+            files: RefCell::default(),
             batch: net::batch(index, common.io_uring),
             access_log: sink.map(AccessLog::new),
             second: second_tier(index, &common),

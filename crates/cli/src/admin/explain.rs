@@ -25,6 +25,10 @@ pub(super) fn text(answer: &Value) -> String {
     }
     let route = &answer["route"];
     fact("route", &format!("{}: {}", string(&route["name"]), string(&route["why"])));
+    if answer["files"].is_object() {
+        files(&answer["files"], &mut fact);
+        return text;
+    }
     let service = &answer["service"];
     let then =
         service["then"].as_str().map(|then| format!(", {}: {then}", string(&service["state"]))).unwrap_or_default();
@@ -60,6 +64,24 @@ fn amount(limit: &Value) -> String {
             format!("1 {}", printable(unit).replacen("requests", "request", 1).replace("instances", "instance"))
         }
         _ => format!("{value} {}", printable(unit)),
+    }
+}
+
+/// What files would answer with.
+fn files(files: &Value, fact: &mut impl FnMut(&str, &str)) {
+    let below = files["below"].as_str().unwrap_or("nothing: the path has dot segments");
+    fact("files", &format!("{} below {}", below, string(&files["root"])));
+    for (name, key) in [("index", "index"), ("fallback", "fallback")] {
+        if let Some(value) = files[key].as_str() {
+            fact(name, value);
+        }
+    }
+    if files["listing"] == true {
+        fact("listing", "folders without an index are listed");
+    }
+    for (index, rule) in files["cache_control"].as_array().into_iter().flatten().enumerate() {
+        let rule = format!("{}: {}", string(&rule["pattern"]), string(&rule["value"]));
+        fact(if index == 0 { "rules" } else { "" }, &rule);
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::fs::Access;
 
 use super::access::may;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::files;
 use super::isolation;
 use super::listeners::{self, Ports};
 use super::model::{Config, ServiceSpans, joined};
@@ -25,6 +26,7 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     listeners::check(config, ports, &mut found);
     operate::check(config, ports, &mut found);
+    files::check(&config.file_roots, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {
         if let Some(spec) = service.spec() {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use pilotlight_gateway::{
-    AccessLogOptions, CacheSettings, External, ListenAddr, RedisConfig, RedisOptions, RouteSpec, Settings,
+    AccessLogOptions, CacheSettings, External, ListenAddr, RedisConfig, RedisOptions, RouteSpec, RouteTo, Settings,
 };
 use pilotlight_supervisor::ServiceSpec;
 
@@ -33,13 +33,24 @@ pub struct Config {
     /// The routes, in the order of the file, which has no meaning for precedence; no two have the same host, path and
     /// `exact`. Their services are indexes of `services`.
     pub routes: Vec<RouteSpec>,
+    /// The folders of routes to files, and where they stand in the file.
+    pub(crate) file_roots: Vec<(PathBuf, Span)>,
 }
 
 impl Config {
     /// The service that a route leads to.
     #[must_use]
     pub fn service_of(&self, route: &RouteSpec) -> Option<&Service> {
-        self.services.get(route.service)
+        self.services.get(route.to.service()?)
+    }
+
+    /// Where a route leads, for people: the name of a service, or `files in FOLDER`.
+    #[must_use]
+    pub fn destination(&self, route: &RouteSpec) -> String {
+        match &route.to {
+            RouteTo::Service(index) => self.services.get(*index).map_or_else(String::new, |one| one.name().to_owned()),
+            RouteTo::Files(options) => format!("files in {}", options.root.display()),
+        }
     }
 
     /// All of it but services and routes.
@@ -55,6 +66,7 @@ impl Config {
             operate: operate.clone(),
             services: Vec::new(),
             routes: Vec::new(),
+            file_roots: Vec::new(),
         }
     }
 }

@@ -4,12 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
-use pilotlight_gateway::{ExternalAddr, ListenAddr, RouteSpec};
+use pilotlight_gateway::{ExternalAddr, ListenAddr, RouteSpec, RouteTo};
 
 use super::address::{is_local, written};
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
 use super::model::{Config, ServiceKind};
-use super::route::Draft;
+use super::route::{Draft, Leads};
 use super::shown::shown;
 use super::value::nearest;
 
@@ -91,11 +91,12 @@ pub(super) fn routes(
     let is_empty = drafts.is_empty();
     let mut routes = Vec::with_capacity(drafts.len());
     for draft in drafts {
-        match &draft.service {
-            Some((name, _)) if names.contains(name.as_str()) => {
+        match &draft.leads {
+            Some(Leads::Itself(..)) => {}
+            Some(Leads::Service(name, _)) if names.contains(name.as_str()) => {
                 used.insert(name.clone());
             }
-            Some((name, at)) => {
+            Some(Leads::Service(name, at)) => {
                 has_unknown = true;
                 if !declared.services_elsewhere {
                     found.push(unknown_service(name, at, declared.services));
@@ -116,7 +117,7 @@ pub(super) fn routes(
         let message = "there is no route, so every request is answered with 404";
         found.push(
             Diagnostic::whole_file(Severity::Warning, Code::Unused, message)
-                .help("add [[routes]] with path = \"/\" and service = \"NAME\""),
+                .help("add [[routes]] with path = \"/\" and service = \"NAME\", or files = \"FOLDER\""),
         );
     }
     // A route whose service is misspelt or missing may be the one that uses a service.
@@ -132,9 +133,12 @@ pub(super) fn routes(
 }
 
 fn complete(draft: Draft, indexes: &HashMap<&str, usize>) -> Option<RouteSpec> {
-    let (service, _) = draft.service?;
     draft.at?;
-    Some(RouteSpec { service: *indexes.get(service.as_str())?, ..draft.route })
+    let to = match draft.leads? {
+        Leads::Service(name, _) => RouteTo::Service(*indexes.get(name.as_str())?),
+        Leads::Itself(to, _) => to,
+    };
+    Some(RouteSpec { to, ..draft.route })
 }
 
 /// Order has no meaning and the most specific route wins, so a route is hidden only by an equal one.

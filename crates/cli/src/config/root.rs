@@ -27,7 +27,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     let (limits, queue_max) = limits(&root, found);
     let (cache, cache_redis) = cache(&root, found);
     let services = service::read_all(root.field("services"), ForAll { folder, queue_max }, found);
-    let drafts = route::read_all(root.field("routes"), found);
+    let drafts = route::read_all(root.field("routes"), folder, found);
     let mut settings = Settings { limits, server_timing: operate::server_timing(&root, found), ..Settings::default() };
     let mut io_uring = true;
     root.set("io_uring", Field::boolean, &mut io_uring, found);
@@ -43,6 +43,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         operate: operate::read(&root, folder, found),
         services: services.complete,
         routes: Vec::new(),
+        file_roots: route::file_roots(&drafts),
     };
     relations::listeners(&config, root.field("dev").map(|field| field.at), found);
     operate::relations(&config, found);

@@ -1,29 +1,50 @@
 //! `[[routes]]`, each by itself. What they have to do with each other and with the services is in `relations`.
 
-use pilotlight_gateway::{Limits, NotAProtocol, RouteCache, RouteControl, RouteRules, RouteSpec, Upgrades};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pilotlight_gateway::{Limits, NotAProtocol, RouteCache, RouteControl, RouteRules, RouteSpec, RouteTo, Upgrades};
 use toml::de::{DeTable, DeValue};
 
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::files;
 use super::pattern;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_size, a_time, noted, or_none, type_name};
 use super::shown::shown;
 use super::value::Rejected;
 
+/// The keys that say where a route leads; each route has one of them.
+const LEADS: [(&str, &str); 2] =
+    [("service", "service = \"NAME\", the name of a [services.NAME]"), ("files", "files = \"FOLDER\"")];
+/// Keys that say something of a service, or of what is kept of its answers.
+const OF_A_SERVICE: [&str; 7] =
+    ["strip_prefix", "upgrades", "cache", "timeout", "response_timeout", "response_body_timeout", "body_size"];
+
+/// Where a route leads.
+#[derive(Debug)]
+pub(super) enum Leads {
+    /// To the service of this name.
+    Service(String, Span),
+    /// To no service.
+    Itself(RouteTo, Span),
+}
+
 /// A route before its service is known.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// Without its service.
+    /// Without where it leads.
     pub(super) route: RouteSpec,
     /// Where its path stands; none: its path or its host is missing or wrong.
     pub(super) at: Option<Span>,
-    pub(super) service: Option<(String, Span)>,
+    /// None: what the file says of it is wrong, or missing.
+    pub(super) leads: Option<Leads>,
     /// Where the cache is asked for.
     pub(super) cache_at: Option<Span>,
 }
 
-pub(super) fn read_all(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> Vec<Draft> {
+pub(super) fn read_all(field: Option<Field<'_>>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec<Draft> {
     let Some(field) = field else { return Vec::new() };
     let DeValue::Array(list) = field.value else {
         let diagnostic = field.wrong_type();
@@ -40,7 +61,7 @@ pub(super) fn read_all(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) ->
     let mut drafts = Vec::new();
     for item in list.iter().take(schema::MAX_ROUTES) {
         match item.get_ref() {
-            DeValue::Table(table) => drafts.push(read(item.span(), table, found)),
+            DeValue::Table(table) => drafts.push(read(item.span(), table, folder, found)),
             other => {
                 let message = format!("each of `routes` must be a section, not {}", type_name(other));
                 let help = "write [[routes]] with path = \"…\" and service = \"…\" below it, once for each route";
@@ -51,9 +72,18 @@ pub(super) fn read_all(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) ->
     drafts
 }
 
-fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> Draft {
+/// The folders of those that lead to files.
+pub(super) fn file_roots(drafts: &[Draft]) -> Vec<(PathBuf, Span)> {
+    let root = |draft: &Draft| match &draft.leads {
+        Some(Leads::Itself(RouteTo::Files(options), at)) => Some((options.root.clone(), at.clone())),
+        _ => None,
+    };
+    drafts.iter().filter_map(root).collect()
+}
+
+fn read<'a>(at: Span, table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Diagnostic>) -> Draft {
     let section = Section::read(Part::Route, "in [[routes]]", at, table, found);
-    let mut route = RouteSpec::new("", 0);
+    let mut route = RouteSpec::new("", RouteTo::Service(0));
     section.set("exact", Field::boolean, &mut route.exact, found);
     let mut at = path(&section, &mut route, found);
     section.set("strip_prefix", Field::boolean, &mut route.strip_prefix, found);
@@ -66,8 +96,10 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> Dr
         route.host = host.and_then(|host| noted(host, found));
         at = at.filter(|_| route.host.is_some());
     }
-    let service = required(&section, "service", "service = \"NAME\", the name of a [services.NAME]", found)
-        .and_then(|field| Some((noted(field.string(), found)?.to_owned(), field.at)));
+    let leads = leads(&section, folder, found);
+    if let Some(Leads::Itself(..)) = &leads {
+        without_service(&section, found);
+    }
     section.set("timeout", or_none(a_time(&RouteSpec::TIMEOUT)), &mut route.timeout, found);
     section.set("response_timeout", a_time(&Limits::RESPONSE_TIMEOUT), &mut route.response_timeout, found);
     let silence = &mut route.response_body_timeout;
@@ -76,7 +108,58 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, found: &mut Vec<Diagnostic>) -> Dr
     route.upgrades = upgrades(&section, found);
     let (cache, cache_at) = cache(section.field("cache"), found);
     route.cache = cache;
-    Draft { route, at, service, cache_at }
+    Draft { route, at, leads, cache_at }
+}
+
+/// Where the route leads, which one key says.
+fn leads(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<Leads> {
+    let mut said = LEADS.iter().filter_map(|(name, _)| section.field(name));
+    let Some(field) = said.next() else {
+        if !LEADS.iter().any(|(name, _)| section.mentions(name)) {
+            let message = "the route leads nowhere: it has no `service` and no `files`";
+            let ways: Vec<&str> = LEADS.iter().map(|(_, add)| *add).collect();
+            found.push(
+                Diagnostic::error(Code::MissingKey, section.at.clone(), message)
+                    .help(format!("add {}", ways.join(", or "))),
+            );
+        }
+        return None;
+    };
+    if let Some(other) = said.next() {
+        let (one, other_name) = (field.key.name, other.key.name);
+        let message = format!("`{one}` and `{other_name}` cannot both be there: a route leads to one of them");
+        found.push(
+            Diagnostic::error(Code::Conflict, other.key_at, message)
+                .related(field.key_at, "the other one is")
+                .help("take one of the two away, or make two routes with different paths"),
+        );
+        return None;
+    }
+    match field.key.name {
+        "files" => {
+            let options = files::read(&field, folder, found)?;
+            Some(Leads::Itself(RouteTo::Files(Arc::new(options)), field.at))
+        }
+        _ => Some(Leads::Service(noted(field.string(), found)?.to_owned(), field.at)),
+    }
+}
+
+/// What counts for a service only.
+fn without_service(section: &Section<'_>, found: &mut Vec<Diagnostic>) {
+    for field in OF_A_SERVICE.iter().filter_map(|name| section.field(name)) {
+        let message = format!("`{}` has no effect: the route leads to no service", field.key.name);
+        found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("take it away"));
+    }
+    if let (Some(files), Some(exact)) = (section.field("files"), section.field("exact"))
+        && exact.value.as_bool() == Some(true)
+    {
+        let message = "`exact` and `files` cannot both be there: no file is below a single path";
+        found.push(
+            Diagnostic::error(Code::Conflict, exact.key_at, message)
+                .related(files.key_at, "`files` is")
+                .help("take `exact` away"),
+        );
+    }
 }
 
 /// Reads the path, and gives back where it stands.

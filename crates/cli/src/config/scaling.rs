@@ -84,7 +84,7 @@ pub(super) fn check_routes(config: &Config, found: &mut Vec<Diagnostic>) {
         let time = service.spec().and_then(|spec| spec.max_request_time);
         let Some((time, at)) = time.zip(service.at.max_request_time.as_ref()) else { continue };
         let general = config.settings.limits.response_timeout;
-        let routes = config.routes.iter().filter(|route| route.service == index);
+        let routes = config.routes.iter().filter(|route| route.to.service() == Some(index));
         let longest = routes.filter_map(|route| route.response_timeout.or(general)).max();
         if let Some(longest) = longest.filter(|longest| *longest <= time) {
             let message = format!(

@@ -219,6 +219,7 @@ pub const ROUTE: &[Key] = &[
     key("host", A_STRING, "\"example.org\"", &["hosts", "domain", "server_name"]),
     key("exact", TRUE_OR_FALSE, "false", &[]),
     key("service", "the name of a service", "\"users\"", &["upstream", "target", "backend", "to"]),
+    key("files", "a folder, or a section", "\"dist\"", &["root", "static", "file_server", "alias", "dir", "share"]),
     key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "rewrite"]),
     key("upgrades", A_LIST, "[\"websocket\"]", &["upgrade", "websocket", "protocols"]),
     key("cache", "true, false, a time with its unit, or a section", "\"5s\"", &["ttl", "cache_ttl", "max_age"]),
@@ -226,6 +227,15 @@ pub const ROUTE: &[Key] = &[
     key("response_timeout", A_TIME, "\"60s\"", &["proxy_read_timeout"]),
     key("response_body_timeout", A_TIME_OR_NONE, "\"60s\"", &["stream_timeout", "stream_idle_timeout", "read_timeout"]),
     key("body_size", "a size with its unit or \"none\"", "\"10MiB\"", &["max_body_size", "client_max_body_size"]),
+];
+
+/// The keys of `[routes.files]`.
+pub const ROUTE_FILES: &[Key] = &[
+    key("root", "a folder", "\"dist\"", &["path", "dir", "folder", "directory"]),
+    key("index", "the name of a file, or false", "\"index.html\"", &["index_file", "default"]),
+    key("fallback", "the path of a file", "\"index.html\"", &["try_files", "spa", "not_found"]),
+    key("listing", TRUE_OR_FALSE, "true", &["autoindex", "browse", "list"]),
+    key("cache_control", "a table of strings", "{ \"assets/*\" = \"max-age=3600\" }", &["expires", "headers"]),
 ];
 
 /// The keys of `[routes.cache]`.
@@ -283,6 +293,8 @@ pub enum Part {
     ServiceCgroup,
     /// `[[routes]]`.
     Route,
+    /// `[routes.files]`.
+    RouteFiles,
     /// `[routes.cache]`.
     RouteCache,
     /// `[routes.cache.key]`.
@@ -301,7 +313,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 16] = [
+    pub const ALL: [Part; 17] = [
         Part::Top,
         Part::Limits,
         Part::Cache,
@@ -311,6 +323,7 @@ impl Part {
         Part::ServiceLimits,
         Part::ServiceCgroup,
         Part::Route,
+        Part::RouteFiles,
         Part::RouteCache,
         Part::RouteCacheKey,
         Part::RouteCacheBypass,
@@ -333,6 +346,7 @@ impl Part {
             Part::ServiceLimits => SERVICE_LIMITS,
             Part::ServiceCgroup => SERVICE_CGROUP,
             Part::Route => ROUTE,
+            Part::RouteFiles => ROUTE_FILES,
             Part::RouteCache => ROUTE_CACHE,
             Part::RouteCacheKey => ROUTE_CACHE_KEY,
             Part::RouteCacheBypass => ROUTE_CACHE_BYPASS,
@@ -356,6 +370,7 @@ impl Part {
             Part::ServiceLimits => "in [services.NAME.limits]",
             Part::ServiceCgroup => "in [services.NAME.cgroup]",
             Part::Route => "in [[routes]]",
+            Part::RouteFiles => "in [routes.files]",
             Part::RouteCache => "in [routes.cache]",
             Part::RouteCacheKey => "in [routes.cache.key]",
             Part::RouteCacheBypass => "in [routes.cache.bypass]",

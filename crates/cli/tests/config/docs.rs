@@ -24,6 +24,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::ServiceCgroup => "## `[services.NAME.cgroup]`",
         Part::ServiceQueue => "## `[services.NAME.queue]`",
         Part::Route => "## `[[routes]]`",
+        Part::RouteFiles => "## `[routes.files]`",
         Part::RouteCache => "## `[routes.cache]`",
         Part::RouteCacheKey => "## `[routes.cache.key]`",
         Part::RouteCacheBypass => "## `[routes.cache.bypass]`",

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use super::shared::Shared;
 use super::target::Target;
-use crate::options::{RouteLimit, ServiceTarget};
+use crate::options::{RouteLimit, RouteTo, ServiceTarget};
 use crate::routes::{Route, normalized};
 
 mod cache;
+mod files;
 
 /// Explains a request with these fields (`name: value`).
 pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str]) -> Result<Value, String> {
@@ -34,8 +35,17 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
         return Ok(told);
     };
     map.insert("route".into(), self::route(route, &target));
-    map.insert("service".into(), service(route));
-    map.insert("cache".into(), cache::explain(shared, route, &target, &method, &headers));
+    if let Some(target) = &route.service {
+        map.insert("service".into(), service(target));
+    }
+    match &route.to {
+        RouteTo::Service(_) => {
+            map.insert("cache".into(), cache::explain(shared, route, &target, &method, &headers));
+        }
+        RouteTo::Files(options) => {
+            map.insert("files".into(), files::explain(options, route, &target));
+        }
+    }
     map.insert("limits".into(), limits(shared, route));
     Ok(told)
 }
@@ -80,8 +90,8 @@ fn route(route: &Route, target: &Target) -> Value {
     })
 }
 
-fn service(route: &Route) -> Value {
-    match &route.target {
+fn service(target: &ServiceTarget) -> Value {
+    match target {
         ServiceTarget::Managed(service, _) => {
             let status = service.status();
             json!({ "name": &**service.name(), "kind": "managed", "state": status.state.name(),
@@ -150,7 +160,7 @@ fn limits(shared: &Shared, route: &Route) -> Value {
         { "setting": body_time_setting, "value": seconds(body_time), "unit": "seconds without a byte", "beyond": "the answer is cut" },
         { "setting": "the route's timeout", "value": seconds(route.timeout), "unit": "seconds", "beyond": 504 },
     ]);
-    if let (Value::Array(all), ServiceTarget::Managed(service, _)) = (&mut all, &route.target) {
+    if let (Value::Array(all), Some(ServiceTarget::Managed(service, _))) = (&mut all, &route.service) {
         all.extend(of_service(&service.status().spec));
     }
     all

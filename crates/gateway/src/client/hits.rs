@@ -113,6 +113,9 @@ pub(super) fn find<'a>(
     let Target::Origin(target) = head.target else { return Peeked::Nothing };
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
     let Some(route) = table.find(head.authority, path) else { return Peeked::Nothing };
+    if route.service.is_none() {
+        return Peeked::Nothing;
+    }
     let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
     let peeked = peek(worker, client, route, head, target, now);

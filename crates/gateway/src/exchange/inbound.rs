@@ -58,6 +58,20 @@ pub(super) struct IncomingRequest {
     pub(super) id: RequestId,
 }
 
+/// A route to a service, and this worker's way to it.
+pub(super) struct Passage {
+    pub(super) route: Arc<Route>,
+    upstream: Rc<Upstream>,
+}
+
+impl Passage {
+    /// `None`: the route leads to no service.
+    pub(super) fn new(worker: &Worker, route: &Arc<Route>) -> Option<Self> {
+        let upstream = worker.upstream(route.service.as_ref()?);
+        Some(Self { route: Arc::clone(route), upstream })
+    }
+}
+
 /// A request on its way through the gateway.
 pub(super) struct Inbound {
     pub(super) worker: Rc<Worker>,
@@ -86,11 +100,11 @@ impl Inbound {
         client: Caller,
         record: Rc<Record>,
         detached_fetch: DetachedFetch,
-        route: Arc<Route>,
+        passage: Passage,
         request: IncomingRequest,
     ) -> Box<Self> {
         let IncomingRequest { head, body: incoming, id } = request;
-        let upstream = worker.upstream(&route.target);
+        let Passage { route, upstream } = passage;
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
         let may_switch = speaks_http && head.version == Version::HTTP_11;

@@ -14,7 +14,7 @@ use pilotlight_exchange::{Connection, Event, Lookup, MAX_REFRESHES, may_refresh}
 
 use super::detached_fetch::DetachedFetch;
 use super::handles::stale;
-use super::inbound::{Caller, Inbound, IncomingRequest, Parted};
+use super::inbound::{Caller, Inbound, IncomingRequest, Parted, Passage};
 use crate::cache_key::{self, CacheKey};
 use crate::client::Client;
 use crate::head::Head;
@@ -28,7 +28,7 @@ use crate::worker::Worker;
 
 /// Begins to revalidate `stored` with the head of the request that it answers, unless that is under way.
 pub(super) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, route: &Arc<Route>, head: &Head, stored: &Arc<Stored>) {
-    let Some(cache) = &worker.common.cache else { return };
+    let (Some(cache), Some(passage)) = (&worker.common.cache, Passage::new(worker, route)) else { return };
     let Some(place) = RefreshPermit::take(worker) else {
         tracing::debug!(worker = worker.index, "a stale response is not refreshed now: {MAX_REFRESHES} others are");
         return;
@@ -44,21 +44,15 @@ pub(super) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, route: &Arc<Route>
     let Some(fill) = key.ok().and_then(|key| cache.refresh(&key.as_key(), &headers, now())) else { return };
     let mut asks = Head::get(head.target().into(), head.authority().into(), headers);
     asks.version = head.version;
-    let refresh = Refresh {
-        place,
-        caller: Caller::answered(client),
-        route: Arc::clone(route),
-        head: asks,
-        fill,
-        stored: Arc::clone(stored),
-    };
+    let refresh =
+        Refresh { place, caller: Caller::answered(client), passage, head: asks, fill, stored: Arc::clone(stored) };
     worker.spawner.spawn(refresh.run());
 }
 
 struct Refresh {
     place: RefreshPermit,
     caller: Caller,
-    route: Arc<Route>,
+    passage: Passage,
     head: Head,
     fill: Fill,
     stored: Arc<Stored>,
@@ -66,13 +60,13 @@ struct Refresh {
 
 impl Refresh {
     async fn run(self) {
-        let Self { place, caller, route, head, fill, stored } = self;
+        let Self { place, caller, passage, head, fill, stored } = self;
         let worker = &place.0;
         let id = worker.ids.id(None);
-        let record = Record::uncounted(worker, &route.series, Timeline::new(Moment::now()));
+        let record = Record::uncounted(worker, &passage.route.series, Timeline::new(Moment::now()));
         let detached_fetch = DetachedFetch::new(worker);
         let request = IncomingRequest { head, body: None, id: id.clone() };
-        let mut inbound = Inbound::new(worker, caller, record, detached_fetch, route, request);
+        let mut inbound = Inbound::new(worker, caller, record, detached_fetch, passage, request);
         let mut end = pin!(worker.refreshes_end.notified());
         // Before the look at whether it has come already.
         end.as_mut().enable();

@@ -1,0 +1,112 @@
+//! `files` of a route: a folder, or `[routes.files]`.
+
+use std::path::{Path, PathBuf};
+
+use pilotlight_gateway::{CacheRule, FilesOptions, Listing, is_file_path};
+use toml::de::DeValue;
+
+use super::diagnostic::{Code, Diagnostic, Span};
+use super::model::joined;
+use super::schema::Part;
+use super::section::{Field, Section, noted};
+use super::shown::shown;
+use super::value::Rejected;
+
+/// Reads the value of `files`.
+pub(super) fn read(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<FilesOptions> {
+    let DeValue::Table(table) = field.value else {
+        return Some(FilesOptions::new(joined(folder, noted(root(field), found)?)));
+    };
+    let section = Section::read(Part::RouteFiles, "in the route's files", field.at.clone(), table, found);
+    let Some(root) = section.field("root") else {
+        if !section.mentions("root") {
+            let message = "`files` has no `root`";
+            found.push(
+                Diagnostic::error(Code::MissingKey, section.at.clone(), message)
+                    .help("add root = \"FOLDER\", the folder that the files are in"),
+            );
+        }
+        return None;
+    };
+    let root = noted(self::root(&root), found).map(|root| joined(folder, root));
+    let mut options = FilesOptions::new(root.clone().unwrap_or_default());
+    section.set("index", index, &mut options.index, found);
+    section.set("fallback", |field| path(field).map(Some), &mut options.fallback, found);
+    let listing = |field: &Field<'_>| field.boolean().map(|on| if on { Listing::On } else { Listing::Off });
+    section.set("listing", listing, &mut options.listing, found);
+    options.cache_control = section.field("cache_control").map(|field| rules(&field, found)).unwrap_or_default();
+    root.map(|_| options)
+}
+
+fn root<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
+    let text = field.string()?;
+    if text.is_empty() || text.contains('\0') {
+        return Err(field.rejected(Rejected::help("this is not a folder", "write \".\" for the folder of this file")));
+    }
+    Ok(text)
+}
+
+fn index(field: &Field<'_>) -> Result<Option<String>, Diagnostic> {
+    match field.value {
+        DeValue::Boolean(false) => Ok(None),
+        _ => path(field).map(Some),
+    }
+}
+
+/// The path of a file below the folder.
+fn path(field: &Field<'_>) -> Result<String, Diagnostic> {
+    let text = field.string()?;
+    if is_file_path(text) {
+        return Ok(text.to_owned());
+    }
+    Err(field.rejected(Rejected::help(
+        format!("{} is not a path below the folder that is served", shown(text)),
+        "write it without a slash in front, `..`, or names that begin with a dot",
+    )))
+}
+
+fn rules(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Vec<CacheRule> {
+    let Some(table) = field.value.as_table() else {
+        found.push(field.wrong_type());
+        return Vec::new();
+    };
+    if table.len() > FilesOptions::MAX_CACHE_RULES {
+        let message = format!(
+            "`cache_control` has {} entries; at most {} are allowed",
+            table.len(),
+            FilesOptions::MAX_CACHE_RULES
+        );
+        found.push(Diagnostic::error(Code::OutOfRange, field.at.clone(), message));
+        return Vec::new();
+    }
+    let rule = |pattern: &str, at: &Span, field: &Field<'_>| {
+        let value = field.string()?;
+        let value = value.parse().ok().filter(|_| !value.is_empty()).ok_or_else(|| {
+            let help = "write it as the field is sent, for example \"public, max-age=3600\"";
+            field.rejected(Rejected::help(format!("{} cannot be the value of a field", shown(value)), help))
+        })?;
+        CacheRule::new(pattern, value).map_err(|why| {
+            let message = format!("`cache_control`: the pattern {} {why}", shown(pattern));
+            Diagnostic::error(Code::BadValue, at.clone(), message).help("for example \"assets/*\", or \"*.html\"")
+        })
+    };
+    let read = table.iter().filter_map(|(name, value)| {
+        let field = Field { key_at: name.span(), at: value.span(), value: value.get_ref(), ..field.clone() };
+        noted(rule(name.get_ref(), &name.span(), &field), found)
+    });
+    read.collect()
+}
+
+/// Whether the folders are there.
+pub(super) fn check(roots: &[(PathBuf, Span)], found: &mut Vec<Diagnostic>) {
+    for (root, at) in roots {
+        let (message, help) = match std::fs::read_dir(root) {
+            Ok(_) => continue,
+            Err(_) if root.is_dir() => ("cannot be read by this user", format!("chmod o+rx {}", root.display())),
+            Err(_) if root.exists() => ("is not a folder", "name the folder that the files are in".to_owned()),
+            Err(_) => ("does not exist", format!("mkdir -p {}", root.display())),
+        };
+        let message = format!("the folder {} {message}", shown(&root.display().to_string()));
+        found.push(Diagnostic::error(Code::Missing, at.clone(), message).help(help));
+    }
+}

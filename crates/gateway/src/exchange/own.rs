@@ -1,0 +1,53 @@
+//! What the gateway answers by itself on a route that leads to no service.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use http::{HeaderName, Response};
+use pilotlight_files::{Body, FilesOptions, Reader, Request, RequestFields};
+
+use crate::body::ResponseBody;
+use crate::file_body::FileBody;
+use crate::head::Head;
+use crate::options::RouteTo;
+use crate::problem::Failure;
+use crate::routes::{Route, normalized};
+use crate::worker::Worker;
+
+/// The response to a request on a route without a service.
+pub(super) fn answer(worker: &Worker, route: &Route, head: &Head) -> Result<Response<ResponseBody>, Failure> {
+    match &route.to {
+        RouteTo::Files(options) => files(worker, options, &route.path, head),
+        RouteTo::Service(_) => Err(Failure::Bug),
+    }
+}
+
+impl RequestFields for Head {
+    fn each(&self, name: &HeaderName, value: &mut dyn FnMut(&[u8])) {
+        self.all(name, value);
+    }
+}
+
+fn files(
+    worker: &Worker,
+    options: &Arc<FilesOptions>,
+    route_path: &str,
+    head: &Head,
+) -> Result<Response<ResponseBody>, Failure> {
+    let path = head.path();
+    // A path with dot segments has been routed without them; as a path of files it leads nowhere.
+    let below = path.strip_prefix(route_path.trim_end_matches('/')).filter(|_| normalized(path) == path);
+    let not_found = || Failure::Files(pilotlight_files::FileError::NotFound { path: path.to_owned() });
+    let below = below.ok_or_else(not_found)?;
+    let (now, at) = (SystemTime::now(), Instant::now());
+    let request = Request { method: &head.method, below, path, query: head.query(), fields: head, now, at };
+    let answer = worker.files.borrow_mut().answer(options, &request).map_err(Failure::Files)?;
+    let body = match answer.body {
+        Body::Here(bytes) => ResponseBody::full(bytes),
+        Body::Segments(segments) => ResponseBody::Streamed(Box::new(FileBody::new(Reader::new(segments)))),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.fields;
+    Ok(response)
+}

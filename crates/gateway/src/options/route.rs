@@ -1,0 +1,143 @@
+//! One route, and what it says of the requests that it takes.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pilotlight_cache::{RouteControl, RouteRules};
+use pilotlight_files::FilesOptions;
+
+use crate::upgrades::Upgrades;
+
+/// One route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path,
+/// then the longest prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteSpec {
+    /// `example.org`, `*.example.org`, or `None` for every host. In lower case; an IPv6 address has no brackets.
+    pub host: Option<String>,
+    /// Starts with `/`; matches itself and everything below it, on segment boundaries.
+    pub path: String,
+    /// Matches `path` only.
+    pub exact: bool,
+    /// Where its requests go.
+    pub to: RouteTo,
+    /// Whether `path` is cut off the target before the service sees it.
+    pub strip_prefix: bool,
+    /// The protocols that a client and the service may switch to.
+    pub upgrades: Upgrades,
+    /// Whether and how answers are stored.
+    pub cache: RouteCache,
+    /// How long a whole exchange may take; told to pipe services as a deadline.
+    pub timeout: Option<Duration>,
+    /// Replaces [`Limits::response_timeout`](crate::Limits::response_timeout).
+    pub response_timeout: Option<Duration>,
+    /// Replaces [`Limits::response_body_timeout`](crate::Limits::response_body_timeout), for event streams too.
+    pub response_body_timeout: RouteLimit<Duration>,
+    /// Replaces [`Limits::body_size`](crate::Limits::body_size).
+    pub body_size: RouteLimit<u64>,
+}
+
+/// Where the requests of a route go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteTo {
+    /// To the service with this index in [`Serving::services`](crate::Serving::services).
+    Service(usize),
+    /// To no service: files of a folder answer them.
+    Files(Arc<FilesOptions>),
+}
+
+impl RouteTo {
+    /// What stands for the service of a route that leads to none, in metrics and logs. No service has such a name.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Service(_) => "(service)",
+            Self::Files(_) => "(files)",
+        }
+    }
+
+    /// The index of the service, if it leads to one.
+    #[must_use]
+    pub fn service(&self) -> Option<usize> {
+        match self {
+            Self::Service(index) => Some(*index),
+            Self::Files(_) => None,
+        }
+    }
+}
+
+/// A limit that a route may have instead of the general one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RouteLimit<T> {
+    /// The one of [`Limits`] counts.
+    #[default]
+    General,
+    /// This one counts; `None` for no limit.
+    Own(Option<T>),
+}
+
+impl<T> From<Option<T>> for RouteLimit<T> {
+    fn from(own: Option<T>) -> Self {
+        Self::Own(own)
+    }
+}
+
+impl RouteSpec {
+    /// Values of `timeout`; the wire holds it in 32 bits of milliseconds.
+    pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30 * 24 * 3600);
+
+    /// A route with default settings.
+    #[must_use]
+    pub fn new(path: impl Into<String>, to: RouteTo) -> Self {
+        Self {
+            host: None,
+            path: path.into(),
+            exact: false,
+            to,
+            strip_prefix: false,
+            upgrades: Upgrades::default(),
+            cache: RouteCache::default(),
+            timeout: None,
+            response_timeout: None,
+            response_body_timeout: RouteLimit::General,
+            body_size: RouteLimit::General,
+        }
+    }
+
+    /// What it is called in metrics and logs: `example.org/users`, `=/health` if it matches that path only.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let (exact, host) = (if self.exact { "=" } else { "" }, self.host.as_deref().unwrap_or_default());
+        format!("{exact}{host}{}", self.path)
+    }
+}
+
+/// Whether answers of a route are stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteCache {
+    /// Never looked up, never stored.
+    Off,
+    /// By RFC 9111, and what the route adds.
+    On {
+        /// How long, and how much.
+        rules: RouteRules,
+        /// What belongs to the key, what goes past the cache, what may be stored; `None` where the route says nothing
+        /// of it.
+        control: Option<Arc<RouteControl>>,
+    },
+}
+
+impl RouteCache {
+    /// By the rules of a route. Those that only give lifetimes cost a request nothing.
+    #[must_use]
+    pub fn on(rules: RouteRules, control: RouteControl) -> Self {
+        let control = (control != RouteControl::default()).then(|| Arc::new(control));
+        Self::On { rules, control }
+    }
+}
+
+impl Default for RouteCache {
+    fn default() -> Self {
+        Self::On { rules: RouteRules::default(), control: None }
+    }
+}
