@@ -7,8 +7,8 @@
 //!                      body ◀──reader── segments ◀──ranges── conditions ◀──┘
 //! ```
 //!
-//! [`target`], [`conditions`], [`ranges`], [`caching`], [`coding`] and [`listing`] decide by value alone. [`beneath`] is
-//! where files are opened; [`cache`] keeps what was opened, for a second without looking again.
+//! [`target`], [`conditions`], [`ranges`], [`caching`], [`coding`] and [`listing`] decide by value alone. [`beneath`]
+//! is where files are opened; [`cache`] keeps what was opened, for a second without looking again.
 //!
 //! Invariant: nothing is opened but by names that [`target`] has let through, and by a call of the kernel that does not
 //! leave the folder.
