@@ -1,15 +1,15 @@
 //! The experiment `cache`: a cached answer, requests passed on to a service, and the first request to one that is
 //! stopped, beside other gateways and starters. `docs/lab/cache.md` says how to read it.
 
-mod answers;
+pub(crate) mod answers;
 mod cold;
 mod figures;
 mod floors;
-mod gateways;
+pub(crate) mod gateways;
 mod load_groups;
 mod loaded;
-mod origin;
-mod server;
+pub(crate) mod origin;
+pub(crate) mod server;
 
 use std::cell::Cell;
 use std::fs;

@@ -62,6 +62,13 @@ pub enum Mode {
 
 Nothing else should run meanwhile. Everything that is started ends with it.")]
     Cache(Common),
+    /// TLS, HTTP/2, handshakes and files, beside other gateways
+    #[command(after_help = "Examples:
+  pilotlight lab front --groups tls,tls-h2           a stored answer over TLS, beside nginx, HAProxy and H2O
+  pilotlight lab front --groups file,file-large      files; docs/lab/front.md has all
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Front(Common),
     /// The same request through no layer, one, two: what HTTP, the gateway, the pipe, a service and Redis cost
     #[command(after_help = "Examples:
   pilotlight lab layers                              CPU time, times and instructions of each layer
@@ -211,6 +218,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
     match &arguments.mode {
         Some(Mode::All(common)) => run_experiments(&catalogue::all(), common),
         Some(Mode::Cache(common)) => one("cache", common),
+        Some(Mode::Front(common)) => one("front", common),
         Some(Mode::Layers(common)) => one("layers", common),
         Some(Mode::Redis(arguments)) => run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common),
         Some(Mode::Gate(arguments)) => gate::run(arguments),

@@ -24,6 +24,7 @@ pub mod equals;
 pub mod experiment;
 pub mod factors;
 pub mod figures;
+pub mod front;
 pub mod gate;
 pub mod interrupt;
 pub mod layers;

@@ -1,9 +1,9 @@
 //! What is asked for, and what the answers are.
 
 /// The path of the answer of 200 bytes, which `lab/peers/http`'s programs know as well.
-pub(super) const SMALL_PATH: &str = "/users/42";
+pub(crate) const SMALL_PATH: &str = "/users/42";
 /// The path of the answer of 16 KiB.
-pub(super) const LARGE_PATH: &str = "/large";
+pub(crate) const LARGE_PATH: &str = "/large";
 const LARGE_BYTES: usize = 16 * 1024;
 const SMALL_BYTES: usize = 200;
 const START: &str =
@@ -11,12 +11,12 @@ const START: &str =
 const END: &str = "\"}";
 
 /// The answer of 200 bytes.
-pub(super) fn small() -> String {
+pub(crate) fn small() -> String {
     padded(SMALL_BYTES)
 }
 
 /// The answer of 16 KiB.
-pub(super) fn large() -> String {
+pub(crate) fn large() -> String {
     padded(LARGE_BYTES)
 }
 

@@ -1,7 +1,7 @@
 //! The other gateways: whether they are here, what they are told, and how they are started. What they are told is in
 //! `lab/peers/gateways`, with the reasons; the report gets both from there.
 
-mod template;
+pub(crate) mod template;
 
 use std::ffi::OsString;
 use std::fs;

@@ -24,7 +24,7 @@ use super::answers::{self, LARGE_PATH, SMALL_PATH};
 
 /// A running origin. Its thread ends with it.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     address: SocketAddr,
     asked: Arc<AtomicU64>,
     end: Option<oneshot::Sender<()>>,
@@ -33,7 +33,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// Listens on a free port.
-    pub(super) fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start() -> anyhow::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port for the origin")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -54,12 +54,12 @@ impl Origin {
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// How many requests it has had.
-    pub(super) fn asked(&self) -> u64 {
+    pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 }

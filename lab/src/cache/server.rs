@@ -235,7 +235,7 @@ pub(super) fn own_settings(cached: bool) -> Vec<String> {
 }
 
 /// A folder in memory where the system has one: a cache in files costs its owner least there.
-fn memory_folder() -> anyhow::Result<TempDir> {
+pub(crate) fn memory_folder() -> anyhow::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("pilotlight-lab-");
     let shared = Path::new("/dev/shm");

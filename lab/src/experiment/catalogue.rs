@@ -5,6 +5,7 @@ use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::equals::Equals;
 use crate::factors::Factors;
+use crate::front::Front;
 use crate::layers::Layers;
 use crate::rest::Rest;
 use crate::transport::Transport;
@@ -15,6 +16,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
     vec![
         Box::new(Layers),
         Box::new(Cache),
+        Box::new(Front),
         Box::new(Transport::among_others()),
         Box::new(Rest::among_others()),
         Box::new(Clients::among_others()),

@@ -12,7 +12,7 @@ const REASON: &str = " # ";
 ///
 /// # Errors
 /// A value is missing.
-pub(super) fn fill(template: &str, values: &[(&str, String)]) -> anyhow::Result<String> {
+pub(crate) fn fill(template: &str, values: &[(&str, String)]) -> anyhow::Result<String> {
     let about_user = values.iter().any(|(name, _)| *name == "user");
     let lines = template.lines().filter(|line| about_user || !line.contains(USER));
     let mut text = lines.flat_map(|line| [line, "\n"]).collect::<String>();
@@ -37,7 +37,7 @@ pub(super) fn arguments(template: &str, values: &[(&str, String)]) -> anyhow::Re
 }
 
 /// For the report: where the advice is from, then each setting that has a reason: `worker_processes 1 (one core)`.
-pub(super) fn settings(template: &str) -> Vec<String> {
+pub(crate) fn settings(template: &str) -> Vec<String> {
     let source = template.lines().next().and_then(|line| line.strip_prefix("# ")?.split_once(". "));
     let source = source.map(|(_, source)| format!("as in {source}"));
     let reasons = template.lines().skip(1).map(setting).filter_map(|(setting, reason)| {
