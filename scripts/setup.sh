@@ -136,6 +136,10 @@ for_test() {
     say "installing websockets into $VENV, a client of other people's for the end-to-end tests"
     pip_install websockets==15.0.1 || die "websockets could not be installed (see above)"
   fi
+  if ! has_modules h2; then
+    say "installing h2 into $VENV, a client of HTTP/2 for the end-to-end tests"
+    pip_install h2==4.4.1 || die "h2 could not be installed (see above)"
+  fi
   if ! has_modules pytest xdist; then
     say "installing pytest and pytest-xdist into $VENV, which run the end-to-end tests"
     pip_install pytest==9.2.0 pytest-xdist==3.8.0 || die "they could not be installed (see above)"

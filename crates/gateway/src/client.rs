@@ -27,6 +27,7 @@ use http::HeaderValue;
 use pilotlight_http1::ServerConnection;
 
 use crate::deadline::Deadline;
+use crate::downstream::{Downstream, TakesInterim};
 use crate::net::Socket;
 use crate::options::{Limits, ServerTiming, Settings};
 use crate::peer_address::PeerAddress;
@@ -288,21 +289,6 @@ impl Client {
         Some(io::Error::new(io::ErrorKind::TimedOut, setting))
     }
 
-    /// The head of a request is whole.
-    fn request_began(&self) {
-        self.phase.set(Phase::Busy);
-        self.forget_end();
-        self.set_unless_blocked(None);
-    }
-
-    /// The response has been handed over, body and all.
-    fn request_ended(&self) {
-        if self.phase.get() == Phase::Busy {
-            self.phase.set(Phase::Idle);
-            self.answered();
-        }
-    }
-
     /// A request was answered; the next one is waited for.
     fn answered(&self) {
         self.has_answered.set(true);
@@ -361,10 +347,6 @@ impl Client {
         (io.socket, io.read)
     }
 
-    pub(crate) fn upgrade_to(&self, upgraded: Box<Upgraded>) {
-        *self.upgraded.borrow_mut() = Some(upgraded);
-    }
-
     /// Whether the response that was written last was 101.
     pub(crate) fn is_upgraded(&self) -> bool {
         self.upgraded.borrow().is_some()
@@ -390,33 +372,45 @@ impl Client {
     }
 }
 
-/// Marks the end of a request when the response's body is done or dropped.
-pub(crate) struct RequestGuard {
-    client: Rc<Client>,
-    record: Rc<Record>,
-}
-
-impl RequestGuard {
-    pub(crate) fn new(client: &Rc<Client>, record: Rc<Record>) -> Self {
-        client.request_began();
-        Self { client: Rc::clone(client), record }
+impl Downstream for Client {
+    fn peer(&self) -> &Rc<PeerAddress> {
+        &self.peer
     }
 
-    /// Whose request it is, and what is noted of it.
-    pub(crate) fn parts(&self) -> (&Client, &Record) {
-        (&self.client, &self.record)
+    fn settings(&self) -> &Arc<Settings> {
+        &self.settings
     }
 
-    /// Bytes of the response's body were handed over.
-    pub(crate) fn sent(&self, bytes: usize) {
-        self.record.sent(bytes);
+    fn request_began(&self) {
+        self.phase.set(Phase::Busy);
+        self.forget_end();
+        self.set_unless_blocked(None);
     }
-}
 
-impl Drop for RequestGuard {
-    fn drop(&mut self) {
-        self.client.request_ended();
-        self.record.end_phase(Layer::Body);
-        self.client.unwritten.borrow_mut().push(Rc::clone(&self.record));
+    fn request_ended(&self, record: Rc<Record>) {
+        if self.phase.get() == Phase::Busy {
+            self.phase.set(Phase::Idle);
+            self.answered();
+        }
+        self.unwritten.borrow_mut().push(record);
+    }
+
+    fn awaits_response(&self, takes_interim: TakesInterim) {
+        self.half_closed.takes_interim.set(takes_interim == TakesInterim::Yes);
+        self.half_closed.is_answered.set(false);
+    }
+
+    /// From now on half-closed clients are not sent a 100.
+    fn response_began(&self) {
+        self.half_closed.takes_interim.set(false);
+        self.half_closed.is_answered.set(true);
+    }
+
+    fn skip_body(&self) -> bool {
+        self.skip_read_body()
+    }
+
+    fn upgrade_to(&self, upgraded: Box<Upgraded>) {
+        *self.upgraded.borrow_mut() = Some(upgraded);
     }
 }

@@ -14,26 +14,21 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use pilotlight_http1::SendError;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::io::AsyncWriteExt;
 
 use crate::client::Client;
 use crate::client::outgoing::Outgoing;
 use crate::client::requests::Next;
 use crate::client::response::ResponseError;
+use crate::downstream::Downstream;
 use crate::exchange::{self, PendingResponse, Reply};
+use crate::http2;
+use crate::linger::linger;
 use crate::net::Socket;
 use crate::upstream::Upgraded;
 use crate::worker::Worker;
-
-/// How long a client may go on sending after the last response: closing with unread bytes would reset the connection,
-/// and the client might never see that response.
-const MAX_LINGER: Duration = Duration::from_secs(10);
-/// How long nothing may come in that time.
-const MAX_LINGER_SILENCE: Duration = Duration::from_secs(2);
 
 /// Where a connection is in its present request.
 enum Stage {
@@ -48,6 +43,8 @@ enum End {
     Closed,
     /// Its socket is another protocol's.
     Upgraded,
+    /// It has begun with the preface of HTTP/2.
+    Http2,
 }
 
 /// Why it ended early.
@@ -72,6 +69,10 @@ struct Connection {
 }
 
 impl Connection {
+    fn requester(&self) -> Rc<dyn Downstream> {
+        Rc::<Client>::clone(&self.client)
+    }
+
     /// Goes on until something has to be waited for, or the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, Ended>> {
         loop {
@@ -82,9 +83,10 @@ impl Connection {
                     }
                     let received = match ready!(self.client.poll_next(cx, &self.worker))? {
                         Next::Request(received) => received,
+                        Next::Http2 => return Poll::Ready(Ok(End::Http2)),
                         Next::End | Next::Refused => return Poll::Ready(Ok(End::Closed)),
                     };
-                    self.stage = match exchange::begin(&self.worker, &self.client, received) {
+                    self.stage = match exchange::begin(&self.worker, self.requester(), received) {
                         Reply::Now(response) => Stage::Response(self.client.put_head(*response)?),
                         Reply::Later(later) => Stage::Exchange(later),
                     };
@@ -101,7 +103,7 @@ impl Connection {
                 Stage::Response(body) => {
                     ready!(self.client.poll_put_body(cx, body))?;
                     self.stage = Stage::Reading; // the request is over with its body
-                    if !self.client.skip_body() || self.client.is_over() {
+                    if !self.client.skip_read_body() || self.client.is_over() {
                         return Poll::Ready(Ok(End::Closed));
                     }
                 }
@@ -152,9 +154,14 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
                 Box::pin(tunnel(&client, upgraded)).await;
             }
         }
-        // Behind a last response more may come (RFC 9112 §9.6): closed with bytes unread, the connection is reset, and
-        // the response lost.
-        Poll::Ready(Ok(End::Closed)) if !worker.is_stopping() => Box::pin(linger(&client)).await,
+        Poll::Ready(Ok(End::Http2)) => {
+            let (socket, read_ahead) = client.take_socket();
+            let (peer, settings) = (Rc::clone(&client.peer), Arc::clone(&client.settings));
+            drop(hang_up);
+            drop(client);
+            return Box::pin(http2::serve(worker, socket, read_ahead, peer, settings)).await;
+        }
+        Poll::Ready(Ok(End::Closed)) if !worker.is_stopping() => Box::pin(linger(client.take_socket().0)).await,
         Poll::Ready(Err(e)) => tracing::debug!(peer = %client.peer, "a client's connection ended: {e}"),
         Poll::Ready(Ok(End::Closed)) | Poll::Pending => {}
     }
@@ -183,16 +190,4 @@ async fn tunnel(client: &Client, upgraded: Box<Upgraded>) {
         tracing::debug!("an upgraded connection ended: {e}");
     }
     drop(lease);
-}
-
-async fn linger(client: &Client) {
-    let (mut socket, _) = client.take_socket();
-    let closing = async {
-        socket.shutdown().await?;
-        let mut sink = [0; 4096];
-        while timeout(MAX_LINGER_SILENCE, socket.read(&mut sink)).await?? > 0 {}
-        std::io::Result::Ok(())
-    };
-    // Whatever goes wrong here, the connection is closed next.
-    let _ = timeout(MAX_LINGER, closing).await;
 }

@@ -12,11 +12,10 @@ use pilotlight_cache::{CacheStatus, Lookup, StoredBody};
 use pilotlight_exchange::Connection;
 
 use crate::body::ResponseBody;
-use crate::client::body::ClientBody;
 use crate::client::outgoing::Outgoing;
 use crate::client::received::{Known, ReceivedRequest, RedisMiss};
-use crate::client::{Client, RequestGuard};
 use crate::deadline::Deadline;
+use crate::downstream::{Downstream, RequestGuard, TakesInterim};
 use crate::head::Head;
 use crate::lookup::{CacheRequest, look_up};
 use crate::metrics::Verdict;
@@ -57,7 +56,7 @@ pub(crate) enum Reply {
 }
 
 /// Has a request answered that memory does not answer as it stands.
-pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<ReceivedRequest>) -> Reply {
+pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: Box<ReceivedRequest>) -> Reply {
     let ReceivedRequest { mut head, body, begun, read, known, redis } = *received;
     let timeline = Timeline::new(begun);
     if let Some((asked, answered)) = redis.as_ref().map(RedisMiss::between) {
@@ -74,7 +73,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<Rece
             timeline.end_phase(Layer::Parse, Moment::now());
             match local::answer(&mut head) {
                 Some(answer) => answer.map(|answer| Found::Own(None, answer)),
-                None => find(worker, client, &head, &timeline),
+                None => find(worker, &*client, &head, &timeline),
             }
             .unwrap_or_else(|failure| Found::Refused(None, failure))
         }
@@ -88,25 +87,27 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, received: Box<Rece
     let asked = match found {
         Found::Stored(_, verdict, answer) => {
             record.verdict(verdict);
-            let answer = respond_now(worker, client, &head, &body, answer.map(ResponseBody::stored), record);
+            let answer = respond_now(worker, client, &head, body.as_deref(), answer.map(ResponseBody::stored), record);
             return Reply::Now(Box::new(answer));
         }
         Found::Own(_, answer) => {
-            return Reply::Now(Box::new(respond_now(worker, client, &head, &body, answer, record)));
+            return Reply::Now(Box::new(respond_now(worker, client, &head, body.as_deref(), answer, record)));
         }
         Found::Route(passage, lookup) => Ok((passage, Looked { lookup, redis })),
         Found::Refused(_, failure) => Err(failure),
     };
     let detached_fetch = DetachedFetch::new(worker);
-    client.awaits_response(head.version == Version::HTTP_11);
+    let takes_interim = if head.version == Version::HTTP_10 { TakesInterim::No } else { TakesInterim::Yes };
+    client.awaits_response(takes_interim);
+    let caller = Caller::at(&client);
     let waiting = Waiting::new(worker, client, &head, &record);
     let future: Forwarded = match asked {
         Ok((passage, looked)) => {
-            let request = IncomingRequest { head, body: body.source(), id: waiting.id.clone() };
-            let inbound = Inbound::new(worker, Caller::at(client), record, detached_fetch.clone(), passage, request);
+            let request = IncomingRequest { head, body, id: waiting.id.clone() };
+            let inbound = Inbound::new(worker, caller, record, detached_fetch.clone(), passage, request);
             Box::pin(forward(waiting, inbound, looked))
         }
-        Err(failure) => Box::pin(refuse(waiting, Rc::clone(worker), failure, body.source())),
+        Err(failure) => Box::pin(refuse(waiting, Rc::clone(worker), failure, body)),
     };
     Reply::Later(PendingResponse::new(future, detached_fetch))
 }
@@ -125,7 +126,7 @@ impl Known {
     }
 }
 
-fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeline) -> Result<Found, Failure> {
+fn find(worker: &Rc<Worker>, client: &dyn Downstream, head: &Head, timeline: &Timeline) -> Result<Found, Failure> {
     local::check_scope(head)?;
     let table = worker.common.table.load();
     let path = head.path();
@@ -140,7 +141,7 @@ fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeli
         _ if route.cache == RouteCache::Off => None,
         Some(_) => None, // the answer may be another protocol
         None => {
-            let origin = Origin::of_head(head, Trust::of(client.settings.trust_forwarded));
+            let origin = Origin::of_head(head, Trust::of(client.settings().trust_forwarded));
             let url = RequestUrl { origin, target: head.target() };
             let request = CacheRequest { method: &head.method, url, headers: head.headers() };
             look_up(&worker.common, route, request, now)
@@ -165,23 +166,23 @@ fn find(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, timeline: &Timeli
 
 fn respond_now(
     worker: &Rc<Worker>,
-    client: &Rc<Client>,
+    client: Rc<dyn Downstream>,
     head: &Head,
-    body: &ClientBody,
+    body: Option<&dyn BodySource>,
     answer: Response<ResponseBody>,
     record: Rc<Record>,
 ) -> (ResponseHead, Outgoing) {
     if worker.access_log.is_some() {
         let id = worker.ids.id(head.field(&X_REQUEST_ID));
-        record.keep_head(head, &id, &client.peer);
+        record.keep_head(head, &id, client.peer());
     }
     let (mut response, source) = ResponseHead::part(answer);
     record.answered(response.status);
-    if server_timing::is_wanted(client.settings.server_timing, |name| head.has(name)) {
+    if server_timing::is_wanted(client.settings().server_timing, |name| head.has(name)) {
         server_timing::append_to(&mut response.fields, &record.timeline);
     }
     // Nobody reads a body that is not here already.
-    response.closes = worker.is_leaving() || !body.is_ended() && !client.skip_body();
+    response.closes = worker.is_leaving() || body.is_some_and(|body| !body.is_ended()) && !client.skip_body();
     let guard = RequestGuard::new(client, record);
     (response, Outgoing::new(source, None, guard))
 }
@@ -219,15 +220,11 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn new(worker: &Rc<Worker>, client: &Rc<Client>, head: &Head, record: &Rc<Record>) -> Self {
+    fn new(worker: &Rc<Worker>, client: Rc<dyn Downstream>, head: &Head, record: &Rc<Record>) -> Self {
         let id = worker.ids.id(head.field(&X_REQUEST_ID));
-        record.keep_head(head, &id, &client.peer);
-        Self {
-            guard: RequestGuard::new(client, Rc::clone(record)),
-            id,
-            is_timed: server_timing::is_wanted(client.settings.server_timing, |name| head.has(name)),
-            expects_continue: head.has(&EXPECT),
-        }
+        record.keep_head(head, &id, client.peer());
+        let is_timed = server_timing::is_wanted(client.settings().server_timing, |name| head.has(name));
+        Self { guard: RequestGuard::new(client, Rc::clone(record)), id, is_timed, expects_continue: head.has(&EXPECT) }
     }
 
     /// The response as the connection writes it.
@@ -244,7 +241,7 @@ impl Waiting {
             if status.is_server_error() {
                 tracing::warn!(request_id = self.id.as_str(), "{status}: {}", failure.log_text());
             }
-            let (mut response, body) = ResponseHead::part(failure.response(self.id.as_str(), client.settings.dev));
+            let (mut response, body) = ResponseHead::part(failure.response(self.id.as_str(), client.settings().dev));
             response.closes = failure.closes();
             CacheStatus::refused("gateway").append_to(response.fields.map());
             (response, ResponseBody::full(body))

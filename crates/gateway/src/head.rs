@@ -40,6 +40,18 @@ pub(crate) enum Scope {
     OtherScheme,
 }
 
+/// What HTTP/1.1 has in the first line of a request.
+pub(crate) struct Line {
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    /// Path and query, from `/` on; `*` for what is for the gateway.
+    pub(crate) target: Box<str>,
+    pub(crate) authority: String,
+    pub(crate) scope: Scope,
+    /// The target as it was written, if it was no path.
+    pub(crate) written: Option<Box<str>>,
+}
+
 /// The fields of a request: first those that cross, then those that a service gets from the gateway itself.
 struct Lines {
     all: FieldLines,
@@ -85,6 +97,13 @@ impl Head {
             lines: None,
             map: OnceCell::from(Box::new(headers)),
         }
+    }
+
+    /// As another protocol than HTTP/1.1 has it: what belongs to a connection is not among `headers`, `Host` is.
+    pub(crate) fn of_map(line: Line, headers: HeaderMap) -> Self {
+        let Line { method, version, target, authority, scope, written } = line;
+        let map = OnceCell::from(Box::new(headers));
+        Self { method, version, target, authority: authority.into(), scope, written, lines: None, map }
     }
 
     fn new(head: &RequestHead<'_>, lines: Option<Lines>, map: OnceCell<Box<HeaderMap>>) -> Result<Self, Malformed> {
@@ -224,6 +243,15 @@ impl Lines {
             append(name, value, &mut headers);
         }
         headers
+    }
+}
+
+/// The protocol of a request, as logs and services are told.
+pub(crate) fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
     }
 }
 

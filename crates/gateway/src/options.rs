@@ -162,6 +162,8 @@ pub struct Limits {
     pub response_body_timeout: Option<Duration>,
     /// `limits.connections`: open client connections of all workers; more wait to be accepted.
     pub connections: usize,
+    /// `limits.streams`: open streams of a client's connection of HTTP/2; more are refused.
+    pub streams: u32,
     /// `limits.shutdown_timeout`: how long requests in progress may take when the gateway stops.
     pub shutdown_timeout: Duration,
 }
@@ -185,6 +187,8 @@ impl Limits {
     pub const SHUTDOWN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=HOUR;
     /// Values of `connections`.
     pub const CONNECTIONS: RangeInclusive<usize> = 1..=1_000_000;
+    /// Values of `streams`.
+    pub const STREAMS: RangeInclusive<u32> = 1..=10_000;
 }
 
 impl Default for Limits {
@@ -199,6 +203,7 @@ impl Default for Limits {
             response_timeout: Some(Duration::from_secs(60)),
             response_body_timeout: Some(Duration::from_secs(60)),
             connections: 10_000,
+            streams: 100,
             shutdown_timeout: Duration::from_secs(10),
         }
     }

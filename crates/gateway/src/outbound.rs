@@ -8,7 +8,7 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{StatusCode, Version};
 use pilotlight_http1::MessageWriter;
 
-use crate::head::{Head, Scope, crosses};
+use crate::head::{self, Head, Scope, crosses};
 use crate::peer_address::PeerAddress;
 use crate::request_id::RequestId;
 use crate::routes::normalized;
@@ -68,7 +68,7 @@ impl Outbound {
 
     /// The version as text, for services that want to know.
     pub(crate) fn protocol(&self) -> &'static str {
-        if self.head.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" }
+        head::protocol(self.head.version)
     }
 
     /// The lines of the client's fields that the service gets, where no field of them has to be left out.
@@ -104,7 +104,7 @@ impl Outbound {
         };
         self.of_request(&mut |name, value| write(out, name, value));
         let has_via = || self.head.has(&http::header::VIA);
-        let is_common = self.trust == Trust::Nobody && self.stripped.is_none() && self.head.version == Version::HTTP_11;
+        let is_common = self.trust == Trust::Nobody && self.stripped.is_none() && self.head.version != Version::HTTP_10;
         match is_common && !has_via() {
             true => {
                 let all = |out: &mut BytesMut| self.of_connection(&mut |name, value| write(out, name, value));
@@ -130,7 +130,7 @@ impl Outbound {
     fn of_connection(&self, field: &mut impl FnMut(&[u8], &[&[u8]])) {
         self.forwarded(field);
         // RFC 9110 §7.6.3: every intermediary adds itself.
-        let version = if self.head.version == Version::HTTP_10 { "1.0" } else { "1.1" };
+        let version = self.protocol().trim_start_matches("HTTP/");
         match self.head.joined("via") {
             Some(before) => field(b"via", &[&*before, b", ", version.as_bytes(), b" pilotlight"]),
             None => field(b"via", &[version.as_bytes(), b" pilotlight"]),

@@ -160,6 +160,72 @@ impl Failure {
     }
 }
 
+/// What is wrong with a request of HTTP/2 that gets an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MalformedRequest {
+    NoAuthority,
+    /// `:authority` or `Host` is none, or there are several.
+    Authority,
+    TwoAuthorities,
+    Target,
+    ContentLength,
+    /// White space around a field's value.
+    Padding,
+    TooManyFields,
+    /// `:protocol` of an extended CONNECT.
+    Protocol,
+}
+
+/// The response to a malformed request of HTTP/2.
+pub(crate) fn malformed_request(why: MalformedRequest, limits: &Limits) -> Response<Bytes> {
+    let status = match why {
+        MalformedRequest::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    let detail = match why {
+        MalformedRequest::NoAuthority => "the request has neither :authority nor Host (RFC 9113 section 8.3.1)".into(),
+        MalformedRequest::Authority => {
+            ":authority and Host must be one host with an optional port (RFC 9113 section 8.3.1)".into()
+        }
+        MalformedRequest::TwoAuthorities => ":authority and Host differ (RFC 9113 section 8.3.1)".into(),
+        MalformedRequest::Target => ":path must be a path that begins with / (RFC 9113 section 8.3.1)".into(),
+        MalformedRequest::ContentLength => "Content-Length must be one decimal number (RFC 9110 section 8.6)".into(),
+        MalformedRequest::Padding => "a field's value begins or ends with white space (RFC 9113 section 8.2.1)".into(),
+        MalformedRequest::TooManyFields => {
+            format!("the request has more header fields than limits.header_count ({})", limits.header_count)
+        }
+        MalformedRequest::Protocol => ":protocol is no name of a protocol (RFC 8441 section 4)".into(),
+    };
+    let id = crate::request_id::RequestId::random();
+    problem_response(status, &json!({ "title": title(status), "detail": detail, "request_id": id.as_str() }))
+}
+
+/// The response to an extended CONNECT (RFC 8441) that came to nothing.
+pub(crate) fn not_switched() -> Response<Bytes> {
+    let status = StatusCode::NOT_IMPLEMENTED;
+    let detail = "the service did not switch to the protocol of this extended CONNECT: the route's `upgrades` must name \
+                  it, and the service must speak it over HTTP/1.1";
+    problem_response(status, &json!({ "title": title(status), "detail": detail }))
+}
+
+fn title(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or("Error")
+}
+
+/// A document of RFC 9457 with these members.
+fn problem_response(status: StatusCode, members: &Value) -> Response<Bytes> {
+    let mut document = json!({ "type": "about:blank", "status": status.as_u16() });
+    if let (Some(document), Some(members)) = (document.as_object_mut(), members.as_object()) {
+        document.extend(members.clone());
+    }
+    let mut response = Response::new(Bytes::from(pilotlight_printable::json(document.to_string())));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
 /// The whole response to what is no request, by the rule that it breaks.
 pub(crate) fn refusal(rule: Malformed, limits: &Limits) -> (StatusCode, BytesMut) {
     let refusal = rule.refusal();

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use pilotlight_cache::Unstored;
 
 use crate::access_log::Entry;
-use crate::head::Head;
+use crate::head::{self, Head};
 use crate::metrics::{FinishedRequest, Series, Verdict};
 use crate::peer_address::PeerAddress;
 use crate::request_body::Received;
@@ -153,7 +153,7 @@ impl Drop for Record {
             host: head.fields.host.as_ref().map(HeaderValue::as_bytes),
             method: head.method.as_str(),
             target: head.target.as_bytes(),
-            protocol: if head.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" },
+            protocol: head::protocol(head.version),
             status: outcome.status,
             sent_bytes: outcome.sent_bytes,
             received_bytes: outcome.received_bytes,

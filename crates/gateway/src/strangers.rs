@@ -1,4 +1,4 @@
-//! Clients that speak another protocol than HTTP/1.1 to a port that takes nothing else: named in the log, once for each
+//! Clients that speak another protocol than HTTP to a port that takes nothing else: named in the log, once for each
 //! peer and minute, so that a wrong `https://` is found at once and a scanner fills no log.
 
 use std::sync::Mutex;
@@ -14,16 +14,13 @@ const MAX_PEERS: usize = 256;
 pub(crate) enum Stranger {
     /// A TLS record with a handshake (RFC 8446 §5.1).
     Tls,
-    /// The preface of HTTP/2 (RFC 9113 §3.4), as gRPC sends it.
-    Http2,
 }
 
 impl Stranger {
-    /// By the first bytes; a request begins neither with a control byte nor with the method PRI and a target `*`.
+    /// By the first bytes; a request does not begin with a control byte.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0x16, ..] => Some(Self::Tls),
-            _ if bytes.starts_with(b"PRI *") => Some(Self::Http2),
             _ => None,
         }
     }
@@ -32,9 +29,6 @@ impl Stranger {
         match self {
             Self::Tls => {
                 "a client speaks TLS to a port that takes plain HTTP: have it use http://, or put a server that ends TLS in front"
-            }
-            Self::Http2 => {
-                "a client speaks HTTP/2 without TLS (h2c, as gRPC does) to a port that takes HTTP/1.1: have it use HTTP/1.1"
             }
         }
     }
@@ -71,8 +65,7 @@ mod tests {
     #[test]
     fn first_bytes() {
         assert_eq!(Stranger::of(b"\x16\x03\x01"), Some(Stranger::Tls));
-        assert_eq!(Stranger::of(b"PRI * HTTP/2.0\r\n"), Some(Stranger::Http2));
-        for other in [&b""[..], b"GET / HTTP/1.1", b"PRINT / HTTP/1.1", b"PRI /a HTTP/1.1", b"\x15"] {
+        for other in [&b""[..], b"GET / HTTP/1.1", b"PRI * HTTP/2.0\r\n", b"\x15"] {
             assert_eq!(Stranger::of(other), None);
         }
     }

@@ -122,6 +122,7 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, usize) {
     section.set("response_body_timeout", or_none(a_time(&Limits::RESPONSE_TIMEOUT)), silence, found);
     section.set("shutdown_timeout", a_time(&Limits::SHUTDOWN_TIMEOUT), &mut limits.shutdown_timeout, found);
     section.set("connections", a_number(&Limits::CONNECTIONS), &mut limits.connections, found);
+    section.set("streams", a_number(&Limits::STREAMS), &mut limits.streams, found);
     (limits, queue_max)
 }
 

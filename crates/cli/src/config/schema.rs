@@ -100,6 +100,12 @@ pub const LIMITS: &[Key] = &[
     key("response_body_timeout", A_TIME_OR_NONE, "\"60s\"", &["stream_timeout", "stream_idle_timeout"]),
     key("shutdown_timeout", A_TIME, "\"10s\"", &["shutdown_grace", "grace_period"]),
     key("connections", "a number", "10000", &["max_connections", "worker_connections", "maxconn"]),
+    key(
+        "streams",
+        "a number",
+        "100",
+        &["max_concurrent_streams", "concurrent_streams", "http2_max_concurrent_streams"],
+    ),
     key("queue", "a number", "1024", &["max_queue", "backlog"]), // deprecated: the default of each service's `queue.max`
 ];
 

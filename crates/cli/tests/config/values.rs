@@ -58,6 +58,7 @@ fn an_empty_file_is_all_defaults() {
             response_body_timeout: Some(60 * SECOND),
             shutdown_timeout: 10 * SECOND,
             connections: 10_000,
+            streams: 100,
         }
     );
     assert!(config.services.is_empty() && config.routes.is_empty());
@@ -96,6 +97,7 @@ fn every_key_of_a_full_file_arrives() {
             response_body_timeout: None,
             shutdown_timeout: Duration::ZERO,
             connections: 77,
+            streams: 33,
         }
     );
     let names: Vec<&str> = config.services.iter().map(|service| service.name()).collect();

@@ -19,12 +19,12 @@ const READ_SIZE: usize = 64 * 1024;
 /// The least room.
 const MIN_READ_SIZE: usize = 8 * 1024;
 
-/// A request's body; empty for most.
+/// A request's body.
 ///
 /// Invariant: nobody reads it behind its response. (A service that has answered gets no more of it: P-21, and for HTTP
 /// the connection is closed.) What comes then is the next request's.
 pub(crate) struct ClientBody {
-    /// `None` without a body, and behind its end.
+    /// `None` behind its end.
     client: Option<Rc<Client>>,
     /// Bytes that are still to come, if that is known.
     remaining: Option<u64>,
@@ -33,15 +33,6 @@ pub(crate) struct ClientBody {
 }
 
 impl ClientBody {
-    pub(super) fn empty() -> Self {
-        Self { client: None, remaining: Some(0), is_expected: false }
-    }
-
-    /// What is to be read of it, if there is anything.
-    pub(crate) fn source(self) -> Option<Box<dyn BodySource>> {
-        self.client.is_some().then(|| Box::new(self) as Box<dyn BodySource>)
-    }
-
     /// The body behind the head that the client's connection has just received.
     pub(super) fn behind(client: &Rc<Client>, http: &ServerConnection, is_expected: bool) -> Self {
         Self { client: Some(Rc::clone(client)), remaining: http.body_remaining(), is_expected }
@@ -115,7 +106,7 @@ impl Client {
     }
 
     /// Takes what has been read already of a body that nobody wants; whether that was all of it.
-    pub(crate) fn skip_body(&self) -> bool {
+    pub(crate) fn skip_read_body(&self) -> bool {
         let io = &mut *self.io.borrow_mut();
         while io.http.is_in_body() {
             let taken = match io.step() {

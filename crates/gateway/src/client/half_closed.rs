@@ -28,18 +28,6 @@ const PROBE_EVERY: Duration = Duration::from_secs(15);
 const MAX_PROBES: u32 = 4;
 
 impl Client {
-    /// A request's answer is awaited. `takes_interim`: RFC 9110 §15.2, no HTTP/1.0 client does.
-    pub(crate) fn awaits_response(&self, takes_interim: bool) {
-        self.half_closed.takes_interim.set(takes_interim);
-        self.half_closed.is_answered.set(false);
-    }
-
-    /// From now on the client gets the response itself.
-    pub(crate) fn response_began(&self) {
-        self.half_closed.takes_interim.set(false);
-        self.half_closed.is_answered.set(true);
-    }
-
     /// A part of the response is being written.
     pub(super) fn response_moves(&self) {
         self.half_closed.silence.set(0);

@@ -5,9 +5,9 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::RequestGuard;
 use crate::body::{CutError, ResponseBody};
 use crate::deadline::Deadline;
+use crate::downstream::RequestGuard;
 
 /// The source, its deadline, and the mark that the request is over.
 pub(crate) struct Outgoing {
@@ -26,6 +26,11 @@ impl Outgoing {
     /// The same without what is not sent: to HEAD, for example.
     pub(crate) fn without_data(self) -> Self {
         Self { source: ResponseBody::Empty, ..self }
+    }
+
+    /// The same with other data.
+    pub(crate) fn replaced(self, data: Bytes) -> Self {
+        Self { source: ResponseBody::full(data), ..self }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, CutError>>> {

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use pilotlight_cache::Lookup;
 
-use super::body::ClientBody;
 use crate::head::Head;
 use crate::lookup::RedisLookup;
+use crate::request_body::BodySource;
 use crate::routes::Route;
 use crate::timing::Moment;
 
 /// A request as it was received, which memory does not answer.
 pub(crate) struct ReceivedRequest {
     pub(crate) head: Head,
-    pub(crate) body: ClientBody,
+    /// `None` if it has none, as most.
+    pub(crate) body: Option<Box<dyn BodySource>>,
     /// When its first byte was there.
     pub(crate) begun: Moment,
     /// When the last byte of its head was there.

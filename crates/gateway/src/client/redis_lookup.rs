@@ -23,7 +23,6 @@ use pilotlight_cache::{Fill, Stored};
 use pilotlight_cache_redis::Tier;
 
 use super::Client;
-use super::body::ClientBody;
 use super::hits::{self, MAX_BODY};
 use super::pending_lookup::LookupRequest;
 use super::received::{ReceivedRequest, RedisMiss};
@@ -87,14 +86,7 @@ impl LookupRequest {
     fn received(self, redis: Box<RedisLookup>) -> ReceivedRequest {
         let head = Head::get(self.target, self.authority, self.headers);
         let redis = RedisMiss { redis, asked: self.asked, answered: Moment::now() };
-        ReceivedRequest {
-            head,
-            body: ClientBody::empty(),
-            begun: self.begun,
-            read: self.asked,
-            known: None,
-            redis: Some(redis),
-        }
+        ReceivedRequest { head, body: None, begun: self.begun, read: self.asked, known: None, redis: Some(redis) }
     }
 }
 

@@ -24,6 +24,7 @@ use super::redis_lookup::LookedUp;
 use super::{Client, Io, Phase};
 use crate::head::Head;
 use crate::problem;
+use crate::request_body::BodySource;
 use crate::routes::Table;
 use crate::scratch::Scratch;
 use crate::strangers::Stranger;
@@ -40,6 +41,8 @@ pub(crate) enum Next {
     End,
     /// What came is no request, and the response says so.
     Refused,
+    /// The connection begins with the preface of HTTP/2 (RFC 9113 §3.3), which is unread.
+    Http2,
 }
 
 /// What the front of the unread bytes was.
@@ -99,6 +102,9 @@ impl Client {
                 }
                 Front::Partial => needs_more = true,
                 Front::Request(received) => break Some(Next::Request(received)),
+                Front::Refused(_) if !answered && !self.has_answered.get() && is_http2(&io.read) => {
+                    break Some(Next::Http2);
+                }
                 Front::Refused(rule) => {
                     self.refuse(worker, &mut io, rule);
                     break Some(Next::Refused);
@@ -196,11 +202,11 @@ impl Client {
         self.takes_trailers.set(takes_trailers(&head));
         let (has_body, is_expected) = (head.body != BodyLength::Empty, head.expects_continue);
         read.advance(length);
-        let body = match has_body {
+        let body = has_body.then(|| {
             // What follows an expectation is a client that did not wait for the word.
-            true => ClientBody::behind(self, http, is_expected && read.is_empty()),
-            false => ClientBody::empty(),
-        };
+            let is_expected = is_expected && read.is_empty();
+            Box::new(ClientBody::behind(self, http, is_expected)) as Box<dyn BodySource>
+        });
         hit_timer.time(); // of the hits before it
         let begun = hit_timer.begun();
         let read_at = read_at.max(begun);
@@ -244,6 +250,12 @@ impl Io {
         *spare = std::mem::replace(&mut self.read, unread);
         spare.clear();
     }
+}
+
+/// The preface, or its beginning. No request of HTTP/1.1 begins so: the target `*` is OPTIONS' alone.
+fn is_http2(bytes: &[u8]) -> bool {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    bytes.starts_with(b"PRI * ") && PREFACE.iter().zip(bytes).all(|(one, other)| one == other)
 }
 
 /// RFC 9110 §10.1.4: `trailers` in `TE`.

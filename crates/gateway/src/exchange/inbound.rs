@@ -12,8 +12,8 @@ use pilotlight_supervisor::{Instance, Lease};
 use super::detached_fetch::DetachedFetch;
 use crate::body::ResponseBody;
 use crate::cache_key::{self, CacheKey};
-use crate::client::Client;
 use crate::client::received::RedisMiss;
+use crate::downstream::Downstream;
 use crate::head::Head;
 use crate::options::{RouteCache, RouteLimit, RouteSpec, Settings};
 use crate::outbound::{InterimSink, Outbound};
@@ -36,17 +36,17 @@ pub(super) struct Caller {
     pub(super) settings: Arc<Settings>,
     pub(super) peer: Rc<PeerAddress>,
     /// The connection that waits for the response; none if the client has been answered.
-    pub(super) connection: Option<Rc<Client>>,
+    pub(super) connection: Option<Rc<dyn Downstream>>,
 }
 
 impl Caller {
-    pub(super) fn at(client: &Rc<Client>) -> Self {
-        Self { connection: Some(Rc::clone(client)), ..Self::answered(client) }
+    pub(super) fn at(client: &Rc<dyn Downstream>) -> Self {
+        Self { connection: Some(Rc::clone(client)), ..Self::answered(&**client) }
     }
 
     /// Holds nothing of the connection, which may be closed meanwhile.
-    pub(super) fn answered(client: &Client) -> Self {
-        Self { settings: Arc::clone(&client.settings), peer: Rc::clone(&client.peer), connection: None }
+    pub(super) fn answered(client: &dyn Downstream) -> Self {
+        Self { settings: Arc::clone(client.settings()), peer: Rc::clone(client.peer()), connection: None }
     }
 }
 
@@ -107,10 +107,10 @@ impl Inbound {
         let Passage { route, upstream } = passage;
         let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
-        let may_switch = speaks_http && head.version == Version::HTTP_11;
+        let may_switch = speaks_http && head.version != Version::HTTP_10;
         let upgrade = may_switch.then(|| offered(&route, &head)).flatten().map(Box::new);
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
-        let takes_interim = head.version == Version::HTTP_11;
+        let takes_interim = head.version != Version::HTTP_10;
         let interim = client.connection.clone().filter(|_| takes_interim).map(|client| client as Rc<dyn InterimSink>);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
         let outbound = Outbound {

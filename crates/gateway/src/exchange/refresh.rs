@@ -16,7 +16,7 @@ use super::detached_fetch::DetachedFetch;
 use super::handles::stale;
 use super::inbound::{Caller, Inbound, IncomingRequest, Parted, Passage};
 use crate::cache_key::{self, CacheKey};
-use crate::client::Client;
+use crate::downstream::Downstream;
 use crate::head::Head;
 use crate::lookup::now;
 use crate::problem::Failure;
@@ -27,7 +27,13 @@ use crate::timing::{Moment, Timeline};
 use crate::worker::Worker;
 
 /// Begins to revalidate `stored` with the head of the request that it answers, unless that is under way.
-pub(super) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, route: &Arc<Route>, head: &Head, stored: &Arc<Stored>) {
+pub(super) fn begin(
+    worker: &Rc<Worker>,
+    client: &dyn Downstream,
+    route: &Arc<Route>,
+    head: &Head,
+    stored: &Arc<Stored>,
+) {
     let (Some(cache), Some(passage)) = (&worker.common.cache, Passage::new(worker, route)) else { return };
     let Some(place) = RefreshPermit::take(worker) else {
         tracing::debug!(worker = worker.index, "a stale response is not refreshed now: {MAX_REFRESHES} others are");
@@ -39,7 +45,7 @@ pub(super) fn begin(worker: &Rc<Worker>, client: &Rc<Client>, route: &Arc<Route>
         headers.remove(name);
     }
     // Of the request as it is: that is what the response was found under.
-    let origin = Origin::of_head(head, Trust::of(client.settings.trust_forwarded));
+    let origin = Origin::of_head(head, Trust::of(client.settings().trust_forwarded));
     let key = CacheKey::of(cache_key::control(route), RequestUrl { origin, target: head.target() }, head.headers());
     let Some(fill) = key.ok().and_then(|key| cache.refresh(&key.as_key(), &headers, now())) else { return };
     let mut asks = Head::get(head.target().into(), head.authority().into(), headers);

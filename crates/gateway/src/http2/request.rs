@@ -1,0 +1,241 @@
+//! From the head of a request as HTTP/2 has it to the one that the gateway goes on with.
+//!
+//! The `h2` crate has refused what makes a message malformed whoever reads it: pseudo-fields that are missing, unknown,
+//! repeated or out of place (RFC 9113 §8.3), names with upper-case letters (§8.2.1), fields of a connection (§8.2.2).
+//! Here is what is left: the authority, the form of the target, cookies in crumbs, the limits of fields.
+
+use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE};
+use http::request::Parts;
+use http::{Method, Version};
+
+use crate::fields::is_hop_by_hop;
+use crate::head::{Head, Scope};
+use crate::options::Limits;
+use crate::problem::MalformedRequest;
+use crate::target::is_authority;
+
+const SEC_WEBSOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
+/// Bytes of the nonce of a WebSocket handshake (RFC 6455 §4.1).
+const NONCE: usize = 16;
+
+/// A request, and what it asks of its stream.
+pub(super) struct Received {
+    pub(super) head: Head,
+    /// The stream is to become a connection of another protocol (RFC 8441 §4).
+    pub(super) is_extended_connect: bool,
+}
+
+/// Takes the head of a request.
+///
+/// # Errors
+/// What is wrong with it; it gets an answer that says so.
+pub(super) fn received(parts: Parts, limits: &Limits) -> Result<Received, MalformedRequest> {
+    let Parts { method, uri, headers, extensions, .. } = parts;
+    if headers.len() > limits.header_count {
+        return Err(MalformedRequest::TooManyFields);
+    }
+    let protocol = extensions.get::<h2::ext::Protocol>().map(h2::ext::Protocol::as_str);
+    let authority = authority(uri.authority().map(http::uri::Authority::as_str), &headers)?;
+    let mut headers = end_to_end(headers)?;
+    // Services, and what varies on it, find it where HTTP/1.1 has it.
+    headers.insert(HOST, HeaderValue::from_str(&authority).map_err(|_| MalformedRequest::Authority)?);
+    let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let (target, scope): (Box<str>, Scope) = match (&method, target) {
+        (&Method::CONNECT, _) if protocol.is_none() => ("/".into(), Scope::Tunnel),
+        (&Method::OPTIONS, "*") => ("*".into(), Scope::Gateway),
+        (_, target) if !is_path(target) => return Err(MalformedRequest::Target),
+        (_, target) if uri.scheme_str().is_none_or(is_http) => (target.into(), Scope::Resource),
+        (_, target) => (target.into(), Scope::OtherScheme),
+    };
+    let method = match protocol {
+        Some(protocol) => {
+            let switch = [(CONNECTION, HeaderValue::from_static("upgrade")), (UPGRADE, value(protocol)?)];
+            headers.extend(switch);
+            headers.insert(SEC_WEBSOCKET_KEY, nonce());
+            Method::GET // RFC 6455 §4.1, which is what services speak
+        }
+        None => method,
+    };
+    let written = (scope == Scope::Tunnel).then(|| authority.as_str().into());
+    let head = Head::of_map(
+        crate::head::Line { method, version: Version::HTTP_2, target, authority, scope, written },
+        headers,
+    );
+    Ok(Received { head, is_extended_connect: protocol.is_some() })
+}
+
+/// RFC 9113 §8.3.1: `:authority`, or `Host` where there is none; they must not differ, and have no user information.
+fn authority(pseudo: Option<&str>, headers: &HeaderMap) -> Result<String, MalformedRequest> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next().map(|host| host.to_str().map_err(|_| MalformedRequest::Authority)).transpose()?;
+    if hosts.next().is_some() {
+        return Err(MalformedRequest::Authority);
+    }
+    let chosen = match (pseudo, host) {
+        (Some(pseudo), Some(host)) if !pseudo.eq_ignore_ascii_case(host) => {
+            return Err(MalformedRequest::TwoAuthorities);
+        }
+        (Some(chosen), _) | (None, Some(chosen)) => chosen,
+        (None, None) => return Err(MalformedRequest::NoAuthority),
+    };
+    if chosen.is_empty() || !is_authority(chosen) {
+        return Err(MalformedRequest::Authority);
+    }
+    Ok(chosen.to_owned())
+}
+
+fn is_http(scheme: &str) -> bool {
+    scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+}
+
+/// What HTTP/1.1 takes for one as well: services get it so.
+fn is_path(target: &str) -> bool {
+    target.starts_with('/') && target.bytes().all(|byte| byte > b' ' && !matches!(byte, b'#' | b'<' | b'>' | 0x7F))
+}
+
+/// The fields that a proxy may look at and pass on.
+fn end_to_end(headers: HeaderMap) -> Result<HeaderMap, MalformedRequest> {
+    // RFC 9113 §8.2.1: no value begins or ends with white space.
+    let is_padded = |value: &HeaderValue| value.as_bytes().trim_ascii().len() != value.len();
+    if headers.values().any(is_padded) {
+        return Err(MalformedRequest::Padding);
+    }
+    let mut headers = headers;
+    if let Some(length) = content_length(&headers)? {
+        headers.insert(CONTENT_LENGTH, length);
+    }
+    // RFC 9113 §8.2.3: one field again before anything but HTTP/2 sees it.
+    if headers.get_all(COOKIE).iter().nth(1).is_some() {
+        let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+        let joined = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).map_err(|_| MalformedRequest::Padding)?;
+        headers.insert(COOKIE, joined);
+    }
+    headers.remove(TE);
+    let leaving: Vec<HeaderName> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
+    for name in leaving {
+        headers.remove(name);
+    }
+    Ok(headers)
+}
+
+/// One length, however often it was said (RFC 9110 §8.6).
+fn content_length(headers: &HeaderMap) -> Result<Option<HeaderValue>, MalformedRequest> {
+    let mut values = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = values.next() else { return Ok(None) };
+    let is_number = !first.is_empty() && first.as_bytes().iter().all(u8::is_ascii_digit);
+    if !is_number || values.any(|other| other != first) {
+        return Err(MalformedRequest::ContentLength);
+    }
+    Ok(Some(first.clone()))
+}
+
+fn value(text: &str) -> Result<HeaderValue, MalformedRequest> {
+    HeaderValue::from_str(text).map_err(|_| MalformedRequest::Protocol)
+}
+
+/// RFC 8441 §5: a client of HTTP/2 sends none, and a service that speaks HTTP/1.1 wants one. Nothing depends on its
+/// being hard to guess; a service must only be seen to answer this request.
+fn nonce() -> HeaderValue {
+    let mut bytes = [0; NONCE];
+    // Without a source of randomness the zeros do: no cache that could be fooled is behind the gateway.
+    let _ = getrandom::fill(&mut bytes);
+    HeaderValue::from_str(&base64(&bytes)).unwrap_or(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA=="))
+}
+
+/// RFC 4648 §4.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let letter = LETTERS[(word >> (18 - 6 * place) & 63) as usize];
+            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn parse(method: &str, uri: &str, fields: &[(&str, &str)]) -> Result<Head, MalformedRequest> {
+        let mut request = Request::builder().method(method).uri(uri).version(Version::HTTP_2);
+        for (name, value) in fields {
+            request = request.header(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        received(request.body(()).unwrap().into_parts().0, &Limits::default()).map(|received| received.head)
+    }
+
+    #[track_caller]
+    fn check(uri: &str, fields: &[(&str, &str)], expected: Result<&str, MalformedRequest>) {
+        let found = parse("GET", uri, fields);
+        let found = found.map(|head| format!("{} {}", head.authority(), head.target()));
+        assert_eq!(found, expected.map(str::to_owned), "{uri} {fields:?}");
+    }
+
+    #[test]
+    fn authorities_and_targets() {
+        check("http://a/p?q", &[], Ok("a /p?q"));
+        check("http://a:8080/", &[("host", "A:8080")], Ok("a:8080 /"));
+        check("/p", &[("host", "b")], Ok("b /p"));
+        check("/p", &[], Err(MalformedRequest::NoAuthority));
+        check("http://a/", &[("host", "b")], Err(MalformedRequest::TwoAuthorities));
+        check("/", &[("host", "a"), ("host", "a")], Err(MalformedRequest::Authority));
+        check("http://u:p@a/", &[], Err(MalformedRequest::Authority));
+        check("/", &[("host", "")], Err(MalformedRequest::Authority));
+        check("/", &[("host", "a b")], Err(MalformedRequest::Authority));
+        let scope = |method, uri| parse(method, uri, &[("host", "a")]).map(|head| head.scope);
+        assert_eq!(scope("OPTIONS", "*"), Ok(Scope::Gateway));
+        assert_eq!(scope("GET", "*"), Err(MalformedRequest::Target));
+        assert_eq!(scope("GET", "ftp://a/"), Ok(Scope::OtherScheme));
+        assert_eq!(scope("CONNECT", "a:80").err(), Some(MalformedRequest::TwoAuthorities));
+        assert_eq!(parse("CONNECT", "a:80", &[]).map(|head| head.scope), Ok(Scope::Tunnel));
+    }
+
+    #[test]
+    fn fields() {
+        let head = parse(
+            "GET",
+            "http://a/",
+            &[
+                ("cookie", "a=1"),
+                ("cookie", "b=2"),
+                ("te", "trailers"),
+                ("content-length", "3"),
+                ("content-length", "3"),
+            ],
+        );
+        let head = head.unwrap();
+        let mut seen = Vec::new();
+        head.each(&mut |name, value| seen.push(format!("{}: {}", text(name), text(value))));
+        seen.sort();
+        assert_eq!(seen, ["content-length: 3", "cookie: a=1; b=2", "host: a"]);
+        for (name, value, expected) in [
+            ("content-length", "x", MalformedRequest::ContentLength),
+            ("content-length", "", MalformedRequest::ContentLength),
+            ("x-padded", " a", MalformedRequest::Padding),
+            ("x-padded", "a\t", MalformedRequest::Padding),
+        ] {
+            check("http://a/", &[(name, value)], Err(expected));
+        }
+        check("http://a/", &[("content-length", "3"), ("content-length", "4")], Err(MalformedRequest::ContentLength));
+        let many: Vec<(&str, &str)> = vec![("x", "y"); 101];
+        check("http://a/", &many, Err(MalformedRequest::TooManyFields));
+    }
+
+    fn text(bytes: &[u8]) -> &str {
+        std::str::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn base64_of_the_standard() {
+        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+        assert_eq!(nonce().len(), 24);
+    }
+}
