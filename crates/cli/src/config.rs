@@ -32,6 +32,7 @@
 
 mod access;
 mod address;
+mod admission;
 mod cache_policy;
 mod cache_redis;
 mod caching;
@@ -44,7 +45,6 @@ mod isolation;
 mod listeners;
 mod load;
 mod model;
-#[expect(dead_code, reason = "the keys that take networks come next")]
 mod networks;
 mod operate;
 mod pattern;

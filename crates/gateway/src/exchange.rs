@@ -11,6 +11,7 @@ use http::{Response, Version};
 use pilotlight_cache::{CacheStatus, Lookup, StoredBody};
 use pilotlight_exchange::Connection;
 
+use crate::admission::{Asker, Checked, Place};
 use crate::body::ResponseBody;
 use crate::client::outgoing::Outgoing;
 use crate::client::received::{Known, ReceivedRequest, RedisMiss};
@@ -57,13 +58,14 @@ pub(crate) enum Reply {
 
 /// Has a request answered that memory does not answer as it stands.
 pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: Box<ReceivedRequest>) -> Reply {
-    let ReceivedRequest { mut head, body, begun, read, known, redis } = *received;
+    let ReceivedRequest { mut head, body, begun, read, checked, known, redis } = *received;
     let timeline = Timeline::new(begun);
     if let Some((asked, answered)) = redis.as_ref().map(RedisMiss::between) {
         timeline.end_phase(Layer::Parse, asked);
         timeline.end_phase(Layer::Cache, answered);
     }
     timeline.end_phase(Layer::Parse, read);
+    let mut entry = Entry { checked, place: None };
     let found = match known {
         Some(known) => {
             timeline.end_phase(Layer::Cache, Moment::now());
@@ -73,17 +75,16 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
             timeline.end_phase(Layer::Parse, Moment::now());
             match local::answer(&mut head) {
                 Some(answer) => answer.map(|answer| Found::Own(None, answer)),
-                None => find(worker, &*client, &head, &timeline),
+                None => find(worker, &*client, &head, &timeline, &mut entry),
             }
             .unwrap_or_else(|failure| Found::Refused(None, failure))
         }
     };
-    let series = match &found {
-        Found::Stored(route, ..) | Found::Own(Some(route), _) | Found::Refused(Some(route), _) => &route.series,
-        Found::Route(passage, _) => &passage.route.series,
-        Found::Own(None, _) | Found::Refused(None, _) => &worker.common.metrics.none,
-    };
-    let record = Record::new(worker, series, timeline);
+    let route = found.route_of();
+    let record = Record::new(worker, route.map_or(&worker.common.metrics.none, |route| &route.series), timeline);
+    if let Some(gate) = route.and_then(|route| route.gate.as_ref()) {
+        record.admitted(gate, entry.place, client.peer());
+    }
     let asked = match found {
         Found::Stored(_, verdict, answer) => {
             record.verdict(verdict);
@@ -94,7 +95,12 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
             return Reply::Now(Box::new(respond_now(worker, client, &head, body.as_deref(), answer, record)));
         }
         Found::Route(passage, lookup) => Ok((passage, Looked { lookup, redis })),
-        Found::Refused(_, failure) => Err(failure),
+        Found::Refused(_, failure) => {
+            if let Failure::Admission(refusal) = &failure {
+                record.refused(refusal);
+            }
+            Err(failure)
+        }
     };
     let detached_fetch = DetachedFetch::new(worker);
     let takes_interim = if head.version == Version::HTTP_10 { TakesInterim::No } else { TakesInterim::Yes };
@@ -126,12 +132,31 @@ impl Known {
     }
 }
 
-fn find(worker: &Rc<Worker>, client: &dyn Downstream, head: &Head, timeline: &Timeline) -> Result<Found, Failure> {
+/// How far a request has come into its route.
+struct Entry {
+    checked: Checked,
+    place: Option<Place>,
+}
+
+fn find(
+    worker: &Rc<Worker>,
+    client: &dyn Downstream,
+    head: &Head,
+    timeline: &Timeline,
+    entry: &mut Entry,
+) -> Result<Found, Failure> {
     local::check_scope(head)?;
     let table = worker.common.table.load();
     let path = head.path();
     let route = table.find(head.authority(), path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
     let at = Moment::now();
+    if let Some(gate) = &route.gate {
+        let asker = Asker { address: client.peer().address(), fields: head, now: at };
+        match gate.enter(&worker.common.counts, &asker, std::mem::take(&mut entry.checked)) {
+            Ok(place) => entry.place = place,
+            Err(refusal) => return Ok(Found::Refused(Some(Arc::clone(route)), Failure::Admission(refusal))),
+        }
+    }
     timeline.end_phase(Layer::Route, at);
     if route.service.is_none() {
         return Ok(Found::route(worker, route, head, None));
@@ -199,6 +224,14 @@ enum Found {
 }
 
 impl Found {
+    fn route_of(&self) -> Option<&Arc<Route>> {
+        match self {
+            Self::Stored(route, ..) | Self::Own(Some(route), _) | Self::Refused(Some(route), _) => Some(route),
+            Self::Route(passage, _) => Some(&passage.route),
+            Self::Own(None, _) | Self::Refused(None, _) => None,
+        }
+    }
+
     /// What a route has for a request that no stored response answers as it is.
     fn route(worker: &Rc<Worker>, route: &Arc<Route>, head: &Head, lookup: Option<Lookup>) -> Self {
         match Passage::new(worker, route) {

@@ -144,6 +144,7 @@ impl Gateway {
         let common = Arc::new(Common {
             table,
             cache,
+            counts: Arc::default(),
             second,
             coherence,
             abandoned,

@@ -5,6 +5,7 @@
 
 use std::cell::OnceCell;
 
+use crate::admission::AskerFields;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Version};
 use pilotlight_http1::{self as http1, Field, FieldLines, Known, Malformed, RequestHead, Target};
@@ -23,6 +24,12 @@ pub(crate) struct Head {
     /// `None`: the map has them.
     lines: Option<Lines>,
     map: OnceCell<Box<HeaderMap>>,
+}
+
+impl AskerFields for Head {
+    fn first(&self, name: &HeaderName) -> Option<&[u8]> {
+        self.field(name)
+    }
 }
 
 /// What a request is for, by the form of its target (RFC 9112 §3.2).

@@ -30,6 +30,7 @@ use http::{Method, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
+use crate::admission::Checked;
 use crate::client::outgoing::Outgoing;
 use crate::client::received::ReceivedRequest;
 use crate::deadline::Deadline;
@@ -250,7 +251,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Connection<S> {
             }
             false => (None, is_extended_connect.then_some(received)),
         };
-        let request = ReceivedRequest { head, body, begun, read: begun, known: None, redis: None };
+        let request =
+            ReceivedRequest { head, body, begun, read: begun, checked: Checked::Not, known: None, redis: None };
         let client: Rc<dyn Downstream> = Rc::<Stream>::clone(&stream);
         match (exchange::begin(worker, client, Box::new(request)), tunnel) {
             (Reply::Now(answer), None) => self.answer_now(cx, &stream, &method, *answer),

@@ -8,6 +8,7 @@
 
 mod access_log;
 mod admin;
+mod admission;
 mod body;
 mod cache_key;
 mod client;
@@ -53,6 +54,8 @@ pub use admin::{
     Admin, AdminError, AdminOptions, Asked, Emptying, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook, NotDone, Order,
     SocketFile, hide_credentials,
 };
+pub use admission::rate::{Period, Rate};
+pub use admission::spec::{AdmissionSpec, AllowSpec, LimitBy, LimitSpec, RateSpec};
 pub use gateway::{Gateway, GatewayError, NewListeners};
 pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};

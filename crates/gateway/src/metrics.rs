@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use pilotlight_cache::Unstored;
 use pilotlight_supervisor::StartPhases;
 
+use crate::admission::refusal::Refused;
 use crate::timing::{Layer, Timeline, nanos};
 
 mod counter;
@@ -54,6 +55,7 @@ pub(crate) struct Book {
     layers: [Histogram; Layer::ALL.len()],
     phases: [Histogram; PHASES.len()],
     unstored: [Counter; Unstored::ALL.len()],
+    refused: [Counter; Refused::ALL.len()],
 }
 
 impl Book {
@@ -97,6 +99,11 @@ impl Book {
     /// A response without a request that could be read.
     pub(crate) fn rejected(&self, status: u16) {
         self.answers[class(status)][Verdict::Off as usize].add(1);
+    }
+
+    /// A request that was not let in.
+    pub(crate) fn refused(&self, why: Refused) {
+        self.refused[why as usize].add(1);
     }
 
     pub(crate) fn unstored(&self, why: Unstored) {

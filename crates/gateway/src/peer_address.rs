@@ -8,6 +8,8 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 
+use crate::admission::pacer::PaidUntil;
+
 /// `address:port` of a client, or empty on a Unix socket. One for each connection.
 ///
 /// Requests of one connection are mostly for one authority, and then the gateway's own lines (`Forwarded`, `Via` and
@@ -17,6 +19,8 @@ pub(crate) struct PeerAddress {
     /// IPv4 that came as IPv6 is IPv4. `None` on a Unix socket.
     address: Option<IpAddr>,
     lines: RefCell<Option<Lines>>,
+    /// Of what routes with a `bandwidth` have sent to it.
+    pub(crate) paid_until: PaidUntil,
 }
 
 struct Lines {
@@ -30,11 +34,10 @@ const MAX_KEPT: usize = 1024;
 impl PeerAddress {
     pub(crate) fn new(text: &str) -> Rc<Self> {
         let address = text.parse().ok().map(|address: SocketAddr| address.ip().to_canonical());
-        Rc::new(Self { text: text.into(), address, lines: RefCell::default() })
+        Rc::new(Self { text: text.into(), address, lines: RefCell::default(), paid_until: PaidUntil::default() })
     }
 
     /// The address by which rules know the client; none on a Unix socket.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the admission of requests comes next"))]
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.address
     }

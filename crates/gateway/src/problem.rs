@@ -12,6 +12,7 @@ use pilotlight_printable::printable;
 use pilotlight_supervisor::StartError;
 use serde_json::{Value, json};
 
+use crate::admission::refusal::Refusal;
 use crate::options::Limits;
 use crate::request_body::BodyError;
 use crate::upstream::UpstreamError;
@@ -35,6 +36,8 @@ pub(crate) enum Failure {
     Start(StartError),
     Upstream(UpstreamError),
     Files(FileError),
+    /// The request is not let in on its route.
+    Admission(Box<Refusal>),
     /// A mistake of ours.
     Bug,
 }
@@ -52,6 +55,10 @@ impl Failure {
             }
             Self::Body(BodyError::Client(_)) => StatusCode::BAD_REQUEST,
             Self::Start(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Admission(refusal) => match **refusal {
+                Refusal::Network(_) => StatusCode::FORBIDDEN,
+                Refusal::Rate { .. } | Refusal::Concurrent { .. } => StatusCode::TOO_MANY_REQUESTS,
+            },
             Self::Bug => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Files(e) => match e {
                 FileError::Malformed => StatusCode::BAD_REQUEST,
@@ -94,6 +101,7 @@ impl Failure {
             Self::Start(e) => e.to_string(),
             Self::Upstream(e) => e.to_string(),
             Self::Files(e) => e.to_string(),
+            Self::Admission(refusal) => refusal.to_string(),
             Self::Bug => "the gateway made a mistake; please report it with this request id and the log".into(),
         }
     }
@@ -112,6 +120,11 @@ impl Failure {
             Self::Start(e) => Some(e.retry_after),
             Self::Upstream(UpstreamError::Refused { .. }) => Some(Duration::from_secs(1)),
             Self::Upstream(UpstreamError::Overloaded { retry_after, .. }) => Some(*retry_after),
+            Self::Admission(refusal) => match **refusal {
+                Refusal::Rate { wait, .. } => Some(wait),
+                Refusal::Concurrent { .. } => Some(Duration::from_secs(1)),
+                Refusal::Network(_) => None,
+            },
             _ => None,
         }
     }
@@ -142,6 +155,9 @@ impl Failure {
                 document.insert("output".into(), Value::from(e.output_tail.to_vec()));
             }
         }
+        if let (Some(document), Self::Admission(refusal)) = (document.as_object_mut(), self) {
+            document.extend(refusal.members());
+        }
         let mut response = Response::new(Bytes::from(pilotlight_printable::json(document.to_string())));
         *response.status_mut() = status;
         let headers = response.headers_mut();
@@ -155,6 +171,9 @@ impl Failure {
         if let Some(after) = self.retry_after() {
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if let Self::Admission(refusal) = self {
+            headers.extend(refusal.fields());
         }
         response
     }

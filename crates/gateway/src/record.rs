@@ -11,6 +11,9 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use pilotlight_cache::Unstored;
 
 use crate::access_log::Entry;
+use crate::admission::pacer::Pacer;
+use crate::admission::refusal::Refusal;
+use crate::admission::{Gate, Place};
 use crate::head::{self, Head};
 use crate::metrics::{FinishedRequest, Series, Verdict};
 use crate::peer_address::PeerAddress;
@@ -32,6 +35,9 @@ pub(crate) struct Record {
     received: OnceCell<Rc<Received>>,
     /// Only with an access log.
     head: OnceCell<Box<LoggedHead>>,
+    /// Only on routes with such limits.
+    place: OnceCell<Place>,
+    pacer: Cell<Option<Box<Pacer>>>,
 }
 
 /// What the access log wants of a request's head.
@@ -84,6 +90,8 @@ impl Record {
             sent_bytes: Cell::new(0),
             received: OnceCell::new(),
             head: OnceCell::new(),
+            place: OnceCell::new(),
+            pacer: Cell::new(None),
         })
     }
 
@@ -100,6 +108,25 @@ impl Record {
             };
             let _ = self.head.set(Box::new(head)); // the first is the one
         }
+    }
+
+    /// The request was let in: what that takes is held until its response is written.
+    pub(crate) fn admitted(&self, gate: &Gate, place: Option<Place>, peer: &PeerAddress) {
+        if let Some(place) = place {
+            let _ = self.place.set(place); // a request is let in once
+        }
+        let pacer = |rate| Box::new(Pacer::new(rate, Rc::clone(&peer.paid_until), self.worker.deadlines.deadline()));
+        self.pacer.set(gate.bandwidth().map(pacer));
+    }
+
+    /// The pace of the response, if its route has one.
+    pub(crate) fn take_pacer(&self) -> Option<Box<Pacer>> {
+        self.pacer.take()
+    }
+
+    /// The request was not let in.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        self.series.book(self.worker.index).refused(refusal.kind());
     }
 
     pub(crate) fn end_phase(&self, layer: Layer) {

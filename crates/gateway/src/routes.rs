@@ -13,12 +13,15 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::admission::Gate;
 use crate::metrics::Series;
 use crate::options::{RouteCache, RouteSpec, ServiceTarget, Serving, Settings};
 
 /// A route, and where its requests are counted.
 pub(crate) struct Route {
     spec: RouteSpec,
+    /// `None` where everybody is let in, always.
+    pub(crate) gate: Option<Gate>,
     pub(crate) series: Arc<Series>,
     /// `None`: the gateway answers by itself, as [`RouteSpec::to`] says.
     pub(crate) service: Option<ServiceTarget>,
@@ -82,7 +85,8 @@ impl Table {
         let counted = |spec: RouteSpec| {
             let service = spec.to.service().and_then(|index| table.services.get(index)).cloned();
             let series = series(&spec, service.as_ref().map_or(spec.to.kind(), ServiceTarget::name));
-            Arc::new(Route { series, spec, service })
+            let gate = spec.admission.as_ref().and_then(|admission| Gate::new(admission, &spec.label()));
+            Arc::new(Route { series, spec, gate, service })
         };
         table.routes = routes.into_iter().map(counted).collect();
         table

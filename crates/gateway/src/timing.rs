@@ -32,6 +32,11 @@ impl Moment {
         })
     }
 
+    /// Nanoseconds since some moment before the machine's boot was over.
+    pub(crate) fn as_ns(self) -> u64 {
+        self.0
+    }
+
     /// Nanoseconds, 0 if `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

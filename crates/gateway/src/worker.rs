@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
 use crate::access_log::{AccessLog, Sink};
+use crate::admission::counts::Counts;
 use crate::coherence::CoherenceThread;
 use crate::deadline::Deadlines;
 use crate::metrics::Registry;
@@ -36,6 +37,8 @@ pub(crate) mod run;
 pub(crate) struct Common {
     pub(crate) table: ArcSwap<Table>,
     pub(crate) cache: Option<Cache>,
+    /// What the routes' limits count.
+    pub(crate) counts: Arc<Counts>,
     pub(crate) abandoned: Abandoned,
     /// The cache's tier in Redis.
     pub(crate) second: Option<SharedTier>,

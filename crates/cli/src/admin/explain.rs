@@ -37,6 +37,11 @@ pub(super) fn text(answer: &Value) -> String {
     if route["target_for_service"] != answer["target"] {
         fact("", &format!("it sees {}", string(&route["target_for_service"])));
     }
+    for (index, rule) in answer["admission"].as_array().into_iter().flatten().enumerate() {
+        let beyond = rule["beyond"].as_u64().map(|status| format!(", else {status}")).unwrap_or_default();
+        let line = format!("{}: {}{beyond}", string(&rule["rule"]), string(&rule["value"]));
+        fact(if index == 0 { "admission" } else { "" }, &line);
+    }
     cache(&answer["cache"], &mut fact);
     for (index, limit) in answer["limits"].as_array().into_iter().flatten().enumerate() {
         let value = if limit["value"].is_null() {

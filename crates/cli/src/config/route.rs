@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pilotlight_gateway::{Limits, NotAProtocol, RouteCache, RouteControl, RouteRules, RouteSpec, RouteTo, Upgrades};
 use toml::de::{DeTable, DeValue};
 
+use super::admission;
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::files;
@@ -108,6 +109,7 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Dia
     route.upgrades = upgrades(&section, found);
     let (cache, cache_at) = cache(section.field("cache"), found);
     route.cache = cache;
+    route.admission = admission::read(&section, found);
     Draft { route, at, leads, cache_at }
 }
 

@@ -233,6 +233,26 @@ pub const ROUTE: &[Key] = &[
     key("response_timeout", A_TIME, "\"60s\"", &["proxy_read_timeout"]),
     key("response_body_timeout", A_TIME_OR_NONE, "\"60s\"", &["stream_timeout", "stream_idle_timeout", "read_timeout"]),
     key("body_size", "a size with its unit or \"none\"", "\"10MiB\"", &["max_body_size", "client_max_body_size"]),
+    key("allow", A_SECTION, "{ networks = [\"10.0.0.0/8\"] }", &["access", "auth", "permit", "allowed"]),
+    key("deny", A_SECTION, "{ networks = [\"192.0.2.0/24\"] }", &["block", "forbid", "denied"]),
+    key("limit", A_SECTION, "{ rate = \"100/s\" }", &["limits", "rate_limit", "limit_req", "ratelimit", "throttle"]),
+];
+
+/// The keys of `[routes.allow]`.
+pub const ROUTE_ALLOW: &[Key] =
+    &[key("networks", A_LIST, "[\"10.0.0.0/8\"]", &["network", "ips", "ip", "addresses", "cidrs", "source_range"])];
+
+/// The keys of `[routes.deny]`.
+pub const ROUTE_DENY: &[Key] =
+    &[key("networks", A_LIST, "[\"192.0.2.0/24\"]", &["network", "ips", "ip", "addresses", "cidrs"])];
+
+/// The keys of `[routes.limit]`.
+pub const ROUTE_LIMIT: &[Key] = &[
+    key("rate", A_STRING, "\"100/s\"", &["requests", "average", "limit", "rps"]),
+    key("burst", "a number", "20", &["bursts"]),
+    key("by", A_STRING, "\"client\"", &["key", "zone", "per", "group_by"]),
+    key("concurrent", "a number", "10", &["limit_conn", "max_concurrent", "connections", "concurrency"]),
+    key("bandwidth", A_STRING, "\"1MiB/s\"", &["limit_rate", "throughput", "bytes_per_second"]),
 ];
 
 /// The keys of `[routes.files]`.
@@ -309,6 +329,12 @@ pub enum Part {
     RouteCacheBypass,
     /// `[routes.cache.store]`.
     RouteCacheStore,
+    /// `[routes.allow]`.
+    RouteAllow,
+    /// `[routes.deny]`.
+    RouteDeny,
+    /// `[routes.limit]`.
+    RouteLimit,
     /// `[admin]`.
     Admin,
     /// `[metrics]`.
@@ -319,7 +345,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 17] = [
+    pub const ALL: [Part; 20] = [
         Part::Top,
         Part::Limits,
         Part::Cache,
@@ -334,6 +360,9 @@ impl Part {
         Part::RouteCacheKey,
         Part::RouteCacheBypass,
         Part::RouteCacheStore,
+        Part::RouteAllow,
+        Part::RouteDeny,
+        Part::RouteLimit,
         Part::Admin,
         Part::Metrics,
         Part::AccessLog,
@@ -357,6 +386,9 @@ impl Part {
             Part::RouteCacheKey => ROUTE_CACHE_KEY,
             Part::RouteCacheBypass => ROUTE_CACHE_BYPASS,
             Part::RouteCacheStore => ROUTE_CACHE_STORE,
+            Part::RouteAllow => ROUTE_ALLOW,
+            Part::RouteDeny => ROUTE_DENY,
+            Part::RouteLimit => ROUTE_LIMIT,
             Part::Admin => ADMIN,
             Part::Metrics => METRICS,
             Part::AccessLog => ACCESS_LOG,
@@ -381,6 +413,9 @@ impl Part {
             Part::RouteCacheKey => "in [routes.cache.key]",
             Part::RouteCacheBypass => "in [routes.cache.bypass]",
             Part::RouteCacheStore => "in [routes.cache.store]",
+            Part::RouteAllow => "in [routes.allow]",
+            Part::RouteDeny => "in [routes.deny]",
+            Part::RouteLimit => "in [routes.limit]",
             Part::Admin => "in [admin]",
             Part::Metrics => "in [metrics]",
             Part::AccessLog => "in [access_log]",

@@ -79,6 +79,11 @@ impl<'a> Section<'a> {
         Some(Section::read(part, place, field.at, table, found))
     }
 
+    /// Whether nothing is in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.meant.is_empty()
+    }
+
     pub(super) fn field(&self, name: &str) -> Option<Field<'a>> {
         self.fields.iter().find(|field| field.key.name == name).cloned()
     }

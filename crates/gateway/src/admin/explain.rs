@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::shared::Shared;
 use super::target::Target;
+use crate::admission::Gate;
 use crate::options::{RouteLimit, RouteTo, ServiceTarget};
 use crate::routes::{Route, normalized};
 
@@ -46,6 +47,7 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
             map.insert("files".into(), files::explain(options, route, &target));
         }
     }
+    map.insert("admission".into(), route.gate.as_ref().map(Gate::explain).unwrap_or_default());
     map.insert("limits".into(), limits(shared, route));
     Ok(told)
 }

@@ -9,6 +9,7 @@ use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replace
 
 use super::shared::Shared;
 use super::{memory, status};
+use crate::admission::refusal::Refused;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::ServiceTarget;
@@ -71,6 +72,13 @@ fn requests(text: &mut Text, counted: &[Counted]) {
     for (labels, sums) in counted {
         for (why, count) in Unstored::ALL.iter().zip(&sums.unstored).filter(|(_, count)| **count > 0) {
             text.sample("pilotlight_cache_unstored_total", &format!("{labels},reason=\"{}\"", why.as_str()), count);
+        }
+    }
+    let name = "pilotlight_refused_requests_total";
+    text.family(name, "counter", "Requests that were not let in on their route, by reason.");
+    for (labels, sums) in counted {
+        for (why, count) in Refused::ALL.iter().zip(&sums.refused).filter(|(_, count)| **count > 0) {
+            text.sample(name, &format!("{labels},reason=\"{}\"", why.name()), count);
         }
     }
 }

@@ -18,6 +18,7 @@ use super::hit_timer::HitTimer;
 use super::pending_lookup::LookupRequest;
 use super::received::Known;
 use crate::access_log::{Entry, Hit};
+use crate::admission::{Asker, AskerFields, Checked};
 use crate::cache_key::CacheKey;
 use crate::head::put_fields;
 use crate::lookup::{self, CacheRequest};
@@ -40,8 +41,8 @@ pub(super) enum Peeked {
     AsksRedis,
     /// The service has to be asked, or something else than the stored response as it is answers.
     Known(Known),
-    /// Whatever there is to say about it, the exchange says.
-    Nothing,
+    /// Whatever else there is to say about it, the exchange says.
+    Nothing(Checked),
 }
 
 /// Whether a stored response may answer the request as it stands.
@@ -78,6 +79,13 @@ impl RequestFields for Unread<'_> {
     }
 }
 
+impl AskerFields for Unread<'_> {
+    fn first(&self, name: &HeaderName) -> Option<&[u8]> {
+        let name = name.as_str().as_bytes();
+        self.0.end_to_end().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+    }
+}
+
 /// What memory has for a plain GET, by its head alone; `None` where more of it counts than its target and what stored
 /// responses vary on.
 #[inline]
@@ -110,13 +118,22 @@ pub(super) fn find<'a>(
     headers: &mut HeaderMap,
     out: &mut BytesMut,
 ) -> Peeked {
-    let Target::Origin(target) = head.target else { return Peeked::Nothing };
+    let Target::Origin(target) = head.target else { return Peeked::Nothing(Checked::Not) };
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
-    let Some(route) = table.find(head.authority, path) else { return Peeked::Nothing };
-    if route.service.is_none() {
-        return Peeked::Nothing;
-    }
+    let Some(route) = table.find(head.authority, path) else {
+        return Peeked::Nothing(Checked::Not);
+    };
     let begun = hit_timer.begun();
+    if let Some(gate) = &route.gate {
+        let asker = Asker { address: client.peer.address(), fields: &Unread(head.fields), now: begun };
+        match gate.at_once(&worker.common.counts, &asker) {
+            Checked::Granted => {}
+            checked => return Peeked::Nothing(checked),
+        }
+    }
+    if route.service.is_none() {
+        return Peeked::Nothing(Checked::Granted);
+    }
     let now = worker.clock.timestamp(begun);
     let peeked = peek(worker, client, route, head, target, now);
     if !matches!(peeked, Some(Lookup::Hit(_))) {
@@ -148,7 +165,7 @@ pub(super) fn find<'a>(
             return known(route, lookup);
         }
         // Its refresh needs the whole request.
-        Some(Lookup::StaleWhileRevalidate(_)) => return Peeked::Nothing,
+        Some(Lookup::StaleWhileRevalidate(_)) => return Peeked::Nothing(Checked::Granted),
         Some(Lookup::Miss(_)) => None,
         Some(Lookup::Stale(ref stale, _)) => Some(stale),
         lookup => return known(route, lookup),

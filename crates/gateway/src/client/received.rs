@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pilotlight_cache::Lookup;
 
+use crate::admission::Checked;
 use crate::head::Head;
 use crate::lookup::RedisLookup;
 use crate::request_body::BodySource;
@@ -20,6 +21,8 @@ pub(crate) struct ReceivedRequest {
     pub(crate) begun: Moment,
     /// When the last byte of its head was there.
     pub(crate) read: Moment,
+    /// Whether it is let in, as far as that was looked at; where something is known of it, it is.
+    pub(crate) checked: Checked,
     /// What was found out about it.
     pub(crate) known: Option<Known>,
     /// What Redis had for it.

@@ -26,6 +26,7 @@ use super::Client;
 use super::hits::{self, MAX_BODY};
 use super::pending_lookup::LookupRequest;
 use super::received::{ReceivedRequest, RedisMiss};
+use crate::admission::Checked;
 use crate::head::Head;
 use crate::lookup::{self, RedisLookup};
 use crate::scratch::Scratch;
@@ -86,7 +87,15 @@ impl LookupRequest {
     fn received(self, redis: Box<RedisLookup>) -> ReceivedRequest {
         let head = Head::get(self.target, self.authority, self.headers);
         let redis = RedisMiss { redis, asked: self.asked, answered: Moment::now() };
-        ReceivedRequest { head, body: None, begun: self.begun, read: self.asked, known: None, redis: Some(redis) }
+        ReceivedRequest {
+            head,
+            body: None,
+            begun: self.begun,
+            read: self.asked,
+            checked: Checked::Granted,
+            known: None,
+            redis: Some(redis),
+        }
     }
 }
 

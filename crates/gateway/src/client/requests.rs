@@ -22,6 +22,7 @@ use super::hits::{self, Peeked};
 use super::received::ReceivedRequest;
 use super::redis_lookup::LookedUp;
 use super::{Client, Io, Phase};
+use crate::admission::Checked;
 use crate::head::Head;
 use crate::problem;
 use crate::request_body::BodySource;
@@ -173,7 +174,7 @@ impl Client {
             Err(rule) => return Front::Refused(rule),
         };
         let length = head.length;
-        let mut known = None;
+        let (mut known, mut checked) = (None, Checked::Not);
         if self.is_peeked && !worker.is_leaving() && hits::is_plain(&head) {
             match hits::find(worker, self, table, hit_timer, &head, headers, out) {
                 Peeked::Hit => {
@@ -188,7 +189,7 @@ impl Client {
                     return Front::AsksRedis;
                 }
                 Peeked::Known(found) => known = Some(found),
-                Peeked::Nothing => {}
+                Peeked::Nothing(found) => checked = found,
             }
         }
         let received = match known {
@@ -210,7 +211,8 @@ impl Client {
         hit_timer.time(); // of the hits before it
         let begun = hit_timer.begun();
         let read_at = read_at.max(begun);
-        Front::Request(Box::new(ReceivedRequest { head: owned, body, begun, read: read_at, known, redis: None }))
+        let received = ReceivedRequest { head: owned, body, begun, read: read_at, checked, known, redis: None };
+        Front::Request(Box::new(received))
     }
 
     /// Answers what is no request. Nothing behind it is read as one.

@@ -1,6 +1,7 @@
 //! What the books of all workers say together.
 
 use super::{Book, CLASSES, Distribution, PHASES, Series, Verdict};
+use crate::admission::refusal::Refused;
 use crate::timing::Layer;
 use pilotlight_cache::Unstored;
 
@@ -16,6 +17,7 @@ pub(crate) struct Sums {
     pub(crate) layers: [Distribution; Layer::ALL.len()],
     pub(crate) phases: [Distribution; PHASES.len()],
     pub(crate) unstored: [u64; Unstored::ALL.len()],
+    pub(crate) refused: [u64; Refused::ALL.len()],
 }
 
 impl Sums {
@@ -44,6 +46,7 @@ impl Sums {
         self.layers.iter_mut().zip(&book.layers).for_each(|(sum, layer)| sum.add(layer));
         self.layers[Layer::Cache as usize].add(&book.hits);
         self.phases.iter_mut().zip(&book.phases).for_each(|(sum, phase)| sum.add(phase));
+        self.refused.iter_mut().zip(&book.refused).for_each(|(sum, counter)| *sum += counter.value());
         self.unstored.iter_mut().zip(&book.unstored).for_each(|(sum, counter)| *sum += counter.value());
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pilotlight_cache::{RouteControl, RouteRules};
 use pilotlight_files::FilesOptions;
 
+use crate::admission::spec::AdmissionSpec;
 use crate::upgrades::Upgrades;
 
 /// One route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path,
@@ -27,6 +28,8 @@ pub struct RouteSpec {
     pub upgrades: Upgrades,
     /// Whether and how answers are stored.
     pub cache: RouteCache,
+    /// Who is let in, and how often; `None`: everybody, always.
+    pub admission: Option<Arc<AdmissionSpec>>,
     /// How long a whole exchange may take; told to pipe services as a deadline.
     pub timeout: Option<Duration>,
     /// Replaces [`Limits::response_timeout`](crate::Limits::response_timeout).
@@ -97,6 +100,7 @@ impl RouteSpec {
             strip_prefix: false,
             upgrades: Upgrades::default(),
             cache: RouteCache::default(),
+            admission: None,
             timeout: None,
             response_timeout: None,
             response_body_timeout: RouteLimit::General,

@@ -1,0 +1,201 @@
+//! `allow`, `deny` and `limit` of a route: who is let in, and how often.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use pilotlight_gateway::{AdmissionSpec, AllowSpec, LimitBy, LimitSpec, Networks, Period, Rate, RateSpec};
+
+use super::diagnostic::{Code, Diagnostic};
+use super::networks;
+use super::schema::Part;
+use super::section::{Field, Section, a_number};
+use super::shown::shown;
+use super::value::{self, HumanSize, Rejected, nearest};
+
+/// What the route says of it; `None` for nothing.
+pub(super) fn read(route: &Section<'_>, found: &mut Vec<Diagnostic>) -> Option<Arc<AdmissionSpec>> {
+    let allow = route.part("allow", Part::RouteAllow, "in the route's allow", found);
+    let deny = route.part("deny", Part::RouteDeny, "in the route's deny", found);
+    let limit = route.part("limit", Part::RouteLimit, "in the route's limit", found);
+    let spec = AdmissionSpec {
+        allow: allow.map(|section| self::allow(&section, found)).unwrap_or_default(),
+        deny: deny.map(|section| self::deny(&section, found)).unwrap_or_default(),
+        limit: limit.map(|section| self::limit(&section, found)).unwrap_or_default(),
+    };
+    (spec != AdmissionSpec::default()).then(|| Arc::new(spec))
+}
+
+fn allow(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> AllowSpec {
+    says_something(section, "allow", "networks = [\"10.0.0.0/8\"]", found);
+    AllowSpec { networks: section.field("networks").map(|field| some_networks(&field, found)) }
+}
+
+fn deny(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Networks {
+    says_something(section, "deny", "networks = [\"192.0.2.0/24\"]", found);
+    section.field("networks").map(|field| some_networks(&field, found)).unwrap_or_default()
+}
+
+/// A list of none would let in nobody, or deny nobody: neither is what anybody writes on purpose.
+fn some_networks(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Networks {
+    let networks = networks::read(field, found);
+    if field.value.as_array().is_some_and(|list| list.is_empty()) {
+        let message = "`networks` is an empty list";
+        found.push(
+            Diagnostic::error(Code::BadValue, field.at.clone(), message).help("name a network, or take the key away"),
+        );
+    }
+    networks
+}
+
+fn limit(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> LimitSpec {
+    let mut limit = LimitSpec::default();
+    section.set("by", |field| text(field, by), &mut limit.by, found);
+    let mut rate = None;
+    section.set("rate", |field| text(field, self::rate), &mut rate, found);
+    let mut burst: Option<u32> = None;
+    section.set("burst", a_number(&RateSpec::BURST), &mut burst, found);
+    limit.rate = rate.map(|rate: Rate| RateSpec { rate, burst: burst.and_then(NonZeroU32::new).unwrap_or(rate.count) });
+    let mut concurrent: Option<u32> = None;
+    section.set("concurrent", a_number(&LimitSpec::CONCURRENT), &mut concurrent, found);
+    limit.concurrent = concurrent.and_then(NonZeroU32::new);
+    section.set("bandwidth", |field| bandwidth(field), &mut limit.bandwidth, found);
+    let has = |name: &str| section.mentions(name);
+    if !has("rate") && !has("concurrent") && !has("bandwidth") {
+        let message = "the route's `limit` limits nothing";
+        let help = "add rate = \"100/s\", concurrent = 10 or bandwidth = \"1MiB/s\"";
+        found.push(Diagnostic::error(Code::MissingKey, section.at.clone(), message).help(help));
+    } else if let (Some(field), false) = (section.field("burst"), has("rate")) {
+        let message = "`burst` has no effect without `rate`";
+        found.push(
+            Diagnostic::warning(Code::NoEffect, field.key_at, message).help("add rate = \"100/s\", or take it away"),
+        );
+    } else if let (Some(field), false, false) = (section.field("by"), has("rate"), has("concurrent")) {
+        let message = "`by` has no effect on `bandwidth`, which counts for each connection";
+        found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("take it away"));
+    }
+    limit
+}
+
+fn says_something(section: &Section<'_>, name: &str, example: &str, found: &mut Vec<Diagnostic>) {
+    if section.is_empty() {
+        let message = format!("the route's `{name}` is empty");
+        found.push(Diagnostic::error(Code::MissingKey, section.at.clone(), message).help(format!("add {example}")));
+    }
+}
+
+fn text<T>(field: &Field<'_>, read: impl FnOnce(&str) -> Result<T, Rejected>) -> Result<T, Diagnostic> {
+    read(field.string()?).map_err(|wrong| field.rejected(wrong))
+}
+
+/// `100/s`.
+fn rate(text: &str) -> Result<Rate, Rejected> {
+    const HELP: &str = "write it like \"100/s\", \"20/m\", \"1000/h\" or \"5000/d\"";
+    let wrong = |help: String| Rejected::help(format!("{} is no rate", shown(text)), help);
+    let (count, per) = text.split_once('/').ok_or_else(|| wrong(HELP.to_owned()))?;
+    let (count, per) = (count.trim().trim_end_matches('r'), per.trim());
+    let number = count.parse::<u32>().ok().filter(|_| count.bytes().all(|byte| byte.is_ascii_digit()));
+    let Some(number) = number else { return Err(wrong(HELP.to_owned())) };
+    let Some((_, period)) = Period::ALL.iter().find(|(name, _)| *name == per) else {
+        let first = per.chars().next().unwrap_or_default().to_ascii_lowercase();
+        let meant = Period::ALL.iter().find(|(name, _)| name.starts_with(first)).filter(|_| per.len() > 1);
+        return Err(wrong(meant.map_or(HELP.to_owned(), |(name, _)| format!("write \"{number}/{name}\""))));
+    };
+    let range = Rate::COUNT;
+    let in_range = NonZeroU32::new(number).filter(|number| range.contains(&number.get()));
+    let count = in_range.ok_or_else(|| {
+        let (min, max) = (range.start(), range.end());
+        Rejected::help(format!("{} is out of range", shown(text)), format!("write a number from {min} to {max}"))
+    })?;
+    match text == format!("{count}/{per}") {
+        true => Ok(Rate { count, per: *period }),
+        false => Err(wrong(format!("write \"{count}/{per}\""))),
+    }
+}
+
+/// What requests are counted by.
+fn by(text: &str) -> Result<LimitBy, Rejected> {
+    const HELP: &str = "it is \"client\", \"route\", \"header:NAME\" or \"cookie:NAME\"";
+    match text.split_once(':') {
+        None if text == "client" => Ok(LimitBy::Client),
+        None if text == "route" => Ok(LimitBy::Route),
+        Some(("header", name)) => match name.parse() {
+            Ok(name) => Ok(LimitBy::Header(name)),
+            Err(_) => Err(Rejected::help(format!("{} is not the name of a field", shown(name)), HELP)),
+        },
+        Some(("cookie", name)) => {
+            let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+            match !name.is_empty() && name.bytes().all(is_good) {
+                true => Ok(LimitBy::Cookie(name.to_owned())),
+                false => Err(Rejected::help(format!("{} is not the name of a cookie", shown(name)), HELP)),
+            }
+        }
+        _ => {
+            let near = match text {
+                "ip" | "address" | "remote_addr" | "user" => Some("client"),
+                _ => nearest(text, ["client", "route"]),
+            };
+            let help = near.map_or(HELP.to_owned(), |near| format!("did you mean \"{near}\"?"));
+            Err(Rejected::help(format!("{} is nothing to count by", shown(text)), help))
+        }
+    }
+}
+
+/// `1MiB/s`, in bytes.
+fn bandwidth(field: &Field<'_>) -> Result<u64, Diagnostic> {
+    let text = field.string()?;
+    let Some(size) = text.strip_suffix("/s") else {
+        let help = match value::size(text) {
+            Ok(_) => format!("write \"{text}/s\""),
+            Err(_) => "write it like \"1MiB/s\"".to_owned(),
+        };
+        return Err(field.rejected(Rejected::help(format!("{} is no bandwidth", shown(text)), help)));
+    };
+    let bytes = value::size(size).map_err(|wrong| field.rejected(wrong))?;
+    let range = LimitSpec::BANDWIDTH;
+    if range.contains(&bytes) {
+        return Ok(bytes);
+    }
+    let shown = HumanSize(*range.start())..=HumanSize(*range.end());
+    Err(field.out_of_range(text, bytes < *range.start(), &shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_rate(text: &str, expected: Result<&str, &str>) {
+        let read = rate(text).map(|rate| rate.to_string());
+        assert_eq!(
+            read.map_err(|wrong| wrong.help.unwrap()),
+            expected.map(str::to_owned).map_err(str::to_owned),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn rates() {
+        const ANY: &str = "write it like \"100/s\", \"20/m\", \"1000/h\" or \"5000/d\"";
+        check_rate("100/s", Ok("100/s"));
+        check_rate("20/m", Ok("20/m"));
+        check_rate("10r/s", Err("write \"10/s\""));
+        check_rate("10 / s", Err("write \"10/s\""));
+        check_rate("5/min", Err("write \"5/m\""));
+        check_rate("5/Second", Err("write \"5/s\""));
+        check_rate("5/y", Err(ANY));
+        check_rate("5", Err(ANY));
+        check_rate("-5/s", Err(ANY));
+        check_rate("0/s", Err("write a number from 1 to 1000000"));
+        check_rate("1000001/s", Err("write a number from 1 to 1000000"));
+    }
+
+    #[test]
+    fn what_is_counted_by() {
+        for right in ["client", "route", "header:x-api-key", "cookie:sid"] {
+            assert_eq!(by(right).map(|by| by.text()).ok().as_deref(), Some(right));
+        }
+        for wrong in ["", "ip", "clients", "header:", "header:a b", "cookie:", "cookie:a b", "query:x"] {
+            assert!(by(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Whether a request is let in on its route: after the route is known, and before the cache is looked at.
+//!
+//! ```text
+//!  route ─▶ networks ─▶ rate ─▶ places ─▶ cache, service
+//!             │ 403       │ 429    │ 429
+//! ```
+//!
+//! What is found out at once is found out where the head was read ([`Gate::at_once`]), so that a hit on a limited route
+//! stays a hit; the rest on the way to the service ([`Gate::enter`]).
+//!
+//! Invariant: a request is counted once, wherever it is counted: who looks first hands on what was found ([`Checked`]).
+
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use http::HeaderName;
+use http::header::COOKIE;
+use serde_json::{Value, json};
+
+pub(crate) mod counts;
+pub(crate) mod pacer;
+pub(crate) mod rate;
+pub(crate) mod refusal;
+pub(crate) mod spec;
+
+use counts::{Counts, KeyHash};
+use rate::{Pace, Paid};
+use refusal::Refusal;
+use spec::{AdmissionSpec, LimitBy, RateSpec};
+
+use crate::networks::Networks;
+use crate::timing::Moment;
+
+/// What is known of a request's admission.
+#[derive(Debug, Default)]
+pub(crate) enum Checked {
+    /// Nothing was looked at, and nothing counted.
+    #[default]
+    Not,
+    /// It is let in, and counted where it is to be.
+    Granted,
+    Refused(Box<Refusal>),
+}
+
+/// Who asks.
+pub(crate) struct Asker<'a, F> {
+    /// None on a Unix socket.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) fields: &'a F,
+    pub(crate) now: Moment,
+}
+
+/// The fields of a request, wherever they are.
+pub(crate) trait AskerFields {
+    /// The first value of a field.
+    fn first(&self, name: &HeaderName) -> Option<&[u8]>;
+}
+
+/// The admission of one route.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    spec: Arc<AdmissionSpec>,
+    /// So that no two routes count the same keys together.
+    route: Box<str>,
+    rate: Option<(Pace, RateSpec)>,
+}
+
+impl Gate {
+    /// `None` where everybody is let in, always.
+    pub(crate) fn new(spec: &Arc<AdmissionSpec>, route: &str) -> Option<Self> {
+        let rate = spec.limit.rate.clone().map(|limit| (Pace::new(limit.rate, limit.burst), limit));
+        let is_open = **spec == AdmissionSpec::default();
+        (!is_open).then(|| Self { spec: Arc::clone(spec), route: route.into(), rate })
+    }
+
+    /// Bytes of responses' bodies in a second, for each connection.
+    pub(crate) fn bandwidth(&self) -> Option<u64> {
+        self.spec.limit.bandwidth
+    }
+
+    /// What can be said from a head alone, and without anything that has to be held until the response is written.
+    #[inline]
+    pub(crate) fn at_once(&self, counts: &Counts, asker: &Asker<'_, impl AskerFields>) -> Checked {
+        let limit = &self.spec.limit;
+        if limit.concurrent.is_some() || limit.bandwidth.is_some() {
+            return Checked::Not;
+        }
+        self.look(counts, asker)
+    }
+
+    /// The same for a request that goes on to the service; with what it holds until its response is written.
+    pub(crate) fn enter(
+        &self,
+        counts: &Arc<Counts>,
+        asker: &Asker<'_, impl AskerFields>,
+        checked: Checked,
+    ) -> Result<Option<Place>, Box<Refusal>> {
+        let checked = match checked {
+            Checked::Not => self.look(counts, asker),
+            checked => checked,
+        };
+        match (checked, self.spec.limit.concurrent) {
+            (Checked::Refused(refusal), _) => Err(refusal),
+            (_, None) => Ok(None),
+            (_, Some(max)) => {
+                let key = self.key(counts, Counted::Open, asker);
+                match counts.enter(key, max.get()) {
+                    true => Ok(Some(Place { counts: Arc::clone(counts), key })),
+                    false => Err(Box::new(Refusal::Concurrent { max: max.get(), by: self.spec.limit.by.text() })),
+                }
+            }
+        }
+    }
+
+    /// What it lets in, in words.
+    pub(crate) fn explain(&self) -> Value {
+        let AdmissionSpec { allow, deny, limit } = &*self.spec;
+        let networks = |networks: &Networks| networks.listed().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let by = limit.by.text();
+        let mut rules = Vec::new();
+        if let Some(allowed) = &allow.networks {
+            rules.push(json!({ "rule": "allow.networks", "value": networks(allowed).join(" "), "beyond": 403 }));
+        }
+        if !deny.is_empty() {
+            rules.push(json!({ "rule": "deny.networks", "value": networks(deny).join(" "), "beyond": 403 }));
+        }
+        if let Some(RateSpec { rate, burst }) = &limit.rate {
+            let value = format!("{rate} by {by}, at most {burst} at once");
+            rules.push(json!({ "rule": "limit.rate", "value": value, "beyond": 429 }));
+        }
+        if let Some(max) = limit.concurrent {
+            rules.push(json!({ "rule": "limit.concurrent", "value": format!("{max} by {by}"), "beyond": 429 }));
+        }
+        if let Some(bytes) = limit.bandwidth {
+            rules.push(json!({ "rule": "limit.bandwidth", "value": format!("{bytes} bytes/s for each connection") }));
+        }
+        rules.into()
+    }
+
+    fn look(&self, counts: &Counts, asker: &Asker<'_, impl AskerFields>) -> Checked {
+        if !self.lets_in(asker.address) {
+            return Checked::Refused(Box::new(Refusal::Network(asker.address)));
+        }
+        let Some((pace, limit)) = &self.rate else { return Checked::Granted };
+        match counts.pay(self.key(counts, Counted::Rate, asker), *pace, asker.now) {
+            Paid::Until(_) => Checked::Granted,
+            Paid::TooEarly(wait) => {
+                let by = self.spec.limit.by.text();
+                Checked::Refused(Box::new(Refusal::Rate { limit: limit.clone(), by, wait }))
+            }
+        }
+    }
+
+    /// By the networks. A client on a Unix socket has no address: it is in no network.
+    fn lets_in(&self, address: Option<IpAddr>) -> bool {
+        let AdmissionSpec { allow, deny, .. } = &*self.spec;
+        let is_denied = !deny.is_empty() && address.is_some_and(|address| deny.contain(address));
+        let has = |networks: &Networks| address.is_some_and(|address| networks.contain(address));
+        !is_denied && allow.networks.as_ref().is_none_or(has)
+    }
+
+    fn key(&self, counts: &Counts, what: Counted, asker: &Asker<'_, impl AskerFields>) -> KeyHash {
+        let key = match &self.spec.limit.by {
+            LimitBy::Client => Key::of(asker.address),
+            LimitBy::Route => Key::All,
+            LimitBy::Header(name) => asker.fields.first(name).map_or_else(|| Key::of(asker.address), Key::Value),
+            LimitBy::Cookie(name) => {
+                let cookies = asker.fields.first(&COOKIE).unwrap_or_default();
+                cookie(cookies, name.as_bytes()).map_or_else(|| Key::of(asker.address), Key::Value)
+            }
+        };
+        counts.hash((what, &*self.route, key))
+    }
+}
+
+/// What is counted apart.
+#[derive(Hash)]
+enum Counted {
+    Rate,
+    Open,
+}
+
+/// What requests that are counted together have in common.
+#[derive(Hash)]
+enum Key<'a> {
+    All,
+    V4(u32),
+    /// The network of one subscriber.
+    V6(u64),
+    /// Those who connect by a Unix socket.
+    Local,
+    Value(&'a [u8]),
+}
+
+impl Key<'_> {
+    fn of(address: Option<IpAddr>) -> Self {
+        match address.map(|address| address.to_canonical()) {
+            None => Self::Local,
+            Some(IpAddr::V4(address)) => Self::V4(address.to_bits()),
+            Some(IpAddr::V6(address)) => Self::V6(prefix64(address)),
+        }
+    }
+}
+
+fn prefix64(address: Ipv6Addr) -> u64 {
+    (address.to_bits() >> 64) as u64
+}
+
+/// The value of a cookie (RFC 6265 §4.2.1), the first of its name.
+fn cookie<'a>(cookies: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    cookies.split(|byte| *byte == b';').find_map(|pair| {
+        let value = pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"=")?;
+        Some(value)
+    })
+}
+
+/// One of the requests that may be open at a time, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    counts: Arc<Counts>,
+    key: KeyHash,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.counts.leave(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::admission::rate::{Period, Rate};
+    use crate::admission::spec::{AllowSpec, LimitSpec};
+    use crate::networks::Network;
+
+    struct Fields(&'static str, &'static str);
+
+    impl AskerFields for Fields {
+        fn first(&self, name: &HeaderName) -> Option<&[u8]> {
+            (name == self.0).then_some(self.1.as_bytes())
+        }
+    }
+
+    const NONE: Fields = Fields("", "");
+
+    fn number(count: u32) -> NonZeroU32 {
+        NonZeroU32::new(count).unwrap()
+    }
+
+    fn gate(spec: AdmissionSpec) -> Gate {
+        Gate::new(&Arc::new(spec), "/").unwrap()
+    }
+
+    fn limited(by: LimitBy) -> Gate {
+        let rate = RateSpec { rate: Rate { count: number(1), per: Period::Day }, burst: number(1) };
+        gate(AdmissionSpec {
+            limit: LimitSpec { by, rate: Some(rate), ..LimitSpec::default() },
+            ..AdmissionSpec::default()
+        })
+    }
+
+    fn look(gate: &Gate, counts: &Counts, address: &str, fields: &Fields) -> bool {
+        let asker = Asker { address: address.parse().ok(), fields, now: Moment::now() };
+        matches!(gate.at_once(counts, &asker), Checked::Granted)
+    }
+
+    #[test]
+    fn no_rule_is_no_gate() {
+        assert!(Gate::new(&Arc::new(AdmissionSpec::default()), "/").is_none());
+    }
+
+    #[track_caller]
+    fn check_networks(allow: Option<&[&str]>, deny: &[&str], address: &str, expected: bool) {
+        let read = |texts: &[&str]| texts.iter().map(|text| text.parse::<Network>().unwrap()).collect::<Networks>();
+        let allow = AllowSpec { networks: allow.map(read) };
+        let gate = Gate {
+            spec: Arc::new(AdmissionSpec { allow, deny: read(deny), ..AdmissionSpec::default() }),
+            route: "/".into(),
+            rate: None,
+        };
+        assert_eq!(look(&gate, &Counts::default(), address, &NONE), expected, "{address}");
+    }
+
+    #[test]
+    fn networks() {
+        check_networks(Some(&["10.0.0.0/8"]), &[], "10.1.2.3", true);
+        check_networks(Some(&["10.0.0.0/8"]), &[], "11.1.2.3", false);
+        check_networks(Some(&["10.0.0.0/8"]), &["10.1.0.0/16"], "10.1.2.3", false);
+        check_networks(None, &["10.1.0.0/16"], "10.1.2.3", false);
+        check_networks(None, &["10.1.0.0/16"], "10.2.2.3", true);
+        // A Unix socket is in no network.
+        check_networks(Some(&["0.0.0.0/0", "::/0"]), &[], "", false);
+        check_networks(None, &["0.0.0.0/0"], "", true);
+        check_networks(Some(&[]), &[], "10.1.2.3", false);
+    }
+
+    #[test]
+    fn what_is_counted_together() {
+        let counts = Counts::default();
+        let gate = limited(LimitBy::Client);
+        assert!(look(&gate, &counts, "10.0.0.1", &NONE));
+        assert!(!look(&gate, &counts, "10.0.0.1", &NONE));
+        assert!(!look(&gate, &counts, "::ffff:10.0.0.1", &NONE), "the same client");
+        assert!(look(&gate, &counts, "10.0.0.2", &NONE));
+        assert!(look(&gate, &counts, "2001:db8::1", &NONE));
+        assert!(!look(&gate, &counts, "2001:db8::ffff:ffff:ffff:ffff", &NONE), "the same subscriber");
+        assert!(look(&gate, &counts, "2001:db8:0:1::1", &NONE));
+        assert!(look(&gate, &counts, "", &NONE) && !look(&gate, &counts, "", &NONE));
+        let other = Gate { route: "/other".into(), ..limited(LimitBy::Client) };
+        assert!(look(&other, &counts, "10.0.0.1", &NONE), "another route counts by itself");
+
+        let counts = Counts::default();
+        let gate = limited(LimitBy::Route);
+        assert!(look(&gate, &counts, "10.0.0.1", &NONE) && !look(&gate, &counts, "10.0.0.2", &NONE));
+
+        let counts = Counts::default();
+        let gate = limited(LimitBy::Header(HeaderName::from_static("x-api-key")));
+        assert!(look(&gate, &counts, "10.0.0.1", &Fields("x-api-key", "a")));
+        assert!(!look(&gate, &counts, "10.0.0.2", &Fields("x-api-key", "a")));
+        assert!(look(&gate, &counts, "10.0.0.1", &Fields("x-api-key", "b")));
+        assert!(look(&gate, &counts, "10.0.0.1", &NONE) && !look(&gate, &counts, "10.0.0.1", &NONE), "by the client");
+
+        let counts = Counts::default();
+        let gate = limited(LimitBy::Cookie("sid".to_owned()));
+        assert!(look(&gate, &counts, "10.0.0.1", &Fields("cookie", "a=b; sid=1")));
+        assert!(!look(&gate, &counts, "10.0.0.2", &Fields("cookie", "sid=1; a=c")));
+        assert!(look(&gate, &counts, "10.0.0.1", &Fields("cookie", "xsid=1")));
+    }
+
+    #[test]
+    fn cookies() {
+        for (cookies, expected) in
+            [("sid=1", Some("1")), ("a=b;  sid=x=y ; c=d", Some("x=y")), ("sid", None), ("xsid=1", None), ("", None)]
+        {
+            assert_eq!(cookie(cookies.as_bytes(), b"sid"), expected.map(str::as_bytes), "{cookies}");
+        }
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let counts = Arc::new(Counts::default());
+        let limit = LimitSpec { concurrent: Some(number(1)), ..LimitSpec::default() };
+        let gate = gate(AdmissionSpec { limit, ..AdmissionSpec::default() });
+        let asker = Asker { address: None, fields: &NONE, now: Moment::now() };
+        assert!(matches!(gate.at_once(&counts, &asker), Checked::Not), "a hit has no place to hold");
+        let place = gate.enter(&counts, &asker, Checked::Not).unwrap();
+        assert!(matches!(*gate.enter(&counts, &asker, Checked::Not).unwrap_err(), Refusal::Concurrent { max: 1, .. }));
+        drop(place);
+        assert!(gate.enter(&counts, &asker, Checked::Granted).unwrap().is_some());
+    }
+
+    #[test]
+    fn who_was_counted_is_not_counted_again() {
+        let counts = Arc::new(Counts::default());
+        let gate = limited(LimitBy::Route);
+        let asker = Asker { address: None, fields: &NONE, now: Moment::now() };
+        let checked = gate.at_once(&counts, &asker);
+        assert!(gate.enter(&counts, &asker, checked).is_ok());
+        let checked = gate.at_once(&counts, &asker);
+        assert!(matches!(*gate.enter(&counts, &asker, checked).unwrap_err(), Refusal::Rate { .. }));
+    }
+}

@@ -1,0 +1,116 @@
+//! Why a request is not let in, and what its client is told of it beyond a status.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
+
+use super::spec::RateSpec;
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Why a request is not let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The client's address is in a network that is denied, or in none that is allowed; none on a Unix socket.
+    Network(Option<IpAddr>),
+    /// Too many requests in a time.
+    Rate { limit: RateSpec, by: String, wait: Duration },
+    /// Too many requests at a time.
+    Concurrent { max: u32, by: String },
+}
+
+/// What refused requests are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Network,
+    Rate,
+    Concurrent,
+}
+
+impl Refused {
+    pub(crate) const ALL: [Self; 3] = [Self::Network, Self::Rate, Self::Concurrent];
+
+    /// Its name in metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Rate => "rate",
+            Self::Concurrent => "concurrent",
+        }
+    }
+}
+
+impl Refusal {
+    pub(crate) fn kind(&self) -> Refused {
+        match self {
+            Self::Network(_) => Refused::Network,
+            Self::Rate { .. } => Refused::Rate,
+            Self::Concurrent { .. } => Refused::Concurrent,
+        }
+    }
+
+    /// Members of the problem document (RFC 9457 §3.2) beside those that all have.
+    pub(crate) fn members(&self) -> Map<String, Value> {
+        let limit = match self {
+            Self::Network(_) => return Map::new(),
+            Self::Rate { limit, by, .. } => {
+                json!({ "rate": limit.rate.to_string(), "burst": limit.burst.get(), "by": by })
+            }
+            Self::Concurrent { max, by } => json!({ "concurrent": max, "by": by }),
+        };
+        Map::from_iter([("limit".to_owned(), limit)])
+    }
+
+    /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-09 §3, §4), for rates alone: `q`
+    /// requests in `w` seconds, of which `r` are left, and more of them in `t` seconds.
+    pub(crate) fn fields(&self) -> Vec<(HeaderName, HeaderValue)> {
+        let Self::Rate { limit, wait, .. } = self else { return Vec::new() };
+        let (count, seconds) = (limit.rate.count, limit.rate.per.seconds());
+        let wait = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let fields = [
+            (RATELIMIT_POLICY, format!("\"rate\";q={count};w={seconds}")),
+            (RATELIMIT, format!("\"rate\";r=0;t={}", wait.max(1))),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?))).collect()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(Some(address)) => write!(f, "clients from {address} are not let in here"),
+            Self::Network(None) => f.write_str("clients without an IP address are not let in here"),
+            Self::Rate { limit, by, .. } => {
+                let (rate, burst) = (limit.rate, limit.burst);
+                write!(f, "too many requests: the route takes {rate} by {by}, at most {burst} at once")
+            }
+            Self::Concurrent { max, by } => {
+                write!(f, "too many requests at a time: the route takes {max} by {by}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::admission::rate::{Period, Rate};
+
+    #[test]
+    fn what_a_client_is_told() {
+        let number = |count| NonZeroU32::new(count).unwrap();
+        let limit = RateSpec { rate: Rate { count: number(30), per: Period::Minute }, burst: number(5) };
+        let refusal = Refusal::Rate { limit, by: "client".to_owned(), wait: Duration::from_millis(1500) };
+        let fields: Vec<_> = refusal.fields().into_iter().map(|(name, value)| format!("{name}: {value:?}")).collect();
+        assert_eq!(fields, [r#"ratelimit-policy: "\"rate\";q=30;w=60""#, r#"ratelimit: "\"rate\";r=0;t=2""#]);
+        assert_eq!(Value::from(refusal.members()), json!({ "limit": { "rate": "30/m", "burst": 5, "by": "client" } }));
+        assert_eq!(refusal.to_string(), "too many requests: the route takes 30/m by client, at most 5 at once");
+        assert!(Refusal::Network(None).fields().is_empty() && Refusal::Network(None).members().is_empty());
+    }
+}

@@ -1,0 +1,88 @@
+//! What a route says about who is let in, and how often: plain data, already checked by whoever read it.
+
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+
+use http::HeaderName;
+
+use super::rate::Rate;
+use crate::networks::Networks;
+
+/// Who is let in on a route, and how often. The default lets in everybody, always.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AdmissionSpec {
+    /// Who is let in: all that is said here has to hold.
+    pub allow: AllowSpec,
+    /// Clients from here are not, whatever else they have.
+    pub deny: Networks,
+    /// How often, and how much at a time.
+    pub limit: LimitSpec,
+}
+
+/// Who is let in. The default is everybody.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AllowSpec {
+    /// Clients from here; `None`: from everywhere.
+    pub networks: Option<Networks>,
+}
+
+/// How often requests are let in, and how much at a time. The default has no limit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LimitSpec {
+    /// What is counted together.
+    pub by: LimitBy,
+    /// How often.
+    pub rate: Option<RateSpec>,
+    /// Requests whose response is not written yet.
+    pub concurrent: Option<NonZeroU32>,
+    /// Bytes of responses' bodies in a second, for each connection of a client.
+    pub bandwidth: Option<u64>,
+}
+
+impl LimitSpec {
+    /// Values of `concurrent`.
+    pub const CONCURRENT: RangeInclusive<u32> = 1..=1_000_000;
+    /// Values of `bandwidth`.
+    pub const BANDWIDTH: RangeInclusive<u64> = 1 << 10..=1 << 40;
+}
+
+/// A rate of requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateSpec {
+    /// The rate.
+    pub rate: Rate,
+    /// How many of them may come at once.
+    pub burst: NonZeroU32,
+}
+
+impl RateSpec {
+    /// Values of `burst`.
+    pub const BURST: RangeInclusive<u32> = 1..=1_000_000;
+}
+
+/// What requests have in common that are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum LimitBy {
+    /// The client's address; of IPv6 the first 64 bits, as one subscriber has all the others (RFC 6177 §2).
+    #[default]
+    Client,
+    /// The route: all of its requests.
+    Route,
+    /// The first value of a field. Requests without it are counted by their client.
+    Header(HeaderName),
+    /// The value of a cookie. Requests without it are counted by their client.
+    Cookie(String),
+}
+
+impl LimitBy {
+    /// As it stands in the configuration.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Client => "client".to_owned(),
+            Self::Route => "route".to_owned(),
+            Self::Header(name) => format!("header:{name}"),
+            Self::Cookie(name) => format!("cookie:{name}"),
+        }
+    }
+}

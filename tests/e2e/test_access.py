@@ -1,0 +1,203 @@
+"""Who is let in on a route, and how often (issue 17, parts 9 and 10)."""
+
+import re
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+from harness import BINARY, Client, Gateway, TestCase, config, eventually, route, service, setUpModule
+from origin import Origin
+from test_cache import make
+
+__all__ = ["setUpModule"]
+
+STORED = make("Cache-Control: max-age=60")
+
+
+def open_client(gateway, source="127.0.0.1"):
+    """A connection from an address of this machine."""
+    client = Client.__new__(Client)
+    client._sock = socket.create_connection(gateway.address, timeout=20, source_address=(source, 0))
+    client._timeout, client._inbox = 20, bytearray()
+    return client
+
+
+class AccessCase(TestCase):
+    def setUp(self):
+        self.origin = Origin()
+        self.origin.__enter__()
+        self.addCleanup(self.origin.__exit__)
+
+    def gateway_with(self, *routes, **settings):
+        blocks = [service("web", url=self.origin.url), *routes]
+        return self.start(Gateway(BINARY, config(*blocks, metrics={"listen": "127.0.0.1:0"}, **settings)))
+
+    def get(self, gateway, target, source="127.0.0.1", fields=(), method="GET"):
+        with open_client(gateway, source) as client:
+            return client.request(method, target, fields)
+
+    def refused(self, gateway, path, reason):
+        """How many requests the metrics say were not let in."""
+        line = f'pilotlight_refused_requests_total{{route="{path}",service="web",reason="{reason}"}}'
+        address = re.search(r"metrics on http://([0-9.]+):(\d+)", gateway.output())
+        with Client((address[1], int(address[2]))) as client:
+            text = client.request("GET", "/metrics").body.decode()
+        found = [row for row in text.splitlines() if row.startswith(line)]
+        return float(found[0].rsplit(" ", 1)[1]) if found else 0.0
+
+
+class Networks(AccessCase):
+    def test_by_the_address_of_the_connection(self):
+        gateway = self.gateway_with(
+            route("/", "web"),
+            route("/in", "web", allow={"networks": ["127.0.0.2/32", "127.0.1.0/24"]},
+                  deny={"networks": ["127.0.1.7"]}),  # fmt: skip
+        )
+        for source, status in (("127.0.0.1", 403), ("127.0.0.2", 200), ("127.0.1.1", 200), ("127.0.1.7", 403)):
+            with self.subTest(source=source):
+                self.assert_status(self.get(gateway, "/in/show", source), status)
+        problem = self.assert_problem(self.get(gateway, "/in/show", fields=[("X-Forwarded-For", "127.0.0.2")]), 403)
+        self.assertIn("127.0.0.1", problem["detail"])
+        self.assert_status(self.get(gateway, "/show"), 200)
+        self.assertEqual(self.refused(gateway, "/in", "network"), 3)
+
+    def test_dot_segments_do_not_dodge_it(self):
+        gateway = self.gateway_with(route("/", "web"), route("/in", "web", allow={"networks": ["127.0.0.2"]}))
+        for target in ("/in/../in/show", "/x/../in/show", "/%2e%2e/in/show", "/x/%2E./in", "//../in/show"):
+            self.assert_status(self.get(gateway, target), 403)
+
+    def test_what_is_stored_is_given_only_to_who_is_let_in(self):
+        """As a hit on the short way, as one with conditions or a range, and of another method."""
+        gateway = self.gateway_with(route("/", "web", cache=True, allow={"networks": ["127.0.0.2"]}))
+        for _ in range(2):
+            self.assertEqual(self.get(gateway, STORED, "127.0.0.2").body.split()[1], b"1")
+        conditions = [("If-None-Match", "*")], [("Range", "bytes=0-1")], [("Cache-Control", "only-if-cached")], []
+        for fields in conditions:
+            for method in ("GET", "HEAD"):
+                self.assert_status(self.get(gateway, STORED, fields=fields, method=method), 403)
+        self.assertEqual(self.get(gateway, STORED, "127.0.0.2").body.split()[1], b"1")
+
+    def test_a_unix_socket_has_no_address(self):
+        gateway = self.gateway_with(
+            route("/", "web", allow={"networks": ["0.0.0.0/0", "::/0"]}),
+            route("/out", "web", deny={"networks": ["0.0.0.0/0"]}),
+            listen=["127.0.0.1:0", "unix:in.sock"])  # fmt: skip
+        for target, status in (("/show", 403), ("/out/show", 200)):
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(20)
+                connection.connect(str(gateway.folder / "in.sock"))
+                connection.sendall(f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+                self.assertIn(b" %d " % status, connection.recv(100))
+
+    def test_explain_says_it(self):
+        gateway = self.gateway_with(
+            route("/", "web", allow={"networks": ["127.0.0.0/8"]}, limit={"rate": "5/m", "concurrent": 3}))  # fmt: skip
+        told = subprocess.run([BINARY, "explain", "/x", "--config", gateway.folder / "pilotlight.toml"],
+                              capture_output=True, text=True, timeout=20)  # fmt: skip
+        self.assertIn("allow.networks: 127.0.0.0/8, else 403", told.stdout, told)
+        self.assertIn("limit.rate: 5/m by client, at most 5 at once, else 429", told.stdout)
+        self.assertIn("limit.concurrent: 3 by client, else 429", told.stdout)
+
+
+class Rates(AccessCase):
+    def statuses(self, gateway, count, target="/show", source="127.0.0.1", fields=()):
+        with open_client(gateway, source) as client:
+            return [client.request("GET", target, fields).status for _ in range(count)]
+
+    def test_beyond_it_is_429_with_its_fields(self):
+        gateway = self.gateway_with(route("/", "web", limit={"rate": "3/h"}))
+        self.assertEqual(self.statuses(gateway, 5), [200, 200, 200, 429, 429])
+        answer = self.get(gateway, "/show")
+        problem = self.assert_problem(answer, 429)
+        self.assertEqual(problem["limit"], {"rate": "3/h", "burst": 3, "by": "client"})
+        self.assertEqual(answer.get("ratelimit-policy"), '"rate";q=3;w=3600')
+        left = re.fullmatch(r'"rate";r=0;t=(\d+)', answer.get("ratelimit"))
+        self.assertEqual(answer.get("retry-after"), left[1])
+        self.assertTrue(1100 <= int(left[1]) <= 1200, left[1])
+        self.assertEqual(self.statuses(gateway, 2, source="127.0.0.9"), [200, 200], "another client")
+        self.assertEqual(self.refused(gateway, "/", "rate"), 3)
+
+    def test_hits_are_counted_once_each(self):
+        """In one write and one by one: what is stored, what is not, and what turns out not to be a hit."""
+        gateway = self.gateway_with(route("/", "web", cache=True, limit={"rate": "10/d"}))
+        self.assertEqual(self.statuses(gateway, 4, STORED), [200] * 4)
+        with open_client(gateway) as client:
+            client.send(f"GET {STORED} HTTP/1.1\r\nHost: demo.test\r\n\r\n".encode() * 5)
+            self.assertEqual([client.answer("GET").status for _ in range(5)], [200] * 5)
+        self.assertEqual(self.statuses(gateway, 3, make("Cache-Control: no-store")), [200, 429, 429])
+        self.assertEqual(self.statuses(gateway, 1, STORED), [429])
+        self.assertEqual(self.origin.serials.total(), 2)
+
+    def test_all_workers_count_together(self):
+        gateway = self.gateway_with(route("/", "web", limit={"rate": "40/d", "by": "route"}), workers=2)
+        seen = []
+
+        def ask():
+            for _ in range(5):
+                seen.append(self.get(gateway, "/show").status)
+
+        threads = [threading.Thread(target=ask) for _ in range(12)]
+        [thread.start() for thread in threads]
+        [thread.join(60) for thread in threads]
+        self.assertEqual((seen.count(200), seen.count(429)), (40, 20))
+
+    def test_by_field_and_cookie(self):
+        gateway = self.gateway_with(
+            route("/key", "web", limit={"rate": "1/d", "by": "header:X-Api-Key"}),
+            route("/sid", "web", limit={"rate": "1/d", "by": "cookie:sid"}))  # fmt: skip
+        for fields in ([("X-Api-Key", "a")], [("x-api-key", "b")], []):
+            self.assertEqual(self.statuses(gateway, 2, "/key", fields=fields), [200, 429])
+        self.assertEqual(self.statuses(gateway, 2, "/sid", fields=[("Cookie", "a=b; sid=1")]), [200, 429])
+        self.assertEqual(self.statuses(gateway, 2, "/sid", fields=[("Cookie", "sid=2")]), [200, 429])
+
+    def test_a_body_that_nobody_wants_does_not_stay_on_the_connection(self):
+        gateway = self.gateway_with(route("/", "web", limit={"rate": "1/d"}))
+        with open_client(gateway) as client:
+            for status in (200, 429, 429):
+                answer = client.request("POST", "/show", [("Content-Length", "26")], b"GET /evil HTTP/1.1\r\n\r\n    ")
+                self.assert_status(answer, status)
+        self.assertFalse([target for _, target, _ in self.origin.seen if "evil" in target])
+
+    def test_it_survives_a_reload(self):
+        gateway = self.gateway_with(route("/", "web", limit={"rate": "2/d"}))
+        self.assertEqual(self.statuses(gateway, 2), [200, 200])
+        file = gateway.folder / "pilotlight.toml"
+        file.write_text(file.read_text() + route("/more", "web"))
+        gateway.signal(1)
+        eventually(lambda: self.get(gateway, "/more/show").status == 200 and "reloaded" in gateway.output())
+        self.assertEqual(self.statuses(gateway, 1), [429])
+
+
+class AtATime(AccessCase):
+    def test_places_are_given_back_with_the_end_of_the_answer(self):
+        gateway = self.gateway_with(route("/", "web", limit={"concurrent": 2}))
+        waiting = [open_client(gateway) for _ in range(2)]
+        for client in waiting:
+            self.addCleanup(client.close)
+            client.send_head("GET", "/wait")
+        eventually(lambda: len(self.origin.seen) >= 2)
+        answer = self.get(gateway, "/show")
+        problem = self.assert_problem(answer, 429)
+        self.assertEqual((problem["limit"], answer.get("retry-after")), ({"concurrent": 2, "by": "client"}, "1"))
+        self.assert_status(self.get(gateway, "/show", "127.0.0.2"), 200)
+        waiting[0].close()
+        eventually(lambda: self.get(gateway, "/show").status == 200)
+        self.assertEqual([self.get(gateway, "/show").status for _ in range(5)], [200] * 5)
+
+    def test_bodies_keep_to_the_bandwidth(self):
+        """Not faster, whatever it is made of; and all of it."""
+        size = 300_000
+        gateway = self.gateway_with(route("/", "web", cache=True, limit={"bandwidth": "100KiB/s"}))
+        target = f"/tiny?bytes={size}"
+        begun = time.monotonic()
+        answer = self.get(gateway, target)
+        took = time.monotonic() - begun
+        self.assertEqual(len(answer.body), size)
+        # Less what may be ahead, and a piece. No upper bound: the machine may be busy.
+        self.assertGreaterEqual(took, size / 102_400 - 0.5)
+
+
+if __name__ == "__main__":
+    unittest.main()
