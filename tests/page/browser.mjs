@@ -10,11 +10,12 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
-const pilotlight = process.env.PILOTLIGHT ?? join(root, 'target/debug/pilotlight');
+export const pilotlight = process.env.PILOTLIGHT ?? join(root, 'target/debug/pilotlight');
 /** Milliseconds for whatever is waited for: a busy machine takes a while. */
 const LIMIT = 120_000;
 /** Kept, to be looked at. */
 export const screenshots = join(root, 'target/page');
+mkdirSync(screenshots, { recursive: true });
 export const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** A folder with report.json and all that `pilotlight lab show` makes of it. */
@@ -25,7 +26,6 @@ export function report() {
   const limits = { maxBuffer: 64 * 1024 * 1024, timeout: LIMIT };
   writeFileSync(json, execFileSync(join(dirname(pilotlight), 'examples/report_fixture'), limits));
   execFileSync(pilotlight, ['lab', 'show', json], limits);
-  mkdirSync(screenshots, { recursive: true });
   return { page: pathToFileURL(join(folder, 'report.html')).href, plots: join(folder, 'plots') };
 }
 

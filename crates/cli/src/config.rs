@@ -36,10 +36,12 @@ mod admission;
 mod cache_policy;
 mod cache_redis;
 mod caching;
+mod changes;
 mod cold_start;
 pub mod commands;
 mod diagnostic;
 pub mod environment;
+mod error_pages;
 mod files;
 mod isolation;
 mod listeners;
@@ -67,6 +69,8 @@ mod words;
 pub use diagnostic::{Code, Diagnostic, Severity, Span};
 pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse, reread};
-pub use model::{AdminSocket, CacheRedis, Config, Listener, Operate, RedisUrl, Service, ServiceKind, Workers};
+pub use model::{
+    AdminSocket, CacheRedis, Config, Listener, Operate, PageFile, RedisUrl, Service, ServiceKind, Workers,
+};
 pub use render::Style;
 pub use report::Report;

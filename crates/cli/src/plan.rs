@@ -109,8 +109,10 @@ fn routes(config: &Config) -> BTreeMap<String, (Option<&str>, RouteSpec)> {
 }
 
 fn followed(old: &Config, new: &Config) -> Vec<&'static str> {
+    let errors = old.errors != new.errors;
     let (old, new) = (&old.settings, &new.settings);
     let changed = [
+        ("errors", errors),
         ("limits", old.limits != new.limits),
         ("dev", old.dev != new.dev),
         ("trust_forwarded", old.trust_forwarded != new.trust_forwarded),
@@ -240,6 +242,7 @@ service = "b"
             plan.fixed = vec!["workers"];
             plan.settings = vec!["limits", "dev"];
         });
+        check(&[("[services.a]", "[errors]\n404 = \"404.html\"\n[services.a]")], |plan| plan.settings = vec!["errors"]);
         check(
             &[("[services.a]", "[cache]\nmemory = \"1MiB\"\n[access_log]\npath = \"stdout\"\n[services.a]")],
             |plan| {

@@ -46,7 +46,12 @@ pub(crate) fn listen(config: &Config) -> Vec<ListenAddr> {
 
 /// What a running gateway can follow.
 pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving {
-    Serving { services, routes: config.routes.clone(), settings: config.settings.clone() }
+    Serving {
+        services,
+        routes: config.routes.clone(),
+        errors: config.errors.clone(),
+        settings: config.settings.clone(),
+    }
 }
 
 /// The gateway's settings.

@@ -64,6 +64,10 @@ pub(crate) fn rules(route: &RouteSpec, request: &HeaderMap) -> RouteRules {
 
 /// Why the route does not want a response stored.
 pub(crate) fn refuses(route: &RouteSpec, status: StatusCode, response: &HeaderMap) -> Option<Unstored> {
+    // RFC 9110 §12.5.5: it depends on more than the fields that the client sent, which is what `*` says.
+    if route.changes.as_ref().is_some_and(|changes| changes.request_fields.makes_vary(response)) {
+        return Some(Unstored::VaryAny);
+    }
     // 304 says nothing of the type, and its status is not what is stored.
     control(route).filter(|_| status != StatusCode::NOT_MODIFIED)?.store.refuses(status, response)
 }

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::header::{EXPECT, HeaderName};
+use http::header::{ACCEPT, EXPECT, HeaderName};
 use http::{Response, Version};
 use pilotlight_cache::{CacheStatus, Lookup, StoredBody};
 use pilotlight_exchange::Connection;
@@ -17,11 +17,12 @@ use crate::client::outgoing::Outgoing;
 use crate::client::received::{Known, ReceivedRequest, RedisMiss};
 use crate::deadline::Deadline;
 use crate::downstream::{Downstream, RequestGuard, TakesInterim};
+use crate::error_pages::ErrorBy;
 use crate::head::Head;
 use crate::lookup::{CacheRequest, look_up};
 use crate::metrics::Verdict;
 use crate::options::RouteCache;
-use crate::problem::Failure;
+use crate::problem::{self, Failure};
 use crate::record::Record;
 use crate::request_body::BodySource;
 use crate::request_id::RequestId;
@@ -32,6 +33,7 @@ use crate::target::{Origin, RequestUrl, Trust};
 use crate::timing::{Layer, Moment, Timeline};
 use crate::worker::Worker;
 
+mod changes;
 mod delivery;
 mod detached_fetch;
 mod driver;
@@ -44,6 +46,7 @@ mod second_tier;
 mod sending;
 mod unread;
 
+use changes::Seen;
 pub(crate) use detached_fetch::PendingResponse;
 use detached_fetch::{DetachedFetch, Forwarded};
 use inbound::{Caller, Inbound, IncomingRequest, Looked, Parted, Passage, offered};
@@ -86,20 +89,23 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
         record.admitted(gate, entry.place, client.peer());
     }
     let asked = match found {
-        Found::Stored(_, verdict, answer) => {
+        Found::Stored(route, verdict, answer) => {
             record.verdict(verdict);
-            let answer = respond_now(worker, client, &head, body.as_deref(), answer.map(ResponseBody::stored), record);
+            let answer = answer.map(ResponseBody::stored);
+            let asked = Asked { head: &head, body: body.as_deref(), route: Some(&route) };
+            let answer = respond_now(worker, client, asked, answer, record);
             return Reply::Now(Box::new(answer));
         }
-        Found::Own(_, answer) => {
-            return Reply::Now(Box::new(respond_now(worker, client, &head, body.as_deref(), answer, record)));
+        Found::Own(route, answer) => {
+            let asked = Asked { head: &head, body: body.as_deref(), route: route.as_deref() };
+            return Reply::Now(Box::new(respond_now(worker, client, asked, answer, record)));
         }
         Found::Route(passage, lookup) => Ok((passage, Looked { lookup, redis })),
-        Found::Refused(_, failure) => {
+        Found::Refused(route, failure) => {
             if let Failure::Admission(refusal) = &failure {
                 record.refused(refusal);
             }
-            Err(failure)
+            Err((route, failure))
         }
     };
     let detached_fetch = DetachedFetch::new(worker);
@@ -113,7 +119,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
             let inbound = Inbound::new(worker, caller, record, detached_fetch.clone(), passage, request);
             Box::pin(forward(waiting, inbound, looked))
         }
-        Err(failure) => Box::pin(refuse(waiting, Rc::clone(worker), failure, body)),
+        Err((route, failure)) => Box::pin(refuse(waiting, Rc::clone(worker), Refused { route, failure, head }, body)),
     };
     Reply::Later(PendingResponse::new(future, detached_fetch))
 }
@@ -189,27 +195,45 @@ fn find(
     Ok(found)
 }
 
+/// A request that is answered at once.
+struct Asked<'a> {
+    head: &'a Head,
+    body: Option<&'a dyn BodySource>,
+    /// `None` if it is for the gateway.
+    route: Option<&'a Route>,
+}
+
 fn respond_now(
     worker: &Rc<Worker>,
     client: Rc<dyn Downstream>,
-    head: &Head,
-    body: Option<&dyn BodySource>,
+    asked: Asked<'_>,
     answer: Response<ResponseBody>,
     record: Rc<Record>,
 ) -> (ResponseHead, Outgoing) {
-    if worker.access_log.is_some() {
-        let id = worker.ids.id(head.field(&X_REQUEST_ID));
-        record.keep_head(head, &id, client.peer());
+    let Asked { head, body, route } = asked;
+    let changing = route.filter(|route| route.changes_responses);
+    let needs_id = worker.access_log.is_some() || changing.is_some();
+    let id = needs_id.then(|| worker.ids.id(head.field(&X_REQUEST_ID)));
+    if let Some(id) = id.as_ref().filter(|_| worker.access_log.is_some()) {
+        record.keep_head(head, id, client.peer());
     }
-    let (mut response, source) = ResponseHead::part(answer);
+    let (mut response, mut source) = ResponseHead::part(answer);
     record.answered(response.status);
     if server_timing::is_wanted(client.settings().server_timing, |name| head.has(name)) {
         server_timing::append_to(&mut response.fields, &record.timeline);
+    }
+    if let (Some(route), Some(id)) = (changing, &id) {
+        seen(&*client, head, id).change(route, &mut response, &mut source);
     }
     // Nobody reads a body that is not here already.
     response.closes = worker.is_leaving() || body.is_some_and(|body| !body.is_ended()) && !client.skip_body();
     let guard = RequestGuard::new(client, record);
     (response, Outgoing::new(source, None, guard))
+}
+
+fn seen<'a>(client: &'a dyn Downstream, head: &'a Head, id: &'a RequestId) -> Seen<'a> {
+    let trust = Trust::of(client.settings().trust_forwarded);
+    Seen { head, trust, client: client.peer().ip(), request_id: id.as_str() }
 }
 
 /// What is known of a request when its head has been read.
@@ -260,33 +284,55 @@ impl Waiting {
         Self { guard: RequestGuard::new(client, Rc::clone(record)), id, is_timed, expects_continue: head.has(&EXPECT) }
     }
 
-    /// The response as the connection writes it.
+    /// The response as the connection writes it, and as the route has it. No route: none was found.
     fn answer(
         self,
         worker: &Worker,
-        result: Result<Parted, Failure>,
-        connection: Connection,
+        head: &Head,
+        route: Option<&Route>,
+        answered: (Result<Parted, Failure>, Connection),
         deadline: Option<Deadline>,
     ) -> (ResponseHead, Outgoing) {
+        let (result, connection) = answered;
         let (client, record) = self.guard.parts();
-        let (mut response, body) = result.unwrap_or_else(|failure| {
-            let status = failure.status();
-            if status.is_server_error() {
-                tracing::warn!(request_id = self.id.as_str(), "{status}: {}", failure.log_text());
-            }
-            let (mut response, body) = ResponseHead::part(failure.response(self.id.as_str(), client.settings().dev));
-            response.closes = failure.closes();
-            CacheStatus::refused("gateway").append_to(response.fields.map());
-            (response, ResponseBody::full(body))
-        });
+        let (is_ours, (mut response, mut body)) = match result {
+            Ok(parted) => (false, parted),
+            Err(failure) => (true, self.failed(worker, head, route, &failure)),
+        };
         response.fields.set(X_REQUEST_ID, self.id.as_bytes());
         record.answered(response.status);
         client.response_began();
         if self.is_timed {
             server_timing::append_to(&mut response.fields, &record.timeline);
         }
+        if let Some(route) = route.filter(|route| route.changes_responses) {
+            let seen = seen(client, head, &self.id);
+            match is_ours {
+                true => seen.change_fields(route, &mut response),
+                false => seen.change(route, &mut response, &mut body),
+            }
+        }
         response.closes |= connection != Connection::Keep || worker.is_leaving();
         (response, Outgoing::new(body, deadline, self.guard))
+    }
+
+    /// What the gateway answers where nobody else does.
+    fn failed(&self, worker: &Worker, head: &Head, route: Option<&Route>, failure: &Failure) -> Parted {
+        let (client, _) = self.guard.parts();
+        let status = failure.status();
+        if status.is_server_error() {
+            tracing::warn!(request_id = self.id.as_str(), "{status}: {}", failure.log_text());
+        }
+        let accept = head.joined(ACCEPT.as_str());
+        let asked =
+            problem::Asked { request_id: self.id.as_str(), accept: accept.as_deref(), dev: client.settings().dev };
+        let table = worker.common.table.load();
+        let pages = route.map_or(table.pages(), |route| &route.pages);
+        let own = pages.find(status, ErrorBy::Gateway);
+        let (mut response, body) = ResponseHead::part(failure.response(&asked, own));
+        response.closes = failure.closes();
+        CacheStatus::refused("gateway").append_to(response.fields.map());
+        (response, ResponseBody::full(body))
     }
 }
 
@@ -299,18 +345,26 @@ async fn forward(waiting: Waiting, mut inbound: Box<Inbound>, looked: Looked) ->
         deadline
     });
     let begin = inbound.begin(looked);
-    let (result, connection) = inbound.respond(begin, took).await;
-    waiting.answer(&inbound.worker, result, connection, deadline)
+    let answered = inbound.respond(begin, took).await;
+    waiting.answer(&inbound.worker, inbound.head(), Some(&inbound.route), answered, deadline)
 }
 
-/// A request that has no route.
+/// A request that no service is asked for.
+struct Refused {
+    /// `None` if it has none.
+    route: Option<Arc<Route>>,
+    failure: Failure,
+    head: Head,
+}
+
 async fn refuse(
     waiting: Waiting,
     worker: Rc<Worker>,
-    failure: Failure,
+    refused: Refused,
     body: Option<Box<dyn BodySource>>,
 ) -> (ResponseHead, Outgoing) {
+    let Refused { route, failure, head } = refused;
     let refused = driver::refuse(failure, body, waiting.expects_continue, || worker.deadlines.deadline()).await;
     let (failure, connection) = refused;
-    waiting.answer(&worker, Err(failure), connection, None)
+    waiting.answer(&worker, &head, route.as_deref(), (Err(failure), connection), None)
 }

@@ -11,6 +11,8 @@ use pilotlight_cache::{CacheOptions, PolicyOptions};
 use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions};
 use pilotlight_supervisor::{Service, Transport};
 
+use crate::error_pages::ErrorPages;
+
 mod route;
 
 pub use route::{RouteCache, RouteLimit, RouteSpec, RouteTo};
@@ -95,6 +97,8 @@ pub struct Serving {
     pub services: Vec<ServiceTarget>,
     /// Routes in any order; precedence does not depend on it.
     pub routes: Vec<RouteSpec>,
+    /// Pages for errors, of all routes and of requests that have none.
+    pub errors: ErrorPages,
     /// What counts for a client's connection from its beginning to its end.
     pub settings: Settings,
 }

@@ -2,17 +2,21 @@
 
 use std::borrow::Cow;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::BytesMut;
-use http::header::{HeaderMap, HeaderValue};
+use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Version};
 use pilotlight_http1::MessageWriter;
 
+use crate::field_rules::FieldDirection;
 use crate::head::{self, Head, Scope, crosses};
+use crate::path::normalized;
 use crate::peer_address::PeerAddress;
 use crate::request_id::RequestId;
-use crate::routes::normalized;
+use crate::route_changes::RouteChanges;
 use crate::target::{Origin, Trust};
+use crate::template::Facts;
 
 /// Who takes interim responses.
 pub(crate) trait InterimSink {
@@ -29,6 +33,8 @@ pub(crate) struct Outbound {
     pub(crate) peer: Rc<PeerAddress>,
     /// What `strip_prefix` cut off the target.
     pub(crate) stripped: Option<String>,
+    /// What the route changes of it.
+    pub(crate) changes: Option<Box<OutboundChanges>>,
     pub(crate) trust: Trust,
     /// `If-None-Match`/`If-Modified-Since` of the cache, in place of the client's.
     pub(crate) validators: Option<Box<HeaderMap>>,
@@ -40,11 +46,40 @@ pub(crate) struct Outbound {
     pub(crate) is_cached: bool,
 }
 
+/// What a route changes of a request.
+pub(crate) struct OutboundChanges {
+    /// The rules, which take fields away.
+    pub(crate) route: Arc<RouteChanges>,
+    /// Fields that it has instead, or as well.
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
+    /// The host that the service is told, if it is not the client's.
+    pub(crate) host: Option<HeaderValue>,
+    /// Path and query, if they are not the client's.
+    pub(crate) target: Option<String>,
+}
+
+impl OutboundChanges {
+    /// What a route changes of this request.
+    pub(crate) fn of(route: &Arc<RouteChanges>, head: &Head, facts: &Facts<'_>) -> Box<Self> {
+        let mut fields = route.request_fields.filled(facts);
+        let host = fields.iter().position(|(name, _)| *name == HOST).map(|at| fields.remove(at).1);
+        let target = route.rewrite.as_ref().and_then(|rewrite| rewrite.target(head.path(), head.query()));
+        Box::new(Self { route: Arc::clone(route), fields, host, target })
+    }
+
+    fn takes(&self, name: &[u8]) -> bool {
+        self.route.request_fields.takes(FieldDirection::Request, name)
+    }
+}
+
 impl Outbound {
-    /// Path and query as received, less the stripped prefix.
+    /// Path and query as received, less the stripped prefix, or as the route rewrites them.
     pub(crate) fn target(&self) -> Cow<'_, str> {
         if self.head.scope == Scope::WholeService {
             return Cow::Borrowed("*");
+        }
+        if let Some(target) = self.changes.as_ref().and_then(|changes| changes.target.as_deref()) {
+            return Cow::Borrowed(target);
         }
         let whole = self.head.target();
         let Some(prefix) = self.stripped.as_deref() else { return Cow::Borrowed(whole) };
@@ -61,6 +96,12 @@ impl Outbound {
         }
     }
 
+    /// The host that the service is told: the client's, unless the route says another one.
+    pub(crate) fn host(&self) -> &str {
+        let own = self.changes.as_ref().and_then(|changes| changes.host.as_ref()?.to_str().ok());
+        own.unwrap_or(self.head.authority())
+    }
+
     /// Scheme and authority as the client wrote them.
     pub(crate) fn origin(&self) -> Origin<'_> {
         Origin::of_head(&self.head, self.trust)
@@ -73,7 +114,7 @@ impl Outbound {
 
     /// The lines of the client's fields that the service gets, where no field of them has to be left out.
     pub(crate) fn received_lines(&self) -> Option<&[u8]> {
-        self.head.crossing_lines().filter(|_| self.validators.is_none())
+        self.head.crossing_lines().filter(|_| self.validators.is_none() && self.changes.is_none())
     }
 
     /// Calls `field` with each field of the client's that the service gets.
@@ -84,7 +125,7 @@ impl Outbound {
                 b"connection" | b"upgrade" => false,
                 name => crosses(name),
             };
-            if crosses {
+            if crosses && !self.changes.as_ref().is_some_and(|changes| changes.takes(name)) {
                 field(name, value);
             }
         });
@@ -123,6 +164,9 @@ impl Outbound {
         if let Some(protocol) = &self.upgrade {
             field(b"connection", &[b"upgrade"]);
             field(b"upgrade", &[protocol.as_bytes()]);
+        }
+        for (name, value) in self.changes.iter().flat_map(|changes| &changes.fields) {
+            field(name.as_str().as_bytes(), &[value.as_bytes()]);
         }
     }
 
@@ -184,6 +228,7 @@ mod tests {
             id: crate::request_id::RequestIds::new().id(None),
             peer: PeerAddress::new(peer),
             stripped: None,
+            changes: None,
             trust: Trust::Nobody,
             validators: None,
             upgrade: None,

@@ -1,4 +1,5 @@
-//! Every answer that the gateway gives by itself: which status, which text. One document format (RFC 9457).
+//! Every answer that the gateway gives by itself: which status, which text. A document for programs (RFC 9457), a page
+//! for browsers ([`page`]).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,9 +14,15 @@ use pilotlight_supervisor::StartError;
 use serde_json::{Value, json};
 
 use crate::admission::refusal::Refusal;
+use crate::error_pages::LoadedPage;
 use crate::options::Limits;
 use crate::request_body::BodyError;
 use crate::upstream::UpstreamError;
+
+mod form;
+mod page;
+
+use form::Form;
 
 /// Why a request could not be answered by a service.
 #[derive(Debug)]
@@ -134,8 +141,38 @@ impl Failure {
         matches!(self, Self::Body(_))
     }
 
-    /// The response. `dev` shows clients what a service that failed to start printed.
-    pub(crate) fn response(&self, request_id: &str, dev: bool) -> Response<Bytes> {
+    /// The response: the operator's own page for it, or a document, or a page.
+    pub(crate) fn response(&self, asked: &Asked<'_>, own: Option<&LoadedPage>) -> Response<Bytes> {
+        let status = self.status();
+        let form = Form::preferred(asked.accept);
+        // Who asks for JSON can do nothing with a page for people.
+        let own = own.filter(|page| !page.is_html() || form != Some(Form::Problem));
+        let mut response = match (own, form) {
+            (Some(page), _) => own_page(page, status, asked.request_id),
+            (None, Some(Form::Page)) => made(status, PAGE, self.page(asked).into()),
+            (None, Some(Form::Problem) | None) => made(status, PROBLEM, self.document(asked).into()),
+        };
+        let headers = response.headers_mut();
+        if own.is_none() && form == Some(Form::Page) {
+            headers.insert(http::header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
+        }
+        if let Self::Files(e) = self
+            && let Some(methods) = e.allow()
+        {
+            headers.insert(http::header::ALLOW, methods);
+        }
+        if let Some(after) = self.retry_after() {
+            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if let Self::Admission(refusal) = self {
+            headers.extend(refusal.fields());
+        }
+        response
+    }
+
+    fn document(&self, asked: &Asked<'_>) -> String {
+        let Asked { request_id, dev, .. } = *asked;
         let status = self.status();
         let mut document = json!({
             "type": "about:blank",
@@ -158,25 +195,44 @@ impl Failure {
         if let (Some(document), Self::Admission(refusal)) = (document.as_object_mut(), self) {
             document.extend(refusal.members());
         }
-        let mut response = Response::new(Bytes::from(pilotlight_printable::json(document.to_string())));
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if let Self::Files(e) = self
-            && let Some(methods) = e.allow()
-        {
-            headers.insert(http::header::ALLOW, methods);
-        }
-        if let Some(after) = self.retry_after() {
-            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
-        }
-        if let Self::Admission(refusal) = self {
-            headers.extend(refusal.fields());
-        }
-        response
+        pilotlight_printable::json(document.to_string())
     }
+
+    fn page(&self, asked: &Asked<'_>) -> String {
+        let Asked { request_id, dev, .. } = *asked;
+        let detail = dev.then(|| self.detail());
+        let output: Vec<String> = match self {
+            Self::Start(e) if dev => e.output_tail.iter().map(|line| printable(line).into_owned()).collect(),
+            _ => Vec::new(),
+        };
+        page::html(&page::Page { status: self.status(), request_id, detail: detail.as_deref(), output: &output })
+    }
+}
+
+/// A request that gets an answer of the gateway's.
+pub(crate) struct Asked<'a> {
+    pub(crate) request_id: &'a str,
+    /// All lines of `Accept`.
+    pub(crate) accept: Option<&'a [u8]>,
+    /// Whether clients are shown what a service that failed to start printed.
+    pub(crate) dev: bool,
+}
+
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const PAGE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// The operator's own page in place of an error. Nobody keeps it: it would be the page of another status next time.
+pub(crate) fn own_page(page: &LoadedPage, status: StatusCode, request_id: &str) -> Response<Bytes> {
+    made(status, page.media_type.clone(), page.text(status, request_id))
+}
+
+fn made(status: StatusCode, media_type: HeaderValue, text: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(text);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, media_type);
+    headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 /// What is wrong with a request of HTTP/2 that gets an answer.

@@ -94,6 +94,27 @@ impl ResponseFields {
         }
     }
 
+    /// Takes fields away by their names; `Content-Length` stays.
+    pub(crate) fn remove_if(&mut self, leaves: impl Fn(&[u8]) -> bool) {
+        if let Some(lines) = &mut self.lines {
+            let leaving: Vec<String> = lines
+                .iter()
+                .filter(|(name, _)| leaves(name))
+                .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
+                .collect();
+            leaving.iter().for_each(|name| lines.remove(name));
+        } else if let Some(map) = &mut self.map {
+            let leaving: Vec<HeaderName> = map
+                .keys()
+                .filter(|name| **name != CONTENT_LENGTH && leaves(name.as_str().as_bytes()))
+                .cloned()
+                .collect();
+            for name in leaving {
+                map.remove(name);
+            }
+        }
+    }
+
     /// Writes all of them, but for those that frame the body.
     pub(crate) fn write(&self, writer: &mut MessageWriter<'_>) {
         if let Some(lines) = &self.lines {

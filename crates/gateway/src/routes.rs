@@ -7,15 +7,16 @@
 //! Matching looks at the path with dot segments removed (RFC 3986 §5.2.4) and `%2e` decoded, so that `/public/../admin`
 //! is a request for `/admin`; the service gets the target as the client sent it.
 
-use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::admission::Gate;
+use crate::error_pages::{LoadedPages, PageLevels};
 use crate::metrics::Series;
 use crate::options::{RouteCache, RouteSpec, ServiceTarget, Serving, Settings};
+use crate::path::normalized;
 
 /// A route, and where its requests are counted.
 pub(crate) struct Route {
@@ -25,6 +26,10 @@ pub(crate) struct Route {
     pub(crate) series: Arc<Series>,
     /// `None`: the gateway answers by itself, as [`RouteSpec::to`] says.
     pub(crate) service: Option<ServiceTarget>,
+    /// What an error looks like.
+    pub(crate) pages: PageLevels,
+    /// Whether a stored response may go out in another form than it is stored in.
+    pub(crate) changes_responses: bool,
 }
 
 impl Deref for Route {
@@ -43,6 +48,7 @@ pub(crate) struct Table {
     wildcards: Vec<(Box<str>, Paths)>,
     any: Paths,
     caches: bool,
+    pages: PageLevels,
     services: Vec<ServiceTarget>,
     settings: Arc<Settings>,
 }
@@ -58,7 +64,7 @@ struct Paths {
 impl Table {
     /// `series` finds where the requests of a route are counted.
     pub(crate) fn new(serving: Serving, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
-        let Serving { services, mut routes, settings } = serving;
+        let Serving { services, mut routes, errors, settings } = serving;
         routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
         let mut table = Self {
             routes: Vec::new(),
@@ -66,6 +72,7 @@ impl Table {
             wildcards: Vec::new(),
             any: Paths::default(),
             caches: false,
+            pages: PageLevels { own: None, general: LoadedPages::read(&errors) },
             services,
             settings: Arc::new(settings),
         };
@@ -85,8 +92,13 @@ impl Table {
         let counted = |spec: RouteSpec| {
             let service = spec.to.service().and_then(|index| table.services.get(index)).cloned();
             let series = series(&spec, service.as_ref().map_or(spec.to.kind(), ServiceTarget::name));
+            let changes = spec.changes.as_ref();
+            let own = changes.and_then(|changes| LoadedPages::read(&changes.errors));
+            let pages = PageLevels { own, ..table.pages.clone() };
+            let changes_responses =
+                pages.intercept() || changes.is_some_and(|changes| !changes.response_fields.is_empty());
             let gate = spec.admission.as_ref().and_then(|admission| Gate::new(admission, &spec.label()));
-            Arc::new(Route { series, spec, gate, service })
+            Arc::new(Route { series, spec, gate, service, pages, changes_responses })
         };
         table.routes = routes.into_iter().map(counted).collect();
         table
@@ -119,6 +131,11 @@ impl Table {
     /// What counts for connections that begin now.
     pub(crate) fn settings(&self) -> &Arc<Settings> {
         &self.settings
+    }
+
+    /// What an error looks like where there is no route.
+    pub(crate) fn pages(&self) -> &PageLevels {
+        &self.pages
     }
 
     /// Whether any route uses the cache.
@@ -169,7 +186,8 @@ fn last_slash(path: &str, end: usize) -> Option<usize> {
     path.as_bytes()[..end].iter().rposition(|byte| *byte == b'/')
 }
 
-fn host_of(authority: &str) -> &str {
+/// The host of an authority, without user, port and the dot at its end.
+pub(crate) fn host_of(authority: &str) -> &str {
     let host = authority.rsplit_once('@').map_or(authority, |(_, h)| h);
     if host.starts_with('[') {
         return host.split_inclusive(']').next().unwrap_or(host); // an IPv6 literal
@@ -177,39 +195,10 @@ fn host_of(authority: &str) -> &str {
     host.split(':').next().unwrap_or(host).trim_end_matches('.')
 }
 
-/// The path without dot segments; borrowed when there are none.
-pub(crate) fn normalized(path: &str) -> Cow<'_, str> {
-    let bytes = path.as_bytes();
-    let is_suspicious = |at: usize| match bytes[at] {
-        b'.' => at > 0 && bytes[at - 1] == b'/',
-        _ => bytes.get(at + 1) == Some(&b'2'),
-    };
-    if !memchr::memchr2_iter(b'.', b'%', bytes).any(is_suspicious) {
-        return Cow::Borrowed(path);
-    }
-    let decoded = path.replace("%2e", ".").replace("%2E", ".");
-    let mut out: Vec<&str> = Vec::new();
-    let mut segments = decoded.split('/').skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        let last = segments.peek().is_none();
-        match segment {
-            "." | ".." => {
-                if segment == ".." {
-                    out.pop();
-                }
-                if last {
-                    out.push("");
-                }
-            }
-            other => out.push(other),
-        }
-    }
-    Cow::Owned(format!("/{}", out.join("/")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error_pages::ErrorPages;
     use crate::options::{External, ExternalAddr, RouteTo};
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
@@ -223,9 +212,10 @@ mod tests {
         let external = |index: usize| External { name: index.to_string(), addr: ExternalAddr::Unix("/x".into()) };
         let services = (0..routes.len()).map(|index| ServiceTarget::External(Arc::new(external(index)))).collect();
         let routes = routes.iter().enumerate().map(spec).collect();
-        Table::new(Serving { services, routes, settings: Settings::default() }, |route, service| {
-            registry.series(&route.label(), service)
-        })
+        Table::new(
+            Serving { services, routes, errors: ErrorPages::default(), settings: Settings::default() },
+            |route, service| registry.series(&route.label(), service),
+        )
     }
 
     #[track_caller]

@@ -43,6 +43,7 @@ pub(super) fn text(answer: &Value) -> String {
         fact(if index == 0 { "admission" } else { "" }, &line);
     }
     cache(&answer["cache"], &mut fact);
+    changes(&answer["changes"], &mut fact);
     for (index, limit) in answer["limits"].as_array().into_iter().flatten().enumerate() {
         let value = if limit["value"].is_null() {
             "none".to_owned()
@@ -53,6 +54,25 @@ pub(super) fn text(answer: &Value) -> String {
         fact(if index == 0 { "limits" } else { "" }, &format!("{}: {value}", string(&limit["setting"])));
     }
     text
+}
+
+/// What the route changes of requests and responses.
+fn changes(changes: &Value, fact: &mut impl FnMut(&str, &str)) {
+    let mut lines = Vec::new();
+    lines.extend(changes["rewrite"].as_str().map(|rewrite| format!("rewrite: {rewrite}")));
+    for part in ["request_fields", "response_fields"] {
+        for what in ["remove", "set", "add"] {
+            let names = strings(&changes[part][what]);
+            if !names.is_empty() {
+                lines.push(format!("{part}.{what}: {}", names.join(" ")));
+            }
+        }
+    }
+    let pages = strings(&changes["errors"]);
+    lines.extend((!pages.is_empty()).then(|| format!("errors: {}", pages.join(", "))));
+    for (index, line) in lines.iter().enumerate() {
+        fact(if index == 0 { "changes" } else { "" }, line);
+    }
 }
 
 /// As it may be written in the configuration, where that has a unit for it.

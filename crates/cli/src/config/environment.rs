@@ -12,6 +12,7 @@ use rustix::fs::Access;
 
 use super::access::may;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::error_pages;
 use super::files;
 use super::isolation;
 use super::listeners::{self, Ports};
@@ -27,6 +28,7 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     listeners::check(config, ports, &mut found);
     operate::check(config, ports, &mut found);
     files::check(&config.file_roots, &mut found);
+    error_pages::check(config, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {
         if let Some(spec) = service.spec() {

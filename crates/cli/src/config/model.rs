@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use pilotlight_gateway::{
-    AccessLogOptions, CacheSettings, External, ListenAddr, RedisConfig, RedisOptions, RouteSpec, RouteTo, Settings,
+    AccessLogOptions, CacheSettings, ErrorPages, External, ListenAddr, RedisConfig, RedisOptions, RouteSpec, RouteTo,
+    Settings,
 };
 use pilotlight_supervisor::ServiceSpec;
 
@@ -35,6 +36,18 @@ pub struct Config {
     pub routes: Vec<RouteSpec>,
     /// The folders of routes to files, and where they stand in the file.
     pub(crate) file_roots: Vec<(PathBuf, Span)>,
+    /// Pages for errors, of all routes.
+    pub errors: ErrorPages,
+    /// All pages for errors, those of routes as well, with their places in the file.
+    pub error_pages: Vec<PageFile>,
+}
+
+/// A page for errors, and where it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageFile {
+    /// Joined to the file's folder.
+    pub path: PathBuf,
+    pub(super) at: Span,
 }
 
 impl Config {
@@ -67,6 +80,8 @@ impl Config {
             services: Vec::new(),
             routes: Vec::new(),
             file_roots: Vec::new(),
+            errors: ErrorPages::default(),
+            error_pages: Vec::new(),
         }
     }
 }

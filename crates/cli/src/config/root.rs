@@ -10,6 +10,7 @@ use super::address;
 use super::cache_policy;
 use super::cache_redis;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::error_pages::Pages;
 use super::model::{CacheRedis, Config, Listener, Workers};
 use super::operate;
 use super::relations;
@@ -27,7 +28,9 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     let (limits, queue_max) = limits(&root, found);
     let (cache, cache_redis) = cache(&root, found);
     let services = service::read_all(root.field("services"), ForAll { folder, queue_max }, found);
-    let drafts = route::read_all(root.field("routes"), folder, found);
+    let mut pages = Pages { folder, files: Vec::new() };
+    let errors = pages.read(root.field("errors"), "in [errors]", found);
+    let drafts = route::read_all(root.field("routes"), &mut pages, found);
     let mut settings = Settings { limits, server_timing: operate::server_timing(&root, found), ..Settings::default() };
     let mut io_uring = true;
     root.set("io_uring", Field::boolean, &mut io_uring, found);
@@ -44,6 +47,8 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         services: services.complete,
         routes: Vec::new(),
         file_roots: route::file_roots(&drafts),
+        errors,
+        error_pages: pages.files,
     };
     relations::listeners(&config, root.field("dev").map(|field| field.at), found);
     operate::relations(&config, found);

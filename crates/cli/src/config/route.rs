@@ -8,7 +8,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::admission;
 use super::caching;
+use super::changes;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::error_pages::Pages;
 use super::files;
 use super::pattern;
 use super::schema::{self, Part};
@@ -20,8 +22,17 @@ use super::value::Rejected;
 const LEADS: [(&str, &str); 2] =
     [("service", "service = \"NAME\", the name of a [services.NAME]"), ("files", "files = \"FOLDER\"")];
 /// Keys that say something of a service, or of what is kept of its answers.
-const OF_A_SERVICE: [&str; 7] =
-    ["strip_prefix", "upgrades", "cache", "timeout", "response_timeout", "response_body_timeout", "body_size"];
+const OF_A_SERVICE: [&str; 9] = [
+    "strip_prefix",
+    "rewrite",
+    "upgrades",
+    "cache",
+    "timeout",
+    "response_timeout",
+    "response_body_timeout",
+    "body_size",
+    "request_fields",
+];
 
 /// Where a route leads.
 #[derive(Debug)]
@@ -45,7 +56,7 @@ pub(super) struct Draft {
     pub(super) cache_at: Option<Span>,
 }
 
-pub(super) fn read_all(field: Option<Field<'_>>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec<Draft> {
+pub(super) fn read_all(field: Option<Field<'_>>, pages: &mut Pages<'_>, found: &mut Vec<Diagnostic>) -> Vec<Draft> {
     let Some(field) = field else { return Vec::new() };
     let DeValue::Array(list) = field.value else {
         let diagnostic = field.wrong_type();
@@ -62,7 +73,7 @@ pub(super) fn read_all(field: Option<Field<'_>>, folder: &Path, found: &mut Vec<
     let mut drafts = Vec::new();
     for item in list.iter().take(schema::MAX_ROUTES) {
         match item.get_ref() {
-            DeValue::Table(table) => drafts.push(read(item.span(), table, folder, found)),
+            DeValue::Table(table) => drafts.push(read(item.span(), table, pages, found)),
             other => {
                 let message = format!("each of `routes` must be a section, not {}", type_name(other));
                 let help = "write [[routes]] with path = \"…\" and service = \"…\" below it, once for each route";
@@ -82,7 +93,7 @@ pub(super) fn file_roots(drafts: &[Draft]) -> Vec<(PathBuf, Span)> {
     drafts.iter().filter_map(root).collect()
 }
 
-fn read<'a>(at: Span, table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Diagnostic>) -> Draft {
+fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut Vec<Diagnostic>) -> Draft {
     let section = Section::read(Part::Route, "in [[routes]]", at, table, found);
     let mut route = RouteSpec::new("", RouteTo::Service(0));
     section.set("exact", Field::boolean, &mut route.exact, found);
@@ -97,7 +108,7 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Dia
         route.host = host.and_then(|host| noted(host, found));
         at = at.filter(|_| route.host.is_some());
     }
-    let leads = leads(&section, folder, found);
+    let leads = leads(&section, pages.folder, found);
     if let Some(Leads::Itself(..)) = &leads {
         without_service(&section, found);
     }
@@ -107,6 +118,8 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Dia
     section.set("response_body_timeout", or_none(a_time(&Limits::RESPONSE_TIMEOUT)), silence, found);
     section.set("body_size", or_none(a_size(&Limits::BODY_SIZE)), &mut route.body_size, found);
     route.upgrades = upgrades(&section, found);
+    let errors = pages.read(section.field("errors"), "in the route's errors", found);
+    route.changes = changes::read(&section, &route.path, errors, found).map(Arc::new);
     let (cache, cache_at) = cache(section.field("cache"), found);
     route.cache = cache;
     route.admission = admission::read(&section, found);

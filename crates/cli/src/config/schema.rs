@@ -67,6 +67,12 @@ pub const ROOT: &[Key] = &[
     key("admin", "a section, or true or false", "[admin]", &["control", "api"]),
     key("metrics", "a section, or false", "[metrics]", &["prometheus"]),
     key("access_log", "a section, or false", "[access_log]", &["log", "logs", "accesslog"]),
+    key(
+        "errors",
+        A_SECTION,
+        "{ \"5xx\" = \"error.html\" }",
+        &["error_page", "error_pages", "handle_errors", "errorfile"],
+    ),
 ];
 
 /// The keys of `[admin]`.
@@ -226,7 +232,8 @@ pub const ROUTE: &[Key] = &[
     key("exact", TRUE_OR_FALSE, "false", &[]),
     key("service", "the name of a service", "\"users\"", &["upstream", "target", "backend", "to"]),
     key("files", "a folder, or a section", "\"dist\"", &["root", "static", "file_server", "alias", "dir", "share"]),
-    key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "rewrite"]),
+    key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "uri_strip_prefix", "stripprefix"]),
+    key("rewrite", "a path or a section", "\"/v1\"", &["replace_path", "rewrite_target", "add_prefix", "uri"]),
     key("upgrades", A_LIST, "[\"websocket\"]", &["upgrade", "websocket", "protocols"]),
     key("cache", "true, false, a time with its unit, or a section", "\"5s\"", &["ttl", "cache_ttl", "max_age"]),
     key("timeout", "a time with its unit or \"none\"", "\"30s\"", &["deadline"]),
@@ -236,6 +243,24 @@ pub const ROUTE: &[Key] = &[
     key("allow", A_SECTION, "{ networks = [\"10.0.0.0/8\"] }", &["access", "auth", "permit", "allowed"]),
     key("deny", A_SECTION, "{ networks = [\"192.0.2.0/24\"] }", &["block", "forbid", "denied"]),
     key("limit", A_SECTION, "{ rate = \"100/s\" }", &["limits", "rate_limit", "limit_req", "ratelimit", "throttle"]),
+    key(
+        "request_fields",
+        A_SECTION,
+        "{ set = { \"X-Env\" = \"prod\" } }",
+        &["request_headers", "proxy_set_header", "header_up", "customRequestHeaders", "request_header"],
+    ),
+    key(
+        "response_fields",
+        A_SECTION,
+        "{ remove = [\"Server\"] }",
+        &["response_headers", "add_header", "header_down", "headers", "header", "customResponseHeaders"],
+    ),
+    key(
+        "errors",
+        A_SECTION,
+        "{ \"5xx\" = \"error.html\" }",
+        &["error_page", "error_pages", "handle_errors", "errorfile"],
+    ),
 ];
 
 /// The keys of `[routes.allow]`.
@@ -253,6 +278,26 @@ pub const ROUTE_LIMIT: &[Key] = &[
     key("by", A_STRING, "\"client\"", &["key", "zone", "per", "group_by"]),
     key("concurrent", "a number", "10", &["limit_conn", "max_concurrent", "connections", "concurrency"]),
     key("bandwidth", A_STRING, "\"1MiB/s\"", &["limit_rate", "throughput", "bytes_per_second"]),
+];
+
+/// The keys of `[errors]` and `[routes.errors]`. The first stands for every status and class of errors.
+pub const ERRORS: &[Key] = &[
+    key("STATUS", A_STRING, "\"pages/404.html\"", &[]),
+    key("intercept", TRUE_OR_FALSE, "true", &["proxy_intercept_errors", "intercept_errors"]),
+];
+
+/// The keys of `[routes.request_fields]` and `[routes.response_fields]`.
+pub const ROUTE_FIELDS: &[Key] = &[
+    key("set", "a table of strings", "{ \"X-Env\" = \"prod\" }", &["replace", "header", "proxy_set_header"]),
+    key("add", "a table of strings", "{ \"Link\" = \"</a.css>\" }", &["append", "add_header", "more_set_headers"]),
+    key("remove", A_LIST, "[\"X-Powered-By\", \"X-Amz-*\"]", &["delete", "hide", "unset", "proxy_hide_header"]),
+];
+
+/// The keys of `[routes.rewrite]`.
+pub const ROUTE_REWRITE: &[Key] = &[
+    key("to", "a path", "\"/v1\"", &["replacement", "target", "with", "replace"]),
+    key("prefix", "a path", "\"/api\"", &["from", "strip_prefix", "path"]),
+    key("pattern", "a path", "\"/blog/*/*\"", &["regex", "match", "path_regexp"]),
 ];
 
 /// The keys of `[routes.files]`.
@@ -321,6 +366,14 @@ pub enum Part {
     Route,
     /// `[routes.files]`.
     RouteFiles,
+    /// `[errors]` and `[routes.errors]`.
+    Errors,
+    /// `[routes.request_fields]`.
+    RouteRequestFields,
+    /// `[routes.response_fields]`.
+    RouteResponseFields,
+    /// `[routes.rewrite]`.
+    RouteRewrite,
     /// `[routes.cache]`.
     RouteCache,
     /// `[routes.cache.key]`.
@@ -345,7 +398,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 20] = [
+    pub const ALL: [Part; 24] = [
         Part::Top,
         Part::Limits,
         Part::Cache,
@@ -356,6 +409,10 @@ impl Part {
         Part::ServiceCgroup,
         Part::Route,
         Part::RouteFiles,
+        Part::Errors,
+        Part::RouteRequestFields,
+        Part::RouteResponseFields,
+        Part::RouteRewrite,
         Part::RouteCache,
         Part::RouteCacheKey,
         Part::RouteCacheBypass,
@@ -382,6 +439,9 @@ impl Part {
             Part::ServiceCgroup => SERVICE_CGROUP,
             Part::Route => ROUTE,
             Part::RouteFiles => ROUTE_FILES,
+            Part::Errors => ERRORS,
+            Part::RouteRequestFields | Part::RouteResponseFields => ROUTE_FIELDS,
+            Part::RouteRewrite => ROUTE_REWRITE,
             Part::RouteCache => ROUTE_CACHE,
             Part::RouteCacheKey => ROUTE_CACHE_KEY,
             Part::RouteCacheBypass => ROUTE_CACHE_BYPASS,
@@ -409,6 +469,10 @@ impl Part {
             Part::ServiceCgroup => "in [services.NAME.cgroup]",
             Part::Route => "in [[routes]]",
             Part::RouteFiles => "in [routes.files]",
+            Part::Errors => "in [errors] or [routes.errors]",
+            Part::RouteRequestFields => "in [routes.request_fields]",
+            Part::RouteResponseFields => "in [routes.response_fields]",
+            Part::RouteRewrite => "in [routes.rewrite]",
             Part::RouteCache => "in [routes.cache]",
             Part::RouteCacheKey => "in [routes.cache.key]",
             Part::RouteCacheBypass => "in [routes.cache.bypass]",

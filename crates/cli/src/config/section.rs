@@ -62,6 +62,16 @@ impl<'a> Section<'a> {
         section
     }
 
+    /// One whose keys are no words of the schema, so that its reader has to find out what they are.
+    pub(super) fn empty(at: Span) -> Self {
+        Section { fields: Vec::new(), meant: Vec::new(), at }
+    }
+
+    /// A key that its reader has found.
+    pub(super) fn push(&mut self, field: Field<'a>) {
+        self.fields.push(field);
+    }
+
     /// Whether an unknown key was probably meant to be this one.
     pub(super) fn meant(&self, name: &str) -> bool {
         self.meant.contains(&name)

@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use super::shared::Shared;
 use super::target::Target;
 use crate::admission::Gate;
+use crate::field_rules::{FieldRules, FieldValue};
 use crate::options::{RouteLimit, RouteTo, ServiceTarget};
-use crate::routes::{Route, normalized};
+use crate::path::normalized;
+use crate::routes::Route;
 
 mod cache;
 mod files;
@@ -48,6 +50,7 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
         }
     }
     map.insert("admission".into(), route.gate.as_ref().map(Gate::explain).unwrap_or_default());
+    map.insert("changes".into(), changes(route));
     map.insert("limits".into(), limits(shared, route));
     Ok(told)
 }
@@ -75,7 +78,11 @@ fn route(route: &Route, target: &Target) -> Value {
     };
     let path = target.path();
     let seen = normalized(path);
-    let sent = if route.strip_prefix {
+    let query = target.target[path.len()..].strip_prefix('?');
+    let rewritten = route.changes.as_ref().and_then(|changes| changes.rewrite.as_ref()?.target(path, query));
+    let sent = if let Some(rewritten) = rewritten {
+        rewritten
+    } else if route.strip_prefix {
         let rest = seen.strip_prefix(route.path.trim_end_matches('/')).unwrap_or(&seen).trim_start_matches('/');
         format!("/{rest}{}", &target.target[path.len()..])
     } else {
@@ -89,6 +96,22 @@ fn route(route: &Route, target: &Target) -> Value {
         "why": format!("{by_path}, {by_host}"),
         "matched_path": &*seen,
         "target_for_service": sent,
+    })
+}
+
+/// What the route changes of requests and responses. Values may be secrets, and are not told.
+fn changes(route: &Route) -> Value {
+    let Some(changes) = &route.changes else { return json!({}) };
+    let names = |fields: &[FieldValue]| fields.iter().map(|field| field.name.as_str().to_owned()).collect::<Vec<_>>();
+    let fields = |rules: &FieldRules| {
+        let removed: Vec<String> = rules.remove.iter().map(ToString::to_string).collect();
+        json!({ "remove": removed, "set": names(&rules.set), "add": names(&rules.add) })
+    };
+    json!({
+        "request_fields": fields(&changes.request_fields),
+        "response_fields": fields(&changes.response_fields),
+        "rewrite": changes.rewrite.as_ref().map(ToString::to_string),
+        "errors": changes.errors.pages.iter().map(|(status, path)| format!("{status} {}", path.display())).collect::<Vec<_>>(),
     })
 }
 

@@ -145,7 +145,7 @@ pub(super) fn find<'a>(
         lookup::look_up(&worker.common, route, request, now)
     });
     let stale = match lookup {
-        Some(Lookup::Hit(stored)) if stored.body().len() <= MAX_BODY => {
+        Some(Lookup::Hit(stored)) if stored.body().len() <= MAX_BODY && !route.changes_responses => {
             // By reference: a count of references that workers share would be a shared number on the hot path.
             let series = &*route.series;
             let book = series.book(worker.index);

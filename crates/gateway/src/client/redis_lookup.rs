@@ -102,7 +102,8 @@ impl LookupRequest {
 /// A hit, if it is one and may be written here.
 fn land(worker: &Worker, redis: RedisLookup, request: &LookupRequest) -> Result<Arc<Stored>, Box<RedisLookup>> {
     // The last response on a connection says so.
-    let is_written_here = !worker.is_leaving() && redis.body_len().is_some_and(|length| length <= MAX_BODY);
+    let fits = redis.body_len().is_some_and(|length| length <= MAX_BODY);
+    let is_written_here = fits && !worker.is_leaving() && !request.route.changes_responses;
     match &worker.common.cache {
         Some(cache) if is_written_here => redis.land(cache, &request.headers, request.stale.as_ref()),
         _ => Err(Box::new(redis)),

@@ -9,6 +9,7 @@ use http::header::{HeaderValue, UPGRADE};
 use pilotlight_cache::{Fill, Forward, Lookup, Stored};
 use pilotlight_supervisor::{Instance, Lease};
 
+use super::changes::Seen;
 use super::detached_fetch::DetachedFetch;
 use crate::body::ResponseBody;
 use crate::cache_key::{self, CacheKey};
@@ -16,7 +17,7 @@ use crate::client::received::RedisMiss;
 use crate::downstream::Downstream;
 use crate::head::Head;
 use crate::options::{RouteCache, RouteLimit, RouteSpec, Settings};
-use crate::outbound::{InterimSink, Outbound};
+use crate::outbound::{InterimSink, Outbound, OutboundChanges};
 use crate::peer_address::PeerAddress;
 use crate::problem::Failure;
 use crate::record::Record;
@@ -113,13 +114,19 @@ impl Inbound {
         let takes_interim = head.version != Version::HTTP_10;
         let interim = client.connection.clone().filter(|_| takes_interim).map(|client| client as Rc<dyn InterimSink>);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
+        let trust = Trust::of(client.settings.trust_forwarded);
+        let changes = route.changes.as_ref().filter(|changes| changes.changes_requests()).map(|changes| {
+            let seen = Seen { head: &head, trust, client: client.peer.ip(), request_id: id.as_str() };
+            OutboundChanges::of(changes, seen.head, &seen.facts())
+        });
         let outbound = Outbound {
             is_cached: route.cache != RouteCache::Off,
             head,
             id,
             peer: Rc::clone(&client.peer),
             stripped,
-            trust: Trust::of(client.settings.trust_forwarded),
+            changes,
+            trust,
             validators: None,
             upgrade,
             interim,

@@ -10,8 +10,9 @@ use crate::body::ResponseBody;
 use crate::file_body::FileBody;
 use crate::head::Head;
 use crate::options::RouteTo;
+use crate::path::normalized;
 use crate::problem::Failure;
-use crate::routes::{Route, normalized};
+use crate::routes::Route;
 use crate::worker::Worker;
 
 /// The response to a request on a route without a service.

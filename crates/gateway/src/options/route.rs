@@ -8,6 +8,7 @@ use pilotlight_cache::{RouteControl, RouteRules};
 use pilotlight_files::FilesOptions;
 
 use crate::admission::spec::AdmissionSpec;
+use crate::route_changes::RouteChanges;
 use crate::upgrades::Upgrades;
 
 /// One route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path,
@@ -38,6 +39,8 @@ pub struct RouteSpec {
     pub response_body_timeout: RouteLimit<Duration>,
     /// Replaces [`Limits::body_size`](crate::Limits::body_size).
     pub body_size: RouteLimit<u64>,
+    /// What it changes of requests and responses, if anything.
+    pub changes: Option<Arc<RouteChanges>>,
 }
 
 /// Where the requests of a route go.
@@ -105,6 +108,7 @@ impl RouteSpec {
             response_timeout: None,
             response_body_timeout: RouteLimit::General,
             body_size: RouteLimit::General,
+            changes: None,
         }
     }
 

@@ -84,7 +84,7 @@ fn end_to_end(bytes: &Bytes, fields: Fields<'_>) -> Result<HeaderMap, Malformed>
 
 /// Writes a request head. `chunked` adds `Transfer-Encoding`; a known length is among the fields already.
 pub(crate) fn encode_request_head(out: &mut BytesMut, outbound: &Outbound, chunked: bool) {
-    let authority = if outbound.head.authority().is_empty() { "localhost" } else { outbound.head.authority() };
+    let authority = if outbound.host().is_empty() { "localhost" } else { outbound.host() };
     let target = outbound.target();
     let mut writer = MessageWriter::request(out, outbound.head.method.as_str(), target.as_bytes(), authority);
     match outbound.received_lines() {

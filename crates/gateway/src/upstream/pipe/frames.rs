@@ -21,7 +21,7 @@ pub(crate) fn request_frame(outbound: &Outbound, flags: u8, body: &[u8]) -> Opti
     let target = outbound.target();
     let method = outbound.head.method.as_str();
     let scheme = outbound.origin().scheme.as_str();
-    for text in [method, scheme, outbound.head.authority(), &target, outbound.protocol(), &outbound.peer] {
+    for text in [method, scheme, outbound.host(), &target, outbound.protocol(), &outbound.peer] {
         frame.put_slice(text.as_bytes());
         frame.put_u8(0);
     }

@@ -1,0 +1,97 @@
+// The page that a browser gets for an error of the gateway.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { axe, launch, open, pilotlight, screenshots } from './browser.mjs';
+import { tooWide } from './looks.mjs';
+
+const PHONE = { width: 360, height: 740 };
+/** An id that is as long as a client's may be, and is markup if nobody escapes it. */
+const LONG_ID = `<b>${'x'.repeat(124)}`;
+let browser;
+let gateway;
+
+/** A free port: nobody listens there any more. */
+async function freePort() {
+  const server = createServer();
+  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+  const { port } = server.address();
+  await new Promise((resolve) => { server.close(resolve); });
+  return port;
+}
+
+/** A gateway whose services fail: one does not start, one is not there. */
+async function start() {
+  const folder = mkdtempSync(join(tmpdir(), 'pilotlight-page-'));
+  const [port, dead] = [await freePort(), await freePort()];
+  writeFileSync(join(folder, 'pilotlight.toml'), [
+    `listen = "127.0.0.1:${port}"`,
+    'admin = false',
+    'dev = true',
+    '[services.ends]',
+    'command = ["sh", "-c", "echo \'<i>it ends</i> <script>alert(1)</script>\'; exit 3"]',
+    '[services.dead]',
+    `url = "http://127.0.0.1:${dead}"`,
+    '[[routes]]',
+    'path = "/ends"',
+    'service = "ends"',
+    '[[routes]]',
+    'path = "/dead"',
+    'service = "dead"',
+  ].join('\n'));
+  const child = spawn(pilotlight, ['run', '--config', join(folder, 'pilotlight.toml')], { stdio: 'ignore' });
+  const url = `http://127.0.0.1:${port}`;
+  for (let tries = 0; ; tries += 1) {
+    const answered = await fetch(url).then(() => true, () => false);
+    if (answered) break;
+    assert.ok(tries < 200 && child.exitCode === null, 'the gateway starts');
+    await new Promise((resolve) => { setTimeout(resolve, 50); });
+  }
+  const stop = () => new Promise((resolve) => {
+    child.on('exit', resolve);
+    child.kill('SIGTERM');
+  }).then(() => rmSync(folder, { recursive: true, force: true }));
+  return { url, stop };
+}
+
+before(async () => {
+  gateway = await start();
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  await gateway?.stop();
+});
+
+for (const colorScheme of ['light', 'dark']) {
+  for (const [device, options] of [['desk', {}], ['phone', { viewport: PHONE, deviceScaleFactor: 2, isMobile: true }]]) {
+    for (const [path, status, title] of [['/nowhere', 404, 'There is no such page'], ['/dead', 502, 'Something went wrong'], ['/ends', 503, 'The site is busy or being restarted']]) {
+      test(`${status}, ${colorScheme}, ${device}: it can be read, and nothing is wider than the page`, async () => {
+        const extraHTTPHeaders = { 'X-Request-Id': LONG_ID };
+        const { page, complaints, requests } = await open(browser, gateway.url + path, { colorScheme, extraHTTPHeaders, ...options });
+        await page.screenshot({ path: join(screenshots, `error-${status}-${colorScheme}-${device}.png`), fullPage: true });
+        assert.equal(await page.getByRole('heading', { level: 1 }).textContent(), title);
+        assert.equal(await page.locator('.code').textContent(), `Error ${status}`);
+        assert.equal(await page.locator('.id code').textContent(), LONG_ID);
+        assert.equal(await page.locator('i, b, script').count(), 0);
+        assert.deepEqual(await page.evaluate(tooWide), { overflow: 0, names: [] });
+        await page.evaluate(axe);
+        const { violations, passes } = await page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] }));
+        const found = violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 160)}: ${node.failureSummary}`));
+        assert.deepEqual(found, []);
+        assert.ok(passes.some(({ id }) => id === 'color-contrast'), 'contrast was looked at');
+        const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+        assert.equal(ground, colorScheme === 'dark' ? 'rgb(22, 24, 27)' : 'rgb(255, 255, 255)');
+        // A browser asks for an icon by itself; that the document is an error it says, too.
+        assert.deepEqual(requests.filter((url) => !url.endsWith('/favicon.ico')), [gateway.url + path]);
+        assert.deepEqual(complaints.filter((text) => !text.includes('Failed to load resource')), []);
+      });
+    }
+  }
+}
