@@ -1,7 +1,8 @@
 //! The demo service that every SDK has: the conformance scripts know its routes by heart.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, TRAILER};
+use futures_util::{SinkExt, StreamExt};
+use http::header::{CONTENT_TYPE, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TRAILER, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use pilotlight_pipe::{Body, Exchange, Failure, Incoming, ServeError, serve};
 use sha2::{Digest, Sha256};
@@ -10,7 +11,13 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 const BLOCK: usize = 32 * 1024;
 const PERIOD: usize = 251;
@@ -74,6 +81,8 @@ async fn route(demo: Rc<Demo>, request: Request<Incoming>) -> Result<Response<Bo
         (&Method::GET, "/trailers") => Ok(trailers()),
         (&Method::GET, "/error") => Err(Failure::Internal("the demo was asked to fail".into())),
         (&Method::GET, "/refuse") => refuse(&demo, request.headers()),
+        (&Method::GET, "/switch") => switch(request.headers()),
+        (&Method::GET, "/ws") => websocket(request.headers()),
         (&Method::GET, "/big-header") => {
             let mut response = Response::new(Body::empty());
             let value = "x".repeat(usize::try_from(number("bytes").unwrap_or(0))?);
@@ -197,6 +206,59 @@ fn refuse(demo: &Demo, headers: &HeaderMap) -> Result<Response<Body>, Failure> {
         return Err(Failure::Refused("not this time".into()));
     }
     Ok(Response::new("accepted".into()))
+}
+
+/// Switches to what is offered first, whatever that is, and sends back the bytes that come.
+fn switch(headers: &HeaderMap) -> Result<Response<Body>, Failure> {
+    let Some(offer) = headers.get(UPGRADE) else {
+        return Ok(with_status(StatusCode::UPGRADE_REQUIRED, "upgrade required\n"));
+    };
+    let first = offer.to_str()?.split(',').next().unwrap_or_default().trim().to_owned();
+    let body = Body::upgrade(|connection| async move {
+        let (mut reader, mut writer) = tokio::io::split(connection);
+        if tokio::io::copy(&mut reader, &mut writer).await.is_ok() {
+            let _ended = writer.shutdown().await.is_ok();
+        }
+    });
+    switched(body, HeaderValue::try_from(first)?)
+}
+
+/// A WebSocket that sends every message back; when the instance is to end it says so (RFC 6455 §7.4.1: 1001).
+fn websocket(headers: &HeaderMap) -> Result<Response<Body>, Failure> {
+    let (Some(_), Some(key)) = (headers.get(UPGRADE), headers.get(SEC_WEBSOCKET_KEY)) else {
+        return Ok(with_status(StatusCode::UPGRADE_REQUIRED, "websocket only\n"));
+    };
+    let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes()))?;
+    let body = Body::upgrade(|connection| async move {
+        let draining = connection.draining();
+        let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+        let mut socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
+        tokio::pin!(draining);
+        let mut is_leaving = false;
+        loop {
+            tokio::select! {
+                () = &mut draining, if !is_leaving => {
+                    is_leaving = true;
+                    let away = CloseFrame { code: CloseCode::Away, reason: "going away".into() };
+                    if socket.close(Some(away)).await.is_err() { return; }
+                }
+                message = socket.next() => match message {
+                    Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) if !is_leaving => {
+                        if socket.send(message).await.is_err() { return; }
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return,
+                },
+            }
+        }
+    });
+    let mut response = switched(body, HeaderValue::from_static("websocket"))?;
+    response.headers_mut().insert(SEC_WEBSOCKET_ACCEPT, accept);
+    Ok(response)
+}
+
+fn switched(body: Body, protocol: HeaderValue) -> Result<Response<Body>, Failure> {
+    Ok(Response::builder().status(StatusCode::SWITCHING_PROTOCOLS).header(UPGRADE, protocol).body(body)?)
 }
 
 fn exchange(request: &Request<Incoming>) -> Result<&Exchange, Failure> {

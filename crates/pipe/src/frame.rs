@@ -55,6 +55,13 @@ impl FrameHeader {
         self.flags & flags::END != 0
     }
 
+    /// Whether UPGRADE is set, which means something on REQUEST and RESPONSE of an own connection only (P-38, P-40).
+    #[inline]
+    #[must_use]
+    pub fn is_upgrade(&self) -> bool {
+        self.flags & flags::UPGRADE != 0
+    }
+
     /// Whether a receiver that does not know the type skips the frame (P-7).
     #[must_use]
     pub fn is_ignorable(&self) -> bool {
@@ -125,6 +132,8 @@ pub mod flags {
     pub const NONE: u8 = 0;
     /// This direction of the exchange is complete after this frame.
     pub const END: u8 = 0x01;
+    /// On REQUEST: the connection may leave the protocol (P-38). On RESPONSE: it leaves it behind this frame (P-40).
+    pub const UPGRADE: u8 = 0x02;
     /// A receiver that does not know the type skips the frame.
     pub const IGNORABLE: u8 = 0x80;
 }

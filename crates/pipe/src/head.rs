@@ -13,7 +13,9 @@ mod decode;
 mod encode;
 mod hop;
 
-pub use decode::{DecodedRequest, HeadError, decode_fields, decode_info, decode_request, decode_response};
+pub use decode::{
+    DecodedRequest, HeadError, decode_fields, decode_info, decode_offer, decode_request, decode_response, decode_switch,
+};
 pub use encode::{RequestHead, TooLarge, encode_fields, encode_info, encode_request, encode_response};
 pub use hop::crosses;
 
@@ -118,6 +120,28 @@ mod tests {
     }
 
     #[test]
+    fn an_upgrade_crosses_with_its_flag_only() {
+        let headers =
+            fields(&[("connection", "upgrade, x-hop"), ("upgrade", "websocket"), ("x-hop", "1"), ("x-a", "1")]);
+        let crossed = fields(&[("upgrade", "websocket"), ("x-a", "1")]);
+        let mut out = BytesMut::new();
+        encode_request(&mut out, 1, flags::END | flags::UPGRADE, &head(&headers), b"").unwrap();
+        let (header, offer) = only_frame(out);
+        assert!(header.is_upgrade() && header.is_end());
+        assert_eq!(decode_offer(offer.clone()).unwrap().0.headers, crossed);
+        assert_eq!(decode_request(offer).unwrap().0.headers, fields(&[("x-a", "1")]));
+        let switch = |status: u16, body: &[u8]| {
+            let mut out = BytesMut::new();
+            let status = StatusCode::from_u16(status).unwrap();
+            encode_response(&mut out, 1, flags::UPGRADE, status, &headers, body).unwrap();
+            decode_switch(only_frame(out).1).map_err(|error| error.to_string())
+        };
+        assert_eq!(switch(101, b""), Ok(crossed));
+        assert_eq!(switch(200, b""), Err("P-11: status 200 is not allowed here".to_owned()));
+        assert_eq!(switch(101, b"hi"), Err("P-40: 2 bytes behind the head of a RESPONSE with UPGRADE".to_owned()));
+    }
+
+    #[test]
     fn a_zero_byte_cannot_shift_the_strings() {
         let headers = HeaderMap::new();
         let mut out = BytesMut::new();
@@ -197,7 +221,7 @@ mod tests {
             raw.put_u32_le(second);
             raw.put_slice(&text);
             let raw = raw.freeze();
-            for error in [decode_request(raw.clone()).err(), decode_response(raw.clone()).err(), decode_info(raw.clone()).err(), decode_fields(&raw).err()].into_iter().flatten() {
+            for error in [decode_request(raw.clone()).err(), decode_response(raw.clone()).err(), decode_info(raw.clone()).err(), decode_switch(raw.clone()).err(), decode_fields(&raw).err()].into_iter().flatten() {
                 prop_assert!(error.to_string().starts_with("P-"));
             }
         }

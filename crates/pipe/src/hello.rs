@@ -15,6 +15,8 @@ pub const MAX_EXCHANGES: u16 = 4096;
 pub const MAX_OWN: u16 = 4096;
 /// `exchanges` and `max_own` of a HELLO that does not name them.
 pub const DEFAULT_LIMIT: u16 = 64;
+/// The highest minor version that is spoken here: 1 has upgrades (spec §12).
+pub const MINOR: u16 = 1;
 /// Hexadecimal digits of a token.
 pub const TOKEN_LEN: usize = 32;
 
@@ -58,6 +60,8 @@ pub struct Hello {
     pub exchanges: u16,
     /// Own connections that the instance will hold open, 0 to [`MAX_OWN`].
     pub max_own: u16,
+    /// The highest minor version that the service speaks (P-37), 0 unless it is named.
+    pub minor: u16,
     /// Name and version of the SDK, for people.
     pub sdk: String,
     /// Process id, for people.
@@ -76,6 +80,7 @@ impl Hello {
             worker: None,
             exchanges: DEFAULT_LIMIT,
             max_own: DEFAULT_LIMIT,
+            minor: 0,
             sdk: String::new(),
             pid: None,
         };
@@ -86,6 +91,7 @@ impl Hello {
                 "worker" => hello.worker = Some(number("worker", value)?),
                 "exchanges" => hello.exchanges = lowered("exchanges", value, MAX_EXCHANGES)?,
                 "max_own" => hello.max_own = lowered("max_own", value, MAX_OWN)?,
+                "minor" => hello.minor = lowered("minor", value, u16::MAX)?,
                 "sdk" => value.clone_into(&mut hello.sdk),
                 "pid" => hello.pid = value.parse().ok(),
                 _ => {} // P-12
@@ -113,6 +119,7 @@ impl Hello {
                 line(text, "exchanges", self.exchanges);
             }
             line(text, "max_own", self.max_own);
+            line(text, "minor", self.minor);
             line(text, "sdk", clean(&self.sdk));
             if let Some(pid) = self.pid {
                 line(text, "pid", pid);
@@ -128,6 +135,8 @@ pub struct Welcome {
     pub worker: u32,
     /// The largest payload either side may send, at least [`MAX_FRAME`].
     pub max_frame: u32,
+    /// The minor version of this connection: the lower one of what both sides speak (P-37).
+    pub minor: u16,
     /// The service's configured name.
     pub service: String,
     /// The instance's number.
@@ -141,10 +150,12 @@ impl Welcome {
     /// The payload is not text of the version that this crate speaks, or a value is missing or out of its range.
     pub fn parse(payload: &[u8]) -> Result<Self, HelloError> {
         let (mut worker, mut max_frame, mut service, mut instance) = (None, MAX_FRAME as u32, String::new(), 0);
+        let mut minor = 0;
         for_each_pair("WELCOME", payload, |key, value| {
             match key {
                 "worker" => worker = Some(number("worker", value)?),
                 "max_frame" => max_frame = number("max_frame", value)?,
+                "minor" => minor = number("minor", value)?,
                 "service" => value.clone_into(&mut service),
                 "instance" => instance = number("instance", value)?,
                 _ => {} // P-12
@@ -159,7 +170,7 @@ impl Welcome {
             });
         }
         let worker = worker.ok_or(HelloError::Missing { frame: "WELCOME", key: "worker" })?;
-        Ok(Self { worker, max_frame, service, instance })
+        Ok(Self { worker, max_frame, minor, service, instance })
     }
 
     /// Appends the whole frame. `service` is cut to 256 bytes and loses its control characters.
@@ -167,6 +178,7 @@ impl Welcome {
         frame(out, FrameType::WELCOME, |text| {
             line(text, "worker", self.worker);
             line(text, "max_frame", self.max_frame);
+            line(text, "minor", self.minor);
             line(text, "service", clean(&self.service));
             line(text, "instance", self.instance);
         });
@@ -327,6 +339,7 @@ mod tests {
             worker: None,
             exchanges: 64,
             max_own: 64,
+            minor: 0,
             sdk: String::new(),
             pid: None,
         }
@@ -338,6 +351,7 @@ mod tests {
         check(&format!("PIPE/1\nfuture=yes\ntoken={TOKEN}\nsdk=a=b\n"), Ok(Hello { sdk: "a=b".into(), ..hello() }));
         check(&format!("PIPE/1\ntoken={TOKEN}\nexchanges=99999\n"), Ok(Hello { exchanges: 4096, ..hello() }));
         check(&format!("PIPE/1\ntoken={TOKEN}\nexchanges=0\n"), Ok(Hello { exchanges: 0, ..hello() }));
+        check(&format!("PIPE/1\ntoken={TOKEN}\nminor=3\n"), Ok(Hello { minor: 3, ..hello() }));
         let own = Hello { kind: ConnectionKind::Own, worker: Some(3), ..hello() };
         check(&format!("PIPE/1\ntoken={TOKEN}\nkind=own\nworker=3\n"), Ok(own));
     }
@@ -362,7 +376,8 @@ mod tests {
         let missing = HelloError::Missing { frame: "WELCOME", key: "worker" };
         assert_eq!(Welcome::parse(b"PIPE/1\n"), Err(missing));
         assert!(Welcome::parse(b"PIPE/1\nworker=1\nmax_frame=100\n").is_err());
-        assert_eq!(Welcome::parse(b"PIPE/1\nworker=1\n").unwrap().max_frame, 65_536);
+        let least = Welcome::parse(b"PIPE/1\nworker=1\n").unwrap();
+        assert_eq!((least.max_frame, least.minor), (65_536, 0));
     }
 
     fn kinds() -> impl Strategy<Value = ConnectionKind> {
@@ -373,10 +388,10 @@ mod tests {
         #[test]
         fn hello_decode_of_encode(
             token in "[0-9a-f]{32}", kind in kinds(), worker in any::<u32>(), exchanges in 0u16..=4096,
-            max_own in 0u16..=4096, sdk in "[ -~é]{0,100}", pid in any::<Option<u32>>(),
+            max_own in 0u16..=4096, minor in any::<u16>(), sdk in "[ -~é]{0,100}", pid in any::<Option<u32>>(),
         ) {
             let exchanges = if kind == ConnectionKind::Shared { exchanges } else { DEFAULT_LIMIT };
-            let hello = Hello { token, kind, worker: Some(worker), exchanges, max_own, sdk, pid };
+            let hello = Hello { token, kind, worker: Some(worker), exchanges, max_own, minor, sdk, pid };
             let mut out = BytesMut::new();
             hello.encode(&mut out);
             let (header, payload) = split_frame(&mut out, MAX_FRAME).unwrap().unwrap();
@@ -385,8 +400,8 @@ mod tests {
         }
 
         #[test]
-        fn welcome_decode_of_encode(worker in any::<u32>(), max_frame in 65_536u32.., service in "[a-z-]{1,40}", instance in any::<u64>()) {
-            let welcome = Welcome { worker, max_frame, service, instance };
+        fn welcome_decode_of_encode(worker in any::<u32>(), max_frame in 65_536u32.., minor in any::<u16>(), service in "[a-z-]{1,40}", instance in any::<u64>()) {
+            let welcome = Welcome { worker, max_frame, minor, service, instance };
             let mut out = BytesMut::new();
             welcome.encode(&mut out);
             let (_, payload) = split_frame(&mut out, MAX_FRAME).unwrap().unwrap();

@@ -17,5 +17,5 @@ pub mod session;
 #[cfg(feature = "service")]
 pub use service::{
     Body, BodyClosed, BodyError, BodySender, Exchange, Failure, Incoming, IntoOutcome, MAX_LOG_LINES, ServeError,
-    Service, serve,
+    Service, Upgraded, serve,
 };

@@ -11,7 +11,8 @@
 //! answer, request, instance   an outcome to frames; a frame to a request; what all connections share
 //! wire                        bytes of one connection
 //! body, outcome, exchange     what a handler gets and returns
-//! settings, error
+//! upgrade                     a connection that has left the protocol
+//! settings, error, stage
 //! ```
 //!
 //! Invariants: every request gets exactly one final frame (P-16); all that is held is bounded: one frame of each body,
@@ -27,7 +28,9 @@ mod own;
 mod request;
 mod settings;
 mod shared;
+mod stage;
 mod supervise;
+mod upgrade;
 mod wire;
 
 pub use body::{Body, BodyClosed, BodyError, BodySender, Incoming};
@@ -35,6 +38,7 @@ pub use error::ServeError;
 pub use exchange::{Exchange, MAX_LOG_LINES};
 pub use outcome::{Failure, IntoOutcome};
 pub use settings::Service;
+pub use upgrade::Upgraded;
 
 use http::Request;
 use instance::Instance;

@@ -1,6 +1,6 @@
 //! Bytes to heads.
 
-use super::hop::{crosses, without_named};
+use super::hop::{Crossing, without_named};
 use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -136,6 +136,12 @@ pub enum HeadError {
         /// How many there are.
         fields: usize,
     },
+    /// A RESPONSE that switches protocols has a body.
+    #[error("P-40: {bytes} bytes behind the head of a RESPONSE with UPGRADE")]
+    BehindSwitch {
+        /// How many.
+        bytes: usize,
+    },
     /// A status that is no status, or not one of this frame's type.
     #[error("P-11: status {status} is not allowed here")]
     Status {
@@ -149,6 +155,18 @@ pub enum HeadError {
 /// # Errors
 /// The payload breaks P-8.
 pub fn decode_request(payload: Bytes) -> Result<(DecodedRequest, Bytes), HeadError> {
+    request(payload, Crossing::Ordinary)
+}
+
+/// The same of a REQUEST with UPGRADE, whose field `upgrade` crosses (P-38).
+///
+/// # Errors
+/// The payload breaks P-8.
+pub fn decode_offer(payload: Bytes) -> Result<(DecodedRequest, Bytes), HeadError> {
+    request(payload, Crossing::Upgrade)
+}
+
+fn request(payload: Bytes, crossing: Crossing) -> Result<(DecodedRequest, Bytes), HeadError> {
     let (deadline_ms, strings, body) = split_head(payload)?;
     let mut ends = [0; REQUEST_STRINGS];
     let mut zeros = memchr::memchr_iter(0, &strings);
@@ -159,7 +177,7 @@ pub fn decode_request(payload: Bytes) -> Result<(DecodedRequest, Bytes), HeadErr
     let text = str::from_utf8(&strings[..first_field]).map_err(|_| HeadError::NotText)?;
     let method = &text[..ends[0] as usize];
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| HeadError::Method { method: shown(method) })?;
-    let headers = fields(&strings, first_field)?;
+    let headers = fields(&strings, first_field, crossing)?;
     Ok((DecodedRequest { method, deadline_ms, headers, strings, ends }, body))
 }
 
@@ -168,7 +186,7 @@ pub fn decode_request(payload: Bytes) -> Result<(DecodedRequest, Bytes), HeadErr
 /// # Errors
 /// The payload breaks P-8, or the status is not from 200 to 999.
 pub fn decode_response(payload: Bytes) -> Result<(StatusCode, HeaderMap, Bytes), HeadError> {
-    let (status, headers, body) = response(payload)?;
+    let (status, headers, body) = response(payload, Crossing::Ordinary)?;
     if status.is_informational() {
         return Err(HeadError::Status { status: status.as_u16() });
     }
@@ -180,11 +198,26 @@ pub fn decode_response(payload: Bytes) -> Result<(StatusCode, HeaderMap, Bytes),
 /// # Errors
 /// The payload breaks P-8, or the status is another.
 pub fn decode_info(payload: Bytes) -> Result<(StatusCode, HeaderMap), HeadError> {
-    let (status, headers, _) = response(payload)?;
+    let (status, headers, _) = response(payload, Crossing::Ordinary)?;
     if !status.is_informational() {
         return Err(HeadError::Status { status: status.as_u16() });
     }
     Ok((status, headers))
+}
+
+/// Reads a RESPONSE with UPGRADE: the fields, `upgrade` among them (P-40).
+///
+/// # Errors
+/// The payload breaks P-8, the status is not 101, or there is a body.
+pub fn decode_switch(payload: Bytes) -> Result<HeaderMap, HeadError> {
+    let (status, headers, body) = response(payload, Crossing::Upgrade)?;
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        return Err(HeadError::Status { status: status.as_u16() });
+    }
+    if !body.is_empty() {
+        return Err(HeadError::BehindSwitch { bytes: body.len() });
+    }
+    Ok(headers)
 }
 
 /// Reads TRAILERS.
@@ -193,14 +226,14 @@ pub fn decode_info(payload: Bytes) -> Result<(StatusCode, HeaderMap), HeadError>
 /// The payload breaks P-8.
 pub fn decode_fields(payload: &Bytes) -> Result<HeaderMap, HeadError> {
     terminated(payload)?;
-    fields(payload, 0)
+    fields(payload, 0, Crossing::Ordinary)
 }
 
-fn response(payload: Bytes) -> Result<(StatusCode, HeaderMap, Bytes), HeadError> {
+fn response(payload: Bytes, crossing: Crossing) -> Result<(StatusCode, HeaderMap, Bytes), HeadError> {
     let (second, strings, body) = split_head(payload)?;
     let status = second as u16;
     let status = StatusCode::from_u16(status).map_err(|_| HeadError::Status { status })?;
-    Ok((status, fields(&strings, 0)?, body))
+    Ok((status, fields(&strings, 0, crossing)?, body))
 }
 
 /// The second fixed word, the strings, and what is left.
@@ -224,7 +257,7 @@ fn terminated(strings: &[u8]) -> Result<(), HeadError> {
 }
 
 /// Names and values from `start` to the end of `strings`, which is empty or ends with a zero byte.
-fn fields(strings: &Bytes, start: usize) -> Result<HeaderMap, HeadError> {
+fn fields(strings: &Bytes, start: usize, crossing: Crossing) -> Result<HeaderMap, HeadError> {
     let area = &strings[start..];
     let count = memchr::memchr_iter(0, area).count();
     if !count.is_multiple_of(2) {
@@ -240,14 +273,14 @@ fn fields(strings: &Bytes, start: usize) -> Result<HeaderMap, HeadError> {
         let Ok(value) = HeaderValue::from_maybe_shared(value) else {
             return Err(HeadError::Value { name });
         };
-        if crosses(&name) {
+        if crossing.lets(&name) {
             headers.try_append(name, value).map_err(many)?;
         } else if name == CONNECTION {
             connection.push(value);
         }
         at = value_end + 1;
     }
-    Ok(without_named(headers, &connection))
+    Ok(without_named(headers, &connection, crossing))
 }
 
 fn shown(text: &str) -> String {

@@ -1,9 +1,9 @@
 //! Heads to bytes.
 
-use super::hop::{crosses, named_by_connection};
+use super::hop::{Crossing, named_by_connection};
 use crate::frame::{FrameHeader, FrameType, HEADER_LEN, MAX_FRAME, flags};
 use bytes::{BufMut, BytesMut};
-use http::header::CONNECTION;
+use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, StatusCode};
 
 /// Bytes before the strings of a head.
@@ -41,7 +41,7 @@ pub struct TooLarge {
     pub size: usize,
 }
 
-/// Appends a REQUEST.
+/// Appends a REQUEST. With UPGRADE among the flags, `upgrade` is among the fields that cross (P-38).
 ///
 /// # Errors
 /// The payload is above [`MAX_FRAME`]; `out` is as before. With a body the head alone may still fit.
@@ -59,13 +59,13 @@ pub fn encode_request(
     for text in [head.method, head.scheme, head.authority, head.target, head.protocol, head.peer, head.request_id] {
         put_string(out, text.as_bytes());
     }
-    put_fields(out, head.headers);
+    put_fields(out, head.headers, crossing(flags));
     put_fixed(out, start, head.deadline_ms);
     out.put_slice(body);
     finish(out, start, FrameType::REQUEST, flags, exchange)
 }
 
-/// Appends a RESPONSE.
+/// Appends a RESPONSE. With UPGRADE among the flags, `upgrade` is among the fields that cross (P-40).
 ///
 /// # Errors
 /// As [`encode_request`].
@@ -94,7 +94,7 @@ pub fn encode_info(out: &mut BytesMut, exchange: u16, status: StatusCode, header
 /// As [`encode_request`].
 pub fn encode_fields(out: &mut BytesMut, exchange: u16, fields: &HeaderMap) -> Result<(), TooLarge> {
     let start = begin(out, 0);
-    put_fields(out, fields);
+    put_fields(out, fields, Crossing::Ordinary);
     finish(out, start, FrameType::TRAILERS, flags::END, exchange)
 }
 
@@ -111,7 +111,7 @@ fn response(
         return Err(TooLarge { size: FIXED + body.len() });
     }
     let start = begin(out, FIXED);
-    put_fields(out, headers);
+    put_fields(out, headers, crossing(flags));
     put_fixed(out, start, u32::from(status.as_u16()));
     out.put_slice(body);
     finish(out, start, kind, flags, exchange)
@@ -142,10 +142,16 @@ fn finish(out: &mut BytesMut, start: usize, kind: u8, flags: u8, exchange: u16) 
     Ok(())
 }
 
-fn put_fields(out: &mut BytesMut, headers: &HeaderMap) {
+/// With UPGRADE the field `upgrade` crosses, too.
+fn crossing(flags: u8) -> Crossing {
+    if flags & flags::UPGRADE == 0 { Crossing::Ordinary } else { Crossing::Upgrade }
+}
+
+fn put_fields(out: &mut BytesMut, headers: &HeaderMap, crossing: Crossing) {
     let has_connection = headers.contains_key(CONNECTION);
     for (name, value) in headers {
-        if crosses(name) && !(has_connection && named_by_connection(headers, name)) {
+        let is_named = || has_connection && name != UPGRADE && named_by_connection(headers, name);
+        if crossing.lets(name) && !is_named() {
             let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
             out.reserve(name.len() + value.len() + 2);
             out.extend_from_slice(name);

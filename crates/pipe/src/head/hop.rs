@@ -1,6 +1,6 @@
 //! P-9: the fields that belong to one hop and never cross the pipe.
 
-use http::header::CONNECTION;
+use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Whether a field may cross the pipe, as far as its name alone tells (P-9). `host` crosses as the authority only.
@@ -13,14 +13,32 @@ pub fn crosses(name: &HeaderName) -> bool {
     )
 }
 
+/// Which fields of a head cross the pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Crossing {
+    /// Those of P-9.
+    Ordinary,
+    /// And `upgrade`, with what is offered or chosen (P-38, P-40).
+    Upgrade,
+}
+
+impl Crossing {
+    #[inline]
+    pub(super) fn lets(self, name: &HeaderName) -> bool {
+        crosses(name) || self == Self::Upgrade && name == UPGRADE
+    }
+}
+
 /// Whether one of `headers`' `connection` fields names the field. RFC 9110 §7.6.1.
 pub(super) fn named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(CONNECTION).iter().any(|value| names(value, name))
 }
 
-/// Takes out the fields that `connection` names. The map is built anew because removing changes the order of the rest.
-pub(super) fn without_named(headers: HeaderMap, connection: &[HeaderValue]) -> HeaderMap {
-    let named = |name: &HeaderName| connection.iter().any(|value| names(value, name));
+/// Takes out the fields that `connection` names, but `upgrade` where that crosses. The map is built anew because
+/// removing changes the order of the rest.
+pub(super) fn without_named(headers: HeaderMap, connection: &[HeaderValue], crossing: Crossing) -> HeaderMap {
+    let kept = |name: &HeaderName| crossing == Crossing::Upgrade && name == UPGRADE;
+    let named = |name: &HeaderName| !kept(name) && connection.iter().any(|value| names(value, name));
     if connection.is_empty() || !headers.keys().any(named) {
         return headers;
     }

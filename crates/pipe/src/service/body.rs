@@ -1,5 +1,6 @@
 //! Bodies: what a handler receives ([`Incoming`]) and what it answers with ([`Body`]).
 
+use super::upgrade::{OnUpgrade, Upgraded};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use http::HeaderMap;
@@ -131,6 +132,7 @@ pub struct Body(BodyKind);
 enum BodyKind {
     Full(Bytes),
     Incoming(Incoming),
+    Upgrade(OnUpgrade),
     Boxed(Pin<Box<dyn HttpBody<Data = Bytes, Error = BoxError>>>),
 }
 
@@ -139,6 +141,45 @@ impl Body {
     #[must_use]
     pub fn empty() -> Self {
         Self(BodyKind::Full(Bytes::new()))
+    }
+
+    /// No body: the connection leaves HTTP behind the head, and is `handler`'s from then on (RFC 9110 §7.8).
+    ///
+    /// The response has to be a 101 with an `upgrade` field that names one of those in the request's `upgrade` field.
+    /// A request that has none cannot be answered like this: its client gets 502.
+    ///
+    /// ```
+    /// use http::{Request, Response, StatusCode, header::UPGRADE};
+    /// use pilotlight_pipe::{Body, Incoming};
+    ///
+    /// async fn echo(request: Request<Incoming>) -> Result<Response<Body>, http::Error> {
+    ///     if request.headers().get(UPGRADE).is_none_or(|protocol| protocol != "echo") {
+    ///         return Response::builder().status(StatusCode::UPGRADE_REQUIRED).body(Body::empty());
+    ///     }
+    ///     let body = Body::upgrade(|connection| async move {
+    ///         let (mut reader, mut writer) = tokio::io::split(connection);
+    ///         let _copied = tokio::io::copy(&mut reader, &mut writer).await.is_ok();
+    ///     });
+    ///     Response::builder().status(StatusCode::SWITCHING_PROTOCOLS).header(UPGRADE, "echo").body(body)
+    /// }
+    /// ```
+    pub fn upgrade<H, F>(handler: H) -> Self
+    where
+        H: FnOnce(Upgraded) -> F + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        Self(BodyKind::Upgrade(OnUpgrade::new(handler)))
+    }
+
+    pub(super) fn is_upgrade(&self) -> bool {
+        matches!(self.0, BodyKind::Upgrade(_))
+    }
+
+    pub(super) fn into_upgrade(self) -> Option<OnUpgrade> {
+        match self.0 {
+            BodyKind::Upgrade(handler) => Some(handler),
+            BodyKind::Full(_) | BodyKind::Incoming(_) | BodyKind::Boxed(_) => None,
+        }
     }
 
     /// Any [`http_body::Body`] of bytes.
@@ -179,6 +220,7 @@ impl Body {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
+            BodyKind::Upgrade(_) => f.write_str("Body(upgrade)"),
             BodyKind::Full(bytes) => write!(f, "Body({} bytes)", bytes.len()),
             _ => f.write_str("Body(stream)"),
         }
@@ -199,6 +241,7 @@ impl HttpBody for Body {
         match &mut self.0 {
             BodyKind::Full(bytes) => Poll::Ready(full_frame(bytes)),
             BodyKind::Incoming(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            BodyKind::Upgrade(_) => Poll::Ready(None),
             BodyKind::Boxed(body) => body.as_mut().poll_frame(cx),
         }
     }
@@ -207,6 +250,7 @@ impl HttpBody for Body {
         match &self.0 {
             BodyKind::Full(bytes) => bytes.is_empty(),
             BodyKind::Incoming(body) => body.is_end_stream(),
+            BodyKind::Upgrade(_) => true,
             BodyKind::Boxed(body) => body.is_end_stream(),
         }
     }
@@ -215,6 +259,7 @@ impl HttpBody for Body {
         match &self.0 {
             BodyKind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             BodyKind::Incoming(body) => body.size_hint(),
+            BodyKind::Upgrade(_) => SizeHint::with_exact(0),
             BodyKind::Boxed(body) => body.size_hint(),
         }
     }

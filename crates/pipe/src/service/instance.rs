@@ -5,6 +5,7 @@
 
 use super::outcome::Handler;
 use super::settings::Service;
+use super::stage::Stage;
 use crate::control::{More, MoreKind};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,16 +13,6 @@ use tokio::sync::{mpsc, watch};
 
 /// Shared connections of one instance; MORE is not followed beyond.
 const MAX_SHARED: u16 = 64;
-
-/// How far the instance is on its way out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Serving,
-    /// SIGTERM came: DRAIN is sent, the gateway's DRAIN is awaited, requests that cross it are refused.
-    Leaving,
-    /// The gateway knows: open exchanges are finished, then connections close.
-    Drained,
-}
 
 /// A connection to open.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +31,7 @@ pub(super) struct Instance {
     dials: mpsc::UnboundedSender<Dial>,
     shared: Cell<u16>,
     own: Cell<u16>,
+    upgraded: Cell<u16>,
 }
 
 impl Instance {
@@ -47,7 +39,8 @@ impl Instance {
     pub(super) fn new(settings: Service, handler: Handler) -> (Rc<Self>, mpsc::UnboundedReceiver<Dial>) {
         let (dials, wanted) = mpsc::unbounded_channel();
         let stage = watch::Sender::new(Stage::Serving);
-        (Rc::new(Self { settings, handler, stage, dials, shared: Cell::new(0), own: Cell::new(0) }), wanted)
+        let (shared, own, upgraded) = <_>::default();
+        (Rc::new(Self { settings, handler, stage, dials, shared, own, upgraded }), wanted)
     }
 
     pub(super) fn stage(&self) -> Stage {
@@ -101,6 +94,22 @@ impl Instance {
         let open = self.open(kind);
         open.set(open.get() - 1);
         open.get()
+    }
+
+    /// Whether one more own connection may become another protocol's.
+    pub(super) fn takes_upgrade(&self) -> bool {
+        self.upgraded.get() < self.settings.max_upgraded
+    }
+
+    /// An own connection has switched to another protocol, and is none any more (P-42).
+    pub(super) fn upgraded(&self) {
+        self.closed(MoreKind::Own);
+        self.upgraded.set(self.upgraded.get() + 1);
+    }
+
+    /// One that had switched has ended.
+    pub(super) fn upgraded_closed(&self) {
+        self.upgraded.set(self.upgraded.get() - 1);
     }
 
     fn open(&self, kind: MoreKind) -> &Cell<u16> {

@@ -2,7 +2,8 @@
 
 use super::body::{Body, BodyError, Incoming};
 use crate::reset::{Reset, ResetCode};
-use http::{Request, Response};
+use http::header::UPGRADE;
+use http::{Request, Response, StatusCode};
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -79,6 +80,28 @@ impl<B: Into<Body>, E: Into<Failure>> IntoOutcome for Result<Response<B>, E> {
     fn into_outcome(self) -> Result<Response<Body>, Failure> {
         self.map(|response| response.map(Into::into)).map_err(Into::into)
     }
+}
+
+/// Whether the request may be answered by a switch to another protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    None,
+    /// P-38.
+    Switch,
+}
+
+/// What a handler may answer: a switch only where one was offered, and as P-40 wants it.
+pub(super) fn checked(outcome: Outcome, offer: Offer) -> Outcome {
+    let response = outcome?;
+    let (status, is_upgrade) = (response.status(), response.body().is_upgrade());
+    let is_switch = is_upgrade && status == StatusCode::SWITCHING_PROTOCOLS && response.headers().contains_key(UPGRADE);
+    let wrong = match offer {
+        _ if !is_upgrade && status.is_informational() => "which is not the status of an answer",
+        Offer::None if is_upgrade => "but its client has not asked for another protocol, or may not",
+        Offer::Switch if is_upgrade && !is_switch => "but a switch is a 101 with an `upgrade` field",
+        Offer::None | Offer::Switch => return Ok(response),
+    };
+    Err(Failure::Internal(format!("the handler answered {}, {wrong}", status.as_u16())))
 }
 
 pub(super) type Outcome = Result<Response<Body>, Failure>;

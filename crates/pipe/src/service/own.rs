@@ -1,23 +1,30 @@
 //! An own connection: one exchange at a time, streaming both ways (P-19 … P-23).
 
 use super::answer::Answer;
-use super::body::{Incoming, Message};
+use super::body::{Body, Incoming, Message};
 use super::error::ServeError;
 use super::exchange::{Exchange, MAX_LOG_LINES};
-use super::instance::{Instance, Stage};
-use super::outcome::{Failure, Outcome, Running};
+use super::instance::Instance;
+use super::outcome::{Failure, Offer, Outcome, Running, checked};
 use super::request;
+use super::stage::Stage;
+use super::upgrade::{OnUpgrade, Upgraded};
 use super::wire::{End, Ended, Reading, Turn, Wire, check_reset};
 use crate::control::{Drain, Log, encode_pong, encode_stop, parse_ping};
-use crate::frame::FrameHeader;
-use crate::head::{decode_fields, decode_request};
+use crate::frame::{FrameHeader, flags};
+use crate::head::{DecodedRequest, decode_fields, decode_offer, decode_request, encode_response};
 use crate::hello::ConnectionKind;
 use crate::reset::{Reset, ResetCode};
 use crate::session::{OwnService, OwnServiceEvent, Part, ProtocolError};
 use bytes::Bytes;
+use http::Response;
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+
+/// What a client is told that meets `max_upgraded`.
+const FULL_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Serves one own connection to its end.
 pub(super) async fn run(instance: &Rc<Instance>, worker: Option<u32>) -> Ended {
@@ -31,6 +38,7 @@ pub(super) async fn run(instance: &Rc<Instance>, worker: Option<u32>) -> Ended {
         exchange: None,
         body: None,
         waiting: None,
+        switch: None,
         log,
     };
     let result = own.serve(lines, instance.watch_stage()).await;
@@ -38,9 +46,21 @@ pub(super) async fn run(instance: &Rc<Instance>, worker: Option<u32>) -> Ended {
         own.cancel(); // P-34
     }
     match result {
+        Ok(_) if own.switch.is_some() => switched(own).await,
         Ok(end) => Ok(end),
         Err(error) => own.wire.give_up(error).await,
     }
+}
+
+/// The connection is the other protocol's, to its end.
+async fn switched(own: Own) -> Ended {
+    let Own { instance, wire, switch, .. } = own;
+    let stream = wire.leave().await?;
+    instance.upgraded();
+    if let Some(switch) = switch {
+        switch.run(Upgraded::new(stream, instance.watch_stage())).await;
+    }
+    Ok(End::Upgraded)
 }
 
 struct Own {
@@ -53,6 +73,8 @@ struct Own {
     body: Option<mpsc::Sender<Message>>,
     /// A part of the body that waits for room there; nothing is read meanwhile.
     waiting: Option<Message>,
+    /// What takes the connection behind the RESPONSE that was put into `out` last.
+    switch: Option<OnUpgrade>,
     log: mpsc::Sender<(Exchange, Log)>,
 }
 
@@ -88,6 +110,9 @@ impl Own {
                 Action::Turn(Turn::End) => return Ok(End::Eof),
                 action => self.apply(action),
             }
+            if self.switch.is_some() {
+                return Ok(End::Upgraded);
+            }
             // Also when nothing was read: a part of the body may have waited before other frames.
             self.take()?;
         }
@@ -122,8 +147,7 @@ impl Own {
             Action::Turn(_) | Action::Stage => {}
             Action::Room => self.pass_on(),
             Action::Unwanted => self.drop_body(),
-            Action::Outcome(Ok(response)) => self.work = Work::Answer(Box::new(Answer::new(response))),
-            Action::Outcome(Err(failure)) => self.finish(Some(&failure.to_reset())),
+            Action::Outcome(outcome) => self.outcome(outcome),
             Action::Put => self.put(),
             Action::Line(exchange, mut line) => {
                 let here = self.exchange.as_ref().is_some_and(|current| current.is_same(&exchange));
@@ -135,12 +159,43 @@ impl Own {
         }
     }
 
+    fn outcome(&mut self, outcome: Outcome) {
+        let offer = if self.session.is_offered() { Offer::Switch } else { Offer::None };
+        match checked(outcome, offer) {
+            Ok(response) if response.body().is_upgrade() => self.accept(response),
+            Ok(response) => self.work = Work::Answer(Box::new(Answer::new(response))),
+            Err(failure) => self.finish(Some(&failure.to_reset())),
+        }
+    }
+
+    /// P-40: the last frame of this connection.
+    fn accept(&mut self, response: Response<Body>) {
+        let (head, body) = response.into_parts();
+        let id = self.session.exchange().unwrap_or_default();
+        if !self.instance.takes_upgrade() {
+            let text = format!("{} connections have switched protocols already", self.instance.settings.max_upgraded);
+            let failure = Failure::Overloaded { retry_after: FULL_RETRY_AFTER, text };
+            return self.finish(Some(&failure.to_reset()));
+        }
+        match encode_response(&mut self.wire.out, id, flags::UPGRADE, head.status, &head.headers, &[]) {
+            Ok(()) => {
+                self.switch = body.into_upgrade();
+                self.ended();
+            }
+            Err(error) => {
+                let failure = Failure::Internal(format!("the response head is too large: {error}"));
+                self.finish(Some(&failure.to_reset()));
+            }
+        }
+    }
+
     fn put(&mut self) {
         let (Work::Answer(answer), Some(id)) = (&mut self.work, self.session.exchange()) else {
             return;
         };
-        if answer.put(id, self.wire.room(), &mut self.wire.out) == Part::Last {
-            self.finish(None);
+        match answer.put(id, self.wire.room(), &mut self.wire.out) {
+            Part::Last => self.finish(None),
+            Part::More => self.session.answer_begun(),
         }
     }
 
@@ -158,8 +213,15 @@ impl Own {
     fn frame(&mut self, header: &FrameHeader, payload: Bytes) -> Result<(), ServeError> {
         check_reset(header, &payload)?;
         match self.session.receive(header).map_err(ProtocolError::from)? {
-            OwnServiceEvent::Welcome => drop(self.wire.welcome(&payload)?),
-            OwnServiceEvent::Request(id, part) => self.request(id, part, payload)?,
+            OwnServiceEvent::Welcome => self.session.agreed(self.wire.welcome(&payload)?.minor),
+            OwnServiceEvent::Request(id, part) => {
+                let request = decode_request(payload).map_err(ProtocolError::from)?;
+                self.request(id, part, request);
+            }
+            OwnServiceEvent::Offer(id) => {
+                let request = decode_offer(payload).map_err(ProtocolError::from)?;
+                self.request(id, Part::Last, request);
+            }
             OwnServiceEvent::Data(Part::More) if payload.is_empty() => {}
             OwnServiceEvent::Data(Part::More) => self.give(Message::Data(payload)),
             OwnServiceEvent::Data(Part::Last) => self.give(Message::Last(payload)),
@@ -183,8 +245,8 @@ impl Own {
         Ok(())
     }
 
-    fn request(&mut self, id: u16, part: Part, payload: Bytes) -> Result<(), ServeError> {
-        let (head, first) = decode_request(payload).map_err(ProtocolError::from)?;
+    fn request(&mut self, id: u16, part: Part, request: (DecodedRequest, Bytes)) {
+        let (head, first) = request;
         let (body, incoming) = match part {
             Part::Last => (None, Incoming::full(first)),
             Part::More => {
@@ -211,7 +273,6 @@ impl Own {
                 self.ended();
             }
         }
-        Ok(())
     }
 
     /// Hands a part of the body to the handler, now or when it has room.

@@ -12,6 +12,7 @@ pub struct Service {
     pub(super) token: String,
     pub(super) exchanges: u16,
     pub(super) max_own: u16,
+    pub(super) max_upgraded: u16,
 }
 
 impl Service {
@@ -35,7 +36,7 @@ impl Service {
         if token.len() != TOKEN_LEN || !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(ServeError::Token);
         }
-        Ok(Self { socket: socket.into(), token, exchanges: 64, max_own: 64 })
+        Ok(Self { socket: socket.into(), token, exchanges: 64, max_own: 64, max_upgraded: 1024 })
     }
 
     /// How many small exchanges to take at once on each shared connection: 0 to 4,096 (what is above is lowered), 64
@@ -51,6 +52,13 @@ impl Service {
     #[must_use]
     pub fn max_own(mut self, max_own: u16) -> Self {
         self.max_own = max_own.min(MAX_OWN);
+        self
+    }
+
+    /// How many connections to hold that have switched to another protocol: 1,024 unless set. Clients beyond get 503.
+    #[must_use]
+    pub fn max_upgraded(mut self, max_upgraded: u16) -> Self {
+        self.max_upgraded = max_upgraded;
         self
     }
 }

@@ -8,9 +8,10 @@ use super::answer::Answer;
 use super::body::Incoming;
 use super::error::ServeError;
 use super::exchange::{Exchange, MAX_LOG_LINES};
-use super::instance::{Instance, Stage};
-use super::outcome::{Failure, Outcome, Running};
+use super::instance::Instance;
+use super::outcome::{Failure, Offer, Outcome, Running, checked};
 use super::request;
+use super::stage::Stage;
 use super::wire::{End, Ended, Reading, Turn, Wire, check_reset};
 use crate::control::{Drain, Log, More, encode_pong, parse_ping};
 use crate::frame::{HEADER_LEN, MAX_FRAME};
@@ -156,7 +157,7 @@ impl Shared {
     }
 
     fn answer(&self, id: u16, outcome: Outcome) -> Option<Answer> {
-        Answer::at_once(outcome, id, &mut self.exchanges.out.borrow_mut())
+        Answer::at_once(checked(outcome, Offer::None), id, &mut self.exchanges.out.borrow_mut())
     }
 
     /// Answers with what fits one frame for certain.

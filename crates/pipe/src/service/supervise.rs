@@ -69,11 +69,15 @@ fn open(instance: &Rc<Instance>, connections: &mut Connections, Dial { kind, wor
 
 /// Whether the end of this connection is the end of the instance.
 fn connection_ended(instance: &Instance, kind: MoreKind, ended: Ended) -> Option<Result<(), ServeError>> {
+    if let Ok(End::Upgraded) = ended {
+        instance.upgraded_closed();
+        return None;
+    }
     let left = instance.closed(kind);
     let last_shared = kind == MoreKind::Shared && left == 0;
     match ended {
         // The others finish what is open; then no connection is left.
-        Ok(End::Closed) => None,
+        Ok(End::Closed | End::Upgraded) => None,
         // P-33
         Ok(End::Eof) => last_shared.then_some(Ok(())),
         Err(error) if last_shared => Some(Err(error)),

@@ -3,7 +3,7 @@
 use super::error::ServeError;
 use super::settings::Service;
 use crate::frame::{FrameHeader, FrameType, MAX_FRAME, missing, split_frame};
-use crate::hello::{ConnectionKind, Hello, Welcome};
+use crate::hello::{ConnectionKind, Hello, MINOR, Welcome};
 use crate::reset::Reset;
 use crate::session::ProtocolError;
 use bytes::{Buf, Bytes, BytesMut};
@@ -52,6 +52,8 @@ pub(super) enum End {
     Closed,
     /// By the gateway.
     Eof,
+    /// It had switched to another protocol.
+    Upgraded,
 }
 
 pub(super) type Ended = Result<End, ServeError>;
@@ -72,6 +74,7 @@ impl Wire {
             worker,
             exchanges: settings.exchanges,
             max_own: settings.max_own,
+            minor: MINOR,
             sdk: concat!("pilotlight-pipe/", env!("CARGO_PKG_VERSION")).into(),
             pid: Some(std::process::id()),
         };
@@ -120,6 +123,17 @@ impl Wire {
     pub(super) fn room(&self) -> usize {
         let room = MAX_FRAME.saturating_sub(self.out.len());
         if room < MAX_FRAME / 2 { 0 } else { room }
+    }
+
+    /// Writes all that is queued, and reads nothing: what comes next is not frames. The socket is the caller's then.
+    ///
+    /// # Errors
+    /// The connection has failed.
+    pub(super) async fn leave(mut self) -> io::Result<UnixStream> {
+        while !self.out.is_empty() {
+            self.turn(Reading::Paused).await?;
+        }
+        Ok(self.stream)
     }
 
     /// P-10: says which rule was broken, then closes.

@@ -37,6 +37,8 @@ struct Current {
     cancelled: bool,
     stopped: bool,
     received: bool,
+    /// A switch is offered, and not answered yet: nothing may be sent (P-39).
+    offering: bool,
 }
 
 /// One own connection.
@@ -71,10 +73,26 @@ impl OwnGateway {
         if self.current.is_some() {
             return false;
         }
-        let (cancelled, stopped, received) = (false, false, false);
+        let (cancelled, stopped, received, offering) = (false, false, false, false);
         self.current =
-            Some(Current { exchange, request: part, response: Phase::Waiting, cancelled, stopped, received });
+            Some(Current { exchange, request: part, response: Phase::Waiting, cancelled, stopped, received, offering });
         true
+    }
+
+    /// REQUEST with END and UPGRADE is sent (P-38); the same otherwise.
+    #[must_use]
+    pub fn begin_offer(&mut self, exchange: u16) -> bool {
+        let begun = self.begin(exchange, Part::Last);
+        if let Some(current) = self.current.as_mut().filter(|_| begun) {
+            current.offering = true;
+        }
+        begun
+    }
+
+    /// Whether a switch is offered and not answered: nothing may be sent, and giving up means to close (P-39).
+    #[must_use]
+    pub fn is_offering(&self) -> bool {
+        self.current.is_some_and(|current| current.offering)
     }
 
     /// Whether the request direction is open: DATA or TRAILERS may be sent, and END is still owed.
@@ -118,6 +136,9 @@ impl OwnGateway {
     pub fn receive(&mut self, header: &FrameHeader) -> Result<OwnEvent, Violation> {
         if let Some(found) = common(header)? {
             return match found {
+                Common::Ping if self.is_offering() => {
+                    Err(violation(header, "P-39", "no PING between an offered switch and its answer"))
+                }
                 Common::Ping => Ok(OwnEvent::Ping),
                 Common::Pong => Ok(OwnEvent::Pong),
                 Common::Drain => Ok(OwnEvent::Drain),
@@ -140,8 +161,15 @@ impl OwnGateway {
             current.stopped = true;
             return Ok(if late { OwnEvent::Ignored } else { OwnEvent::Stop });
         }
-        let part = current.response.receive(header)?;
+        let part = match header.kind {
+            FrameType::RESPONSE if current.offering && header.is_upgrade() => {
+                current.response.switch(header)?;
+                AnswerPart::Switched
+            }
+            _ => current.response.receive(header)?,
+        };
         current.received = true;
+        current.offering &= part == AnswerPart::Info;
         let cancelled = current.cancelled;
         self.settle();
         Ok(if cancelled { OwnEvent::Thrown(part) } else { OwnEvent::Part(part) })

@@ -10,6 +10,8 @@ pub enum OwnServiceEvent {
     Welcome,
     /// A request, and whether it is complete.
     Request(u16, Part),
+    /// A complete request whose answer may switch to another protocol (P-38).
+    Offer(u16),
     /// More of the body.
     Data(Part),
     /// The end of the request's body, with fields.
@@ -41,16 +43,25 @@ struct Current {
     cancelled: bool,
     /// STOP is sent.
     stopped: bool,
+    /// A switch is offered: the gateway sends nothing before it is answered (P-39).
+    offered: bool,
 }
 
 /// One own connection.
 #[derive(Debug, Default)]
 pub struct OwnService {
     welcomed: bool,
+    /// What WELCOME agreed to (P-37).
+    minor: u16,
     current: Option<Current>,
 }
 
 impl OwnService {
+    /// WELCOME has agreed to this minor version (P-37).
+    pub fn agreed(&mut self, minor: u16) {
+        self.minor = minor;
+    }
+
     /// Whether no exchange is in progress: the connection may be closed (P-23).
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -81,6 +92,19 @@ impl OwnService {
         }
     }
 
+    /// Whether the exchange in progress may switch to another protocol: RESPONSE with UPGRADE may be sent.
+    #[must_use]
+    pub fn is_offered(&self) -> bool {
+        self.current.is_some_and(|current| current.offered && !current.answered)
+    }
+
+    /// RESPONSE is sent, and more of the answer follows.
+    pub fn answer_begun(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.offered = false;
+        }
+    }
+
     /// The final frame is sent.
     pub fn finish(&mut self) {
         if let Some(current) = &mut self.current {
@@ -95,6 +119,9 @@ impl OwnService {
     /// The frame is not allowed there (P-10).
     pub fn receive(&mut self, header: &FrameHeader) -> Result<OwnServiceEvent, Violation> {
         let found = common(header)?;
+        if self.is_offered() {
+            return Err(violation(header, "P-39", "nothing comes between an offered switch and its answer"));
+        }
         if !self.welcomed && !matches!(found, Some(Common::Welcome | Common::ConnectionReset | Common::Skipped)) {
             return Err(violation(header, "P-3", "WELCOME comes first"));
         }
@@ -127,8 +154,12 @@ impl OwnService {
             return Err(violation(header, "P-19", "the exchange before has not ended in both directions"));
         }
         let (exchange, request) = (header.exchange, Part::of(header));
-        self.current = Some(Current { exchange, request, answered: false, cancelled: false, stopped: false });
-        Ok(OwnServiceEvent::Request(exchange, request))
+        let offered = header.is_upgrade() && self.minor >= 1; // P-7: otherwise it is a bit that is not known
+        if offered && request == Part::More {
+            return Err(violation(header, "P-38", "a REQUEST with UPGRADE and without END"));
+        }
+        self.current = Some(Current { exchange, request, answered: false, cancelled: false, stopped: false, offered });
+        Ok(if offered { OwnServiceEvent::Offer(exchange) } else { OwnServiceEvent::Request(exchange, request) })
     }
 
     fn body(&mut self, header: &FrameHeader) -> Result<OwnServiceEvent, Violation> {

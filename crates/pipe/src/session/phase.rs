@@ -10,6 +10,8 @@ pub enum AnswerPart {
     Info,
     /// RESPONSE.
     Response(Part),
+    /// RESPONSE with UPGRADE, the final frame: the connection is a byte stream behind it (P-40).
+    Switched,
     /// DATA.
     Data(Part),
     /// TRAILERS, the final frame.
@@ -22,7 +24,10 @@ impl AnswerPart {
     /// Whether it is the final frame.
     #[must_use]
     pub fn is_final(self) -> bool {
-        matches!(self, Self::Response(Part::Last) | Self::Data(Part::Last) | Self::Trailers | Self::Reset)
+        matches!(
+            self,
+            Self::Response(Part::Last) | Self::Switched | Self::Data(Part::Last) | Self::Trailers | Self::Reset
+        )
     }
 }
 
@@ -35,6 +40,15 @@ pub(super) enum Phase {
 }
 
 impl Phase {
+    /// RESPONSE with UPGRADE came where that was offered.
+    pub(super) fn switch(&mut self, header: &FrameHeader) -> Result<(), Violation> {
+        if header.is_end() {
+            return Err(violation(header, "P-40", "a connection that has switched does not end with its RESPONSE"));
+        }
+        *self = Self::Ended;
+        Ok(())
+    }
+
     pub(super) fn receive(&mut self, header: &FrameHeader) -> Result<AnswerPart, Violation> {
         let part = match (*self, header.kind) {
             (Self::Ended, _) => return Err(violation(header, "P-20", "the answer has ended")),

@@ -1,7 +1,7 @@
 //! Tables of frames against what they mean, and random frames against both sides.
 
 use super::*;
-use crate::frame::flags::{END, IGNORABLE};
+use crate::frame::flags::{END, IGNORABLE, UPGRADE};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -199,6 +199,63 @@ mod own {
         );
         assert_eq!(own.receive(&header(FrameType::RESET, 0, 1)), Ok(OwnEvent::Thrown(AnswerPart::Reset)));
         assert!(own.is_idle() && !own.cancel());
+    }
+
+    #[test]
+    fn a_switch_is_offered_before_it_is_accepted() {
+        let offered = || {
+            let mut own = OwnGateway::default();
+            assert!(own.begin_offer(5) && own.is_offering() && !own.is_sending());
+            own
+        };
+        let mut own = offered();
+        assert_eq!(rule(own.receive(&header(FrameType::PING, 0, 0))), "P-39");
+        assert_eq!(own.receive(&header(FrameType::INFO, 0, 5)), Ok(OwnEvent::Part(AnswerPart::Info)));
+        assert!(own.is_offering());
+        assert_eq!(rule(offered().receive(&header(FrameType::RESPONSE, END | UPGRADE, 5))), "P-40");
+        let switched = own.receive(&header(FrameType::RESPONSE, UPGRADE, 5));
+        assert_eq!(switched, Ok(OwnEvent::Part(AnswerPart::Switched)));
+        assert!(AnswerPart::Switched.is_final() && !own.is_offering() && own.is_idle());
+
+        let mut own = offered(); // declined: an ordinary answer
+        assert_eq!(
+            own.receive(&header(FrameType::RESPONSE, 0, 5)),
+            Ok(OwnEvent::Part(AnswerPart::Response(Part::More)))
+        );
+        assert!(!own.is_offering() && own.cancel());
+        assert_eq!(own.receive(&header(FrameType::PING, 0, 0)), Ok(OwnEvent::Ping));
+
+        let mut own = OwnGateway::default(); // where nothing was offered the flag means nothing
+        assert!(own.begin(5, Part::Last));
+        let response = own.receive(&header(FrameType::RESPONSE, UPGRADE, 5));
+        assert_eq!(response, Ok(OwnEvent::Part(AnswerPart::Response(Part::More))));
+    }
+
+    #[test]
+    fn nothing_comes_between_an_offer_and_its_answer() {
+        let offered = || {
+            let mut own = OwnService::default();
+            assert_eq!(own.receive(&header(FrameType::WELCOME, 0, 0)), Ok(OwnServiceEvent::Welcome));
+            own.agreed(1);
+            assert_eq!(rule(own.receive(&header(FrameType::REQUEST, UPGRADE, 4))), "P-38");
+            assert_eq!(own.receive(&header(FrameType::REQUEST, END | UPGRADE, 4)), Ok(OwnServiceEvent::Offer(4)));
+            own
+        };
+        assert!(offered().is_offered());
+        for kind in [FrameType::RESET, FrameType::PING, FrameType::DATA] {
+            let exchange = if kind == FrameType::PING { 0 } else { 4 };
+            assert_eq!(rule(offered().receive(&header(kind, 0, exchange))), "P-39");
+        }
+        let mut own = offered();
+        own.answer_begun();
+        assert_eq!(own.receive(&header(FrameType::RESET, 0, 4)), Ok(OwnServiceEvent::Cancel));
+        let mut own = offered();
+        own.finish();
+        assert!(own.is_idle() && !own.is_offered());
+        let mut old = OwnService::default(); // P-37: nothing was agreed to
+        assert_eq!(old.receive(&header(FrameType::WELCOME, 0, 0)), Ok(OwnServiceEvent::Welcome));
+        let request = old.receive(&header(FrameType::REQUEST, END | UPGRADE, 4));
+        assert_eq!(request, Ok(OwnServiceEvent::Request(4, Part::Last)));
     }
 
     #[test]

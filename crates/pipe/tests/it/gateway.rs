@@ -112,7 +112,7 @@ impl Gateway {
 }
 
 pub(crate) fn welcome_frame() -> Welcome {
-    Welcome { worker: WORKER, max_frame: MAX_FRAME as u32, service: "test".into(), instance: 1 }
+    Welcome { worker: WORKER, max_frame: MAX_FRAME as u32, minor: 1, service: "test".into(), instance: 1 }
 }
 
 /// One accepted connection.

@@ -8,7 +8,7 @@ use crate::limits::HELLO_TIMEOUT;
 use crate::processes::own_uid;
 use bytes::{Bytes, BytesMut};
 use pilotlight_pipe::frame::MAX_FRAME;
-use pilotlight_pipe::hello::{ConnectionKind, Hello, Welcome};
+use pilotlight_pipe::hello::{ConnectionKind, Hello, MINOR, Welcome};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::net::UnixStream;
@@ -43,6 +43,7 @@ impl Owner {
         let welcome = Welcome {
             worker: worker as u32,
             max_frame: MAX_FRAME as u32,
+            minor: hello.minor.min(MINOR), // P-37
             service: service.to_string(),
             instance: instance.handle.number(),
         };

@@ -153,7 +153,7 @@ impl Target for Bare {
 /// The gateway's first bytes on an instance's first connection: WELCOME and one request.
 fn welcome_and_request() -> anyhow::Result<BytesMut> {
     let mut out = BytesMut::new();
-    Welcome { worker: 0, max_frame: MAX_FRAME as u32, service: "lab".into(), instance: 1 }.encode(&mut out);
+    Welcome { worker: 0, max_frame: MAX_FRAME as u32, minor: 0, service: "lab".into(), instance: 1 }.encode(&mut out);
     let head = RequestHead {
         method: "GET",
         scheme: "http",
