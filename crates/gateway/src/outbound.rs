@@ -38,7 +38,7 @@ pub(crate) struct Outbound {
     pub(crate) trust: Trust,
     /// `If-None-Match`/`If-Modified-Since` of the cache, in place of the client's.
     pub(crate) validators: Option<Box<HeaderMap>>,
-    /// The protocol to switch to (`websocket`), if the client asks for one and the service speaks HTTP.
+    /// The protocols to switch to (`websocket`), if the client asks for any that may pass.
     pub(crate) upgrade: Option<Box<HeaderValue>>,
     /// Who gets interim responses (RFC 9110 §15.2).
     pub(crate) interim: Option<Rc<dyn InterimSink>>,

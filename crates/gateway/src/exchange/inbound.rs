@@ -106,9 +106,8 @@ impl Inbound {
     ) -> Box<Self> {
         let IncomingRequest { head, body: incoming, id } = request;
         let Passage { route, upstream } = passage;
-        let speaks_http = !matches!(*upstream, Upstream::Pipe(..));
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
-        let may_switch = speaks_http && head.version != Version::HTTP_10;
+        let may_switch = head.version != Version::HTTP_10;
         let upgrade = may_switch.then(|| offered(&route, &head)).flatten().map(Box::new);
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
         let takes_interim = head.version != Version::HTTP_10;

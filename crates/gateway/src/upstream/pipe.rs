@@ -8,9 +8,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use pilotlight_exchange::retry::Reuse;
 use pilotlight_pipe::frame::flags;
-use pilotlight_pipe::head::{HeadError, decode_info, decode_response};
+use pilotlight_pipe::head::{HeadError, decode_info, decode_response, decode_switch};
 use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerPart, Part, ProtocolError};
 
@@ -19,6 +21,7 @@ use super::one_try::Try;
 use super::{BodyLeft, Delivery, Failed, SendError, ServiceResponse, UpstreamError, closed};
 use crate::outbound::Outbound;
 use crate::request_body::RequestBody;
+use crate::upgrades;
 
 mod body;
 mod frames;
@@ -34,7 +37,7 @@ use peer::Peer;
 use reply::Reply;
 use shared::BeginError;
 use shared_state::{AnswerStream, ExchangeEnd};
-use stream::{Stream, StreamError};
+use stream::{Begin, Stream, StreamError};
 
 /// Sends a request and waits for the head of the answer.
 ///
@@ -55,6 +58,11 @@ pub(crate) async fn send(
     first_byte.service_turn();
     let sent = first_byte.within(async {
         let peer = link.reach(lease).await?;
+        if let (Some(offer), None) = (&outbound.upgrade, &body)
+            && peer.may_switch()
+        {
+            return offer_switch(link, &peer, outbound, offer, first_byte).await;
+        }
         let whole = match &body {
             None => Some(&[][..]),
             Some(body) => body.held().map(|held| &held[..]),
@@ -121,7 +129,7 @@ async fn send_shared(
                 if length.is_some_and(|length| length != body.len() as u64) {
                     return Err(wrong_length(service).into());
                 }
-                Ok(Reply { status, headers, first: body, rest: None, left: None })
+                Ok(Reply { status, headers, first: body, rest: None, left: None, switched: None })
             }
             Err(e) => Err(bad_head(peer, e).into()),
         },
@@ -139,6 +147,31 @@ async fn send_shared(
     }
 }
 
+/// Sends a request that the service may answer by a switch to another protocol (spec §12).
+async fn offer_switch(
+    link: &Link,
+    peer: &Rc<Peer<Stream>>,
+    outbound: &Outbound,
+    offer: &HeaderValue,
+    first_byte: &FirstByte,
+) -> Result<Reply, Unsent> {
+    let Some(frame) = frames::request_frame(outbound, flags::END | flags::UPGRADE, b"") else {
+        return Err(too_large(peer).into());
+    };
+    let stream = begin_own(link, peer, first_byte, OwnRequest { frame, begin: Begin::Offer }).await;
+    let stream = stream.map_err(|(error, _)| Unsent { error, body: None })?;
+    let reply = read_head(peer, stream, outbound, first_byte).await;
+    let mut reply = reply.map_err(|(error, _)| Unsent { error, body: None })?;
+    let is_chosen = |chosen: &HeaderValue| upgrades::is_among(chosen.as_bytes(), offer);
+    // P-40. Dropped, the connection is closed.
+    if reply.switched.is_some() && !reply.headers.get(UPGRADE).is_some_and(is_chosen) {
+        reply.switched = None;
+        let what = "P-40: it switched to a protocol that was not offered".to_owned();
+        return Err(UpstreamError::Protocol { service: peer.service.clone(), what }.into());
+    }
+    Ok(reply)
+}
+
 async fn send_own(
     link: &Link,
     peer: &Rc<Peer<Stream>>,
@@ -147,24 +180,46 @@ async fn send_own(
     first_byte: &FirstByte,
 ) -> Result<Reply, Unsent> {
     let end = if body.is_some() { flags::NONE } else { flags::END };
-    let Some(mut frame) = frames::request_frame(outbound, end, b"") else {
-        let what =
-            "cannot be told of this request: its fields do not fit a frame of 65,536 bytes; lower limits.header_size";
-        let error = UpstreamError::Protocol { service: peer.service.clone(), what: what.to_owned() };
-        return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
+    let Some(frame) = frames::request_frame(outbound, end, b"") else {
+        return Err(Unsent { error: too_large(peer).into(), body: Some(BodyLeft::Whole(body)) });
     };
+    let stream = begin_own(link, peer, first_byte, OwnRequest { frame, begin: Begin::Request(body) }).await;
+    let stream = stream.map_err(|(error, begin)| Unsent { error, body: Some(BodyLeft::Whole(begin.into_body())) })?;
+    read_head(peer, stream, outbound, first_byte).await.map_err(|(error, left)| Unsent { error, body: Some(left) })
+}
+
+/// What is sent on an own connection.
+struct OwnRequest {
+    /// As [`frames::request_frame`] makes it.
+    frame: BytesMut,
+    begin: Begin,
+}
+
+/// Begins an exchange on an own connection, when there is one.
+async fn begin_own(
+    link: &Link,
+    peer: &Rc<Peer<Stream>>,
+    first_byte: &FirstByte,
+    request: OwnRequest,
+) -> Result<Box<Stream>, (SendError, Begin)> {
+    let OwnRequest { mut frame, begin } = request;
     let (socket, read) = match peer.own(&link.service).await {
         Ok(own) => own,
-        Err(error) => return Err(Unsent { error, body: Some(BodyLeft::Whole(body)) }),
+        Err(error) => return Err((error, begin)),
     };
     let Some(exchange) = peer.shared.begin_own() else {
         peer.own_is_idle(socket, read);
         let error = UpstreamError::Protocol { service: peer.service.clone(), what: "has no exchange id left".into() };
-        return Err(Unsent { error: error.into(), body: Some(BodyLeft::Whole(body)) });
+        return Err((error.into(), begin));
     };
     frames::complete(&mut frame, exchange, first_byte.left());
-    let stream = Box::new(Stream::own(socket, read, Rc::clone(peer), exchange, frame, body));
-    read_head(peer, stream, outbound, first_byte).await.map_err(|(error, left)| Unsent { error, body: Some(left) })
+    Ok(Box::new(Stream::own(socket, read, Rc::clone(peer), exchange, frame, begin)))
+}
+
+fn too_large(peer: &Peer<Stream>) -> UpstreamError {
+    let what =
+        "cannot be told of this request: its fields do not fit a frame of 65,536 bytes; lower limits.header_size";
+    UpstreamError::Protocol { service: peer.service.clone(), what: what.to_owned() }
 }
 
 /// Waits for RESPONSE on a stream.
@@ -224,8 +279,9 @@ async fn read_head(
                 if part == Part::Last && left.is_some_and(|left| left != first.len() as u64) {
                     return Err(stream.refused(wrong_length(service)));
                 }
-                return Ok(stream.reply(Reply { status, headers, first, rest: None, left }, part));
+                return Ok(stream.reply(Reply { status, headers, first, rest: None, left, switched: None }, part));
             }
+            AnswerPart::Switched => return stream.switched(service, decode_switch(payload)),
             AnswerPart::Reset => {
                 let reset = Reset::parse(&payload).unwrap_or_else(|e| Reset::new(ResetCode::Internal, e.to_string()));
                 return Err(stream.refused(frames::reset_error(service, reset)));
@@ -287,6 +343,26 @@ impl CancelOnDrop {
         let left = stream.reclaim();
         stream.finish();
         (error.into(), left)
+    }
+
+    /// The connection has left the protocol behind this head.
+    fn switched(
+        mut self,
+        service: &str,
+        headers: Result<HeaderMap, HeadError>,
+    ) -> Result<Reply, (SendError, BodyLeft)> {
+        let switched = self.0.take().map(|stream| stream.into_switched());
+        match headers {
+            Ok(headers) => {
+                let status = StatusCode::SWITCHING_PROTOCOLS;
+                Ok(Reply { status, headers, first: Bytes::new(), rest: None, left: None, switched })
+            }
+            // P-40: dropped here, the connection is closed.
+            Err(error) => {
+                let what = error.to_string();
+                Err((UpstreamError::Protocol { service: service.to_owned(), what }.into(), BodyLeft::Spent))
+            }
+        }
     }
 
     fn reply(mut self, head: Reply, part: Part) -> Reply {

@@ -71,7 +71,7 @@ impl Source for PipeBody {
                         .map_or_else(|e| e.to_string(), |r| format!("{}: {}", r.code.name(), r.text));
                     return Poll::Ready(Some(Err(self.cut(what))));
                 }
-                Ok(Some((AnswerPart::Info | AnswerPart::Response(_), _)) | None) => {
+                Ok(Some((AnswerPart::Info | AnswerPart::Response(_) | AnswerPart::Switched, _)) | None) => {
                     return Poll::Ready(Some(Err(self.cut("its parts are out of order".into()))));
                 }
                 Err(StreamError::Protocol(e)) => {

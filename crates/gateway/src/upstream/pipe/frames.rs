@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
 use pilotlight_pipe::control::{Log, LogLevel};
-use pilotlight_pipe::frame::{FrameHeader, FrameType, HEADER_LEN, MAX_FRAME};
+use pilotlight_pipe::frame::{FrameHeader, FrameType, HEADER_LEN, MAX_FRAME, flags};
 use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::ProtocolError;
 
@@ -13,7 +13,8 @@ use crate::outbound::Outbound;
 use crate::upstream::length::{self, LengthError};
 use crate::upstream::{Delivery, UpstreamError};
 
-/// A REQUEST frame without exchange id and deadline, or `None` if it is larger than a frame may be.
+/// A REQUEST frame without exchange id and deadline, or `None` if it is larger than a frame may be. With UPGRADE among
+/// the flags it tells what the client would switch to (P-38).
 pub(crate) fn request_frame(outbound: &Outbound, flags: u8, body: &[u8]) -> Option<BytesMut> {
     let mut frame = BytesMut::with_capacity(1024 + body.len());
     frame.put_bytes(0, HEADER_LEN + 8); // with what `complete` writes
@@ -34,7 +35,11 @@ pub(crate) fn request_frame(outbound: &Outbound, flags: u8, body: &[u8]) -> Opti
         frame.put_u8(0);
     };
     outbound.received_fields(&mut |name, value| field(name, &[value]));
-    outbound.own_fields(field);
+    outbound.own_fields(|name, value| match name {
+        b"connection" => {} // P-9
+        b"upgrade" if flags & flags::UPGRADE == 0 => {}
+        name => field(name, value),
+    });
     let head_length = frame.len() - head_start;
     frame.put_slice(body);
     let length = frame.len() - HEADER_LEN;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use pilotlight_pipe::control::{More, MoreKind};
-use pilotlight_pipe::hello::Hello;
+use pilotlight_pipe::hello::{Hello, MINOR};
 use pilotlight_supervisor::Service;
 use tokio::sync::Notify;
 
@@ -25,6 +25,8 @@ pub(crate) struct Peer<A: AnswerStream> {
     pub(crate) shared: Rc<SharedConnection<A>>,
     pub(crate) spawner: Spawner,
     worker: u32,
+    /// The minor version that the instance speaks (P-37).
+    minor: u16,
     /// Own connections that this worker may have open.
     max_own: u16,
     own_open: Cell<u16>,
@@ -53,6 +55,7 @@ impl<A: AnswerStream> Peer<A> {
             shared,
             spawner,
             worker,
+            minor: hello.minor,
             max_own: if hello.max_own == 0 { 0 } else { (hello.max_own / workers).max(1) },
             own_open: Cell::new(0),
             own_asked: Cell::new(0),
@@ -62,6 +65,11 @@ impl<A: AnswerStream> Peer<A> {
             own_idle: RefCell::default(),
             own_changed: Notify::new(),
         })
+    }
+
+    /// Whether an own connection of the instance may switch to another protocol.
+    pub(super) fn may_switch(&self) -> bool {
+        self.minor >= MINOR
     }
 
     /// The instance takes no further exchange: those that wait for an own connection look again.

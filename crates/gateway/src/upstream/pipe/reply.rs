@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::body::PipeBody;
-use super::stream::Stream;
+use super::stream::{Stream, Switched};
 use crate::body::ResponseBody;
-use crate::upstream::ServiceResponse;
 use crate::upstream::one_try::Try;
+use crate::upstream::{ServiceResponse, Upgraded};
 
 /// The head of an answer and where the rest of it is.
 pub(super) struct Reply {
@@ -16,12 +16,18 @@ pub(super) struct Reply {
     pub(super) first: Bytes,
     pub(super) rest: Option<Box<Stream>>,
     pub(super) left: Option<u64>,
+    /// The connection, if it is another protocol's now (P-41).
+    pub(super) switched: Option<Switched>,
 }
 
 impl Reply {
     pub(super) fn into_response(self, service: &str, one: &mut Try<'_>) -> ServiceResponse {
         let (lease, first_byte) = (one.lease.take(), one.first_byte.take());
-        let Self { status, headers, first, rest, left } = self;
+        let Self { status, headers, first, rest, left, switched } = self;
+        if let Some(Switched { socket, read_ahead }) = switched {
+            let upgraded = Some(Box::new(Upgraded { socket, read_ahead, lease }));
+            return ServiceResponse { status, fields: headers.into(), body: ResponseBody::Empty, upgraded };
+        }
         let body = match rest {
             None => ResponseBody::full(first),
             Some(stream) => {

@@ -40,6 +40,30 @@ pub(crate) enum StreamError {
     Protocol(ProtocolError),
 }
 
+/// A connection that carries no frames any more.
+pub(super) struct Switched {
+    pub(super) socket: Socket,
+    pub(super) read_ahead: BytesMut,
+}
+
+/// What follows a REQUEST frame.
+pub(super) enum Begin {
+    /// The rest of the request.
+    Request(Option<Box<RequestBody>>),
+    /// Nothing, for the service may switch to another protocol (P-39).
+    Offer,
+}
+
+impl Begin {
+    /// The request's body, which is untouched.
+    pub(super) fn into_body(self) -> Option<Box<RequestBody>> {
+        match self {
+            Self::Request(body) => body,
+            Self::Offer => None,
+        }
+    }
+}
+
 /// A connection with an exchange on it.
 pub(crate) struct Stream {
     socket: Socket,
@@ -63,10 +87,14 @@ impl Stream {
         peer: Rc<Peer<Self>>,
         exchange: u16,
         request: BytesMut,
-        body: Option<Box<RequestBody>>,
+        begin: Begin,
     ) -> Self {
         let mut session = OwnGateway::default();
-        let fresh = session.begin(exchange, if body.is_some() { Part::More } else { Part::Last });
+        let (fresh, body) = match begin {
+            Begin::Offer => (session.begin_offer(exchange), None),
+            Begin::Request(None) => (session.begin(exchange, Part::Last), None),
+            Begin::Request(body) => (session.begin(exchange, Part::More), body),
+        };
         debug_assert!(fresh, "a new session is idle");
         let pump = Pump::new(request, body, BodyFraming::Frames(exchange));
         let session = Session::Own(session);
@@ -256,6 +284,18 @@ impl Stream {
         }
     }
 
+    /// The connection behind [`AnswerPart::Switched`]: what comes on it from now on is the other protocol's.
+    pub(super) fn into_switched(mut self) -> Switched {
+        let socket = std::mem::replace(&mut self.socket, Socket::CLOSED);
+        self.peer.own_is_closed(); // P-42; what is left of the exchange ends with `self`
+        Switched { socket, read_ahead: std::mem::take(&mut self.read) }
+    }
+
+    /// Whether a frame could be taken for bytes of the protocol that was offered (P-39, P-40).
+    fn must_be_silent(&self) -> bool {
+        matches!(&self.session, Session::Own(own) if own.is_offering())
+    }
+
     fn is_at_rest(&self) -> bool {
         match &self.session {
             Session::Own(own) => own.is_idle() && self.pump.is_done() && !self.write_failed,
@@ -333,6 +373,9 @@ impl Stream {
     /// P-10: names the broken rule on exchange 0 and closes.
     pub(crate) fn fault(mut self, error: &ProtocolError) {
         tracing::error!(service = %self.peer.service, "the service broke the protocol ({error})");
+        if self.must_be_silent() {
+            return;
+        }
         self.pump.abandon();
         error.to_reset().encode(&mut self.pump.out, 0);
         let peer = Rc::clone(&self.peer);
@@ -357,6 +400,9 @@ impl Stream {
 impl AnswerStream for Stream {
     /// Says so to the service, and waits for its final frame elsewhere.
     fn cancel(mut self: Box<Self>, code: ResetCode) {
+        if self.must_be_silent() {
+            return; // P-39: closed
+        }
         self.pending = None; // must not be taken for a part of the connection's next answer
         if !self.ended {
             self.pump.abandon();
