@@ -123,6 +123,25 @@ def refuse(request, query):
     return 200, TEXT, "taken"
 
 
+def switch(request, query):
+    """Switches to what is offered first, whatever that is, and sends back the bytes that come."""
+    if not request.offers:
+        return 426, TEXT, "upgrade required\n"
+    connection = request.upgrade(request.offers[0])
+    while data := connection.recv(65_536):
+        connection.sendall(data)
+
+
+def websocket(request, query):
+    from pilotlight import websocket
+
+    if not websocket.is_offered(request):
+        return websocket.REQUIRED
+    with websocket.accept(request, max_message=64 << 20) as socket:
+        for message in socket:
+            socket.send(message)
+
+
 def big_header(request, query):
     return 200, [("x-big", "x" * int(query["bytes"]))], ""
 
@@ -142,6 +161,8 @@ ROUTES = {
     "GET /trailers": trailers,
     "GET /error": error,
     "GET /refuse": refuse,
+    "GET /switch": switch,
+    "GET /ws": websocket,
     "GET /big-header": big_header,
     "POST /upload": upload,
     "POST /early": early,

@@ -16,13 +16,14 @@ from _thread import allocate_lock, start_new_thread
 from posix import environ, getpid
 from time import monotonic, sleep
 
-from ._request import Cancelled, Request, Reset
+from ._request import Cancelled, Overloaded, Request, Reset
 from ._wire import (
-    CANCELLED, DATA, DRAIN, END, HEADER, HELLO, IGNORABLE, INTERNAL, LOG, MAX_FRAME, MAX_HELLO, MORE, NUMBERS, PING, PONG,
-    PROTOCOL, REFUSED, REQUEST, RESET, TRAILERS, WELCOME, Headers, Violation, check, frame, parse, reset,
+    CANCELLED, DATA, DRAIN, END, HEADER, HELLO, IGNORABLE, INTERNAL, LOG, MAX_FRAME, MAX_HELLO, MINOR, MORE, NUMBERS, PING,
+    PONG, PROTOCOL, REFUSED, REQUEST, RESET, TRAILERS, WELCOME, Headers, Violation, check, frame, parse, reset,
 )
 
 __version__ = "0.1.0"
+SDK = f"minor={MINOR}\nsdk=pilotlight-python/{__version__}\n"  # P-37
 MAX_SHARED, MAX_AT_ONCE = 256, 4_096  # connections; each of threads, exchanges and own connections
 GATEWAY_DRAIN_SECONDS, REST_POLL_SECONDS = 1.0, 0.01  # after SIGTERM: for the gateway's DRAIN; then for open exchanges
 
@@ -34,10 +35,11 @@ class Link:
         self.service, self.kind, self.worker, self.max_frame, self.closed = service, kind, worker, MAX_HELLO, False
         self.rules, self.tail, self.out, self.open, self.queue = RULES["new"], b"", [], {}, []
         self.reading, self.sending, self.answers = allocate_lock(), allocate_lock(), []
-        self.idle, self.spare = [], [None] * (service.threads - 1 if kind == "shared" else 0)  # threads
+        self.drains, self.idle = [], []  # P-43; threads
+        self.spare = [None] * (service.threads - 1 if kind == "shared" else 0)
         self.sock = socket(AF_UNIX, SOCK_STREAM)
         self.sock.connect(service.path)
-        hello = f"PIPE/1\ntoken={service.token}\nkind={kind}\nsdk=pilotlight-python/{__version__}\npid={getpid()}\n"
+        hello = f"PIPE/1\ntoken={service.token}\nkind={kind}\n{SDK}pid={getpid()}\n"
         hello += f"exchanges={service.exchanges}\nmax_own={service.limits['own']}\n" if kind == "shared" else ""
         hello += "" if worker is None else f"worker={worker}\n"
         self.sock.sendall(frame(HELLO, 0, 0, hello.encode()))  # P-1
@@ -71,16 +73,47 @@ class Link:
         try:
             if request._reset:
                 raise Cancelled
-            request._answer(*self.service.handle(request))  # (status, headers, body) or those and trailers
+            answer = self.service.handle(request)  # (status, headers, body) or those and trailers
+            if not request._upgraded:
+                request._answer(*answer)
         except BaseException as error:
-            if not isinstance(error, Reset):
+            if not isinstance(error, (Reset, ConnectionError) if request._upgraded else Reset):
                 sys.excepthook(type(error), error, error.__traceback__)
                 error = Reset(f"{type(error).__name__} in the handler")
             if not request._done:
                 request._finish()
                 code = request._reset or (INTERNAL if request._begun else error.code)  # P-29: no REFUSED after a frame
                 request._link.send(reset(request._exchange, code, error, error.retry_after))
+        if request._upgraded:
+            self.closed = True
+            self.service.links.discard(self)
+            self.sock.close()
         self.service.busy.pop()
+
+    def leave(self, request, switch, on_drain):
+        """The connection is another protocol's behind the frame `switch` (P-40 to P-42): returns its socket."""
+        from socket import socket as Socket  # what libraries expect; it costs time to load
+
+        service = self.service
+        with service.lock:
+            if len(service.of_kind("upgraded")) >= service.max_upgraded:
+                raise Overloaded(f"{service.max_upgraded} connections have switched protocols already")
+            self.kind = "upgraded"
+        request._begun = request._upgraded = True
+        request._finish()
+        self.send(switch)
+        self.sock = Socket(fileno=self.sock.detach())
+        self.drains += [on_drain] if on_drain else []
+        if service.draining:
+            self.drained()
+        return self.sock
+
+    def drained(self):
+        """The instance is to end: tells the handler of an upgraded connection, once (P-43)."""
+        try:
+            self.drains and self.drains.pop()(self.sock)
+        except Exception as error:  # its own, or it has just been told by another thread
+            isinstance(error, IndexError) or sys.excepthook(type(error), error, error.__traceback__)
 
     def branch(self, request):
         """An answer connection (P-24), idle (P-25) or new; another thread takes the place of the one that streams."""
@@ -130,7 +163,7 @@ class Link:
         keys = dict(line.partition(b"=")[::2] for line in payload.split(b"\n"))
         check(keys.keys() >= {b"PIPE/1", b"worker", b"max_frame"}, "P-3: not a WELCOME of PIPE/1: {!r:.200}", payload)
         self.worker, self.max_frame = int(keys[b"worker"]), max(int(keys[b"max_frame"]), MAX_FRAME)
-        self.rules = RULES[self.kind]
+        self.rules, self.minor = RULES[self.kind], int(keys.get(b"minor", 0))
 
     def on_request(self, kind, flags, exchange, payload):
         check(self.kind == "shared" or not self.open, "P-19: REQUEST before the exchange before it has ended")
@@ -147,6 +180,7 @@ class Link:
         check(kind == RESET or request and not request._ended, "P-11: type {}, exchange {} not open", kind, exchange)
         if not request:
             return  # P-26: it has ended
+        check(request._begun or not request._offered, "P-39: type {} before the answer to an offered switch", kind)
         if kind == RESET:
             request._reset = NUMBERS.unpack_from(payload)[0] or CANCELLED
         elif kind == TRAILERS:
@@ -212,9 +246,10 @@ RULES["own"] = {**EXCHANGES, DATA: Link.on_part, TRAILERS: Link.on_part}
 class Service:
     """This instance: what its connections share."""
 
-    def __init__(self, handle, path, token, threads, exchanges, max_own, max_body):
+    def __init__(self, handle, path, token, threads, exchanges, max_own, max_body, max_upgraded):
         self.handle, self.path, self.token, self.threads, self.exchanges = handle, path, token, threads, exchanges
         self.limits, self.max_body, self.lock = {"own": max_own, "shared": MAX_SHARED}, max_body, allocate_lock()
+        self.max_upgraded = max_upgraded
         self.links, self.busy, self.ear, self.bell = set(), [], None, None  # busy: an entry for each open exchange
         self.draining, self.released, self.ended = False, False, None
 
@@ -250,7 +285,7 @@ class Service:
         return not self.busy and not any(link.out for link in list(self.links))
 
 
-def serve(handle, threads=8, exchanges=64, max_own=64, max_body=64 << 20):
+def serve(handle, threads=8, exchanges=64, max_own=64, max_body=64 << 20, max_upgraded=1024):
     """Answers requests with `handle(request)` until the gateway or SIGTERM ends the service; then returns.
 
     `handle` returns `(status, headers, body)`, or those and trailers. Headers and trailers are pairs or a dict; a body
@@ -259,7 +294,8 @@ def serve(handle, threads=8, exchanges=64, max_own=64, max_body=64 << 20):
     `threads` is how many handlers run at once on a shared connection, of which the gateway asks for one for each of
     its workers; streams do not count. `exchanges` is how many requests such a connection takes before they are
     answered, `max_own` how many large or streamed requests run at once (1-4096 each), `max_body` what `request.body`
-    reads at most, in bytes. It takes over SIGTERM and SIGINT, so it runs in the main thread.
+    reads at most, in bytes, `max_upgraded` how many connections may have switched to another protocol
+    (`request.upgrade`), each with a thread. It takes over SIGTERM and SIGINT, so it runs in the main thread.
     """
     fit = all(1 <= number <= MAX_AT_ONCE for number in (threads, exchanges, max_own))
     check(fit, "threads={}, exchanges={}, max_own={}: each must be 1 to {}", threads, exchanges, max_own, MAX_AT_ONCE)
@@ -267,7 +303,7 @@ def serve(handle, threads=8, exchanges=64, max_own=64, max_body=64 << 20):
     if not path or not token:
         sys.stderr.write(f"pilotlight: PILOTLIGHT_SOCKET is not set.\n{sys.modules[__package__].__doc__ or ''}")
         raise SystemExit(2)
-    service = Service(handle, path.decode(), token.decode(), threads, exchanges, max_own, max_body)
+    service = Service(handle, path.decode(), token.decode(), threads, exchanges, max_own, max_body, max_upgraded)
     service.dial("shared", 1)
     if not service.links:
         raise SystemExit(1)
@@ -275,6 +311,8 @@ def serve(handle, threads=8, exchanges=64, max_own=64, max_body=64 << 20):
     service.draining, until = True, monotonic() + GATEWAY_DRAIN_SECONDS
     for link in service.of_kind("shared") if told else ():
         link.send(frame(DRAIN, 0, 0, bytes(4)))  # P-32
+    for link in service.of_kind("upgraded"):
+        link.drained()
     while service.ended is None and not (service.at_rest() and (service.released or monotonic() > until)):
         sleep(REST_POLL_SECONDS)
     if service.ended:
