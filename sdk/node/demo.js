@@ -115,10 +115,12 @@ const routes = {
   '/trailers': trailers,
   '/error': () => { throw new Error('asked for by /error'); },
   '/refuse': refuseOnce,
+  '/switch': (req, res) => { res.statusCode = 426; res.end(); },
+  '/ws': (req, res) => { res.statusCode = 426; res.end(); },
   '/big-header': (req, res, query) => { res.setHeader('x-big', 'b'.repeat(Number(query.get('bytes') ?? 0))); res.end(); },
 };
 
-serve((req, res) => {
+const server = serve((req, res) => {
   const [path, query = ''] = req.url.split(/\?(.*)/s);
   if (path.startsWith('/echo')) return echo(req, res);
   const route = routes[path];
@@ -126,3 +128,27 @@ serve((req, res) => {
   res.statusCode = 404;
   return res.end('not found');
 });
+
+/** Switches to what is offered first, whatever that is, and sends back the bytes that come. */
+function switchAndEcho(req, socket) {
+  const protocol = req.headers.upgrade.split(',')[0].trim();
+  socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n\r\n`);
+  socket.pipe(socket);
+}
+
+/** A WebSocket that sends every message back, by the package `ws`. */
+function webSocket(req, socket, head) {
+  const { WebSocketServer } = require('ws');
+  webSockets ??= new WebSocketServer({ noServer: true, maxPayload: 64 << 20 });
+  webSockets.handleUpgrade(req, socket, head, client => {
+    client.on('message', (data, isBinary) => client.send(data, { binary: isBinary })).on('error', () => {});
+  });
+}
+
+let webSockets;
+server.on('upgrade', (req, socket, head) => {
+  if (req.url === '/switch') return switchAndEcho(req, socket);
+  if (req.url === '/ws') return webSocket(req, socket, head);
+  return socket.end('HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot found');
+});
+server.on('draining', () => webSockets?.clients.forEach(client => client.close(1001, 'going away')));

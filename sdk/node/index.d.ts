@@ -1,5 +1,7 @@
 /// <reference types="node" />
+import type { EventEmitter } from 'events';
 import type { IncomingMessage, ServerResponse } from 'http';
+import type { Socket } from 'net';
 
 /** What a request of a pilotlight service has besides Node's own. */
 export interface Request extends IncomingMessage {
@@ -18,9 +20,18 @@ export interface Options {
   exchanges?: number;
   /** Connections for streams, 1–4096; 64 if not given. */
   maxOwn?: number;
+  /** Connections that have switched to another protocol; 1,024 if not given. Clients beyond get 503. */
+  maxUpgraded?: number;
 }
 
-export interface Service {
+export interface Service extends EventEmitter {
+  /**
+   * A client asks for another protocol, as with Node's http.Server: `new WebSocketServer({ server })` of the package `ws`
+   * takes a Service. Without a listener such a request goes to the handler.
+   */
+  on(event: 'upgrade', listener: (req: Request, socket: Socket, head: Buffer) => void): this;
+  /** The instance is to end: open WebSockets should be closed. It ends with the last of them, or is killed. */
+  on(event: 'draining', listener: () => void): this;
   /** Finishes what is open, refuses the rest, exits with code 0; as SIGTERM does. */
   close(): void;
 }

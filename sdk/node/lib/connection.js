@@ -10,7 +10,8 @@ const MIN_MAX_FRAME = 65536; // `max_frame` until WELCOME says more
 const MAX_WELCOME = 4096;
 const MAX_TEXT = 341; // characters of a RESET's text: at most 3 bytes each, 1,024 allowed
 const HEADER_BYTES = 8;
-const [END, IGNORABLE] = [0x01, 0x80];
+const [END, UPGRADE, IGNORABLE] = [0x01, 0x02, 0x80];
+const MINOR = 1; // P-37: upgrades
 const TYPE = { HELLO: 1, WELCOME: 2, REQUEST: 3, RESPONSE: 4, INFO: 5, DATA: 6, TRAILERS: 7, STOP: 8,
   RESET: 9, PING: 10, PONG: 11, DRAIN: 12, MORE: 13, LOG: 14 };
 const CODE = { CANCELLED: 1, DEADLINE: 2, REFUSED: 3, OVERLOADED: 4, INTERNAL: 5, PROTOCOL: 6, TOO_LARGE: 7 };
@@ -20,7 +21,7 @@ const readBuffer = Buffer.allocUnsafeSlow(64 * 1024); // of all connections: wha
 /** What the gateway may send (P-11): on which kinds of connection, its size if that is fixed, and who takes it. */
 const RULES = {
   [TYPE.WELCOME]: { on: 'shared own answer', take: (conn, id, payload) => conn.welcome(payload) },
-  [TYPE.REQUEST]: { on: 'shared own', take: (conn, id, payload, end) => conn.request(id, payload, end) },
+  [TYPE.REQUEST]: { on: 'shared own', take: (conn, id, payload, end, flags) => conn.request(id, payload, end, flags) },
   [TYPE.DATA]: { on: 'own', take: (conn, id, payload, end) => conn.body(id, Buffer.from(payload), end, []) },
   [TYPE.TRAILERS]: { on: 'own', take: (conn, id, payload) => conn.body(id, EMPTY, true, strings(payload, 0)) },
   [TYPE.RESET]: { on: 'shared own answer', take: (conn, id, payload) => conn.reset(id, payload) },
@@ -54,11 +55,13 @@ class Connection {
     Object.assign(this, { exchanges: new Map(), rest: EMPTY, batch: [], callbacks: [], scheduled: false });
     service.connections.add(this);
     const onread = { buffer: readBuffer, callback: size => this.read(readBuffer.subarray(0, size)) };
-    this.socket = net.connect({ path: service.path, onread }).on('close', () => service.closed(this));
+    // An own connection may become somebody else's, who listens for 'data'.
+    this.socket = net.connect(kind === 'own' ? { path: service.path } : { path: service.path, onread })
+      .on('data', data => this.read(data)).on('close', () => service.closed(this));
     // Other errors than that of connecting are the end of the stream (P-33, P-34).
     this.socket.on('error', err => { if (err.syscall === 'connect') this.failure = err; });
     const who = `token=${service.token}\nsdk=node/0.1.0\npid=${process.pid}\nmax_own=${service.maxOwn}\nkind=${kind}\n`;
-    const size = kind === 'shared' ? `exchanges=${service.maxExchanges}\n` : '';
+    const size = `minor=${MINOR}\n` + (kind === 'shared' ? `exchanges=${service.maxExchanges}\n` : '');
     this.send(TYPE.HELLO, 0, 0, `PIPE/1\n${who}${size}${worker === undefined ? '' : `worker=${worker}\n`}`); // P-1
   }
 
@@ -89,27 +92,29 @@ class Connection {
     if (payload.length !== (rule.bytes ?? payload.length)) broken('P-11', `type ${type} with ${payload.length} bytes`);
     const early = this.welcomed === (type === TYPE.WELCOME); // only a refusal (P-4) may be that
     if (early && (type !== TYPE.RESET || id !== 0)) broken('P-3', 'WELCOME is the first frame, once');
-    return rule.take(this, id, payload, (flags & END) !== 0);
+    return rule.take(this, id, payload, (flags & END) !== 0, flags);
   }
 
   welcome(payload) {
     if (payload.length > MAX_WELCOME) broken('P-6', `a WELCOME of ${payload.length} bytes, ${MAX_WELCOME} at most`);
     const [version, ...lines] = payload.toString().split('\n');
     if (version !== 'PIPE/1') broken('P-12', `WELCOME begins with ${JSON.stringify(version)}, not PIPE/1`);
-    const keys = Object.fromEntries(lines.map(line => line.split(/=(.*)/s)));
-    [this.worker, this.maxFrame] = [Number(keys.worker), Number(keys.max_frame ?? MIN_MAX_FRAME)];
+    const keys = { max_frame: MIN_MAX_FRAME, minor: 0, ...Object.fromEntries(lines.map(line => line.split(/=(.*)/s))) };
+    [this.worker, this.maxFrame, this.minor] = [keys.worker, keys.max_frame, keys.minor].map(Number);
     this.welcomed = this.worker >= 0 && this.maxFrame >= MIN_MAX_FRAME;
     if (!this.welcomed) broken('P-3', `WELCOME says worker=${keys.worker} and max_frame=${keys.max_frame}`);
   }
 
-  request(id, payload, end) {
+  request(id, payload, end, flags) {
     const { exchanges, kind, service } = this;
     if (id === 0) broken('P-15', 'a REQUEST with exchange id 0');
     if (kind === 'own' && exchanges.size) broken('P-19', 'a REQUEST before the exchange before it has ended');
     if (kind === 'shared' && !end) broken('P-14', 'a REQUEST without END on a shared connection');
     if (exchanges.has(id)) broken('P-15', `exchange ${id} is still open`);
     if (exchanges.size >= service.maxExchanges) broken('P-14', `more than exchanges=${service.maxExchanges} open`);
-    service.begin(this, id, payload, end);
+    const isOffer = kind === 'own' && this.minor >= 1 && (flags & UPGRADE) !== 0;
+    if (isOffer && !end) broken('P-38', 'a REQUEST with UPGRADE and without END');
+    service.begin(this, id, payload, end, isOffer);
   }
 
   body(id, bytes, end, trailers) {
@@ -149,4 +154,4 @@ class Connection {
   }
 }
 
-module.exports = { Connection, TYPE, CODE, END, EMPTY, u32, broken, strings, resetPayload };
+module.exports = { Connection, TYPE, CODE, END, UPGRADE, EMPTY, u32, broken, strings, resetPayload };

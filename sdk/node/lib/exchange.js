@@ -195,4 +195,4 @@ Object.assign(Exchange.prototype, { readable: true, writable: true, writableLeng
   _writableState: {}, destroyed: false, closed: false, begun: false, answered: false, needDrain: false, head: '',
   cork() {}, uncork() {}, setNoDelay() {}, setKeepAlive() {}, setTimeout() {} });
 
-module.exports = { Exchange };
+module.exports = { Exchange, toFields };

@@ -13,7 +13,7 @@ test('HELLO (P-1, P-2), and its limits', async t => {
   const { keys } = gateway.shared;
   assert.deepStrictEqual(
     { ...keys, pid: Number(keys.pid) },
-    { version: 'PIPE/1', token: '0123456789abcdef0123456789abcdef', kind: 'shared', exchanges: '7', max_own: '4096', sdk: 'node/0.1.0', pid: gateway.child.pid },
+    { version: 'PIPE/1', token: '0123456789abcdef0123456789abcdef', kind: 'shared', exchanges: '7', max_own: '4096', minor: '1', sdk: 'node/0.1.0', pid: gateway.child.pid },
   );
 });
 
