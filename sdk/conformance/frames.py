@@ -3,6 +3,7 @@
 import pipe1
 from notation import Mismatch, NotationError, evaluate, exchange_of, match_exchange, match_parts
 
+MAY_UPGRADE = ("REQUEST", "RESPONSE")
 REQUEST_DEFAULTS = {
     "method": b"GET", "scheme": b"http", "authority": b"demo.test", "target": b"/", "protocol": b"HTTP/1.1",
     "peer": b"127.0.0.1:40000", "id": b"request-1",
@@ -55,12 +56,14 @@ def match_frame(line, frame, variables):
     match_exchange(line, frame.exchange, variables)
     if line.name != "FINAL" and frame.end != bool(line.flags & pipe1.END):
         raise Mismatch(f"END is {'set' if frame.end else 'not set'} on {frame}")
+    if line.name in MAY_UPGRADE and frame.upgrade != bool(line.flags & pipe1.UPGRADE):
+        raise Mismatch(f"UPGRADE is {'set' if frame.upgrade else 'not set'} on {frame}")
     pseudo, fields = view(frame)
     match_parts(line.parts, pseudo, fields, variables)
 
 
 def is_final(frame):
-    return frame.end or frame.name in ("TRAILERS", "RESET")
+    return frame.end or frame.upgrade or frame.name in ("TRAILERS", "RESET")
 
 
 def view(frame):
@@ -68,6 +71,11 @@ def view(frame):
     read = _READ.get(frame.name)
     if read is None:
         return {":raw": frame.payload}, []
+    if frame.upgrade and frame.name in MAY_UPGRADE:
+        pseudo, fields = read(frame.payload, frozenset([b"upgrade"]))
+        if [name for name, _ in fields].count(b"upgrade") != 1:
+            raise pipe1.ProtocolError("P-38", f"UPGRADE without one field that says to what: {frame}")
+        return pseudo, fields
     return read(frame.payload)
 
 
@@ -75,7 +83,8 @@ def check_frame(frame, from_service):
     """The rules that hold for every frame of a peer, whatever the transcript is about."""
     if frame.type not in pipe1.NAMES:
         raise pipe1.ProtocolError("P-7", f"sent a frame of the unknown type {frame.type}")
-    if frame.flags & ~(pipe1.END | pipe1.IGNORABLE):
+    known = pipe1.END | pipe1.IGNORABLE | (pipe1.UPGRADE if frame.name in MAY_UPGRADE else 0)
+    if frame.flags & ~known:
         raise pipe1.ProtocolError("P-7", f"sent unknown flag bits {frame.flags:#04x} on {frame.name}")
     wrong_side = {"WELCOME", "REQUEST", "MORE"} if from_service else {"HELLO", "RESPONSE", "INFO", "STOP", "LOG"}
     if frame.name in wrong_side:
@@ -174,14 +183,14 @@ def _read_text(payload):
     return {":version": version}, [(key.encode(), value) for key, value in values.items()]
 
 
-def _read_request(payload):
-    strings, deadline, fields, body = pipe1.decode_request(payload)
+def _read_request(payload, crossing=frozenset()):
+    strings, deadline, fields, body = pipe1.decode_request(payload, crossing)
     pseudo = {":" + name: value for name, value in strings.items()}
     return pseudo | {":deadline": b"%d" % deadline, ":body": body}, fields
 
 
-def _read_response(payload):
-    status, fields, body = pipe1.decode_response(payload)
+def _read_response(payload, crossing=frozenset()):
+    status, fields, body = pipe1.decode_response(payload, crossing)
     return {":status": b"%d" % status, ":body": body}, fields
 
 

@@ -53,6 +53,10 @@ class Client:
     def send(self, data):
         self._sock.sendall(data)
 
+    def shut(self):
+        """Ends this side's direction."""
+        self._sock.shutdown(socket.SHUT_WR)
+
     def send_head(self, method, target, fields=(), host="demo.test"):
         lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"] if host else [f"{method} {target} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in fields]

@@ -23,7 +23,7 @@ SYNTAX = re.compile(r"(?P<key>:?[A-Za-z0-9_.-]+)(?P<op>[=~!#])")
 WORD = re.compile(r'[^\s"+*()$]+')
 ESCAPE = re.compile(rb'\\(x[0-9a-fA-F]{2}|.)', re.DOTALL)
 ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b'"': b'"', b"\\": b"\\"}
-FLAGS = {"END": pipe1.END, "IGNORABLE": pipe1.IGNORABLE}
+FLAGS = {"END": pipe1.END, "UPGRADE": pipe1.UPGRADE, "IGNORABLE": pipe1.IGNORABLE}
 
 
 class NotationError(Exception):
@@ -80,7 +80,7 @@ def parse(text):
         elif re.fullmatch(r"\d+|\$[a-z]\w*|\*", word):
             exchange = word
         else:
-            raise NotationError(f"{word!r} is neither a flag (END, IGNORABLE), an exchange id nor key=value")
+            raise NotationError(f"{word!r} is neither a flag (END, UPGRADE, IGNORABLE), an exchange id nor key=value")
     return Line(name, exchange, flags, parts)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 MAX_FRAME = 65_536
 MAX_TEXT = 4_096
 END = 0x01
+UPGRADE = 0x02
 IGNORABLE = 0x80
 
 TYPES = {
@@ -54,9 +55,14 @@ class Frame(NamedTuple):
     def end(self):
         return bool(self.flags & END)
 
+    @property
+    def upgrade(self):
+        return bool(self.flags & UPGRADE)
+
     def __str__(self):
         flags = " END" if self.end else ""
-        extra = f" flags={self.flags:#04x}" if self.flags & ~END else ""
+        flags += " UPGRADE" if self.upgrade else ""
+        extra = f" flags={self.flags:#04x}" if self.flags & ~(END | UPGRADE) else ""
         shown = repr(self.payload[:200]) + ("…" if len(self.payload) > 200 else "")
         return f"{self.name} {self.exchange}{flags}{extra} [{len(self.payload)}] {shown}"
 
@@ -90,7 +96,8 @@ def split_strings(block):
     return block.split(b"\0")[:-1]
 
 
-def pair(strings):
+def pair(strings, crossing=frozenset()):
+    """Pairs of name and value; `crossing` are exceptions from P-9."""
     if len(strings) % 2:
         raise ProtocolError("P-8", f"odd number of strings ({len(strings)})")
     fields = list(zip(strings[::2], strings[1::2]))
@@ -99,7 +106,7 @@ def pair(strings):
             raise ProtocolError("P-8", f"field name {name!r} is not in lower case")
         if b"\r" in name + value or b"\n" in name + value:
             raise ProtocolError("P-8", f"field {name!r} holds CR or LF")
-        if name in MUST_NOT_CROSS:
+        if name in MUST_NOT_CROSS - crossing:
             raise ProtocolError("P-9", f"field {name!r} must not cross the pipe")
     return fields
 
@@ -113,7 +120,7 @@ def encode_request(strings, deadline_ms, fields, body):
     return _REQUEST.pack(len(block), deadline_ms) + block + body
 
 
-def decode_request(payload):
+def decode_request(payload, crossing=frozenset()):
     """(strings by name, deadline_ms, fields, body)"""
     if len(payload) < _REQUEST.size:
         raise ProtocolError("P-8", "request head is cut short")
@@ -123,7 +130,7 @@ def decode_request(payload):
     if len(strings) < len(REQUEST_STRINGS):
         raise ProtocolError("P-8", f"request head has {len(strings)} strings, needs {len(REQUEST_STRINGS)}")
     count = len(REQUEST_STRINGS)
-    return dict(zip(REQUEST_STRINGS, strings)), deadline_ms, pair(strings[count:]), body
+    return dict(zip(REQUEST_STRINGS, strings)), deadline_ms, pair(strings[count:], crossing), body
 
 
 def encode_response(status, fields, body):
@@ -131,13 +138,13 @@ def encode_response(status, fields, body):
     return _RESPONSE.pack(len(block), status, 0) + block + body
 
 
-def decode_response(payload):
+def decode_response(payload, crossing=frozenset()):
     """(status, fields, body)"""
     if len(payload) < _RESPONSE.size:
         raise ProtocolError("P-8", "response head is cut short")
     length, status, _ = _RESPONSE.unpack_from(payload)
     block, body = _take_block(payload, _RESPONSE.size, length)
-    return status, pair(split_strings(block)), body
+    return status, pair(split_strings(block), crossing), body
 
 
 def decode_fields(payload):

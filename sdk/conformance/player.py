@@ -89,6 +89,8 @@ class Player:
             other.flush(deadline)
         if line.name == "FLOOD":
             self._flood(wire, line, deadline)
+        elif line.name == "SHUT":
+            wire.shut(deadline)
         elif line.name == "MESSAGE":
             wire.queue(compile_message(line, self.variables))
         else:
@@ -123,6 +125,8 @@ class Player:
             "LEAVE": self._expect_leave,
             "POLL": self._poll,
             "QUIET": self._expect_quiet,
+            "STREAM": self._expect_stream,
+            "SHUT": self._expect_shut,
         }.get(line.name)
         if special:
             special(wire, line, deadline)
@@ -224,6 +228,19 @@ class Player:
         except TimedOut:
             return
         raise Mismatch(f"got {frame}, expected nothing")
+
+    def _expect_stream(self, wire, line, deadline):
+        """`STREAM :bytes=…`: the next bytes behind a switch to another protocol."""
+        wanted = evaluate(line.parts[0].value, self.variables)
+        got = wire.read_bytes(len(wanted), deadline)
+        if got != wanted:
+            raise Mismatch(f"the stream goes {shorten(got)}, expected {shorten(wanted)}")
+
+    def _expect_shut(self, wire, _line, deadline):
+        """`SHUT`: the end of the stream behind a switch; this side's direction may go on."""
+        left = wire.read_end(deadline)
+        if left:
+            raise Mismatch(f"before the end of the stream came {shorten(left)}")
 
     def _poll(self, wire, line, deadline):
         """`POLL :target=… :body=…`: asks again and again until the answer is the expected one."""

@@ -215,10 +215,14 @@ class GatewayDirector:
             web.client.send_chunk(values[":body"])
         elif line.name == "LAST":
             web.client.end_chunks(fields)
+        elif line.name == "RAW":
+            web.client.send(values[":bytes"])
+        elif line.name == "SHUT":
+            web.client.shut()
         elif line.name == "FLOOD":
             flood(web.client, int(values[":limit"]))
         else:
-            raise NotationError(f"clients send REQUEST, CHUNK, LAST or FLOOD, not {line.name}")
+            raise NotationError(f"clients send REQUEST, CHUNK, LAST, RAW, SHUT or FLOOD, not {line.name}")
 
     def _request(self, web, values, fields):
         web.method = values.get(":method", b"GET").decode()
@@ -279,6 +283,13 @@ class GatewayDirector:
         if not web.early.startswith(wanted):
             raise Mismatch(f"the body goes {web.early[:80]!r}")
         web.early = web.early[len(wanted) :]
+
+    def _web_stream(self, web, line):
+        """The next bytes behind a 101."""
+        wanted = evaluate(line.parts[0].value, self.variables)
+        got = web.client.read(len(wanted))
+        if got != wanted:
+            raise Mismatch(f"the stream goes {got[:80]!r}")
 
     def _web_rest(self, web, line):
         body = web.early + b"".join(web.pieces)

@@ -90,6 +90,27 @@ class Wire:
             else:
                 self.kept.append(frame)
 
+    def read_bytes(self, count, deadline):
+        """The next bytes of a connection that carries no frames (P-41)."""
+        while len(self.inbox) < count:
+            self._wait(deadline)
+        data = bytes(self.inbox[:count])
+        del self.inbox[:count]
+        return data
+
+    def read_end(self, deadline):
+        """Waits for the end of the stream of a connection that carries no frames; returns what came before it."""
+        try:
+            while True:
+                self._wait(deadline)
+        except Closed:
+            return bytes(self.inbox)
+
+    def shut(self, deadline):
+        """Ends this side's direction."""
+        self.flush(deadline)
+        self._sock.shutdown(socket.SHUT_WR)
+
     def expect_end(self, deadline):
         """Waits for the end of the stream; a frame that comes instead is the caller's to judge."""
         try:

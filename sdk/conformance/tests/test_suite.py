@@ -134,7 +134,7 @@ class Coverage(unittest.TestCase):
             for script in transcript.load_folder(folder):
                 for step in script.steps:
                     if step.action == "frame" and step.side == side and not step.wire.startswith("h"):
-                        compiler = {"MESSAGE": frames.compile_message, "FLOOD": None}.get(step.data.name, frames.compile_frame)
+                        compiler = {"MESSAGE": frames.compile_message, "FLOOD": None, "SHUT": None}.get(step.data.name, frames.compile_frame)
                         if compiler:
                             self.assertTrue(compiler(step.data, known), step.place)
 
