@@ -1,16 +1,18 @@
 //! Bytes of a Pipe/1 peer: whatever they are, nothing panics, chunking changes nothing, and each refusal names a rule.
 
 use bytes::{Bytes, BytesMut};
+use http::StatusCode;
 use pilotlight_pipe::control::{Drain, Log, More, parse_ping};
-use pilotlight_pipe::frame::{FrameError, FrameHeader, FrameType, MAX_FRAME, missing, split_frame};
+use pilotlight_pipe::frame::{FrameError, FrameHeader, FrameType, MAX_FRAME, flags, missing, split_frame};
 use pilotlight_pipe::head::{
-    RequestHead, decode_fields, decode_info, decode_request, decode_response, encode_fields, encode_request,
-    encode_response,
+    RequestHead, decode_fields, decode_info, decode_offer, decode_request, decode_response, decode_switch,
+    encode_fields, encode_request, encode_response,
 };
 use pilotlight_pipe::hello::{Hello, Welcome};
 use pilotlight_pipe::reset::Reset;
 use pilotlight_pipe::session::{
-    AnswerGateway, AnswerService, GatewayExchanges, OwnGateway, OwnService, Part, SharedService, Violation,
+    AnswerGateway, AnswerPart, AnswerService, GatewayExchanges, OwnEvent, OwnGateway, OwnService, Part, SharedService,
+    Violation,
 };
 
 /// The first byte says how the rest is cut into reads.
@@ -24,6 +26,7 @@ pub(crate) fn check(data: &[u8]) {
         decode(header, payload);
     }
     sessions(&whole.0);
+    offers(&whole.0);
 }
 
 type Split = (Vec<(FrameHeader, Bytes)>, Option<FrameError>);
@@ -90,7 +93,8 @@ fn decode(header: &FrameHeader, payload: &Bytes) {
 }
 
 fn request(header: &FrameHeader, payload: &Bytes) {
-    let Ok((request, body)) = decode_request(payload.clone()) else {
+    let decode = if header.is_upgrade() { decode_offer } else { decode_request };
+    let Ok((request, body)) = decode(payload.clone()) else {
         return;
     };
     let head = RequestHead {
@@ -108,16 +112,25 @@ fn request(header: &FrameHeader, payload: &Bytes) {
     if encode_request(&mut out, header.exchange, header.flags, &head, &body).is_err() {
         return;
     }
-    let again = split_all(&out, out.len()).0.pop().and_then(|(_, payload)| decode_request(payload).ok());
+    let again = split_all(&out, out.len()).0.pop().and_then(|(_, payload)| decode(payload).ok());
     assert!(
         again.is_some_and(|(other, rest)| {
-            rest == body && other.method == request.method && other.target() == request.target()
+            let is_same = (&other.method, other.target()) == (&request.method, request.target());
+            rest == body && is_same && other.headers == request.headers
         }),
         "a request that was read and written is another one"
     );
 }
 
 fn response(header: &FrameHeader, payload: &Bytes) {
+    if let Ok(fields) = decode_switch(payload.clone()) {
+        let mut out = BytesMut::new();
+        let status = StatusCode::SWITCHING_PROTOCOLS;
+        if encode_response(&mut out, header.exchange, flags::UPGRADE, status, &fields, &[]).is_ok() {
+            let again = split_all(&out, out.len()).0.pop().and_then(|(_, payload)| decode_switch(payload).ok());
+            assert_eq!(again.as_ref(), Some(&fields), "a switch that was read and written is another one");
+        }
+    }
     let Ok((status, fields, body)) = decode_response(payload.clone()) else {
         return;
     };
@@ -155,6 +168,18 @@ fn sessions(frames: &[(FrameHeader, Bytes)]) {
         }
         result
     }));
+    let mut own = OwnService::default();
+    own.agreed(1);
+    refused(headers().map(|header| {
+        let result = own.receive(header).map(drop);
+        assert!(!own.is_offered() || own.owes_answer(), "an offer that needs no answer");
+        match header.exchange & 3 {
+            0 => {}
+            1 => own.finish(),
+            _ => own.answer_begun(),
+        }
+        result
+    }));
     let mut answer = AnswerService::default();
     refused(headers().map(|header| answer.receive(header).map(drop)));
 
@@ -182,10 +207,26 @@ fn sessions(frames: &[(FrameHeader, Bytes)]) {
     }));
 }
 
+/// As a service that is offered a switch each time.
+fn offers(frames: &[(FrameHeader, Bytes)]) {
+    let mut own = OwnGateway::default();
+    refused(frames.iter().map(|(header, _)| {
+        if own.is_idle() {
+            assert!(own.begin_offer(1) && own.is_offering(), "an idle connection takes no offer");
+        }
+        let event = own.receive(header)?;
+        if event == OwnEvent::Part(AnswerPart::Switched) {
+            assert!(own.is_idle() && header.is_upgrade() && !header.is_end(), "a switch that ends nothing");
+        }
+        assert!(!own.is_sending(), "an offer has no body");
+        Ok(())
+    }));
+}
+
 fn refused(mut results: impl Iterator<Item = Result<(), Violation>>) {
     if let Some(violation) = results.find_map(Result::err) {
         let number = violation.rule.strip_prefix("P-").and_then(|number| number.parse::<u8>().ok());
-        assert!(number.is_some_and(|number| (1..=36).contains(&number)), "{violation} names no rule");
+        assert!(number.is_some_and(|number| (1..=43).contains(&number)), "{violation} names no rule");
         assert!(violation.to_string().starts_with(violation.rule), "{violation} does not begin with its rule");
     }
 }

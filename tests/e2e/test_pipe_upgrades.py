@@ -1,4 +1,4 @@
-"""WebSocket and event streams over the pipe: all three SDKs behind the gateway, other people's client in front of it."""
+"""WebSocket and event streams over the pipe: all three SDKs behind the gateway, with other people's client."""
 
 import json
 import os
@@ -22,7 +22,8 @@ CALM = {"drain_timeout": "10s", "stop_grace": "1s"}
 def setUpModule():
     needs_gateway()
     if not RUST_DEMO.exists():
-        raise FileNotFoundError(f"no demo service at {RUST_DEMO}: build it with `cargo build -p pilotlight-pipe --examples`")
+        build = "cargo build -p pilotlight-pipe --examples"
+        raise FileNotFoundError(f"no demo service at {RUST_DEMO}: build it with `{build}`")
 
 
 class OverThePipe:
