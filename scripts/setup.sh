@@ -119,6 +119,10 @@ for_test() {
   need fish fish "tests of its completions"
   need cc build-essential "SQLite of examples/users, the allocator"
   need valgrind valgrind "instructions of the hot paths"
+  need pebble pebble "tests of certificates by ACME"
+  need setpriv util-linux "tests of certificates by ACME"
+  need certutil libnss3-tools "tests of the local authority"
+  need keytool default-jre-headless "tests of the local authority"
   need_redis
   need_browser
   if have python3 && ! python3 -c 'import ensurepip' 2>/dev/null; then

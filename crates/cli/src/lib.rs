@@ -18,4 +18,5 @@ mod service_log;
 mod settings;
 mod signals;
 mod standard_error;
+pub mod trust;
 mod upgrade;

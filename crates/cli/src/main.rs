@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use pilotlight_authority::{Direction, Kind};
 use pilotlight_cli::admin::{Effect, Which};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
 use pilotlight_cli::deferred::Deferred;
-use pilotlight_cli::{admin, generated, run};
+use pilotlight_cli::{admin, generated, run, trust};
 use pilotlight_gateway::Emptying;
 use pilotlight_lab::command::Completeness;
 use pilotlight_printable::printable_lines;
@@ -46,6 +47,12 @@ const LAB_EXAMPLES: &str = "Examples:
   pilotlight lab all --quick           two minutes at most, to see whether everything works
   pilotlight lab all --out report      everything, into one report
   pilotlight lab transport             one experiment alone";
+
+const TRUST_EXAMPLES: &str = "Examples:
+  pilotlight trust --dry-run           what would be done
+  pilotlight trust --only nss          Firefox and Chromium of this user
+  sudo pilotlight trust --only system --folder ~/.local/share/pilotlight/authority
+  pilotlight trust --bundle roots.pem  for containers: SSL_CERT_FILE=roots.pem, CURL_CA_BUNDLE=roots.pem";
 
 #[derive(Subcommand)]
 enum Command {
@@ -170,6 +177,11 @@ Gateways that share a Redis are told, and the answer says which have done it.")]
         #[command(flatten)]
         gateway: Running,
     },
+    /// Have the browsers and programs of this machine trust the local authority, which signs for *.localhost
+    #[command(after_help = TRUST_EXAMPLES)]
+    Trust(Trusting),
+    /// Take the local authority out of the stores again
+    Untrust(Trusting),
     /// Work with Redis and Valkey: a prompt, a benchmark, a filler, a tunnel, local clusters
     Redis {
         #[command(subcommand)]
@@ -228,6 +240,51 @@ struct Purging {
     soft: bool,
     #[command(flatten)]
     gateway: Running,
+}
+
+/// Which stores are to trust the local authority.
+#[derive(Args)]
+struct Trusting {
+    /// Say what would be done, and do nothing but make the authority
+    #[arg(long)]
+    dry_run: bool,
+    /// Only stores of this kind; may be repeated [default: all that are found]
+    #[arg(long = "only", value_name = "KIND")]
+    kinds: Vec<Store>,
+    /// The folder of the authority [default: authority in this user's data, ~/.local/share/pilotlight]
+    #[arg(long, value_name = "PATH")]
+    folder: Option<PathBuf>,
+    /// Write a file with the system's roots and this one, and leave the system's store alone
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+    /// A keystore of Java, made if it is not there [default: cacerts of the Java that is found, as root]
+    #[arg(long, value_name = "FILE")]
+    java_keystore: Option<PathBuf>,
+}
+
+/// A kind of store.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Store {
+    /// The system's: curl, Python, Go, most programs
+    System,
+    /// Firefox, and Chromium on Linux
+    Nss,
+    /// Java
+    Java,
+}
+
+impl Trusting {
+    fn run(self, direction: Direction) -> io::Result<Outcome> {
+        let kind = |store: &Store| match store {
+            Store::System => Kind::System,
+            Store::Nss => Kind::Nss,
+            Store::Java => Kind::Java,
+        };
+        let Self { dry_run, kinds, folder, bundle, java_keystore } = self;
+        let kinds = kinds.iter().map(kind).collect();
+        let trusting = trust::Trusting { direction, dry_run, kinds, folder, bundle, keystore: java_keystore };
+        trust::trust(&trusting, &mut io::stdout(), &mut io::stderr())
+    }
 }
 
 /// Which running gateway.
@@ -349,6 +406,8 @@ fn main() -> ExitCode {
             let request = admin::Explained { url: &url, method: &method, fields: &fields };
             gateway.run(Effect::Reads, |client, report, out| admin::explain(client, request, report, out))
         }
+        Command::Trust(trusting) => trusting.run(Direction::Trust),
+        Command::Untrust(trusting) => trusting.run(Direction::Untrust),
         Command::Redis { mode: Deferred(mode) } => return pilotlight_redis_tool::run(mode),
         Command::Lab(arguments) => return lab(&arguments),
         Command::Completions { shell } => generated::completions(whole_command(), shell, &mut out),

@@ -1,0 +1,102 @@
+"""`pilotlight trust` and `untrust`, with the programs that people have: each store is one of the test's own."""
+
+import os
+import stat
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from harness import BINARY, setUpModule  # noqa: F401
+
+
+def run(argv, home, **env):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)} | env
+    return subprocess.run([str(word) for word in argv], env=environment, capture_output=True, text=True, timeout=120)
+
+
+class Home(unittest.TestCase):
+    """A home without anything."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = Path(folder.name)
+        self.folder = self.home / ".local/share/pilotlight/authority"
+
+    def pilotlight(self, *arguments, code=0, **env):
+        done = run([BINARY, *arguments], self.home, **env)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def nss(self, *arguments, store=".pki/nssdb"):
+        return run(["certutil", "-d", f"sql:{self.home / store}", *arguments], self.home)
+
+
+class Stores(Home):
+    def test_nss_has_the_root_until_it_is_taken_out(self):
+        profile = ".mozilla/firefox/abc.default"
+        (self.home / profile).mkdir(parents=True)
+        self.assertEqual(self.nss("-N", "--empty-password", store=profile).returncode, 0)
+        said = self.pilotlight("trust", "--only", "nss").stdout
+        self.assertIn("Firefox (abc.default)", said)
+        self.assertIn("NODE_EXTRA_CA_CERTS=", said)
+        for store in (".pki/nssdb", profile):
+            listed = self.nss("-L", store=store).stdout
+            self.assertRegex(listed, r"Pilotlight local authority [0-9a-f]{8} +C,,")
+        self.pilotlight("trust", "--only", "nss")
+        self.assertEqual(self.nss("-L").stdout.count("Pilotlight"), 1, "once, however often")
+        self.pilotlight("untrust", "--only", "nss")
+        for store in (".pki/nssdb", profile):
+            self.assertNotIn("Pilotlight", self.nss("-L", store=store).stdout)
+
+    def test_java_has_the_root_until_it_is_taken_out(self):
+        store = self.home / "store.jks"
+        keytool = ["keytool", "-list", "-keystore", store, "-storepass", "changeit"]
+        self.pilotlight("trust", "--only", "java", "--java-keystore", store)
+        self.assertIn("pilotlight-", run(keytool, self.home).stdout)
+        self.pilotlight("untrust", "--only", "java", "--java-keystore", store)
+        self.assertNotIn("pilotlight-", run(keytool, self.home).stdout)
+
+    def test_a_bundle_has_the_system_s_roots_and_this_one(self):
+        bundle = self.home / "roots.pem"
+        self.pilotlight("trust", "--only", "system", "--bundle", bundle)
+        roots = bundle.read_text()
+        self.assertIn((self.folder / "root.pem").read_text().strip(), roots)
+        self.assertGreater(roots.count("BEGIN CERTIFICATE"), 50)
+        self.pilotlight("untrust", "--only", "system", "--bundle", bundle)
+        self.assertFalse(bundle.exists())
+
+
+class Authority(Home):
+    def test_it_is_made_once_for_its_owner(self):
+        self.pilotlight("trust", "--dry-run")
+        root = (self.folder / "root.pem").read_bytes()
+        self.assertEqual(stat.S_IMODE(self.folder.stat().st_mode), 0o700)
+        self.assertEqual(stat.S_IMODE((self.folder / "root.key").stat().st_mode), 0o600)
+        self.pilotlight("trust", "--dry-run")
+        self.assertEqual((self.folder / "root.pem").read_bytes(), root)
+
+    def test_a_dry_run_changes_no_store(self):
+        said = self.pilotlight("trust", "--dry-run", "--only", "nss").stdout
+        self.assertIn("would do: Chromium: make the folder", said)
+        self.assertFalse((self.home / ".pki").exists())
+
+    def test_without_one_there_is_nothing_to_take_out(self):
+        self.assertIn("there is no local authority", self.pilotlight("untrust").stdout)
+        self.assertFalse(self.folder.exists())
+
+    def test_what_others_may_read_is_refused(self):
+        self.pilotlight("trust", "--dry-run")
+        (self.folder / "root.key").chmod(0o644)
+        said = self.pilotlight("trust", "--only", "nss", code=1).stderr
+        self.assertIn("chmod 600", said)
+        (self.folder / "root.key").chmod(0o600)
+        self.folder.chmod(0o755)
+        self.assertIn("chmod 700", self.pilotlight("trust", code=1).stderr)
+
+    def test_its_folder_is_where_data_is(self):
+        self.pilotlight("trust", "--dry-run", XDG_DATA_HOME=str(self.home / "data"))
+        self.assertTrue((self.home / "data/pilotlight/authority/root.pem").exists())
+        self.pilotlight("trust", "--dry-run", "--folder", self.home / "other")
+        self.assertTrue((self.home / "other/root.pem").exists())
