@@ -1,10 +1,10 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help run test adversary soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
+.PHONY: help run test adversary h2spec soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
 
 run: ## build a release and serve the demo on http://127.0.0.1:8080
 	@scripts/setup.sh demo
@@ -19,6 +19,10 @@ test: ## install what the tests need, build, run every suite
 adversary: ## hostile clients, services, neighbours, disks and Redis against a real gateway; TIME=seconds SEED=number ONLY=part
 	@cargo build --quiet -p pilotlight -p users
 	@cd tests && ../target/venv/bin/python -B -m adversary --time $(or $(TIME),600) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+
+h2spec: ## the public conformance suite of HTTP/2 against the gateway; needs Go
+	@cargo build --quiet -p pilotlight
+	@tests/h2spec/run.sh
 
 soak: ## the gateway in 1,000 random cycles, the Redis client under chaos for minutes; TIME=seconds SEED=number
 	cargo build

@@ -144,6 +144,10 @@ for_test() {
     say "installing h2 into $VENV, a client of HTTP/2 for the end-to-end tests"
     pip_install h2==4.4.1 || die "h2 could not be installed (see above)"
   fi
+  if ! has_modules grpc; then
+    say "installing grpcio into $VENV, a client and a service of gRPC for the end-to-end tests"
+    pip_install grpcio==1.85.1 || die "grpcio could not be installed (see above)"
+  fi
   if ! has_modules pytest xdist; then
     say "installing pytest and pytest-xdist into $VENV, which run the end-to-end tests"
     pip_install pytest==9.2.0 pytest-xdist==3.8.0 || die "they could not be installed (see above)"

@@ -11,6 +11,7 @@ the test (`with Origin() as origin`), where its requests can be looked at.
     /stream?chunks=C&ms=M           lines, M ms between them, chunked
     /upload                         counts and hashes the body, and counts the chunks in which it came
     /tiny?bytes=N                   so many bytes, each in a chunk of its own, written in large pieces
+    /large?bytes=N                  so many zeros, of known length
     /print?bytes=N                  writes lines to stdout
     /talk                           answers each chunk of the request with a chunk, as it comes
     /wait                           answers without end until the client goes; /gone says how many have gone
@@ -181,6 +182,15 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.wfile.write(b"".join(b"1\r\n%c\r\n" % (index % 251) for index in range(int(self.argument("bytes")))) + b"0\r\n\r\n")
+
+    def on_large(self):
+        left = int(self.argument("bytes"))
+        self.send_response(200)
+        self.send_header("Content-Length", str(left))
+        self.end_headers()
+        while left > 0:
+            self.wfile.write(bytes(min(left, 65_536)))
+            left -= 65_536
 
     def on_print(self):
         line, left = b"x" * 99 + b"\n", int(self.argument("bytes"))

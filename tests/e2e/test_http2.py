@@ -274,7 +274,7 @@ class Bounds(WithOrigin):
             frames.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             update = http2.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**30))
             window = http2.frame(http2.SETTINGS, 0, 0, struct.pack(">HI", 4, 2**30))
-            head = frames.head("/tiny?bytes=30000000")
+            head = frames.head("/large?bytes=100000000")
             frames.send(update + window)
             frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 1, head))
             ours = frames.socket.getsockname()[1]

@@ -4,12 +4,13 @@
 //! and last what is no longer wanted goes. A request that is on its way meanwhile has the old route and the old
 //! service, or the new ones.
 
+use std::mem::discriminant;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{Emptying, Gateway, NotDone, ServiceTarget};
-use pilotlight_supervisor::{ServiceId, ServiceSpec, Supervisor, Transport};
+use pilotlight_supervisor::{ServiceId, ServiceSpec, Supervisor};
 
 use crate::config::{self, Config, Loaded, Operate, Ports, Report, Style};
 use crate::memory;
@@ -119,7 +120,7 @@ fn ids(services: &[ServiceTarget]) -> impl Iterator<Item = ServiceId> {
 fn same(services: &[ServiceTarget], spec: &ServiceSpec) -> Option<ServiceId> {
     services.iter().find_map(|target| match target {
         ServiceTarget::Managed(service, transport) => {
-            let alike = (*transport == Transport::Pipe) == (spec.transport == Transport::Pipe);
+            let alike = discriminant(transport) == discriminant(&spec.transport);
             (**service.name() == *spec.name && alike).then(|| service.id())
         }
         ServiceTarget::External(_) => None,

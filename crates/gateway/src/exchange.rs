@@ -18,6 +18,7 @@ use crate::client::received::{Known, ReceivedRequest, RedisMiss};
 use crate::deadline::Deadline;
 use crate::downstream::{Downstream, RequestGuard, TakesInterim};
 use crate::error_pages::ErrorBy;
+use crate::grpc;
 use crate::head::Head;
 use crate::lookup::{CacheRequest, look_up};
 use crate::metrics::Verdict;
@@ -295,12 +296,13 @@ impl Waiting {
     ) -> (ResponseHead, Outgoing) {
         let (result, connection) = answered;
         let (client, record) = self.guard.parts();
+        let status = result.as_ref().map_or_else(Failure::status, |(response, _)| response.status);
         let (is_ours, (mut response, mut body)) = match result {
             Ok(parted) => (false, parted),
             Err(failure) => (true, self.failed(worker, head, route, &failure)),
         };
         response.fields.set(X_REQUEST_ID, self.id.as_bytes());
-        record.answered(response.status);
+        record.answered(status);
         client.response_began();
         if self.is_timed {
             server_timing::append_to(&mut response.fields, &record.timeline);
@@ -322,6 +324,10 @@ impl Waiting {
         let status = failure.status();
         if status.is_server_error() {
             tracing::warn!(request_id = self.id.as_str(), "{status}: {}", failure.log_text());
+        }
+        if head.version == Version::HTTP_2 && grpc::is_grpc(head) {
+            let (response, body) = ResponseHead::part(failure.grpc_response());
+            return (response, ResponseBody::full(body));
         }
         let accept = head.joined(ACCEPT.as_str());
         let asked =

@@ -35,7 +35,7 @@ use crate::client::outgoing::Outgoing;
 use crate::client::received::ReceivedRequest;
 use crate::deadline::Deadline;
 use crate::downstream::Downstream;
-use crate::exchange::{self, PendingResponse, Reply};
+use crate::exchange::{self, Reply};
 use crate::linger::linger;
 use crate::options::{Limits, Settings};
 use crate::peer_address::PeerAddress;
@@ -45,6 +45,7 @@ use crate::response::ResponseHead;
 use crate::timing::Moment;
 use crate::worker::Worker;
 
+mod answer;
 mod body;
 mod frame_counter;
 mod io;
@@ -258,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Connection<S> {
             (Reply::Now(answer), None) => self.answer_now(cx, &stream, &method, *answer),
             (Reply::Now(answer), Some(_)) => self.answer_now(cx, &stream, &method, tunnel::refused(*answer)),
             (Reply::Later(later), None) => {
-                self.streams.spawn_local(answer(stream, method, later));
+                self.streams.spawn_local(answer::run(stream, method, later));
             }
             (Reply::Later(later), Some(received)) => {
                 self.streams.spawn_local(tunnel::run(stream, later, received));
@@ -272,18 +273,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Connection<S> {
         cx: &mut Context<'_>,
         stream: &Rc<Stream>,
         method: &Method,
-        answer: (ResponseHead, Outgoing),
+        response: (ResponseHead, Outgoing),
     ) {
         let peer = Rc::clone(&self.session.peer);
-        match response::send_head(stream, method, answer) {
+        match response::send_head(stream, method, response) {
             Ok(Some(mut sending)) => match sending.poll(cx) {
-                Poll::Ready(result) => note(&peer, result),
+                Poll::Ready(result) => answer::note(&peer, result),
                 Poll::Pending => {
-                    self.streams.spawn_local(async move { note(&peer, sending.run().await) });
+                    self.streams.spawn_local(async move { answer::note(&peer, sending.run().await) });
                 }
             },
             Ok(None) => {}
-            Err(e) => note(&peer, Err(e.into())),
+            Err(e) => answer::note(&peer, Err(e.into())),
         }
     }
 
@@ -297,7 +298,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Connection<S> {
         let sent = stream.send_head(http::Response::from_parts(head, ()), body.is_empty());
         // It is small: what the client's window has no room for is held for it, and counts among its streams.
         let sent = sent.and_then(|mut to| if body.is_empty() { Ok(()) } else { to.send_data(body, true) });
-        note(&self.session.peer, sent.map_err(Into::into));
+        answer::note(&self.session.peer, sent.map_err(Into::into));
     }
 
     /// Tells the client that the gateway is on its way out.
@@ -373,34 +374,6 @@ enum Ended {
     Protocol(h2::Error),
     #[error("{0}")]
     Late(&'static str),
-}
-
-/// One stream from its request to its response.
-async fn answer(stream: Rc<Stream>, method: Method, later: PendingResponse) {
-    let Some(answer) = awaited(&stream, later).await else { return };
-    let sent = match response::send_head(&stream, &method, answer) {
-        Ok(Some(sending)) => sending.run().await,
-        Ok(None) => Ok(()),
-        Err(e) => Err(e.into()),
-    };
-    note(&stream.session().peer, sent);
-}
-
-/// The response; `None` if the client has given the stream up before.
-async fn awaited(stream: &Stream, mut later: PendingResponse) -> Option<(ResponseHead, Outgoing)> {
-    poll_fn(|cx| {
-        if let Poll::Ready(answer) = Pin::new(&mut later).poll(cx) {
-            return Poll::Ready(Some(answer));
-        }
-        stream.poll_gone(cx).map(|()| None)
-    })
-    .await
-}
-
-fn note(peer: &PeerAddress, result: Result<(), response::Ended>) {
-    if let Err(e) = result {
-        tracing::debug!(%peer, "a response was not sent to its end: {e}");
-    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Sent for Shared<S> {

@@ -23,6 +23,7 @@ mod field_rules;
 mod fields;
 mod file_body;
 mod gateway;
+mod grpc;
 mod head;
 mod http2;
 mod linger;
@@ -70,7 +71,7 @@ pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, External, ExternalAddr,
     GatewayOptions, Inherited, IoUring, Limits, ListenAddr, RedisTier, RouteCache, RouteLimit, RouteSpec, RouteTo,
-    ServerTiming, ServiceTarget, Serving, Settings,
+    ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::{
     BypassRules, CDN_CACHE_CONTROL, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, LanguageOrder, NamePattern,

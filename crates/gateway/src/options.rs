@@ -248,6 +248,18 @@ pub struct External {
     pub name: String,
     /// Where it listens.
     pub addr: ExternalAddr,
+    /// What it speaks.
+    pub protocol: ServerProtocol,
+}
+
+/// What a server of somebody else's speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ServerProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
+    H2c,
 }
 
 /// Where a server of somebody else's listens.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::admission::refusal::Refusal;
 use crate::error_pages::LoadedPage;
+use crate::grpc::{self, GrpcStatus};
 use crate::options::Limits;
 use crate::request_body::BodyError;
 use crate::upstream::UpstreamError;
@@ -45,6 +46,12 @@ pub(crate) enum Failure {
     Files(FileError),
     /// The request is not let in on its route.
     Admission(Box<Refusal>),
+    /// gRPC to a service that speaks HTTP/2, from a client that does not.
+    GrpcWithoutHttp2,
+    /// gRPC to a service that is not spoken to by HTTP/2.
+    GrpcToHttp1 {
+        service: String,
+    },
     /// A mistake of ours.
     Bug,
 }
@@ -66,6 +73,8 @@ impl Failure {
                 Refusal::Network(_) => StatusCode::FORBIDDEN,
                 Refusal::Rate { .. } | Refusal::Concurrent { .. } => StatusCode::TOO_MANY_REQUESTS,
             },
+            Self::GrpcWithoutHttp2 => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            Self::GrpcToHttp1 { .. } => StatusCode::BAD_GATEWAY,
             Self::Bug => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Files(e) => match e {
                 FileError::Malformed => StatusCode::BAD_REQUEST,
@@ -109,6 +118,12 @@ impl Failure {
             Self::Upstream(e) => e.to_string(),
             Self::Files(e) => e.to_string(),
             Self::Admission(refusal) => refusal.to_string(),
+            Self::GrpcWithoutHttp2 => {
+                "gRPC needs HTTP/2 from the client to the gateway, and this request came by HTTP/1.1: a proxy between them has to pass it on by HTTP/2 (nginx: grpc_pass)".into()
+            }
+            Self::GrpcToHttp1 { service } => {
+                format!("gRPC needs HTTP/2 to service {service}: set `transport = \"h2c\"`, or `url = \"h2c://HOST:PORT\"`")
+            }
             Self::Bug => "the gateway made a mistake; please report it with this request id and the log".into(),
         }
     }
@@ -120,6 +135,54 @@ impl Failure {
             Self::Upstream(UpstreamError::Connect { place, .. }) => format!("{} (at {place})", self.detail()),
             other => other.detail(),
         }
+    }
+
+    /// The same for a client of gRPC.
+    fn grpc_status(&self) -> GrpcStatus {
+        match self {
+            Self::BadTarget | Self::MaxForwards => GrpcStatus::InvalidArgument,
+            Self::Connect
+            | Self::NoRoute { .. }
+            | Self::Files(_)
+            | Self::GrpcWithoutHttp2
+            | Self::GrpcToHttp1 { .. } => GrpcStatus::Unimplemented,
+            Self::Body(BodyError::TooLarge { .. }) | Self::Upstream(UpstreamError::TooLarge { .. }) => {
+                GrpcStatus::ResourceExhausted
+            }
+            Self::Body(BodyError::Timeout { .. } | BodyError::Dripping { .. } | BodyError::Late { .. })
+            | Self::Upstream(UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. }) => {
+                GrpcStatus::DeadlineExceeded
+            }
+            Self::Body(BodyError::Client(_)) => GrpcStatus::Cancelled,
+            Self::OnlyIfCached
+            | Self::Start(_)
+            | Self::Upstream(
+                UpstreamError::Refused { .. }
+                | UpstreamError::Overloaded { .. }
+                | UpstreamError::Connect { .. }
+                | UpstreamError::Closed { .. },
+            ) => GrpcStatus::Unavailable,
+            Self::Admission(refusal) => match **refusal {
+                Refusal::Network(_) => GrpcStatus::PermissionDenied,
+                Refusal::Rate { .. } | Refusal::Concurrent { .. } => GrpcStatus::ResourceExhausted,
+            },
+            Self::Bug | Self::Upstream(UpstreamError::Internal { .. } | UpstreamError::Protocol { .. }) => {
+                GrpcStatus::Internal
+            }
+        }
+    }
+
+    /// The response to a client of gRPC, which looks for its own status and has no use for another
+    /// (gRPC over HTTP/2, "Trailers-Only").
+    pub(crate) fn grpc_response(&self) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::new());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert("grpc-status", HeaderValue::from(self.grpc_status() as u16));
+        if let Ok(message) = HeaderValue::from_str(&grpc::message(&self.detail())) {
+            headers.insert("grpc-message", message);
+        }
+        response
     }
 
     fn retry_after(&self) -> Option<Duration> {

@@ -109,6 +109,8 @@ pub(crate) struct RequestBody {
     timeout: Duration,
     deadline: Deadline,
     waiting: bool,
+    /// It is not held before it is sent.
+    is_talk: bool,
     /// Something has been given out that is not held.
     touched: bool,
     held: Held,
@@ -143,10 +145,17 @@ impl RequestBody {
             timeout,
             deadline: deadline(),
             waiting: false,
+            is_talk: false,
             touched: false,
             held: Held::Nothing,
             given: 0,
         }))
+    }
+
+    /// The same for a client and a service that talk for as long as they like: nothing of it is held before the service
+    /// is asked, and no more of it need come within any time.
+    pub(crate) fn talking(self) -> Self {
+        Self { timeout: Duration::MAX, is_talk: true, ..self }
     }
 
     /// Tells how much of it was received.
@@ -168,7 +177,7 @@ impl RequestBody {
     pub(crate) async fn hold(&mut self) -> Result<(), BodyError> {
         let length = self.length();
         let is_large = length.is_some_and(|length| length > MAX_HELD as u64);
-        if is_large || self.touched || !matches!(self.held, Held::Nothing) {
+        if is_large || self.is_talk || self.touched || !matches!(self.held, Held::Nothing) {
             return Ok(());
         }
         self.touched = true; // until it has gone well

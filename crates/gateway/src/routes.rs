@@ -199,7 +199,7 @@ pub(crate) fn host_of(authority: &str) -> &str {
 mod tests {
     use super::*;
     use crate::error_pages::ErrorPages;
-    use crate::options::{External, ExternalAddr, RouteTo};
+    use crate::options::{External, ExternalAddr, RouteTo, ServerProtocol};
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
         let spec = |(service, &(host, path, exact)): (usize, &(&str, &str, bool))| RouteSpec {
@@ -209,7 +209,11 @@ mod tests {
             ..RouteSpec::new(path, RouteTo::Service(service))
         };
         let registry = crate::metrics::Registry::new(1);
-        let external = |index: usize| External { name: index.to_string(), addr: ExternalAddr::Unix("/x".into()) };
+        let external = |index: usize| External {
+            name: index.to_string(),
+            addr: ExternalAddr::Unix("/x".into()),
+            protocol: ServerProtocol::Http1,
+        };
         let services = (0..routes.len()).map(|index| ServiceTarget::External(Arc::new(external(index)))).collect();
         let routes = routes.iter().enumerate().map(spec).collect();
         Table::new(

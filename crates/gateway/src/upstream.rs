@@ -17,6 +17,7 @@ mod backlog;
 pub(crate) mod first_byte;
 pub(crate) mod http;
 pub(crate) mod http1;
+pub(crate) mod http2;
 mod length;
 pub(crate) mod one_try;
 pub(crate) mod pipe;

@@ -21,7 +21,7 @@ use crate::coherence::CoherenceThread;
 use crate::deadline::Deadlines;
 use crate::metrics::Registry;
 use crate::net;
-use crate::options::{Abandoned, External, IoUring, ListenAddr, ServiceTarget};
+use crate::options::{Abandoned, External, IoUring, ListenAddr, ServerProtocol, ServiceTarget};
 use crate::request_id::RequestIds;
 use crate::routes::Table;
 use crate::scratch::Scratch;
@@ -29,6 +29,7 @@ use crate::spawn::Spawner;
 use crate::strangers::Strangers;
 use crate::timing::Clock;
 use crate::upstream::http::Pool;
+use crate::upstream::http2;
 use crate::upstream::pipe::link::Link;
 
 pub(crate) mod run;
@@ -60,6 +61,8 @@ pub(crate) enum Upstream {
     Pipe(Arc<Service>, Rc<Link>),
     Http(Arc<Service>, Rc<Pool>),
     External(Arc<External>, Rc<Pool>),
+    Http2(Arc<Service>, Rc<http2::Pool>),
+    ExternalHttp2(Arc<External>, Rc<http2::Pool>),
 }
 
 impl Upstream {
@@ -68,6 +71,7 @@ impl Upstream {
         match self {
             Self::Pipe(_, link) => link.is_unused(),
             Self::Http(_, pool) | Self::External(_, pool) => pool.is_unused(),
+            Self::Http2(_, pool) | Self::ExternalHttp2(_, pool) => pool.is_unused(),
         }
     }
 }
@@ -168,6 +172,14 @@ impl Worker {
             ServiceTarget::Managed(service, Transport::Http(_)) => {
                 let (name, queue) = (service.name().to_string(), Some(Arc::clone(service)));
                 Upstream::Http(Arc::clone(service), Pool::new(name, queue, self.batch.clone()))
+            }
+            ServiceTarget::Managed(service, Transport::H2c(_)) => {
+                let (name, queue) = (service.name().to_string(), Some(Arc::clone(service)));
+                Upstream::Http2(Arc::clone(service), http2::Pool::new(name, queue, self.spawner.clone()))
+            }
+            ServiceTarget::External(external) if external.protocol == ServerProtocol::H2c => {
+                let pool = http2::Pool::new(external.name.clone(), None, self.spawner.clone());
+                Upstream::ExternalHttp2(Arc::clone(external), pool)
             }
             ServiceTarget::External(external) => {
                 let (name, batch) = (external.name.clone(), self.batch.clone());

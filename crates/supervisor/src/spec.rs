@@ -243,8 +243,21 @@ pub enum PreloadAt {
 pub enum Transport {
     /// It dials in and speaks Pipe/1.
     Pipe,
-    /// It serves HTTP.
+    /// It serves HTTP/1.1.
     Http(HttpSocket),
+    /// It serves HTTP/2 with prior knowledge (RFC 9113 §3.3), as servers of gRPC do.
+    H2c(HttpSocket),
+}
+
+impl Transport {
+    /// Where it listens, unless it dials in.
+    #[must_use]
+    pub fn socket(self) -> Option<HttpSocket> {
+        match self {
+            Self::Pipe => None,
+            Self::Http(socket) | Self::H2c(socket) => Some(socket),
+        }
+    }
 }
 
 /// Where an HTTP service listens.

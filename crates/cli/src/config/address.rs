@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use pilotlight_gateway::{ExternalAddr, ListenAddr};
+use pilotlight_gateway::{ExternalAddr, ListenAddr, ServerProtocol};
 use pilotlight_supervisor::limits::MAX_SOCKET_PATH;
 
 use super::model::joined;
@@ -69,14 +69,16 @@ pub(super) fn is_local(address: &ListenAddr) -> bool {
     }
 }
 
-/// Reads the address of a service that somebody else starts: `http://HOST[:PORT]` or `unix:PATH`.
-pub(super) fn upstream(text: &str, folder: &Path) -> Result<ExternalAddr, Rejected> {
+/// Reads the address of a service that somebody else starts: `http://HOST[:PORT]`, `h2c://HOST[:PORT]` or `unix:PATH`.
+pub(super) fn upstream(text: &str, folder: &Path) -> Result<(ExternalAddr, ServerProtocol), Rejected> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = path.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(path);
-        return socket_path(path, folder).map(ExternalAddr::Unix);
+        return socket_path(path, folder).map(|path| (ExternalAddr::Unix(path), ServerProtocol::Http1));
     }
-    let Some(rest) = strip_scheme(text, "http://") else {
-        return Err(unknown_scheme(text));
+    let (scheme, rest, protocol) = match (strip_scheme(text, "http://"), strip_scheme(text, "h2c://")) {
+        (Some(rest), _) => ("http", rest, ServerProtocol::Http1),
+        (None, Some(rest)) => ("h2c", rest, ServerProtocol::H2c),
+        (None, None) => return Err(unknown_scheme(text)),
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -84,7 +86,7 @@ pub(super) fn upstream(text: &str, folder: &Path) -> Result<ExternalAddr, Reject
         return Err(Rejected::help(
             format!("{} has more than a host and a port", shown(text)),
             format!(
-                "write \"http://{authority}\"; the request's own path is sent, and `strip_prefix` in the route shortens it"
+                "write \"{scheme}://{authority}\"; the request's own path is sent, and `strip_prefix` in the route shortens it"
             ),
         ));
     }
@@ -101,7 +103,7 @@ pub(super) fn upstream(text: &str, folder: &Path) -> Result<ExternalAddr, Reject
             "write the port that the service listens on",
         ));
     }
-    Ok(ExternalAddr::Tcp(host, port))
+    Ok((ExternalAddr::Tcp(host, port), protocol))
 }
 
 fn host_and_port(authority: &str) -> Result<(String, u16), Rejected> {
@@ -225,8 +227,9 @@ mod tests {
     #[track_caller]
     fn check_upstream(text: &str, expected: &str) {
         let got = match upstream(text, Path::new("/etc/p")) {
-            Ok(ExternalAddr::Tcp(host, port)) => format!("{host} {port}"),
-            Ok(ExternalAddr::Unix(path)) => format!("unix {}", path.display()),
+            Ok((ExternalAddr::Tcp(host, port), ServerProtocol::Http1)) => format!("{host} {port}"),
+            Ok((ExternalAddr::Tcp(host, port), ServerProtocol::H2c)) => format!("h2c {host} {port}"),
+            Ok((ExternalAddr::Unix(path), _)) => format!("unix {}", path.display()),
             Err(wrong) => format!("! {} ({})", wrong.reason, wrong.help.unwrap_or_default()),
         };
         assert!(got.contains(expected), "{text:?}: {got}");
@@ -262,6 +265,8 @@ mod tests {
         check_upstream("http://[::1]:9000", "::1 9000");
         check_upstream("http://[::1]", "::1 80");
         check_upstream("http://my_app:1", "my_app 1");
+        check_upstream("h2c://127.0.0.1:50051", "h2c 127.0.0.1 50051");
+        check_upstream("h2c://127.0.0.1:50051/api", "write \"h2c://127.0.0.1:50051\"");
         check_upstream("unix:/run/a.sock", "unix /run/a.sock");
         check_upstream("unix:///run/a.sock", "unix /run/a.sock");
         check_upstream("unix:a.sock", "unix /etc/p/a.sock");

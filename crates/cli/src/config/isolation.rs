@@ -87,7 +87,7 @@ pub(super) fn inherit_env(section: &Section<'_>, found: &mut Vec<Diagnostic>) ->
 }
 
 fn check_strict(section: &Section<'_>, sandbox: &Field<'_>, transport: Transport, found: &mut Vec<Diagnostic>) {
-    if let (Transport::Http(HttpSocket::Port), Some(socket)) = (transport, section.field("socket")) {
+    if let (Some(HttpSocket::Port), Some(socket)) = (transport.socket(), section.field("socket")) {
         let message = "`sandbox` refuses network sockets, and socket = \"port\" needs one of the service's own";
         found.push(
             Diagnostic::error(Code::Conflict, socket.at, message)

@@ -158,7 +158,7 @@ pub const SERVICE: &[Key] = &[
         &["cmd", "exec", "run", "executable", "start", "program"],
     ),
     key("url", A_STRING, "\"http://127.0.0.1:9000\"", &["upstream", "target", "proxy_pass", "uri", "backend"]),
-    key("transport", "\"pipe\" or \"http\"", "\"pipe\"", &["mode", "protocol", "communication_mode", "type"]),
+    key("transport", "\"pipe\", \"http\" or \"h2c\"", "\"pipe\"", &["mode", "protocol", "communication_mode", "type"]),
     key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
     key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder"]),
     key("env", "a table of strings", "{ NAME = \"value\" }", &["environment", "vars"]),

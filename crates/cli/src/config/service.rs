@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pilotlight_gateway::{External, ExternalAddr};
+use pilotlight_gateway::{External, ExternalAddr, ServerProtocol};
 use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport};
 use toml::Spanned;
 use toml::de::DeValue;
@@ -106,7 +106,8 @@ fn read<'a>(
             managed(spec, &section, &command, for_all, found)
         }
         (None, Some(url)) => external(&section, &url, for_all.folder, found)
-            .map(|addr| (ServiceKind::External(External { name: name.to_owned(), addr }), ServiceSpans::default())),
+            .map(|(addr, protocol)| External { name: name.to_owned(), addr, protocol })
+            .map(|external| (ServiceKind::External(external), ServiceSpans::default())),
     };
     let (kind, spans) = kind.filter(|_| good_name)?;
     Some(Service { kind, at: ServiceSpans { name: at, ..spans } })
@@ -135,19 +136,25 @@ fn external(
     url: &Field<'_>,
     folder: &Path,
     found: &mut Vec<Diagnostic>,
-) -> Option<ExternalAddr> {
+) -> Option<(ExternalAddr, ServerProtocol)> {
     for name in managed_keys() {
         if let Some(field) = section.field(name) {
             found.push(no_use_with_url(&field, url));
         }
     }
-    if let Some(field) = section.field("transport")
-        && field.value.as_str() != Some("http")
+    let transport = section.field("transport");
+    if let Some(field) = &transport
+        && !matches!(field.value.as_str(), Some("http" | "h2c"))
     {
-        found.push(no_use_with_url(&field, url).help("a service with `url` speaks HTTP; take `transport` away"));
+        let help = "a service with `url` speaks HTTP; take `transport` away, or write \"h2c\" for HTTP/2";
+        found.push(no_use_with_url(field, url).help(help));
     }
     let text = noted(url.string(), found)?;
-    noted(address::upstream(text, folder).map_err(|wrong| url.rejected(wrong)), found)
+    let (addr, protocol) = noted(address::upstream(text, folder).map_err(|wrong| url.rejected(wrong)), found)?;
+    match transport.as_ref().and_then(|field| field.value.as_str()) {
+        Some("h2c") => Some((addr, ServerProtocol::H2c)),
+        _ => Some((addr, protocol)),
+    }
 }
 
 fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {
@@ -260,12 +267,14 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
 fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     let transport = section.field("transport");
     let socket = section.field("socket");
-    let is_http = match &transport {
-        Some(field) => noted(choice(field, &["pipe", "http"]), found) == Some("http"),
-        None => false,
+    let speaks = transport.as_ref().and_then(|field| noted(choice(field, &["pipe", "http", "h2c"]), found));
+    let over: Option<fn(HttpSocket) -> Transport> = match speaks {
+        Some("http") => Some(Transport::Http),
+        Some("h2c") => Some(Transport::H2c),
+        _ => None,
     };
     let kind = socket.as_ref().and_then(|field| noted(choice(field, &["unix", "tcp", "port"]), found));
-    if let Some(field) = socket.filter(|_| !is_http) {
+    if let Some(field) = socket.filter(|_| over.is_none()) {
         let said = transport.is_some();
         let message = "`socket` is for services that speak HTTP, and this one uses the pipe";
         let help = if said {
@@ -275,12 +284,12 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
         };
         found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
     }
-    match (is_http, kind) {
-        (false, _) => Transport::Pipe,
-        (true, Some("tcp")) => Transport::Http(HttpSocket::Tcp),
-        (true, Some("port")) => Transport::Http(HttpSocket::Port),
-        (true, _) => Transport::Http(HttpSocket::Unix),
-    }
+    let socket = match kind {
+        Some("tcp") => HttpSocket::Tcp,
+        Some("port") => HttpSocket::Port,
+        _ => HttpSocket::Unix,
+    };
+    over.map_or(Transport::Pipe, |over| over(socket))
 }
 
 fn env(field: Option<Field<'_>>, transport: Transport, found: &mut Vec<Diagnostic>) -> Vec<(String, String)> {

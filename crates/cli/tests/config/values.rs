@@ -7,7 +7,7 @@ use http::HeaderName;
 use pilotlight_cli::config::{Config, ServiceKind, Workers, commands, parse};
 use pilotlight_gateway::{
     Abandoned, CacheOptions, CacheSettings, External, ExternalAddr, LanguageOrder, Limits, ListenAddr, PolicyOptions,
-    RouteCache, RouteControl, RouteLimit, RouteRules, Settings, TagFields, Upgrades,
+    RouteCache, RouteControl, RouteLimit, RouteRules, ServerProtocol, Settings, TagFields, Upgrades,
 };
 use pilotlight_supervisor::{
     HttpSocket, InheritEnv, MinInstances, QueueLimits, RecycleLimits, Sandbox, ServiceSpec, Spare, Transport,
@@ -148,9 +148,10 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert_eq!(managed(&config, 2).transport, Transport::Http(HttpSocket::Unix));
     assert_eq!(managed(&config, 2).argv, ["/usr/bin/plain"]);
     let upstreams: Vec<&ServiceKind> = config.services[3..].iter().map(|service| &service.kind).collect();
-    let external = |name: &str, addr| ServiceKind::External(External { name: name.to_owned(), addr });
-    let tcp = external("old", ExternalAddr::Tcp("localhost".to_owned(), 9000));
-    let unix = external("socket", ExternalAddr::Unix(PathBuf::from("/etc/pilotlight/run/app.sock")));
+    let external =
+        |name: &str, addr, protocol| ServiceKind::External(External { name: name.to_owned(), addr, protocol });
+    let tcp = external("old", ExternalAddr::Tcp("localhost".to_owned(), 9000), ServerProtocol::H2c);
+    let unix = external("socket", ExternalAddr::Unix("/etc/pilotlight/run/app.sock".into()), ServerProtocol::Http1);
     assert_eq!(upstreams, [&tcp, &unix]);
 }
 

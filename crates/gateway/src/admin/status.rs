@@ -13,7 +13,7 @@ use super::memory;
 use super::shared::Shared;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
-use crate::options::ServiceTarget;
+use crate::options::{ServerProtocol, ServiceTarget};
 use crate::timing::Layer;
 
 /// The whole gateway.
@@ -142,12 +142,16 @@ fn service(target: &ServiceTarget, sums: &Sums, groups: &HashMap<i32, u64>) -> V
     });
     let more = match target {
         ServiceTarget::Managed(service, transport) => {
-            let transport = if *transport == Transport::Pipe { "pipe" } else { "http" };
+            let transport = match transport {
+                Transport::Pipe => "pipe",
+                Transport::Http(_) => "http",
+                Transport::H2c(_) => "h2c",
+            };
             managed(service, transport, groups)
         }
         ServiceTarget::External(external) => json!({
             "kind": "external",
-            "transport": "http",
+            "transport": if external.protocol == ServerProtocol::H2c { "h2c" } else { "http" },
             "address": external.addr.to_string(),
             "state": "external",
             "instances": [],

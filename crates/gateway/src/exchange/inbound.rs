@@ -15,6 +15,7 @@ use crate::body::ResponseBody;
 use crate::cache_key::{self, CacheKey};
 use crate::client::received::RedisMiss;
 use crate::downstream::Downstream;
+use crate::grpc;
 use crate::head::Head;
 use crate::options::{RouteCache, RouteLimit, RouteSpec, Settings};
 use crate::outbound::{InterimSink, Outbound, OutboundChanges};
@@ -107,7 +108,8 @@ impl Inbound {
         let IncomingRequest { head, body: incoming, id } = request;
         let Passage { route, upstream } = passage;
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
-        let may_switch = head.version != Version::HTTP_10;
+        let is_http2 = matches!(*upstream, Upstream::Http2(..) | Upstream::ExternalHttp2(..));
+        let may_switch = head.version != Version::HTTP_10 && !is_http2;
         let upgrade = may_switch.then(|| offered(&route, &head)).flatten().map(Box::new);
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
         let takes_interim = head.version != Version::HTTP_10;
@@ -175,6 +177,8 @@ impl Inbound {
         let Some(incoming) = self.incoming.take() else { return Ok(None) };
         let body = RequestBody::new(incoming, limit, limits.body_timeout, || self.worker.deadlines.deadline())
             .map_err(Failure::Body)?;
+        let is_talk = self.head().version == Version::HTTP_2 && grpc::is_grpc(self.head());
+        let body = if is_talk { body.map(RequestBody::talking) } else { body };
         Ok(body.map(|body| Box::new(body.counted(self.record.received()))))
     }
 }

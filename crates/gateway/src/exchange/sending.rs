@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::http::HeaderMap;
+use ::http::{HeaderMap, Version};
 use pilotlight_cache::{Stored, Timing};
 use pilotlight_exchange::retry::{Fault, Reuse};
 use pilotlight_exchange::{BodyLeft, Event, PlaceTurn, WaitsFor};
@@ -12,21 +12,38 @@ use pilotlight_supervisor::{Lease, Phase, Service, StartError};
 
 use super::handles::{Fetched, Ours};
 use super::inbound::Inbound;
+use crate::grpc;
 use crate::problem::Failure;
 use crate::request_body::{BodyError, RequestBody};
 use crate::timing::{Layer, Moment};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::silence::SilenceLimit;
-use crate::upstream::{self, Failed, SendError, UpstreamError, http, pipe};
+use crate::upstream::{self, Failed, SendError, UpstreamError, http, http2, pipe};
 use crate::worker::Upstream;
 
 impl Inbound {
     pub(super) fn open_body(&mut self) -> Event<Ours> {
+        if let Some(failure) = self.grpc_refused() {
+            return failed(failure, None);
+        }
         match self.body() {
             Ok(body) => Event::BodyOpened(body),
             Err(failure) => failed(failure, None),
         }
+    }
+
+    /// gRPC needs HTTP/2 on both sides, for its trailers; the pipe has them as well.
+    fn grpc_refused(&self) -> Option<Failure> {
+        let is_http2 = self.head().version == Version::HTTP_2;
+        let failure = match &*self.upstream {
+            Upstream::Http2(..) | Upstream::ExternalHttp2(..) if !is_http2 => Failure::GrpcWithoutHttp2,
+            Upstream::Http(..) | Upstream::External(..) if is_http2 => {
+                Failure::GrpcToHttp1 { service: self.service_name() }
+            }
+            _ => return None,
+        };
+        grpc::is_grpc(self.head()).then_some(failure)
     }
 
     /// A small body is awaited before the place, so that a client that sends it byte by byte takes no place of
@@ -110,6 +127,10 @@ impl Inbound {
         let result = match &*self.upstream {
             Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
             Upstream::Http(_, pool) => http::send(pool, None, &mut one, &self.outbound, body, kept).await,
+            Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, &self.outbound, body, kept)).await,
+            Upstream::ExternalHttp2(external, pool) => {
+                Box::pin(http2::send(pool, Some(&external.addr), &mut one, &self.outbound, body, kept)).await
+            }
             Upstream::External(external, pool) => {
                 http::send(pool, Some(&external.addr), &mut one, &self.outbound, body, kept).await
             }
@@ -157,8 +178,8 @@ impl Inbound {
     /// The service, if Pilotlight starts it.
     pub(super) fn service(&self) -> Option<&Service> {
         match &*self.upstream {
-            Upstream::Pipe(service, _) | Upstream::Http(service, _) => Some(service),
-            Upstream::External(..) => None,
+            Upstream::Pipe(service, _) | Upstream::Http(service, _) | Upstream::Http2(service, _) => Some(service),
+            Upstream::External(..) | Upstream::ExternalHttp2(..) => None,
         }
     }
 
@@ -166,6 +187,7 @@ impl Inbound {
         match &*self.upstream {
             Upstream::Pipe(service, _) | Upstream::Http(service, _) => service.name().to_string(),
             Upstream::External(_, pool) => pool.service.clone(),
+            Upstream::Http2(_, pool) | Upstream::ExternalHttp2(_, pool) => pool.service.clone(),
         }
     }
 

@@ -12,9 +12,9 @@ use http::header::{CONTENT_LENGTH, HeaderName, UPGRADE};
 use http::{Method, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
+use super::answer;
 use super::body::io_error;
 use super::stream::Stream;
-use super::{awaited, note, response};
 use crate::client::outgoing::Outgoing;
 use crate::exchange::PendingResponse;
 use crate::problem;
@@ -25,15 +25,10 @@ const SEC_WEBSOCKET_ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-
 
 /// One stream from its extended CONNECT to the end of the service's connection.
 pub(super) async fn run(stream: Rc<Stream>, later: PendingResponse, received: RecvStream) {
-    let Some(answer) = awaited(&stream, later).await else { return };
+    let Some(answer) = answer::awaited(&stream, later).await else { return };
     let upgraded = stream.take_upgraded().filter(|_| answer.0.status == StatusCode::SWITCHING_PROTOCOLS);
     let Some(upgraded) = upgraded else {
-        let sent = match response::send_head(&stream, &Method::GET, refused(answer)) {
-            Ok(Some(sending)) => sending.run().await,
-            Ok(None) => Ok(()),
-            Err(e) => Err(e.into()),
-        };
-        return note(&stream.session().peer, sent);
+        return answer::send(&stream, &Method::GET, refused(answer)).await;
     };
     let (mut head, outgoing) = answer;
     drop(outgoing); // the request is over with its response; what follows is another protocol

@@ -182,7 +182,7 @@ pub(crate) async fn send(
 }
 
 /// Where it listens; `None` for what speaks no HTTP.
-fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<&'a ExternalAddr>) -> Option<Destination<'a>> {
+pub(super) fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<&'a ExternalAddr>) -> Option<Destination<'a>> {
     match (endpoint, external) {
         (Some(Endpoint::Http(address)), _) => Some(Destination::Instance(address)),
         (_, Some(addr)) => Some(Destination::External(addr)),
@@ -386,7 +386,7 @@ impl Exchange {
     }
 }
 
-fn start_failed(service: &str, end: Ended) -> SendError {
+pub(super) fn start_failed(service: &str, end: Ended) -> SendError {
     match (end.start_error, end.exit) {
         (Some(error), _) => SendError::Start(error),
         (None, Some(exit)) => closed(service, &exit.to_string(), Delivery::Maybe).into(),

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::deadline::Deadline;
+use crate::grpc;
 use crate::options::RouteLimit;
 
 /// A time with the name of its setting.
@@ -44,7 +45,7 @@ pub(crate) struct Silence {
 
 impl Silence {
     pub(crate) fn new(deadline: Deadline, limit: SilenceLimit, content_type: Option<&[u8]>) -> Self {
-        let exempt = !limit.counts_for_events && content_type.is_some_and(is_event_stream);
+        let exempt = !limit.counts_for_events && content_type.is_some_and(is_silent);
         Self { deadline, limit: limit.limit.filter(|_| !exempt), running: false }
     }
 
@@ -70,6 +71,11 @@ impl Silence {
         ready!(self.deadline.poll(cx));
         Poll::Ready(format!("no more of it came within {setting} ({} s)", after.as_secs_f32()))
     }
+}
+
+/// Whether a response may be silent for hours: event streams, and those of gRPC, whose clients have deadlines.
+fn is_silent(content_type: &[u8]) -> bool {
+    is_event_stream(content_type) || grpc::is_media_type(content_type)
 }
 
 fn is_event_stream(content_type: &[u8]) -> bool {

@@ -264,8 +264,10 @@ impl Worker {
             let table = self.common.table.load_full();
             let known: FxHashSet<usize> = table.services().iter().map(ServiceTarget::key).collect();
             self.upstreams.borrow_mut().retain(|key, upstream| {
-                if let Upstream::Http(_, pool) | Upstream::External(_, pool) = &**upstream {
-                    pool.close_idle();
+                match &**upstream {
+                    Upstream::Http(_, pool) | Upstream::External(_, pool) => pool.close_idle(),
+                    Upstream::Http2(_, pool) | Upstream::ExternalHttp2(_, pool) => pool.close_idle(),
+                    Upstream::Pipe(..) => {}
                 }
                 !upstream.is_unused() || known.contains(key) // what is configured no longer, or with another address, goes
             });

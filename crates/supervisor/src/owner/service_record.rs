@@ -116,7 +116,7 @@ impl Drop for ServiceRecord {
 
 /// Whether the service listens by itself.
 pub(super) fn uses_port(transport: Transport) -> bool {
-    transport == Transport::Http(HttpSocket::Port)
+    transport.socket() == Some(HttpSocket::Port)
 }
 
 /// The settings that decide about the number of a service's instances. One that is held is not started for its floor.

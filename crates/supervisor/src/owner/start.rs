@@ -20,7 +20,7 @@ use crate::policy::recycle::{LimitReached, RecycleLimits};
 use crate::queue::{Entrance, Entrances};
 use crate::service::Service;
 use crate::service_id::ServiceId;
-use crate::spec::{ServiceSpec, Transport};
+use crate::spec::ServiceSpec;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -207,9 +207,9 @@ impl Owner {
     fn try_start(&mut self, service: usize, worker: usize, replaces: Option<u64>, now: Instant) -> io::Result<()> {
         let number = self.records[service].last_number + 1;
         let id = self.next_id();
-        let listener = match self.records[service].spec.transport {
-            Transport::Pipe => None,
-            Transport::Http(kind) => Some(Listener::bind(kind, &self.folder.socket_path(service, number))?),
+        let listener = match self.records[service].spec.transport.socket() {
+            None => None,
+            Some(kind) => Some(Listener::bind(kind, &self.folder.socket_path(service, number))?),
         };
         let endpoint = listener.as_ref().map_or(Endpoint::Pipe, |listener| Endpoint::Http(listener.address.clone()));
         let token = if endpoint == Endpoint::Pipe { Some(new_token()?) } else { None };
