@@ -115,6 +115,7 @@ for_test() {
   need node nodejs "sdk/node"
   need npm npm "sdk/node's tests"
   need curl curl "tests of the demo"
+  need htpasswd apache2-utils "tests of passwords"
   need zsh zsh "tests of its completions"
   need fish fish "tests of its completions"
   need cc build-essential "SQLite of examples/users, the allocator"

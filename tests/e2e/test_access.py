@@ -1,13 +1,16 @@
 """Who is let in on a route, and how often (issue 17, parts 9 and 10)."""
 
+import base64
 import re
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
+from pathlib import Path
 
-from harness import BINARY, Client, Gateway, TestCase, config, eventually, route, service, setUpModule
+from harness import BINARY, Client, Gateway, GatewayError, TestCase, config, eventually, route, service, setUpModule
 from origin import Origin
 from test_cache import make
 
@@ -22,6 +25,10 @@ def open_client(gateway, source="127.0.0.1"):
     client._sock = socket.create_connection(gateway.address, timeout=20, source_address=(source, 0))
     client._timeout, client._inbox = 20, bytearray()
     return client
+
+
+# echo -n geheim | argon2 somesalt -id -t 1 -k 64 -p 1 -e
+ARGON2ID = "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ$qASOLaGX+P0epRpm1t9sb89XH6vB26z1m7LoiG0+sDM"
 
 
 class AccessCase(TestCase):
@@ -197,6 +204,102 @@ class AtATime(AccessCase):
         self.assertEqual(len(answer.body), size)
         # Less what may be ahead, and a piece. No upper bound: the machine may be busy.
         self.assertGreaterEqual(took, size / 102_400 - 0.5)
+
+
+def basic(user, password):
+    return [("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())]
+
+
+def htpasswd(file, user, password, *options):
+    """As people make it."""
+    subprocess.run(["htpasswd", "-bB", "-C", "5", *options, file, user, password], check=True, capture_output=True)
+
+
+class Passwords(AccessCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.users = Path(folder.name) / "users.htpasswd"
+        htpasswd(self.users, "ann", "secret", "-c")
+        with self.users.open("a") as file:
+            file.write("bob:" + ARGON2ID + "\n")
+
+    def protected(self, *routes, **settings):
+        allow = {"basic": str(self.users), "realm": "the staff"}
+        return self.gateway_with(route("/", "web", cache=True, allow=allow | settings), *routes)
+
+    def test_users_of_the_file_are_let_in(self):
+        gateway = self.protected()
+        for fields, status in (
+            ([], 401), (basic("ann", "secret"), 200), (basic("ann", "secret"), 200), (basic("ann", "Secret"), 401),
+            (basic("bob", "geheim"), 200), (basic("bob", "secret"), 401), (basic("eve", "secret"), 401),
+            (basic("", ""), 401), ([("Authorization", "Bearer x")], 401), ([("Authorization", "Basic ***")], 401),
+        ):  # fmt: skip
+            with self.subTest(fields=fields):
+                answer = self.get(gateway, "/show", fields=fields)
+                self.assert_status(answer, status)
+                challenge = 'Basic realm="the staff", charset="UTF-8"' if status == 401 else None
+                self.assertEqual(answer.get("www-authenticate"), challenge)
+        self.assertEqual(self.refused(gateway, "/", "credentials"), 7)
+        self.assertNotIn("secret", gateway.output())
+
+    def test_two_lines_of_authorization(self):
+        """Which of the two counts must not be one thing here and another for the service."""
+        gateway = self.protected()
+        both = basic("ann", "secret") + basic("eve", "x")
+        self.assert_status(self.get(gateway, "/show", fields=both), 401)
+        self.assertEqual(self.origin.seen, [])
+
+    def test_what_is_stored_behind_it(self):
+        """By RFC 9111 §3.5 only what the service calls public; and that is given to who is let in."""
+        gateway = self.protected()
+        for target, expected in ((STORED, [1, 2, 3]), (make("Cache-Control: public, max-age=60"), [1, 1, 1])):
+            serials = [int(self.get(gateway, target, fields=basic("ann", "secret")).body.split()[1]) for _ in range(3)]
+            self.assertEqual(serials, expected, target)
+            for fields in ([], basic("ann", "x"), [("If-None-Match", "*")], [("Range", "bytes=0-0")]):
+                for method in ("GET", "HEAD"):
+                    self.assert_status(self.get(gateway, target, fields=fields, method=method), 401)
+
+    def test_the_file_is_followed(self):
+        gateway = self.protected()
+        self.assert_status(self.get(gateway, "/show", fields=basic("ann", "secret")), 200)
+        htpasswd(self.users, "ann", "changed")
+        htpasswd(self.users, "cleo", "new")
+        eventually(lambda: self.get(gateway, "/show", fields=basic("cleo", "new")).status == 200)
+        self.assert_status(self.get(gateway, "/show", fields=basic("ann", "secret")), 401)
+        self.assert_status(self.get(gateway, "/show", fields=basic("ann", "changed")), 200)
+        self.users.write_text("ann:plain\n")
+        eventually(lambda: self.get(gateway, "/show", fields=basic("ann", "plain")).status == 401
+                   and "so the users stay as they were: line 1" in gateway.output())  # fmt: skip
+        self.assert_status(self.get(gateway, "/show", fields=basic("ann", "changed")), 200)
+
+    def test_a_request_with_a_body(self):
+        gateway = self.protected()
+        with open_client(gateway) as client:
+            for user, status in (("ann", 200), ("eve", 401), ("ann", 200)):
+                fields = basic(user, "secret") + [("Content-Length", "26")]
+                answer = client.request("POST", "/show", fields, b"GET /evil HTTP/1.1\r\n\r\n    ")
+                self.assert_status(answer, status)
+        self.assertEqual([target for _, target, _ in self.origin.seen], ["/show", "/show"])
+
+    def test_preflights(self):
+        asks = [("Origin", "http://a.test"), ("Access-Control-Request-Method", "PUT")]
+        allow = {"basic": str(self.users), "networks": ["127.0.0.1"], "preflight": True}
+        gateway = self.protected(route("/cors", "web", allow=allow))
+        self.assert_status(self.get(gateway, "/show", fields=asks, method="OPTIONS"), 401)
+        self.assert_status(self.get(gateway, "/cors/show", fields=asks, method="OPTIONS"), 200)
+        self.assert_status(self.get(gateway, "/cors/show", "127.0.0.2", fields=asks, method="OPTIONS"), 403)
+        self.assert_status(self.get(gateway, "/cors/show", fields=asks[:1], method="OPTIONS"), 401)
+        self.assert_status(self.get(gateway, "/cors/show", fields=asks), 401)
+
+    def test_check_reads_the_file(self):
+        weak = "ann:{SHA}x\n", "line 1: the hash is SHA-1 without a salt ({SHA})"
+        for text, expected in (weak, (None, "htpasswd -cB")):
+            self.users.write_text(text) if text else self.users.unlink()
+            with self.assertRaises(GatewayError) as raised:
+                self.protected()
+            self.assertIn(expected, str(raised.exception))
 
 
 if __name__ == "__main__":

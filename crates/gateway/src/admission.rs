@@ -1,8 +1,8 @@
 //! Whether a request is let in on its route: after the route is known, and before the cache is looked at.
 //!
 //! ```text
-//!  route ─▶ networks ─▶ rate ─▶ places ─▶ cache, service
-//!             │ 403       │ 429    │ 429
+//!  route ─▶ networks ─▶ rate ─▶ places ─▶ credentials ─▶ cache, service
+//!             │ 403       │ 429    │ 429      │ 401
 //! ```
 //!
 //! What is found out at once is found out where the head was read ([`Gate::at_once`]), so that a hit on a limited route
@@ -15,19 +15,22 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use http::HeaderName;
-use http::header::COOKIE;
+use http::header::{AUTHORIZATION, COOKIE};
 use serde_json::{Value, json};
 
+pub(crate) mod basic;
 pub(crate) mod counts;
+pub(crate) mod htpasswd;
 pub(crate) mod pacer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
 pub(crate) mod spec;
 
+use basic::{Basic, Credentials, Verdict};
 use counts::{Counts, KeyHash};
 use rate::{Pace, Paid};
 use refusal::Refusal;
-use spec::{AdmissionSpec, LimitBy, RateSpec};
+use spec::{AdmissionSpec, LimitBy, Preflight, RateSpec};
 
 use crate::networks::Networks;
 use crate::timing::Moment;
@@ -38,6 +41,8 @@ pub(crate) enum Checked {
     /// Nothing was looked at, and nothing counted.
     #[default]
     Not,
+    /// Networks and rate let it in, and it was counted; its credentials have to be looked at.
+    Counted,
     /// It is let in, and counted where it is to be.
     Granted,
     Refused(Box<Refusal>),
@@ -55,15 +60,30 @@ pub(crate) struct Asker<'a, F> {
 pub(crate) trait AskerFields {
     /// The first value of a field.
     fn first(&self, name: &HeaderName) -> Option<&[u8]>;
+
+    /// How often there is a field. One that is there twice may be one thing here and another for a service.
+    fn count(&self, name: &HeaderName) -> usize;
+
+    /// Whether it is a CORS preflight (Fetch §4.8).
+    fn is_preflight(&self) -> bool;
+}
+
+/// Whether a request may go on, with what it holds until its response is written.
+#[derive(Debug)]
+pub(crate) enum Entered {
+    /// At once.
+    Now(Option<Place>),
+    /// When its credentials have been looked at ([`Gate::credentials`]).
+    Later(Option<Place>),
 }
 
 /// The admission of one route.
-#[derive(Debug)]
 pub(crate) struct Gate {
     spec: Arc<AdmissionSpec>,
     /// So that no two routes count the same keys together.
     route: Box<str>,
     rate: Option<(Pace, RateSpec)>,
+    basic: Option<Arc<Basic>>,
 }
 
 impl Gate {
@@ -71,7 +91,8 @@ impl Gate {
     pub(crate) fn new(spec: &Arc<AdmissionSpec>, route: &str) -> Option<Self> {
         let rate = spec.limit.rate.clone().map(|limit| (Pace::new(limit.rate, limit.burst), limit));
         let is_open = **spec == AdmissionSpec::default();
-        (!is_open).then(|| Self { spec: Arc::clone(spec), route: route.into(), rate })
+        let basic = spec.allow.basic.as_ref().map(|spec| Arc::new(Basic::new(spec)));
+        (!is_open).then(|| Self { spec: Arc::clone(spec), route: route.into(), rate, basic })
     }
 
     /// Bytes of responses' bodies in a second, for each connection.
@@ -95,22 +116,69 @@ impl Gate {
         counts: &Arc<Counts>,
         asker: &Asker<'_, impl AskerFields>,
         checked: Checked,
-    ) -> Result<Option<Place>, Box<Refusal>> {
+    ) -> Result<Entered, Box<Refusal>> {
         let checked = match checked {
             Checked::Not => self.look(counts, asker),
             checked => checked,
         };
-        match (checked, self.spec.limit.concurrent) {
-            (Checked::Refused(refusal), _) => Err(refusal),
-            (_, None) => Ok(None),
-            (_, Some(max)) => {
-                let key = self.key(counts, Counted::Open, asker);
-                match counts.enter(key, max.get()) {
-                    true => Ok(Some(Place { counts: Arc::clone(counts), key })),
-                    false => Err(Box::new(Refusal::Concurrent { max: max.get(), by: self.spec.limit.by.text() })),
-                }
+        match checked {
+            Checked::Refused(refusal) => Err(refusal),
+            Checked::Granted => self.place(counts, asker).map(Entered::Now),
+            Checked::Counted | Checked::Not => self.place(counts, asker).map(Entered::Later),
+        }
+    }
+
+    fn place(&self, counts: &Arc<Counts>, asker: &Asker<'_, impl AskerFields>) -> Result<Option<Place>, Box<Refusal>> {
+        let Some(max) = self.spec.limit.concurrent else { return Ok(None) };
+        let key = self.key(counts, Counted::Open, asker);
+        match counts.enter(key, max.get()) {
+            true => Ok(Some(Place { counts: Arc::clone(counts), key })),
+            false => Err(Box::new(Refusal::Concurrent { max: max.get(), by: self.spec.limit.by.text() })),
+        }
+    }
+
+    /// Looks at the credentials of a request, off the worker where that takes long.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves what has begun to its end, and the request where it is.
+    pub(crate) async fn credentials(&self, fields: &impl AskerFields) -> Result<(), Box<Refusal>> {
+        if let Some(basic) = &self.basic {
+            let credentials = self.said(fields)?;
+            match Arc::clone(basic).verify(credentials).await {
+                Verdict::Right => {}
+                Verdict::Wrong => return Err(self.challenge("the user or the password is wrong")),
+                Verdict::TooMany => return Err(Box::new(Refusal::Busy)),
             }
         }
+        Ok(())
+    }
+
+    /// What can be said of them at once.
+    fn credentials_now(&self, asker: &Asker<'_, impl AskerFields>) -> Checked {
+        let Some(basic) = &self.basic else { return Checked::Granted };
+        if self.spec.allow.preflight == Preflight::Passes && asker.fields.is_preflight() {
+            return Checked::Granted;
+        }
+        match self.said(asker.fields) {
+            Ok(credentials) => match basic.at_once(&credentials, asker.now) {
+                Some(Verdict::Right) => Checked::Granted,
+                _ => Checked::Counted,
+            },
+            Err(refusal) => Checked::Refused(refusal),
+        }
+    }
+
+    fn said(&self, fields: &impl AskerFields) -> Result<Credentials, Box<Refusal>> {
+        let is_one = fields.count(&AUTHORIZATION) == 1;
+        let said = fields.first(&AUTHORIZATION).filter(|_| is_one).and_then(Credentials::parse);
+        said.ok_or_else(|| self.challenge("a user and a password are needed here (Basic, RFC 7617)"))
+    }
+
+    fn challenge(&self, why: &'static str) -> Box<Refusal> {
+        let realm = self.spec.allow.basic.as_ref().map_or("", |basic| &basic.realm);
+        // RFC 7617 §2.1: the text of both is UTF-8.
+        let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"").into();
+        Box::new(Refusal::Credentials { challenge, why })
     }
 
     /// What it lets in, in words.
@@ -124,6 +192,10 @@ impl Gate {
         }
         if !deny.is_empty() {
             rules.push(json!({ "rule": "deny.networks", "value": networks(deny).join(" "), "beyond": 403 }));
+        }
+        if let Some(basic) = &allow.basic {
+            let value = format!("the users of {}", basic.file.display());
+            rules.push(json!({ "rule": "allow.basic", "value": value, "beyond": 401 }));
         }
         if let Some(RateSpec { rate, burst }) = &limit.rate {
             let value = format!("{rate} by {by}, at most {burst} at once");
@@ -142,9 +214,9 @@ impl Gate {
         if !self.lets_in(asker.address) {
             return Checked::Refused(Box::new(Refusal::Network(asker.address)));
         }
-        let Some((pace, limit)) = &self.rate else { return Checked::Granted };
+        let Some((pace, limit)) = &self.rate else { return self.credentials_now(asker) };
         match counts.pay(self.key(counts, Counted::Rate, asker), *pace, asker.now) {
-            Paid::Until(_) => Checked::Granted,
+            Paid::Until(_) => self.credentials_now(asker),
             Paid::TooEarly(wait) => {
                 let by = self.spec.limit.by.text();
                 Checked::Refused(Box::new(Refusal::Rate { limit: limit.clone(), by, wait }))
@@ -243,6 +315,14 @@ mod tests {
         fn first(&self, name: &HeaderName) -> Option<&[u8]> {
             (name == self.0).then_some(self.1.as_bytes())
         }
+
+        fn count(&self, name: &HeaderName) -> usize {
+            usize::from(name == self.0)
+        }
+
+        fn is_preflight(&self) -> bool {
+            false
+        }
     }
 
     const NONE: Fields = Fields("", "");
@@ -276,11 +356,12 @@ mod tests {
     #[track_caller]
     fn check_networks(allow: Option<&[&str]>, deny: &[&str], address: &str, expected: bool) {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse::<Network>().unwrap()).collect::<Networks>();
-        let allow = AllowSpec { networks: allow.map(read) };
+        let allow = AllowSpec { networks: allow.map(read), ..AllowSpec::default() };
         let gate = Gate {
             spec: Arc::new(AdmissionSpec { allow, deny: read(deny), ..AdmissionSpec::default() }),
             route: "/".into(),
             rate: None,
+            basic: None,
         };
         assert_eq!(look(&gate, &Counts::default(), address, &NONE), expected, "{address}");
     }
@@ -350,7 +431,7 @@ mod tests {
         let place = gate.enter(&counts, &asker, Checked::Not).unwrap();
         assert!(matches!(*gate.enter(&counts, &asker, Checked::Not).unwrap_err(), Refusal::Concurrent { max: 1, .. }));
         drop(place);
-        assert!(gate.enter(&counts, &asker, Checked::Granted).unwrap().is_some());
+        assert!(matches!(gate.enter(&counts, &asker, Checked::Granted), Ok(Entered::Now(Some(_)))));
     }
 
     #[test]

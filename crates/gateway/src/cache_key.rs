@@ -56,7 +56,8 @@ pub(crate) fn rules(route: &RouteSpec, request: &HeaderMap) -> RouteRules {
     match &route.cache {
         RouteCache::On { rules, control } => {
             let cookies_in_key = control.as_ref().is_some_and(|control| control.key.covers_cookies(request));
-            RouteRules { cookies_in_key, ..*rules }
+            let behind_credentials = route.admission.as_ref().is_some_and(|admission| admission.asks_credentials());
+            RouteRules { cookies_in_key, behind_credentials, ..*rules }
         }
         RouteCache::Off => RouteRules::default(),
     }

@@ -11,7 +11,7 @@ use http::{Response, Version};
 use pilotlight_cache::{CacheStatus, Lookup, StoredBody};
 use pilotlight_exchange::Connection;
 
-use crate::admission::{Asker, Checked, Place};
+use crate::admission::{Asker, Checked, Entered, Place};
 use crate::body::ResponseBody;
 use crate::client::outgoing::Outgoing;
 use crate::client::received::{Known, ReceivedRequest, RedisMiss};
@@ -34,6 +34,7 @@ use crate::target::{Origin, RequestUrl, Trust};
 use crate::timing::{Layer, Moment, Timeline};
 use crate::worker::Worker;
 
+mod admit;
 mod changes;
 mod delivery;
 mod detached_fetch;
@@ -101,26 +102,24 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
             let asked = Asked { head: &head, body: body.as_deref(), route: route.as_deref() };
             return Reply::Now(Box::new(respond_now(worker, client, asked, answer, record)));
         }
-        Found::Route(passage, lookup) => Ok((passage, Looked { lookup, redis })),
-        Found::Refused(route, failure) => {
-            if let Failure::Admission(refusal) = &failure {
-                record.refused(refusal);
-            }
-            Err((route, failure))
-        }
+        found => found,
     };
     let detached_fetch = DetachedFetch::new(worker);
     let takes_interim = if head.version == Version::HTTP_10 { TakesInterim::No } else { TakesInterim::Yes };
     client.awaits_response(takes_interim);
     let caller = Caller::at(&client);
     let waiting = Waiting::new(worker, client, &head, &record);
+    let request = IncomingRequest { head, body, id: waiting.id.clone() };
+    let on_its_way =
+        OnItsWay { worker: Rc::clone(worker), caller, record, detached_fetch: detached_fetch.clone(), request };
     let future: Forwarded = match asked {
-        Ok((passage, looked)) => {
-            let request = IncomingRequest { head, body, id: waiting.id.clone() };
-            let inbound = Inbound::new(worker, caller, record, detached_fetch.clone(), passage, request);
-            Box::pin(forward(waiting, inbound, looked))
+        Found::Route(passage, lookup) => {
+            let inbound = on_its_way.inbound(passage);
+            Box::pin(forward(waiting, inbound, Looked { lookup, redis }))
         }
-        Err((route, failure)) => Box::pin(refuse(waiting, Rc::clone(worker), Refused { route, failure, head }, body)),
+        Found::Asks(route) => Box::pin(admit::admit(waiting, on_its_way, route)),
+        Found::Refused(route, failure) => Box::pin(on_its_way.refuse(waiting, route, failure)),
+        Found::Own(..) | Found::Stored(..) => Box::pin(on_its_way.refuse(waiting, None, Failure::Bug)), // answered above
     };
     Reply::Later(PendingResponse::new(future, detached_fetch))
 }
@@ -160,15 +159,24 @@ fn find(
     if let Some(gate) = &route.gate {
         let asker = Asker { address: client.peer().address(), fields: head, now: at };
         match gate.enter(&worker.common.counts, &asker, std::mem::take(&mut entry.checked)) {
-            Ok(place) => entry.place = place,
+            Ok(Entered::Now(place)) => entry.place = place,
+            Ok(Entered::Later(place)) => {
+                entry.place = place;
+                return Ok(Found::Asks(Arc::clone(route)));
+            }
             Err(refusal) => return Ok(Found::Refused(Some(Arc::clone(route)), Failure::Admission(refusal))),
         }
     }
     timeline.end_phase(Layer::Route, at);
+    Ok(look(worker, client, route, head, timeline))
+}
+
+/// What a route has for a request that is let in.
+fn look(worker: &Rc<Worker>, client: &dyn Downstream, route: &Arc<Route>, head: &Head, timeline: &Timeline) -> Found {
     if route.service.is_none() {
-        return Ok(Found::route(worker, route, head, None));
+        return Found::route(worker, route, head, None);
     }
-    let now = worker.clock.timestamp(at);
+    let now = worker.clock.timestamp(timeline.last());
     let lookup = match offered(route, head) {
         _ if route.cache == RouteCache::Off => None,
         Some(_) => None, // the answer may be another protocol
@@ -193,7 +201,7 @@ fn find(
         lookup => Found::route(worker, route, head, lookup),
     };
     timeline.end_phase(Layer::Cache, Moment::now());
-    Ok(found)
+    found
 }
 
 /// A request that is answered at once.
@@ -246,12 +254,16 @@ enum Found {
     Stored(Arc<Route>, Verdict, Response<StoredBody>),
     /// The service has to be asked, or something else than the stored response as it is answers.
     Route(Passage, Option<Lookup>),
+    /// Its credentials have to be looked at, which takes a while.
+    Asks(Arc<Route>),
 }
 
 impl Found {
     fn route_of(&self) -> Option<&Arc<Route>> {
         match self {
-            Self::Stored(route, ..) | Self::Own(Some(route), _) | Self::Refused(Some(route), _) => Some(route),
+            Self::Stored(route, ..) | Self::Own(Some(route), _) | Self::Refused(Some(route), _) | Self::Asks(route) => {
+                Some(route)
+            }
             Self::Route(passage, _) => Some(&passage.route),
             Self::Own(None, _) | Self::Refused(None, _) => None,
         }
@@ -363,6 +375,28 @@ struct Refused {
     head: Head,
 }
 
+/// A request that is not answered at once, and what goes with it.
+struct OnItsWay {
+    worker: Rc<Worker>,
+    caller: Caller,
+    record: Rc<Record>,
+    detached_fetch: DetachedFetch,
+    request: IncomingRequest,
+}
+
+impl OnItsWay {
+    fn inbound(self, passage: Passage) -> Box<Inbound> {
+        let Self { worker, caller, record, detached_fetch, request } = self;
+        Inbound::new(&worker, caller, record, detached_fetch, passage, request)
+    }
+
+    /// It has no route, or is not let in.
+    async fn refuse(self, waiting: Waiting, route: Option<Arc<Route>>, failure: Failure) -> (ResponseHead, Outgoing) {
+        let IncomingRequest { head, body, .. } = self.request;
+        refuse(waiting, self.worker, Refused { route, failure, head }, body).await
+    }
+}
+
 async fn refuse(
     waiting: Waiting,
     worker: Rc<Worker>,
@@ -370,6 +404,9 @@ async fn refuse(
     body: Option<Box<dyn BodySource>>,
 ) -> (ResponseHead, Outgoing) {
     let Refused { route, failure, head } = refused;
+    if let Failure::Admission(refusal) = &failure {
+        waiting.guard.parts().1.refused(refusal);
+    }
     let refused = driver::refuse(failure, body, waiting.expects_continue, || worker.deadlines.deadline()).await;
     let (failure, connection) = refused;
     waiting.answer(&worker, &head, route.as_deref(), (Err(failure), connection), None)

@@ -30,6 +30,7 @@ pub(crate) enum GrpcStatus {
     Unimplemented = 12,
     Internal = 13,
     Unavailable = 14,
+    Unauthenticated = 16,
 }
 
 /// A text as the value of `grpc-message`: percent-encoded but for visible ASCII.

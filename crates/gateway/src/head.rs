@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 
 use crate::admission::AskerFields;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method, Version};
 use pilotlight_http1::{self as http1, Field, FieldLines, Known, Malformed, RequestHead, Target};
 
@@ -29,6 +29,16 @@ pub(crate) struct Head {
 impl AskerFields for Head {
     fn first(&self, name: &HeaderName) -> Option<&[u8]> {
         self.field(name)
+    }
+
+    fn count(&self, name: &HeaderName) -> usize {
+        let mut count = 0;
+        self.all(name, &mut |_| count += 1);
+        count
+    }
+
+    fn is_preflight(&self) -> bool {
+        self.method == Method::OPTIONS && self.has(&ORIGIN) && self.has(&ACCESS_CONTROL_REQUEST_METHOD)
     }
 }
 

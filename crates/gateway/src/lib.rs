@@ -61,8 +61,10 @@ pub use admin::{
     Admin, AdminError, AdminOptions, Asked, Emptying, KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook, NotDone, Order,
     SocketFile, hide_credentials,
 };
+pub use admission::basic::{BasicSpec, UsersError, check_users};
+pub use admission::htpasswd::{BadEntry, BadLine};
 pub use admission::rate::{Period, Rate};
-pub use admission::spec::{AdmissionSpec, AllowSpec, LimitBy, LimitSpec, RateSpec};
+pub use admission::spec::{AdmissionSpec, AllowSpec, LimitBy, LimitSpec, Preflight, RateSpec};
 pub use error_pages::{ErrorPages, ErrorStatus};
 pub use field_rules::{FieldDirection, FieldPattern, FieldRuleError, FieldRules, FieldValue};
 pub use gateway::{Gateway, GatewayError, NewListeners};

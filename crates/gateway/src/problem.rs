@@ -72,6 +72,8 @@ impl Failure {
             Self::Admission(refusal) => match **refusal {
                 Refusal::Network(_) => StatusCode::FORBIDDEN,
                 Refusal::Rate { .. } | Refusal::Concurrent { .. } => StatusCode::TOO_MANY_REQUESTS,
+                Refusal::Credentials { .. } => StatusCode::UNAUTHORIZED,
+                Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
             },
             Self::GrpcWithoutHttp2 => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::GrpcToHttp1 { .. } => StatusCode::BAD_GATEWAY,
@@ -165,6 +167,8 @@ impl Failure {
             Self::Admission(refusal) => match **refusal {
                 Refusal::Network(_) => GrpcStatus::PermissionDenied,
                 Refusal::Rate { .. } | Refusal::Concurrent { .. } => GrpcStatus::ResourceExhausted,
+                Refusal::Credentials { .. } => GrpcStatus::Unauthenticated,
+                Refusal::Busy => GrpcStatus::Unavailable,
             },
             Self::Bug | Self::Upstream(UpstreamError::Internal { .. } | UpstreamError::Protocol { .. }) => {
                 GrpcStatus::Internal
@@ -192,8 +196,8 @@ impl Failure {
             Self::Upstream(UpstreamError::Overloaded { retry_after, .. }) => Some(*retry_after),
             Self::Admission(refusal) => match **refusal {
                 Refusal::Rate { wait, .. } => Some(wait),
-                Refusal::Concurrent { .. } => Some(Duration::from_secs(1)),
-                Refusal::Network(_) => None,
+                Refusal::Concurrent { .. } | Refusal::Busy => Some(Duration::from_secs(1)),
+                Refusal::Network(_) | Refusal::Credentials { .. } => None,
             },
             _ => None,
         }

@@ -23,6 +23,10 @@ pub struct RouteRules {
     pub max_object_bytes: Option<u64>,
     /// Every cookie of the request is in its key ([`crate::KeyRules::covers_cookies`]).
     pub cookies_in_key: bool,
+    /// Requests are let in by credentials, which may be in fields that say nothing to a cache. All of them are taken
+    /// for requests with `Authorization`: a response is stored only if it says `public`, `s-maxage` or
+    /// `must-revalidate` (RFC 9111 §3.5).
+    pub behind_credentials: bool,
 }
 
 /// Statuses of errors that a route may give a lifetime (negative caching).

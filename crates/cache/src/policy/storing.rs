@@ -108,7 +108,8 @@ impl Candidate<'_> {
         // RFC 9111 §3.5: only with must-revalidate, public or s-maxage.
         let shareable =
             directives.must_revalidate || directives.public || matches!(directives.s_maxage, Seconds::Valid(_));
-        if self.request.contains_key(AUTHORIZATION) && !shareable {
+        let is_authorized = self.rules.behind_credentials || self.request.contains_key(AUTHORIZATION);
+        if is_authorized && !shareable {
             return Err(Unstored::Authorization);
         }
         // RFC 9111 §3: at least one of public, Expires, max-age, s-maxage or a heuristically cacheable status; no-cache
@@ -130,7 +131,8 @@ impl Candidate<'_> {
         };
         let freshness = Freshness::of(self.response, control, self.timing, assumed).ok_or(Unstored::NoFreshness)?;
         let freshness = freshness.at_most(self.rules.max_ttl);
-        if freshness.is_assumed() && has_credentials(self.request) {
+        let has_credentials = self.rules.behind_credentials || has_credentials(self.request);
+        if freshness.is_assumed() && has_credentials {
             return Err(Unstored::Credentials);
         }
         // Stored but never reusable is worth it only if validation can spare the body, or if it may be used stale.

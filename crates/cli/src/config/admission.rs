@@ -1,33 +1,99 @@
 //! `allow`, `deny` and `limit` of a route: who is let in, and how often.
 
+use std::io::ErrorKind;
 use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pilotlight_gateway::{AdmissionSpec, AllowSpec, LimitBy, LimitSpec, Networks, Period, Rate, RateSpec};
+use pilotlight_gateway::{
+    AdmissionSpec, AllowSpec, BasicSpec, LimitBy, LimitSpec, Networks, Period, Preflight, Rate, RateSpec, UsersError,
+    check_users,
+};
 
-use super::diagnostic::{Code, Diagnostic};
+use super::diagnostic::{Code, Diagnostic, Span};
+use super::model::joined;
 use super::networks;
+use super::readers;
 use super::schema::Part;
-use super::section::{Field, Section, a_number};
+use super::section::{Field, Section, a_number, noted};
 use super::shown::shown;
 use super::value::{self, HumanSize, Rejected, nearest};
 
 /// What the route says of it; `None` for nothing.
-pub(super) fn read(route: &Section<'_>, found: &mut Vec<Diagnostic>) -> Option<Arc<AdmissionSpec>> {
+///
+/// `folder` is that of the file, from which paths are seen.
+pub(super) fn read(route: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<Arc<AdmissionSpec>> {
     let allow = route.part("allow", Part::RouteAllow, "in the route's allow", found);
     let deny = route.part("deny", Part::RouteDeny, "in the route's deny", found);
     let limit = route.part("limit", Part::RouteLimit, "in the route's limit", found);
     let spec = AdmissionSpec {
-        allow: allow.map(|section| self::allow(&section, found)).unwrap_or_default(),
+        allow: allow.map(|section| self::allow(&section, folder, found)).unwrap_or_default(),
         deny: deny.map(|section| self::deny(&section, found)).unwrap_or_default(),
         limit: limit.map(|section| self::limit(&section, found)).unwrap_or_default(),
     };
     (spec != AdmissionSpec::default()).then(|| Arc::new(spec))
 }
 
-fn allow(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> AllowSpec {
+fn allow(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> AllowSpec {
     says_something(section, "allow", "networks = [\"10.0.0.0/8\"]", found);
-    AllowSpec { networks: section.field("networks").map(|field| some_networks(&field, found)) }
+    let mut passes = false;
+    section.set("preflight", Field::boolean, &mut passes, found);
+    let allow = AllowSpec {
+        networks: section.field("networks").map(|field| some_networks(&field, found)),
+        basic: basic(section, folder, found),
+        preflight: if passes { Preflight::Passes } else { Preflight::Asked },
+    };
+    for (name, is_of_use) in [("realm", section.mentions("basic")), ("preflight", asks_credentials(section))] {
+        if let (Some(field), false) = (section.field(name), is_of_use) {
+            let message = format!("`{name}` has no effect: the route asks for no credentials");
+            let help = "add basic = \"users.htpasswd\", or take it away";
+            found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help(help));
+        }
+    }
+    allow
+}
+
+fn asks_credentials(section: &Section<'_>) -> bool {
+    ["basic"].iter().any(|name| section.mentions(name))
+}
+
+/// The file of users, and what a browser shows when it asks who somebody is.
+fn basic(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<BasicSpec> {
+    let field = section.field("basic")?;
+    let file = joined(folder, noted(readers::non_empty(&field), found)?);
+    let mut realm = BasicSpec::REALM.to_owned();
+    section.set("realm", |field| text(field, self::realm), &mut realm, found);
+    Some(BasicSpec { file, realm })
+}
+
+/// It is part of a field, between quotes.
+fn realm(text: &str) -> Result<String, Rejected> {
+    let is_fine = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'"' && byte != b'\\';
+    match !text.is_empty() && text.len() <= BasicSpec::MAX_REALM_BYTES && text.bytes().all(is_fine) {
+        true => Ok(text.to_owned()),
+        false => Err(Rejected::help(
+            format!("{} cannot be a realm", shown(text)),
+            format!("write up to {} characters of ASCII, no quotes and no backslashes", BasicSpec::MAX_REALM_BYTES),
+        )),
+    }
+}
+
+/// Whether the files of users can be read and used.
+pub(super) fn check(files: &[(PathBuf, Span)], found: &mut Vec<Diagnostic>) {
+    for (file, at) in files {
+        let Err(error) = check_users(file) else { continue };
+        let name = shown(&file.display().to_string());
+        let (code, help) = match &error {
+            UsersError::Read(error) if error.kind() == ErrorKind::NotFound => {
+                (Code::Missing, format!("make it with its first user: htpasswd -cB {} NAME", file.display()))
+            }
+            UsersError::Read(_) => (Code::Missing, "let this user read it".to_owned()),
+            UsersError::TooLarge => (Code::BadValue, "is it the right file?".to_owned()),
+            UsersError::Line(line) => (Code::BadValue, line.what.help().to_owned()),
+        };
+        let message = format!("the file of users {name} cannot be used: {error}");
+        found.push(Diagnostic::error(code, at.clone(), message).help(help));
+    }
 }
 
 fn deny(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Networks {

@@ -11,6 +11,7 @@ use pilotlight_supervisor::ServiceSpec;
 use rustix::fs::Access;
 
 use super::access::may;
+use super::admission;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages;
 use super::files;
@@ -29,6 +30,7 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     operate::check(config, ports, &mut found);
     files::check(&config.file_roots, &mut found);
     error_pages::check(config, &mut found);
+    admission::check(&config.user_files, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {
         if let Some(spec) = service.spec() {

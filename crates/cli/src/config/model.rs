@@ -36,6 +36,8 @@ pub struct Config {
     pub routes: Vec<RouteSpec>,
     /// The folders of routes to files, and where they stand in the file.
     pub(crate) file_roots: Vec<(PathBuf, Span)>,
+    /// The files of users of routes that ask for passwords, likewise.
+    pub(crate) user_files: Vec<(PathBuf, Span)>,
     /// Pages for errors, of all routes.
     pub errors: ErrorPages,
     /// All pages for errors, those of routes as well, with their places in the file.
@@ -82,6 +84,7 @@ impl Config {
             file_roots: Vec::new(),
             errors: ErrorPages::default(),
             error_pages: Vec::new(),
+            user_files: Vec::new(),
         }
     }
 }

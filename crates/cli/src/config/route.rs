@@ -54,6 +54,8 @@ pub(super) struct Draft {
     pub(super) leads: Option<Leads>,
     /// Where the cache is asked for.
     pub(super) cache_at: Option<Span>,
+    /// Where its file of users is named.
+    pub(super) users_at: Option<Span>,
 }
 
 pub(super) fn read_all(field: Option<Field<'_>>, pages: &mut Pages<'_>, found: &mut Vec<Diagnostic>) -> Vec<Draft> {
@@ -82,6 +84,15 @@ pub(super) fn read_all(field: Option<Field<'_>>, pages: &mut Pages<'_>, found: &
         }
     }
     drafts
+}
+
+/// The files of users of those that ask for passwords.
+pub(super) fn user_files(drafts: &[Draft]) -> Vec<(PathBuf, Span)> {
+    let file = |draft: &Draft| {
+        let basic = draft.route.admission.as_ref()?.allow.basic.as_ref()?;
+        Some((basic.file.clone(), draft.users_at.clone()?))
+    };
+    drafts.iter().filter_map(file).collect()
 }
 
 /// The folders of those that lead to files.
@@ -122,8 +133,9 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
     route.changes = changes::read(&section, &route.path, errors, found).map(Arc::new);
     let (cache, cache_at) = cache(section.field("cache"), found);
     route.cache = cache;
-    route.admission = admission::read(&section, found);
-    Draft { route, at, leads, cache_at }
+    route.admission = admission::read(&section, pages.folder, found);
+    let users_at = section.field("allow").and_then(|allow| Some(allow.value.as_table()?.get("basic")?.span()));
+    Draft { route, at, leads, cache_at, users_at }
 }
 
 /// Where the route leads, which one key says.

@@ -1,18 +1,15 @@
 //! Every key of the file with what it takes. Its default and range belong to the type of the crate that uses it.
 //! `docs/configuration.md` is the same for people; a test holds the two together.
 
-/// A key of a section.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// Its name.
-    pub name: &'static str,
-    /// What it takes, to be read after "must be".
-    pub takes: &'static str,
-    /// A value as it stands in a file.
-    pub example: &'static str,
-    /// What other programs call it; only for suggestions.
-    pub aliases: &'static [&'static str],
-}
+mod admission;
+mod key;
+
+pub use admission::{ROUTE_ALLOW, ROUTE_DENY, ROUTE_LIMIT};
+pub use key::Key;
+use key::{
+    A_LIST, A_NUMBER_OR_NONE, A_PATH_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST,
+    TRUE_OR_FALSE, key,
+};
 
 /// `listen` when the file gives none.
 pub const LISTEN: &str = "127.0.0.1:8080";
@@ -36,21 +33,6 @@ pub const MAX_ISOLATION_PATHS: usize = 64;
 pub const MAX_SECRETS: usize = 64;
 /// Most entries of a list in `[routes.cache]`.
 pub const MAX_CACHE_NAMES: usize = 64;
-
-const fn key(name: &'static str, takes: &'static str, example: &'static str, aliases: &'static [&'static str]) -> Key {
-    Key { name, takes, example, aliases }
-}
-
-const A_SECTION: &str = "a section";
-const A_SIZE: &str = "a size with its unit";
-const A_TIME: &str = "a time with its unit";
-const A_TIME_OR_NONE: &str = "a time with its unit or \"none\"";
-const A_NUMBER_OR_NONE: &str = "a number or \"none\"";
-const A_LIST: &str = "a list of strings";
-const AN_ADDRESS_OR_LIST: &str = "an address or a list of addresses";
-const A_STRING: &str = "a string";
-const A_PATH_LIST: &str = "a path or a list of paths";
-const TRUE_OR_FALSE: &str = "true or false";
 
 /// The keys at the top of the file.
 pub const ROOT: &[Key] = &[
@@ -261,23 +243,6 @@ pub const ROUTE: &[Key] = &[
         "{ \"5xx\" = \"error.html\" }",
         &["error_page", "error_pages", "handle_errors", "errorfile"],
     ),
-];
-
-/// The keys of `[routes.allow]`.
-pub const ROUTE_ALLOW: &[Key] =
-    &[key("networks", A_LIST, "[\"10.0.0.0/8\"]", &["network", "ips", "ip", "addresses", "cidrs", "source_range"])];
-
-/// The keys of `[routes.deny]`.
-pub const ROUTE_DENY: &[Key] =
-    &[key("networks", A_LIST, "[\"192.0.2.0/24\"]", &["network", "ips", "ip", "addresses", "cidrs"])];
-
-/// The keys of `[routes.limit]`.
-pub const ROUTE_LIMIT: &[Key] = &[
-    key("rate", A_STRING, "\"100/s\"", &["requests", "average", "limit", "rps"]),
-    key("burst", "a number", "20", &["bursts"]),
-    key("by", A_STRING, "\"client\"", &["key", "zone", "per", "group_by"]),
-    key("concurrent", "a number", "10", &["limit_conn", "max_concurrent", "connections", "concurrency"]),
-    key("bandwidth", A_STRING, "\"1MiB/s\"", &["limit_rate", "throughput", "bytes_per_second"]),
 ];
 
 /// The keys of `[errors]` and `[routes.errors]`. The first stands for every status and class of errors.

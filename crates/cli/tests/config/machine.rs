@@ -234,3 +234,23 @@ fn files_that_cannot_be_read() {
     fs::write(&file, " ".repeat(4 * 1024 * 1024 + 1)).unwrap();
     assert!(report(here.path(), Ports::Skip).contains("has more than 4194304 bytes"));
 }
+
+#[test]
+fn files_of_users() {
+    let here = folder();
+    let hash = "$2y$05$abcdefghijklmnopqrstuuAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    fs::write(here.path().join("good"), format!("ann:{hash}\n")).unwrap();
+    fs::write(here.path().join("md5"), format!("ann:{hash}\nbob:$apr1$x$y\n")).unwrap();
+    let route = |file: &str| {
+        format!(
+            "url = \"http://127.0.0.1:9\"\n[[routes]]\npath = \"/in\"\nservice = \"a\"\nallow = {{ basic = \"{file}\" }}"
+        )
+    };
+    check(here.path(), &route("good"), &[]);
+    check(
+        here.path(),
+        &route("gone"),
+        &["the file of users `HERE/gone` cannot be used", "htpasswd -cB HERE/gone NAME"],
+    );
+    check(here.path(), &route("md5"), &["cannot be used: line 2: the hash is MD5 ($apr1$)", "htpasswd -B FILE NAME"]);
+}

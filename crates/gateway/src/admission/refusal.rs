@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use http::header::WWW_AUTHENTICATE;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
@@ -21,6 +22,10 @@ pub(crate) enum Refusal {
     Rate { limit: RateSpec, by: String, wait: Duration },
     /// Too many requests at a time.
     Concurrent { max: u32, by: String },
+    /// No credentials, or wrong ones; with the value of `WWW-Authenticate`.
+    Credentials { challenge: Box<str>, why: &'static str },
+    /// Too many credentials of others are being looked at.
+    Busy,
 }
 
 /// What refused requests are counted by.
@@ -29,10 +34,12 @@ pub(crate) enum Refused {
     Network,
     Rate,
     Concurrent,
+    Credentials,
+    Busy,
 }
 
 impl Refused {
-    pub(crate) const ALL: [Self; 3] = [Self::Network, Self::Rate, Self::Concurrent];
+    pub(crate) const ALL: [Self; 5] = [Self::Network, Self::Rate, Self::Concurrent, Self::Credentials, Self::Busy];
 
     /// Its name in metrics.
     pub(crate) fn name(self) -> &'static str {
@@ -40,6 +47,8 @@ impl Refused {
             Self::Network => "network",
             Self::Rate => "rate",
             Self::Concurrent => "concurrent",
+            Self::Credentials => "credentials",
+            Self::Busy => "busy",
         }
     }
 }
@@ -50,13 +59,15 @@ impl Refusal {
             Self::Network(_) => Refused::Network,
             Self::Rate { .. } => Refused::Rate,
             Self::Concurrent { .. } => Refused::Concurrent,
+            Self::Credentials { .. } => Refused::Credentials,
+            Self::Busy => Refused::Busy,
         }
     }
 
     /// Members of the problem document (RFC 9457 §3.2) beside those that all have.
     pub(crate) fn members(&self) -> Map<String, Value> {
         let limit = match self {
-            Self::Network(_) => return Map::new(),
+            Self::Network(_) | Self::Credentials { .. } | Self::Busy => return Map::new(),
             Self::Rate { limit, by, .. } => {
                 json!({ "rate": limit.rate.to_string(), "burst": limit.burst.get(), "by": by })
             }
@@ -65,18 +76,30 @@ impl Refusal {
         Map::from_iter([("limit".to_owned(), limit)])
     }
 
-    /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-09 §3, §4), for rates alone: `q`
-    /// requests in `w` seconds, of which `r` are left, and more of them in `t` seconds.
+    /// Fields of the response beside those that all have.
     pub(crate) fn fields(&self) -> Vec<(HeaderName, HeaderValue)> {
-        let Self::Rate { limit, wait, .. } = self else { return Vec::new() };
-        let (count, seconds) = (limit.rate.count, limit.rate.per.seconds());
-        let wait = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        let fields = [
-            (RATELIMIT_POLICY, format!("\"rate\";q={count};w={seconds}")),
-            (RATELIMIT, format!("\"rate\";r=0;t={}", wait.max(1))),
-        ];
-        fields.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?))).collect()
+        match self {
+            Self::Rate { limit, wait, .. } => rate_fields(limit, *wait),
+            // RFC 9110 §15.5.2: a 401 has at least one challenge.
+            Self::Credentials { challenge, .. } => fields([(WWW_AUTHENTICATE, challenge.to_string())]),
+            Self::Network(_) | Self::Concurrent { .. } | Self::Busy => Vec::new(),
+        }
     }
+}
+
+/// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-09 §3, §4): `q` requests in `w` seconds, of
+/// which `r` are left, and more of them in `t` seconds.
+fn rate_fields(limit: &RateSpec, wait: Duration) -> Vec<(HeaderName, HeaderValue)> {
+    let (count, seconds) = (limit.rate.count, limit.rate.per.seconds());
+    let wait = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    fields([
+        (RATELIMIT_POLICY, format!("\"rate\";q={count};w={seconds}")),
+        (RATELIMIT, format!("\"rate\";r=0;t={}", wait.max(1))),
+    ])
+}
+
+fn fields<const N: usize>(fields: [(HeaderName, String); N]) -> Vec<(HeaderName, HeaderValue)> {
+    fields.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?))).collect()
 }
 
 impl fmt::Display for Refusal {
@@ -88,6 +111,8 @@ impl fmt::Display for Refusal {
                 let (rate, burst) = (limit.rate, limit.burst);
                 write!(f, "too many requests: the route takes {rate} by {by}, at most {burst} at once")
             }
+            Self::Credentials { why, .. } => f.write_str(why),
+            Self::Busy => f.write_str("too many passwords are being checked; try again"),
             Self::Concurrent { max, by } => {
                 write!(f, "too many requests at a time: the route takes {max} by {by}")
             }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use http::HeaderName;
 
+use super::basic::BasicSpec;
 use super::rate::Rate;
 use crate::networks::Networks;
 
@@ -19,11 +20,33 @@ pub struct AdmissionSpec {
     pub limit: LimitSpec,
 }
 
+impl AdmissionSpec {
+    /// Whether a request is known by more than where it comes from: what one was answered may not be for another.
+    pub(crate) fn asks_credentials(&self) -> bool {
+        self.allow.basic.is_some()
+    }
+}
+
 /// Who is let in. The default is everybody.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowSpec {
     /// Clients from here; `None`: from everywhere.
     pub networks: Option<Networks>,
+    /// Users with their passwords.
+    pub basic: Option<BasicSpec>,
+    /// What becomes of a CORS preflight, which never has credentials.
+    pub preflight: Preflight,
+}
+
+/// What becomes of a CORS preflight (Fetch §4.8) on a route that asks for credentials: `OPTIONS` with `Origin` and
+/// `Access-Control-Request-Method`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preflight {
+    /// It is asked for credentials as every request.
+    #[default]
+    Asked,
+    /// It passes to the service without any. Networks and limits hold.
+    Passes,
 }
 
 /// How often requests are let in, and how much at a time. The default has no limit.

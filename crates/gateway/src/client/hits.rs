@@ -84,6 +84,15 @@ impl AskerFields for Unread<'_> {
         let name = name.as_str().as_bytes();
         self.0.end_to_end().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
     }
+
+    fn count(&self, name: &HeaderName) -> usize {
+        self.lines(name).count()
+    }
+
+    /// It is a GET ([`is_plain`]).
+    fn is_preflight(&self) -> bool {
+        false
+    }
 }
 
 /// What memory has for a plain GET, by its head alone; `None` where more of it counts than its target and what stored

@@ -143,3 +143,31 @@ fn the_default_fills_silence_only() {
     check_default(&[("cookie", "a=b")], 200, &[CACHEABLE], Ok(()));
     check_default(&[("authorization", "x")], 200, &[("cache-control", "public")], Err(Unstored::Credentials));
 }
+
+#[test]
+fn behind_credentials_that_the_cache_does_not_see() {
+    let at = Timestamp(784_111_777_000);
+    let plan = |response: Fields, default_s: Option<u64>| {
+        let rules = RouteRules {
+            default_ttl: default_s.map(Duration::from_secs),
+            behind_credentials: true,
+            ..RouteRules::default()
+        };
+        Candidate {
+            method: &Method::GET,
+            request: &map(&[]),
+            status: StatusCode::OK,
+            response: &map(response),
+            timing: Timing { sent: at, received: at },
+            rules,
+            policy: &PolicyOptions::default(),
+        }
+        .plan()
+        .map(drop)
+    };
+    assert_eq!(plan(&[CACHEABLE], None), Err(Unstored::Authorization));
+    assert_eq!(plan(&[], Some(5)), Err(Unstored::Authorization));
+    assert_eq!(plan(&[("cache-control", "public, max-age=60")], None), Ok(()));
+    assert_eq!(plan(&[("cache-control", "s-maxage=60")], None), Ok(()));
+    assert_eq!(plan(&[("cache-control", "public")], Some(5)), Err(Unstored::Credentials));
+}

@@ -1,0 +1,29 @@
+//! The keys by which a route says who is let in, and how often.
+
+use super::key::{A_LIST, A_STRING, Key, TRUE_OR_FALSE, key};
+
+/// The keys of `[routes.allow]`.
+pub const ROUTE_ALLOW: &[Key] = &[
+    key("networks", A_LIST, "[\"10.0.0.0/8\"]", &["network", "ips", "ip", "addresses", "cidrs", "source_range"]),
+    key(
+        "basic",
+        "the path of a file",
+        "\"users.htpasswd\"",
+        &["basic_auth", "users", "htpasswd", "auth_basic_user_file"],
+    ),
+    key("realm", A_STRING, "\"staff\"", &["auth_basic", "name"]),
+    key("preflight", TRUE_OR_FALSE, "true", &["cors", "options"]),
+];
+
+/// The keys of `[routes.deny]`.
+pub const ROUTE_DENY: &[Key] =
+    &[key("networks", A_LIST, "[\"192.0.2.0/24\"]", &["network", "ips", "ip", "addresses", "cidrs"])];
+
+/// The keys of `[routes.limit]`.
+pub const ROUTE_LIMIT: &[Key] = &[
+    key("rate", A_STRING, "\"100/s\"", &["requests", "average", "limit", "rps"]),
+    key("burst", "a number", "20", &["bursts"]),
+    key("by", A_STRING, "\"client\"", &["key", "zone", "per", "group_by"]),
+    key("concurrent", "a number", "10", &["limit_conn", "max_concurrent", "connections", "concurrency"]),
+    key("bandwidth", A_STRING, "\"1MiB/s\"", &["limit_rate", "throughput", "bytes_per_second"]),
+];

@@ -1,0 +1,323 @@
+//! Basic authentication (RFC 7617): users and their passwords from a file that is followed when it changes.
+//!
+//! Hashes of passwords are slow on purpose. So they are verified on threads of their own, few at a time
+//! ([`MAX_CHECKS`]); who would have to wait behind too many is told to come back. A password that was right is
+//! remembered for a while by a keyed hash of it, and only such: no guess takes the place of another.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::GeneralPurposeConfig;
+use ring::hmac;
+use rustc_hash::FxHashMap;
+use tokio::sync::Semaphore;
+
+use super::htpasswd::{BadLine, Known, MAX_FILE_BYTES, MAX_NAME_BYTES, Users};
+use crate::timing::Moment;
+
+/// Passwords that are verified at a time, by all workers of a gateway.
+pub(crate) const MAX_CHECKS: usize = 2;
+/// Passwords that wait for that; who comes then is told to come back.
+const MAX_WAITING: usize = 64;
+/// How long a password that was right is taken for right without being verified.
+const REMEMBERED_NS: u64 = 300 * 1_000_000_000;
+/// How many are remembered for a route.
+const MAX_REMEMBERED: usize = 4096;
+/// How often it is looked at whether the file has changed.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+
+static CHECKS: Semaphore = Semaphore::const_new(MAX_CHECKS);
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Users of a route, from a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BasicSpec {
+    /// `name:hash` on each line.
+    pub file: PathBuf,
+    /// What a browser shows when it asks for the password.
+    pub realm: String,
+}
+
+impl BasicSpec {
+    /// `realm` by default.
+    pub const REALM: &str = "restricted";
+    /// Most bytes of `realm`.
+    pub const MAX_REALM_BYTES: usize = 128;
+}
+
+/// Why a file of users cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UsersError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    /// It is too large.
+    #[error("it has more than {MAX_FILE_BYTES} bytes")]
+    TooLarge,
+    /// One of its lines is wrong.
+    #[error(transparent)]
+    Line(#[from] BadLine),
+}
+
+/// What is said of credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Right,
+    Wrong,
+    /// Too many others are being verified.
+    TooMany,
+}
+
+/// The users of a route.
+pub(crate) struct Basic {
+    file: PathBuf,
+    users: ArcSwap<Read>,
+    looked_ns: AtomicU64,
+    /// Of this process and route alone: nothing that is remembered can be used elsewhere.
+    key: Option<hmac::Key>,
+    remembered: Mutex<FxHashMap<Proof, u64>>,
+}
+
+/// What was read of the file, and how it can be told from another state of it.
+#[derive(Default)]
+struct Read {
+    users: Users,
+    state: Option<State>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    modified: Option<SystemTime>,
+    length: u64,
+    inode: u64,
+}
+
+/// The keyed hash of a user, his password, and the hash that it was verified with.
+type Proof = [u8; 32];
+
+/// Name and password, as a client says them.
+pub(crate) struct Credentials {
+    text: Vec<u8>,
+    colon: usize,
+}
+
+impl Credentials {
+    /// From the value of `Authorization`; `None` if it is nothing of the kind (RFC 7617 §2).
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        let (scheme, rest) = value.split_at_checked(6)?;
+        if !scheme.eq_ignore_ascii_case(b"basic ") {
+            return None;
+        }
+        let text = LENIENT.decode(rest.trim_ascii()).ok()?;
+        let colon = text.iter().position(|byte| *byte == b':')?;
+        let is_fine = colon <= MAX_NAME_BYTES && text.len() - colon <= MAX_NAME_BYTES + 1;
+        let has_controls = text.iter().any(u8::is_ascii_control);
+        (is_fine && !has_controls).then_some(Self { text, colon })
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.text[..self.colon]
+    }
+
+    fn password(&self) -> &[u8] {
+        &self.text[self.colon + 1..]
+    }
+}
+
+/// With or without padding, as clients send it.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent),
+);
+
+impl Basic {
+    /// Reads the file. One that cannot be read lets in nobody until it can.
+    pub(crate) fn new(spec: &BasicSpec) -> Self {
+        let read = match read(&spec.file) {
+            Ok(read) => read,
+            Err(e) => {
+                tracing::error!("{}: nobody is let in by it: {e}", spec.file.display());
+                Read::default()
+            }
+        };
+        let mut seed = [0; 32];
+        let key = getrandom::fill(&mut seed).is_ok().then(|| hmac::Key::new(hmac::HMAC_SHA256, &seed));
+        Self {
+            file: spec.file.clone(),
+            users: ArcSwap::from_pointee(read),
+            looked_ns: AtomicU64::new(Moment::now().as_ns()),
+            key,
+            remembered: Mutex::default(),
+        }
+    }
+
+    /// What is known of them without verifying anything; `None`: it has to be verified.
+    pub(crate) fn at_once(&self, credentials: &Credentials, now: Moment) -> Option<Verdict> {
+        self.follow(now);
+        let read = self.users.load();
+        let Some((hashed, Known::Yes)) = read.users.find(credentials.name()) else { return None };
+        let proof = self.proof(credentials, hashed)?;
+        let until = lock(&self.remembered).get(&proof).copied()?;
+        (until > now.as_ns()).then_some(Verdict::Right)
+    }
+
+    /// Verifies them, off the worker.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves a verification that has begun to its end.
+    pub(crate) async fn verify(self: Arc<Self>, credentials: Credentials) -> Verdict {
+        let Some(_waiting) = Waiting::new() else { return Verdict::TooMany };
+        let Ok(permit) = CHECKS.acquire().await else { return Verdict::TooMany };
+        let check = tokio::task::spawn_blocking(move || {
+            let verdict = self.check(&credentials);
+            drop(permit); // with the work, whether or not somebody still waits for it
+            verdict
+        });
+        check.await.unwrap_or(Verdict::Wrong)
+    }
+
+    fn check(&self, credentials: &Credentials) -> Verdict {
+        let read = self.users.load_full();
+        let Some((hashed, known)) = read.users.find(credentials.name()) else { return Verdict::Wrong };
+        // Whoever is not there costs as much time as somebody who is.
+        let is_right = hashed.verify(credentials.password()) && known == Known::Yes;
+        if !is_right {
+            return Verdict::Wrong;
+        }
+        if let Some(proof) = self.proof(credentials, hashed) {
+            let now = Moment::now().as_ns();
+            let mut remembered = lock(&self.remembered);
+            if remembered.len() >= MAX_REMEMBERED {
+                remembered.retain(|_, until| *until > now);
+            }
+            if remembered.len() < MAX_REMEMBERED {
+                remembered.insert(proof, now.saturating_add(REMEMBERED_NS));
+            }
+        }
+        Verdict::Right
+    }
+
+    /// Another hash in the file is another proof: who loses his password there loses it here.
+    fn proof(&self, credentials: &Credentials, hashed: &super::htpasswd::Hashed) -> Option<Proof> {
+        let mut context = hmac::Context::with_key(self.key.as_ref()?);
+        for part in [credentials.name(), credentials.password(), hashed.id()] {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        }
+        context.sign().as_ref().try_into().ok()
+    }
+
+    /// Reads the file again if it has changed. What cannot be read leaves everything as it was.
+    fn follow(&self, now: Moment) {
+        let looked = self.looked_ns.load(Ordering::Relaxed);
+        let is_due = now.as_ns().saturating_sub(looked) >= LOOK_EVERY_NS;
+        if !is_due
+            || self.looked_ns.compare_exchange(looked, now.as_ns(), Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        let file = self.file.display();
+        match state(&self.file) {
+            Ok(state) if self.users.load().state == Some(state) => {}
+            Ok(_) => match read(&self.file) {
+                Ok(read) => {
+                    tracing::info!("{file} has changed: {} users", read.users.len());
+                    self.users.store(Arc::new(read));
+                }
+                Err(e) => tracing::warn!("{file} has changed and cannot be used, so the users stay as they were: {e}"),
+            },
+            Err(e) => tracing::debug!("{file} cannot be looked at: {e}"),
+        }
+    }
+}
+
+fn state(file: &Path) -> io::Result<State> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let metadata = std::fs::metadata(file)?;
+    Ok(State { modified: metadata.modified().ok(), length: metadata.len(), inode: metadata.ino() })
+}
+
+fn read(file: &Path) -> Result<Read, UsersError> {
+    let state = state(file)?; // before the text: what changes meanwhile is read again
+    Ok(Read { users: Users::parse(&text(file)?)?, state: Some(state) })
+}
+
+fn text(file: &Path) -> Result<Vec<u8>, UsersError> {
+    let mut text = Vec::new();
+    File::open(file)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES { Err(UsersError::TooLarge) } else { Ok(text) }
+}
+
+/// Whether a file of users can be used; with how many there are.
+///
+/// # Errors
+/// It cannot be read, or one of its lines is wrong.
+pub fn check_users(file: &Path) -> Result<usize, UsersError> {
+    Ok(read(file)?.users.len())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One of those that wait.
+struct Waiting;
+
+impl Waiting {
+    fn new() -> Option<Self> {
+        let waiting = WAITING.fetch_add(1, Ordering::Relaxed);
+        let one = Self; // from here on it is counted down again
+        (waiting < MAX_WAITING).then_some(one)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(value: &str, expected: Option<(&str, &str)>) {
+        let read = Credentials::parse(value.as_bytes());
+        let read = read.as_ref().map(|read| (read.name(), read.password()));
+        assert_eq!(read, expected.map(|(name, password)| (name.as_bytes(), password.as_bytes())), "{value}");
+    }
+
+    #[test]
+    fn what_a_client_says() {
+        let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
+        check(&basic("ann:secret"), Some(("ann", "secret")));
+        check(&basic("ann:a:b"), Some(("ann", "a:b")));
+        check(&basic(":"), Some(("", "")));
+        check(&basic("ä:ö"), Some(("ä", "ö")));
+        check("bAsIc  YTpi", Some(("a", "b")));
+        check("Basic YTpiYw", Some(("a", "bc")));
+        for wrong in ["", "Basic", "Basic ", "Basic YQ==", "Basic *", "Bearer YTpi", "BasicYTpi"] {
+            check(wrong, None);
+        }
+        check(&basic("ann:a\nb"), None);
+        check(&basic(&format!("{}:x", "n".repeat(256))), None);
+        check(&basic(&format!("n:{}", "x".repeat(256))), None);
+    }
+    proptest::proptest! {
+        #[test]
+        fn nothing_said_is_too_odd(value: Vec<u8>, text in "(Basic )?[A-Za-z0-9+/=]{0,40}") {
+            let _ = (Credentials::parse(&value), Credentials::parse(text.as_bytes()));
+        }
+    }
+}

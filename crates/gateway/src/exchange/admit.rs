@@ -1,0 +1,59 @@
+//! Requests whose credentials take a while to be looked at: what else there is to do with them comes after that, the
+//! look into the cache included.
+
+use std::sync::Arc;
+
+use http::Response;
+use pilotlight_exchange::Connection;
+
+use super::inbound::Looked;
+use super::{Found, OnItsWay, Waiting, forward, look};
+use crate::body::ResponseBody;
+use crate::client::outgoing::Outgoing;
+use crate::problem::Failure;
+use crate::response::ResponseHead;
+use crate::routes::Route;
+use crate::timing::Layer;
+
+/// Looks at them, and answers the request.
+pub(super) async fn admit(waiting: Waiting, request: OnItsWay, route: Arc<Route>) -> (ResponseHead, Outgoing) {
+    let head = &request.request.head;
+    let passed = match &route.gate {
+        Some(gate) => gate.credentials(head).await,
+        None => Ok(()),
+    };
+    request.record.end_phase(Layer::Route);
+    let found = match passed {
+        Ok(()) => look(&request.worker, waiting.guard.parts().0, &route, head, &request.record.timeline),
+        Err(refusal) => Found::Refused(Some(route), Failure::Admission(refusal)),
+    };
+    match found {
+        Found::Route(passage, lookup) => {
+            forward(waiting, request.inbound(passage), Looked { lookup, redis: None }).await
+        }
+        Found::Stored(route, verdict, answer) => {
+            request.record.verdict(verdict);
+            here(waiting, &request, Some(&route), answer.map(ResponseBody::stored))
+        }
+        Found::Own(route, answer) => here(waiting, &request, route.as_deref(), answer),
+        Found::Refused(route, failure) => request.refuse(waiting, route, failure).await,
+        Found::Asks(_) => request.refuse(waiting, None, Failure::Bug).await, // it was asked
+    }
+}
+
+/// A response that is here.
+fn here(
+    waiting: Waiting,
+    request: &OnItsWay,
+    route: Option<&Route>,
+    answer: Response<ResponseBody>,
+) -> (ResponseHead, Outgoing) {
+    let is_left = request.request.body.as_ref().is_some_and(|body| !body.is_ended());
+    // Nobody reads a body that is not here already.
+    let connection = match is_left && !waiting.guard.parts().0.skip_body() {
+        true => Connection::Close,
+        false => Connection::Keep,
+    };
+    let answered = (Ok(ResponseHead::part(answer)), connection);
+    waiting.answer(&request.worker, &request.request.head, route, answered, None)
+}
