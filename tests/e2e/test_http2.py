@@ -12,8 +12,11 @@ import unittest
 
 import http2_client as http2
 import websocket
-from harness import BINARY, Gateway, TestCase, config, eventually, limits, route, service, setUpModule
+from harness import (
+    BINARY, Gateway, TestCase, config, demo_gateway, eventually, limits, route, service, setUpModule,
+)  # fmt: skip
 from origin import Origin
+from scripted import Script
 
 __all__ = ["setUpModule"]
 
@@ -146,6 +149,32 @@ class Requests(WithOrigin):
         self.assertIn(b"HTTP/1.1 505", said)
 
 
+class Trailers(TestCase):
+    """To and from a service that speaks HTTP/1.1, whose trailers follow a chunked body."""
+
+    def test_both_ways(self):
+        heads = []
+
+        def serve(peer):
+            heads.append(peer.head())
+            heads.append(peer.read(len(b"3\r\nabc\r\n0\r\nx-sum: 7\r\n\r\n")))
+            peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-told\r\n\r\n")
+            peer.send(b"2\r\nok\r\n0\r\nx-told: yes\r\nx-more: too\r\n\r\n")
+
+        with Script(serve) as script:
+            blocks = service("web", url=script.url), route(service="web")
+            gateway = self.start(Gateway(BINARY, config(*blocks)))
+            with http2.Client(gateway.address) as client:
+                stream = client.begin("POST", "/", end=False)
+                client.send(stream, b"abc")
+                client.h2.send_headers(stream, [("x-sum", "7"), ("content-length", "9")], end_stream=True)
+                client.flush()
+                answer = client.answer(stream)
+        self.assertEqual((answer.status, answer.body), (200, b"ok"))
+        self.assertEqual(answer.trailers, [("x-told", "yes"), ("x-more", "too")])
+        self.assertEqual(heads[1], b"3\r\nabc\r\n0\r\nx-sum: 7\r\n\r\n")
+
+
 class Malformed(WithOrigin):
     BLOCKS = (limits(header_count=20, header_size="4KiB"),)
 
@@ -269,6 +298,15 @@ class Bounds(WithOrigin):
         self.assertEqual(frames.until(http2.DATA, http2.RST_STREAM, stream=1)[0], http2.RST_STREAM)
         self.assertEqual(frames.goaway(), http2.NO_ERROR, "the connection goes on until it is idle")
 
+    def test_an_answer_of_the_gateway_that_nobody_takes(self):
+        """The window is closed before it; no task of the gateway waits for it."""
+        frames = self.frames(settings=struct.pack(">HI", 4, 0))
+        block = frames.encoder.encode([(":method", "GET"), (":scheme", "http"), (":path", "/show")])
+        frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 1, block))
+        self.assertTrue(frames.until(http2.HEADERS, stream=1))
+        ours = frames.socket.getsockname()[1]
+        self.assertTrue(eventually(lambda: not is_open(ours), 20), "the gateway holds the connection")
+
     def test_a_socket_that_is_never_read(self):
         with http2.Frames(self.gateway.address) as frames:
             frames.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -373,6 +411,16 @@ class WebSockets(WithOrigin):
             client.send(stream, websocket.frame(websocket.CLOSE, b"\x03\xe8", masked=True))
             self.assertTrue(client.answer(stream).ended, "the service's end was not passed on")
         self.assertEqual(client.request("GET", "/show").status, 200)
+
+    def test_over_the_pipe(self):
+        gateway = self.start(demo_gateway())
+        with http2.Client(gateway.address) as client:
+            stream = client.begin("CONNECT", "/ws", self.FIELDS, end=False, pseudo=self.CONNECT)
+            self.assertTrue(client.until(lambda: client.answers[stream].fields))
+            self.assertEqual(client.answers[stream].status, 200, client.answers[stream])
+            tunnel = Tunnel(client, stream)
+            tunnel.send(websocket.frame(websocket.TEXT, b"hello", masked=True))
+            self.assertEqual(websocket.read_frame(tunnel.read), (websocket.TEXT, b"hello"))
 
     def test_what_does_not_switch_is_an_answer(self):
         client = self.client()

@@ -9,6 +9,7 @@ import time
 import unittest
 from pathlib import Path
 
+import http2_client as http2
 from harness import BINARY, ORIGIN, PYTHON, Gateway, alive, config, descendants, eventually, limits, route, service, setUpModule
 from load import Load
 from test_operate import ADMIN, Unix
@@ -122,6 +123,19 @@ class Upgrade(Upgrading):
             time.sleep(0.01)
         self.assertEqual(answer.get("connection"), "close")
         self.assertEqual(gateway.process.wait(20), 0)
+
+    def test_streams_of_http2_finish(self):
+        gateway = self.begin(service("web", ORIGIN, transport="http"), route(service="web"))
+        with http2.Client(gateway.address) as client:
+            streams = [client.begin("GET", f"/make?ms=1000&n={number}") for number in range(5)]
+            self.assertTrue(client.until(lambda: client.h2.remote_settings.max_concurrent_streams == 100))
+            self.upgrade(gateway)
+            for stream in streams:
+                self.assertEqual(client.answer(stream).status, 200)
+            self.assertTrue(client.until(lambda: client.goaway is not None))
+            self.assertEqual(client.goaway, http2.NO_ERROR)
+        with http2.Client(gateway.address) as client:
+            self.assertEqual(client.request("GET", "/show").status, 200)
 
     def test_broken_programs_leave_everything(self):
         gateway = self.begin(pool(), route(service="pool"))

@@ -80,7 +80,7 @@ enum Waits {
     Streams,
     /// The rest of a head.
     Head,
-    /// The socket, which has taken so much.
+    /// The client, to take what was sent; its socket has taken so much.
     Socket(u64),
     /// Another request.
     Request,
@@ -327,6 +327,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Connection<S> {
         if self.waits.replace(waits) == Some(waits) {
             return;
         }
+        if waits == Waits::Request {
+            self.io.rest();
+        }
         let limits = &self.session.settings.limits;
         self.deadline.set_or_clear(match waits {
             Waits::Streams => None,
@@ -341,9 +344,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Connection<S> {
     /// Ready when something took too long, and the client is to be told so.
     fn poll_times(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         let (is_blocked, written) = self.io.is_blocked();
+        // What no task waits for any more is on its way out, or would be if the client let it.
+        let is_leaving_us = self.streams.is_empty() && self.h2.has_streams();
         let waits = match () {
             () if self.is_ending => Waits::End,
-            () if is_blocked => Waits::Socket(written),
+            () if is_blocked || is_leaving_us => Waits::Socket(written),
             () if self.io.is_in_head() => Waits::Head,
             () if self.is_idle() => Waits::Request,
             () => Waits::Streams,

@@ -60,6 +60,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
         self.0.borrow_mut().poll_flush_out(cx)
     }
 
+    /// Gives up what was kept for further responses.
+    pub(super) fn rest(&self) {
+        let mut io = self.0.borrow_mut();
+        if io.out.is_empty() {
+            io.out = BytesMut::new();
+        }
+    }
+
     /// Whether the socket takes no more, and how much it has taken by now.
     pub(super) fn is_blocked(&self) -> (bool, u64) {
         let io = self.0.borrow();
