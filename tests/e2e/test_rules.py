@@ -184,6 +184,72 @@ class Rewrites(RulesCase):
         self.assertEqual(self.origin.requests("/"), [target.replace("/old/", "/new/")])
 
 
+REDIRECTS = """
+listen = "127.0.0.1:0"
+workers = 1
+[admin]
+socket = "admin.sock"
+[[routes]]
+path = "/"
+redirect = "https://new.test{path}{query}"
+[[routes]]
+path = "/same"
+redirect = { to = "{scheme}://www.{host}", status = 302, keep_path = true, keep_query = true }
+response_fields = { set = { "X-Rule" = "{path}" } }
+[[routes]]
+path = "/local"
+redirect = { to = "/", status = 307, keep_path = true }
+"""
+
+
+class Redirects(TestCase):
+    def setUp(self):
+        self.gateway = self.start(Gateway(BINARY, REDIRECTS))
+
+    def check(self, target, status, location, **named):
+        answer = self.gateway.request(named.pop("method", "GET"), target, **named)
+        self.assert_status(answer, status)
+        self.assertEqual(answer.all("location"), [location])
+        return answer
+
+    def test_where_clients_are_sent(self):
+        self.check("/a/b?x=%2F", 308, "https://new.test/a/b?x=%2F")
+        self.check("/", 308, "https://new.test/")
+        self.check("/a", 308, "https://new.test/a", method="POST", body=b"0123")
+        answer = self.check("/same/b?x", 302, "http://www.demo.test/same/b?x", host="demo.test:81")
+        self.assertEqual(answer.get("x-rule"), "/same/b")
+        self.check("/local/x", 307, "/local/x", method="HEAD")
+        self.check("http://other.test/same", 302, "http://www.other.test/same")
+
+    def test_no_request_chooses_another_host(self):
+        for path in ("//evil.test", "//evil.test/%2e%2e", "///evil.test", "/..//evil.test", "//@evil.test"):
+            answer = self.gateway.get(path)
+            self.assertTrue(answer.get("location", "https://new.test/").startswith("https://new.test/"), answer)
+        for path in ("/..//local//evil.test", "//evil.test/../local", "/local/..//local"):
+            location = self.gateway.get(path).get("location", "/")
+            self.assertTrue(location.startswith("https://new.test/") or not location.startswith("//"), location)
+        with self.gateway.client() as client:
+            client.send(b"GET /same HTTP/1.0\r\n\r\n")
+            self.assert_problem(client.answer("GET"), 400)
+
+    def test_many_on_one_connection(self):
+        """A redirect is over when its head is: what follows a body is the next request."""
+        with self.gateway.client() as client:
+            request = b"GET /a HTTP/1.1\r\nHost: demo.test\r\nContent-Length: 3\r\n\r\nabc"
+            client.send(request * 3)
+            for _ in range(3):
+                answer = client.answer("GET")
+                self.assertEqual((answer.status, answer.get("location")), (308, "https://new.test/a"))
+
+    def test_explain_says_where_to(self):
+        socket = str(self.gateway.folder / "admin.sock")
+        command = [BINARY, "explain", "http://demo.test/same/b?x", "--socket", socket]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("302 to http://www.demo.test/same/b?x", done.stdout)
+        self.assertIn("response_fields.set: x-rule", done.stdout)
+
+
 PAGES = """
 listen = "127.0.0.1:0"
 workers = 1

@@ -51,6 +51,7 @@ mod networks;
 mod operate;
 mod pattern;
 mod readers;
+mod redirect;
 mod relations;
 mod render;
 mod report;

@@ -74,7 +74,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
     let found = match known {
         Some(known) => {
             timeline.end_phase(Layer::Cache, Moment::now());
-            known.found(&head, worker)
+            known.found(&head, worker, trust(&*client))
         }
         None => {
             timeline.end_phase(Layer::Parse, Moment::now());
@@ -126,14 +126,14 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
 
 impl Known {
     /// What was found before the request was one.
-    fn found(self, head: &Head, worker: &Rc<Worker>) -> Found {
+    fn found(self, head: &Head, worker: &Rc<Worker>, trust: Trust) -> Found {
         let Self { route, lookup } = self;
         match lookup {
             Some(Lookup::Hit(stored)) => {
                 let answer = stored.response(&head.method, head.headers(), worker.clock.timestamp(Moment::now()));
                 Found::Stored(route, Verdict::Hit, answer)
             }
-            lookup => Found::route(worker, &route, head, lookup),
+            lookup => Found::route(worker, &route, head, trust, lookup),
         }
     }
 }
@@ -174,7 +174,7 @@ fn find(
 /// What a route has for a request that is let in.
 fn look(worker: &Rc<Worker>, client: &dyn Downstream, route: &Arc<Route>, head: &Head, timeline: &Timeline) -> Found {
     if route.service.is_none() {
-        return Found::route(worker, route, head, None);
+        return Found::route(worker, route, head, trust(client), None);
     }
     let now = worker.clock.timestamp(timeline.last());
     let lookup = match offered(route, head) {
@@ -198,7 +198,7 @@ fn look(worker: &Rc<Worker>, client: &dyn Downstream, route: &Arc<Route>, head: 
             let answer = stored.response_as(status, &head.method, head.headers(), now);
             Found::Stored(Arc::clone(route), Verdict::Stale, answer)
         }
-        lookup => Found::route(worker, route, head, lookup),
+        lookup => Found::route(worker, route, head, trust(client), lookup),
     };
     timeline.end_phase(Layer::Cache, Moment::now());
     found
@@ -241,8 +241,12 @@ fn respond_now(
 }
 
 fn seen<'a>(client: &'a dyn Downstream, head: &'a Head, id: &'a RequestId) -> Seen<'a> {
-    let trust = Trust::of(client.settings().trust_forwarded);
-    Seen { head, trust, client: client.peer().ip(), request_id: id.as_str() }
+    Seen { head, trust: trust(client), client: client.peer().ip(), request_id: id.as_str() }
+}
+
+/// Whether what a proxy in front of the gateway says is believed.
+fn trust(client: &dyn Downstream) -> Trust {
+    Trust::of(client.settings().trust_forwarded)
 }
 
 /// What is known of a request when its head has been read.
@@ -270,10 +274,10 @@ impl Found {
     }
 
     /// What a route has for a request that no stored response answers as it is.
-    fn route(worker: &Rc<Worker>, route: &Arc<Route>, head: &Head, lookup: Option<Lookup>) -> Self {
+    fn route(worker: &Rc<Worker>, route: &Arc<Route>, head: &Head, trust: Trust, lookup: Option<Lookup>) -> Self {
         match Passage::new(worker, route) {
             Some(passage) => Self::Route(passage, lookup),
-            None => match own::answer(worker, route, head) {
+            None => match own::answer(worker, route, head, trust) {
                 Ok(answer) => Self::Own(Some(Arc::clone(route)), answer),
                 Err(failure) => Self::Refused(Some(Arc::clone(route)), failure),
             },

@@ -40,6 +40,7 @@ mod problem;
 mod pump;
 mod read_ahead;
 mod record;
+mod redirect;
 mod request_body;
 mod request_id;
 mod response;
@@ -81,6 +82,7 @@ pub use pilotlight_cache::{
 };
 pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};
 pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, is_file_path};
+pub use redirect::{NotARedirect, Redirect};
 pub use rewrite::{NotARewrite, Rewrite};
 pub use route_changes::RouteChanges;
 pub use template::{Placeholder, Template, TemplateError};

@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     BadTarget,
     /// OPTIONS or TRACE with a `Max-Forwards` that is no number.
     MaxForwards,
+    /// A request of HTTP/1.0 without `Host`, on a route that sends clients to a URL of the same host.
+    NoHost,
     /// CONNECT.
     Connect,
     NoRoute {
@@ -59,7 +61,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::BadTarget | Self::MaxForwards => StatusCode::BAD_REQUEST,
+            Self::BadTarget | Self::MaxForwards | Self::NoHost => StatusCode::BAD_REQUEST,
             Self::Connect => StatusCode::NOT_IMPLEMENTED,
             Self::NoRoute { .. } => StatusCode::NOT_FOUND,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
@@ -110,6 +112,7 @@ impl Failure {
         match self {
             Self::BadTarget => "the request target must be a path that begins with /".into(),
             Self::MaxForwards => "Max-Forwards must be one decimal number (RFC 9110 section 7.6.2)".into(),
+            Self::NoHost => "the request names no host, which the redirect of this route needs".into(),
             Self::Connect => "this gateway is not a forward proxy: CONNECT is not supported".into(),
             Self::NoRoute { path } => {
                 format!("no route matches {path}; `pilotlight check` lists the routes that are configured")
@@ -142,7 +145,7 @@ impl Failure {
     /// The same for a client of gRPC.
     fn grpc_status(&self) -> GrpcStatus {
         match self {
-            Self::BadTarget | Self::MaxForwards => GrpcStatus::InvalidArgument,
+            Self::BadTarget | Self::MaxForwards | Self::NoHost => GrpcStatus::InvalidArgument,
             Self::Connect
             | Self::NoRoute { .. }
             | Self::Files(_)

@@ -27,6 +27,12 @@ pub(super) fn text(answer: &Value) -> String {
     fact("route", &format!("{}: {}", string(&route["name"]), string(&route["why"])));
     if answer["files"].is_object() {
         files(&answer["files"], &mut fact);
+        changes(&answer["changes"], &mut fact);
+        return text;
+    }
+    if answer["redirect"].is_object() {
+        fact("redirect", &format!("{} to {}", answer["redirect"]["status"], string(&answer["redirect"]["location"])));
+        changes(&answer["changes"], &mut fact);
         return text;
     }
     let service = &answer["service"];

@@ -13,14 +13,18 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages::Pages;
 use super::files;
 use super::pattern;
+use super::redirect;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_size, a_time, noted, or_none, type_name};
 use super::shown::shown;
 use super::value::Rejected;
 
 /// The keys that say where a route leads; each route has one of them.
-const LEADS: [(&str, &str); 2] =
-    [("service", "service = \"NAME\", the name of a [services.NAME]"), ("files", "files = \"FOLDER\"")];
+const LEADS: [(&str, &str); 3] = [
+    ("service", "service = \"NAME\", the name of a [services.NAME]"),
+    ("files", "files = \"FOLDER\""),
+    ("redirect", "redirect = \"URL\""),
+];
 /// Keys that say something of a service, or of what is kept of its answers.
 const OF_A_SERVICE: [&str; 9] = [
     "strip_prefix",
@@ -143,7 +147,7 @@ fn leads(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> O
     let mut said = LEADS.iter().filter_map(|(name, _)| section.field(name));
     let Some(field) = said.next() else {
         if !LEADS.iter().any(|(name, _)| section.mentions(name)) {
-            let message = "the route leads nowhere: it has no `service` and no `files`";
+            let message = "the route leads nowhere: it has no `service`, no `files` and no `redirect`";
             let ways: Vec<&str> = LEADS.iter().map(|(_, add)| *add).collect();
             found.push(
                 Diagnostic::error(Code::MissingKey, section.at.clone(), message)
@@ -163,6 +167,10 @@ fn leads(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> O
         return None;
     }
     match field.key.name {
+        "redirect" => {
+            let redirect = redirect::read(&field, found)?;
+            Some(Leads::Itself(RouteTo::Redirect(Arc::new(redirect)), field.at))
+        }
         "files" => {
             let options = files::read(&field, folder, found)?;
             Some(Leads::Itself(RouteTo::Files(Arc::new(options)), field.at))

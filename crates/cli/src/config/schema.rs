@@ -3,13 +3,12 @@
 
 mod admission;
 mod key;
+mod service;
 
 pub use admission::{ROUTE_ALLOW, ROUTE_DENY, ROUTE_LIMIT};
 pub use key::Key;
-use key::{
-    A_LIST, A_NUMBER_OR_NONE, A_PATH_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST,
-    TRUE_OR_FALSE, key,
-};
+use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
+pub use service::{SERVICE, SERVICE_CGROUP, SERVICE_LIMITS, SERVICE_QUEUE};
 
 /// `listen` when the file gives none.
 pub const LISTEN: &str = "127.0.0.1:8080";
@@ -131,82 +130,6 @@ pub const CACHE_REDIS: &[Key] = &[
     key("keep_stale", A_TIME, "\"60s\"", &["grace", "stale", "keep"]),
 ];
 
-/// The keys of `[services.NAME]`.
-pub const SERVICE: &[Key] = &[
-    key(
-        "command",
-        "a list of strings, or a string",
-        "[\"./app\", \"--flag\"]",
-        &["cmd", "exec", "run", "executable", "start", "program"],
-    ),
-    key("url", A_STRING, "\"http://127.0.0.1:9000\"", &["upstream", "target", "proxy_pass", "uri", "backend"]),
-    key("transport", "\"pipe\", \"http\" or \"h2c\"", "\"pipe\"", &["mode", "protocol", "communication_mode", "type"]),
-    key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
-    key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder"]),
-    key("env", "a table of strings", "{ NAME = \"value\" }", &["environment", "vars"]),
-    key(
-        "inherit_env",
-        "true, false, or a list of strings",
-        "[\"SSL_CERT_FILE\"]",
-        &["pass_env", "pass_environment", "clear_env", "inherit_environment"],
-    ),
-    key(
-        "preload",
-        "a list of strings",
-        "[\"flask\"]",
-        &["preload_app", "zygote", "preload_modules", "import", "imports"],
-    ),
-    key("preload_at", "\"boot\" or \"first\"", "\"boot\"", &["lazy", "lazy_apps"]),
-    key("start_timeout", A_TIME, "\"10s\"", &["startup_timeout", "ready_timeout"]),
-    key("idle_timeout", "a time with its unit or \"none\"", "\"15m\"", &["idle", "ttl"]),
-    key("freeze_after", A_TIME_OR_NONE, "\"30s\"", &["freeze", "suspend_after", "pause_after"]),
-    key("drain_timeout", A_TIME, "\"30s\"", &["drain"]),
-    key("stop_grace", A_TIME, "\"10s\"", &["stop_timeout", "kill_timeout", "grace_period", "stopwaitsecs"]),
-    key("min_instances", "0 or 1", "0", &["instances", "min", "replicas", "always_on"]),
-    key("max_instances", "a number", "4", &["max", "max_workers", "max_children", "max_processes", "max_replicas"]),
-    key("concurrency", A_NUMBER_OR_NONE, "10", &["max_concurrency", "max_concurrent_requests", "threads", "target"]),
-    key("spare", "0 or 1", "1", &["spares", "min_spare_servers", "warm"]),
-    key("queue", "a section", "{ max = 100, timeout = \"5s\" }", &["max_queue", "queue_size", "backlog"]),
-    key("scale_up_after", A_TIME, "\"100ms\"", &["scale_up", "spawn_after"]),
-    key("scale_down_after", A_TIME, "\"1m\"", &["scale_down", "scale_down_delay", "process_idle_timeout"]),
-    key("max_requests", A_NUMBER_OR_NONE, "10000", &["max_jobs", "requests"]),
-    key("max_age", A_TIME_OR_NONE, "\"1d\"", &["max_lifetime", "max_worker_lifetime", "lifetime"]),
-    key("max_memory", "a size with its unit or \"none\"", "\"512MiB\"", &["max_rss", "reload_on_rss", "memory"]),
-    key("max_request_time", A_TIME_OR_NONE, "\"30s\"", &["request_timeout", "harakiri", "request_terminate_timeout"]),
-    key("max_failures", "a number", "3", &["failures", "max_fails", "max_retries"]),
-    key("user", "a name or a number", "\"www-data\"", &["uid", "run_as", "runas"]),
-    key("group", "a name or a number", "\"www-data\"", &["gid"]),
-    key("env_file", "a path or a list of paths", "\".env\"", &["envfile", "environment_file", "dotenv", "env_files"]),
-    key("secrets", "a table of paths", "{ DB_PASSWORD = \"db.key\" }", &["secret", "credentials", "load_credential"]),
-    key("limits", A_SECTION, "{ open_files = 1024 }", &["limit", "rlimits", "ulimits", "ulimit"]),
-    key("cgroup", A_SECTION, "{ memory = \"512MiB\", cpu = 1.5 }", &["cgroups", "resources", "slice"]),
-    key("sandbox", "\"none\" or \"strict\"", "\"strict\"", &["isolation", "jail", "confinement"]),
-    key("sandbox_read", A_PATH_LIST, "[\"/opt/app\"]", &["read", "read_only_paths", "readable"]),
-    key("sandbox_write", A_PATH_LIST, "[\"/var/lib/app\"]", &["write", "read_write_paths", "writable"]),
-];
-
-/// The keys of `[services.NAME.queue]`.
-pub const SERVICE_QUEUE: &[Key] = &[
-    key("max", "a number", "100", &["size", "length", "limit"]),
-    key("timeout", A_TIME, "\"5s\"", &["wait", "max_wait"]),
-];
-
-/// The keys of `[services.NAME.limits]`.
-pub const SERVICE_LIMITS: &[Key] = &[
-    key("open_files", "a number", "1024", &["nofile", "max_open_files"]),
-    key("processes", "a number", "64", &["nproc", "pids", "max_processes", "tasks_max"]),
-    key("cpu_seconds", "a number", "3600", &["cpu_time"]),
-    key("file_size", A_SIZE, "\"1GiB\"", &["fsize", "max_file_size"]),
-    key("core", A_SIZE, "\"0B\"", &["core_size", "coredump"]),
-    key("address_space", A_SIZE, "\"2GiB\"", &["as", "virtual_memory", "vmem"]),
-];
-
-/// The keys of `[services.NAME.cgroup]`.
-pub const SERVICE_CGROUP: &[Key] = &[
-    key("memory", A_SIZE, "\"512MiB\"", &["memory_max", "mem", "memory_limit"]),
-    key("cpu", "a number of processors", "1.5", &["cpus", "cpu_quota", "cpu_max"]),
-];
-
 /// The keys of `[[routes]]`.
 pub const ROUTE: &[Key] = &[
     key("path", A_STRING, "\"/users\"", &["prefix", "route", "location", "match"]),
@@ -214,6 +137,12 @@ pub const ROUTE: &[Key] = &[
     key("exact", TRUE_OR_FALSE, "false", &[]),
     key("service", "the name of a service", "\"users\"", &["upstream", "target", "backend", "to"]),
     key("files", "a folder, or a section", "\"dist\"", &["root", "static", "file_server", "alias", "dir", "share"]),
+    key(
+        "redirect",
+        "a URL, or a section",
+        "\"https://new.example{path}{query}\"",
+        &["return", "redir", "redirect_to", "redirectregex", "location_redirect"],
+    ),
     key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "uri_strip_prefix", "stripprefix"]),
     key("rewrite", "a path or a section", "\"/v1\"", &["replace_path", "rewrite_target", "add_prefix", "uri"]),
     key("upgrades", A_LIST, "[\"websocket\"]", &["upgrade", "websocket", "protocols"]),
@@ -256,6 +185,14 @@ pub const ROUTE_FIELDS: &[Key] = &[
     key("set", "a table of strings", "{ \"X-Env\" = \"prod\" }", &["replace", "header", "proxy_set_header"]),
     key("add", "a table of strings", "{ \"Link\" = \"</a.css>\" }", &["append", "add_header", "more_set_headers"]),
     key("remove", A_LIST, "[\"X-Powered-By\", \"X-Amz-*\"]", &["delete", "hide", "unset", "proxy_hide_header"]),
+];
+
+/// The keys of `[routes.redirect]`.
+pub const ROUTE_REDIRECT: &[Key] = &[
+    key("to", "a URL", "\"https://new.example\"", &["url", "target", "location", "replacement"]),
+    key("status", "301, 302, 303, 307 or 308", "301", &["code", "permanent"]),
+    key("keep_path", TRUE_OR_FALSE, "true", &["path", "preserve_path"]),
+    key("keep_query", TRUE_OR_FALSE, "true", &["query", "preserve_query", "query_string"]),
 ];
 
 /// The keys of `[routes.rewrite]`.
@@ -337,6 +274,8 @@ pub enum Part {
     RouteRequestFields,
     /// `[routes.response_fields]`.
     RouteResponseFields,
+    /// `[routes.redirect]`.
+    RouteRedirect,
     /// `[routes.rewrite]`.
     RouteRewrite,
     /// `[routes.cache]`.
@@ -363,7 +302,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 24] = [
+    pub const ALL: [Part; 25] = [
         Part::Top,
         Part::Limits,
         Part::Cache,
@@ -377,6 +316,7 @@ impl Part {
         Part::Errors,
         Part::RouteRequestFields,
         Part::RouteResponseFields,
+        Part::RouteRedirect,
         Part::RouteRewrite,
         Part::RouteCache,
         Part::RouteCacheKey,
@@ -406,6 +346,7 @@ impl Part {
             Part::RouteFiles => ROUTE_FILES,
             Part::Errors => ERRORS,
             Part::RouteRequestFields | Part::RouteResponseFields => ROUTE_FIELDS,
+            Part::RouteRedirect => ROUTE_REDIRECT,
             Part::RouteRewrite => ROUTE_REWRITE,
             Part::RouteCache => ROUTE_CACHE,
             Part::RouteCacheKey => ROUTE_CACHE_KEY,
@@ -437,6 +378,7 @@ impl Part {
             Part::Errors => "in [errors] or [routes.errors]",
             Part::RouteRequestFields => "in [routes.request_fields]",
             Part::RouteResponseFields => "in [routes.response_fields]",
+            Part::RouteRedirect => "in [routes.redirect]",
             Part::RouteRewrite => "in [routes.rewrite]",
             Part::RouteCache => "in [routes.cache]",
             Part::RouteCacheKey => "in [routes.cache.key]",

@@ -28,6 +28,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::Errors => "## `[errors]`",
         Part::RouteRequestFields => "## `[routes.request_fields]`",
         Part::RouteResponseFields => "## `[routes.response_fields]`",
+        Part::RouteRedirect => "## `[routes.redirect]`",
         Part::RouteRewrite => "## `[routes.rewrite]`",
         Part::RouteCache => "## `[routes.cache]`",
         Part::RouteCacheKey => "## `[routes.cache.key]`",

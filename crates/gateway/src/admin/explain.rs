@@ -12,7 +12,9 @@ use crate::admission::Gate;
 use crate::field_rules::{FieldRules, FieldValue};
 use crate::options::{RouteLimit, RouteTo, ServiceTarget};
 use crate::path::normalized;
-use crate::routes::Route;
+use crate::redirect::Redirect;
+use crate::routes::{Route, host_of};
+use crate::template::Facts;
 
 mod cache;
 mod files;
@@ -44,6 +46,9 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
     match &route.to {
         RouteTo::Service(_) => {
             map.insert("cache".into(), cache::explain(shared, route, &target, &method, &headers));
+        }
+        RouteTo::Redirect(redirect) => {
+            map.insert("redirect".into(), self::redirect(redirect, &target));
         }
         RouteTo::Files(options) => {
             map.insert("files".into(), files::explain(options, route, &target));
@@ -97,6 +102,18 @@ fn route(route: &Route, target: &Target) -> Value {
         "matched_path": &*seen,
         "target_for_service": sent,
     })
+}
+
+fn redirect(redirect: &Redirect, target: &Target) -> Value {
+    let path = target.path();
+    let facts = Facts {
+        host: host_of(&target.authority),
+        scheme: target.url().origin.scheme.as_str(),
+        path,
+        query: &target.target[path.len()..],
+        ..Facts::default()
+    };
+    json!({ "status": redirect.status().as_u16(), "to": redirect.text(), "location": redirect.location(&facts) })
 }
 
 /// What the route changes of requests and responses. Values may be secrets, and are not told.

@@ -3,24 +3,44 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use http::header::{HeaderValue, LOCATION};
 use http::{HeaderName, Response};
 use pilotlight_files::{Body, FilesOptions, Reader, Request, RequestFields};
 
+use super::changes::Seen;
 use crate::body::ResponseBody;
 use crate::file_body::FileBody;
 use crate::head::Head;
 use crate::options::RouteTo;
 use crate::path::normalized;
 use crate::problem::Failure;
+use crate::redirect::Redirect;
 use crate::routes::Route;
+use crate::target::Trust;
 use crate::worker::Worker;
 
 /// The response to a request on a route without a service.
-pub(super) fn answer(worker: &Worker, route: &Route, head: &Head) -> Result<Response<ResponseBody>, Failure> {
+pub(super) fn answer(
+    worker: &Worker,
+    route: &Route,
+    head: &Head,
+    trust: Trust,
+) -> Result<Response<ResponseBody>, Failure> {
     match &route.to {
+        RouteTo::Redirect(redirect) => send_elsewhere(redirect, head, trust),
         RouteTo::Files(options) => files(worker, options, &route.path, head),
         RouteTo::Service(_) => Err(Failure::Bug),
     }
+}
+
+fn send_elsewhere(redirect: &Redirect, head: &Head, trust: Trust) -> Result<Response<ResponseBody>, Failure> {
+    let facts = Seen { head, trust, client: "", request_id: "" }.facts();
+    let location = redirect.location(&facts).ok_or(Failure::NoHost)?;
+    let mut response = Response::new(ResponseBody::Empty);
+    *response.status_mut() = redirect.status();
+    // Both are visible characters, or those of a name that another proxy has let through.
+    response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).map_err(|_| Failure::BadTarget)?);
+    Ok(response)
 }
 
 impl RequestFields for Head {

@@ -8,6 +8,7 @@ use pilotlight_cache::{RouteControl, RouteRules};
 use pilotlight_files::FilesOptions;
 
 use crate::admission::spec::AdmissionSpec;
+use crate::redirect::Redirect;
 use crate::route_changes::RouteChanges;
 use crate::upgrades::Upgrades;
 
@@ -50,6 +51,8 @@ pub enum RouteTo {
     Service(usize),
     /// To no service: files of a folder answer them.
     Files(Arc<FilesOptions>),
+    /// To no service: clients are sent elsewhere.
+    Redirect(Arc<Redirect>),
 }
 
 impl RouteTo {
@@ -59,6 +62,7 @@ impl RouteTo {
         match self {
             Self::Service(_) => "(service)",
             Self::Files(_) => "(files)",
+            Self::Redirect(_) => "(redirect)",
         }
     }
 
@@ -67,7 +71,7 @@ impl RouteTo {
     pub fn service(&self) -> Option<usize> {
         match self {
             Self::Service(index) => Some(*index),
-            Self::Files(_) => None,
+            Self::Files(_) | Self::Redirect(_) => None,
         }
     }
 }

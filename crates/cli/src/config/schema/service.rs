@@ -1,0 +1,79 @@
+//! The keys of services.
+
+use super::key::{A_NUMBER_OR_NONE, A_PATH_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, Key, key};
+
+/// The keys of `[services.NAME]`.
+pub const SERVICE: &[Key] = &[
+    key(
+        "command",
+        "a list of strings, or a string",
+        "[\"./app\", \"--flag\"]",
+        &["cmd", "exec", "run", "executable", "start", "program"],
+    ),
+    key("url", A_STRING, "\"http://127.0.0.1:9000\"", &["upstream", "target", "proxy_pass", "uri", "backend"]),
+    key("transport", "\"pipe\", \"http\" or \"h2c\"", "\"pipe\"", &["mode", "protocol", "communication_mode", "type"]),
+    key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
+    key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder"]),
+    key("env", "a table of strings", "{ NAME = \"value\" }", &["environment", "vars"]),
+    key(
+        "inherit_env",
+        "true, false, or a list of strings",
+        "[\"SSL_CERT_FILE\"]",
+        &["pass_env", "pass_environment", "clear_env", "inherit_environment"],
+    ),
+    key(
+        "preload",
+        "a list of strings",
+        "[\"flask\"]",
+        &["preload_app", "zygote", "preload_modules", "import", "imports"],
+    ),
+    key("preload_at", "\"boot\" or \"first\"", "\"boot\"", &["lazy", "lazy_apps"]),
+    key("start_timeout", A_TIME, "\"10s\"", &["startup_timeout", "ready_timeout"]),
+    key("idle_timeout", "a time with its unit or \"none\"", "\"15m\"", &["idle", "ttl"]),
+    key("freeze_after", A_TIME_OR_NONE, "\"30s\"", &["freeze", "suspend_after", "pause_after"]),
+    key("drain_timeout", A_TIME, "\"30s\"", &["drain"]),
+    key("stop_grace", A_TIME, "\"10s\"", &["stop_timeout", "kill_timeout", "grace_period", "stopwaitsecs"]),
+    key("min_instances", "0 or 1", "0", &["instances", "min", "replicas", "always_on"]),
+    key("max_instances", "a number", "4", &["max", "max_workers", "max_children", "max_processes", "max_replicas"]),
+    key("concurrency", A_NUMBER_OR_NONE, "10", &["max_concurrency", "max_concurrent_requests", "threads", "target"]),
+    key("spare", "0 or 1", "1", &["spares", "min_spare_servers", "warm"]),
+    key("queue", "a section", "{ max = 100, timeout = \"5s\" }", &["max_queue", "queue_size", "backlog"]),
+    key("scale_up_after", A_TIME, "\"100ms\"", &["scale_up", "spawn_after"]),
+    key("scale_down_after", A_TIME, "\"1m\"", &["scale_down", "scale_down_delay", "process_idle_timeout"]),
+    key("max_requests", A_NUMBER_OR_NONE, "10000", &["max_jobs", "requests"]),
+    key("max_age", A_TIME_OR_NONE, "\"1d\"", &["max_lifetime", "max_worker_lifetime", "lifetime"]),
+    key("max_memory", "a size with its unit or \"none\"", "\"512MiB\"", &["max_rss", "reload_on_rss", "memory"]),
+    key("max_request_time", A_TIME_OR_NONE, "\"30s\"", &["request_timeout", "harakiri", "request_terminate_timeout"]),
+    key("max_failures", "a number", "3", &["failures", "max_fails", "max_retries"]),
+    key("user", "a name or a number", "\"www-data\"", &["uid", "run_as", "runas"]),
+    key("group", "a name or a number", "\"www-data\"", &["gid"]),
+    key("env_file", "a path or a list of paths", "\".env\"", &["envfile", "environment_file", "dotenv", "env_files"]),
+    key("secrets", "a table of paths", "{ DB_PASSWORD = \"db.key\" }", &["secret", "credentials", "load_credential"]),
+    key("limits", A_SECTION, "{ open_files = 1024 }", &["limit", "rlimits", "ulimits", "ulimit"]),
+    key("cgroup", A_SECTION, "{ memory = \"512MiB\", cpu = 1.5 }", &["cgroups", "resources", "slice"]),
+    key("sandbox", "\"none\" or \"strict\"", "\"strict\"", &["isolation", "jail", "confinement"]),
+    key("sandbox_read", A_PATH_LIST, "[\"/opt/app\"]", &["read", "read_only_paths", "readable"]),
+    key("sandbox_write", A_PATH_LIST, "[\"/var/lib/app\"]", &["write", "read_write_paths", "writable"]),
+];
+
+/// The keys of `[services.NAME.queue]`.
+pub const SERVICE_QUEUE: &[Key] = &[
+    key("max", "a number", "100", &["size", "length", "limit"]),
+    key("timeout", A_TIME, "\"5s\"", &["wait", "max_wait"]),
+];
+
+/// The keys of `[services.NAME.limits]`.
+pub const SERVICE_LIMITS: &[Key] = &[
+    key("open_files", "a number", "1024", &["nofile", "max_open_files"]),
+    key("processes", "a number", "64", &["nproc", "pids", "max_processes", "tasks_max"]),
+    key("cpu_seconds", "a number", "3600", &["cpu_time"]),
+    key("file_size", A_SIZE, "\"1GiB\"", &["fsize", "max_file_size"]),
+    key("core", A_SIZE, "\"0B\"", &["core_size", "coredump"]),
+    key("address_space", A_SIZE, "\"2GiB\"", &["as", "virtual_memory", "vmem"]),
+];
+
+/// The keys of `[services.NAME.cgroup]`.
+pub const SERVICE_CGROUP: &[Key] = &[
+    key("memory", A_SIZE, "\"512MiB\"", &["memory_max", "mem", "memory_limit"]),
+    key("cpu", "a number of processors", "1.5", &["cpus", "cpu_quota", "cpu_max"]),
+];
