@@ -1,5 +1,5 @@
-//! The first bytes of a connection from a proxy: whatever they are, nothing panics, and no byte behind a header is asked
-//! for, however the reads are cut.
+//! The first bytes of a connection from a proxy: whatever they are, nothing panics, and no byte behind a header is
+//! asked for, however the reads are cut.
 
 use pilotlight_proxy_protocol::{MAX_V1, MAX_V2, Progress, is_header, parse};
 

@@ -115,6 +115,7 @@ fn followed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("errors", errors),
         ("limits", old.limits != new.limits),
         ("dev", old.dev != new.dev),
+        ("proxy_protocol", old.proxy_protocol != new.proxy_protocol),
         ("trust_forwarded", old.trust_forwarded != new.trust_forwarded),
         ("server_timing", old.server_timing != new.server_timing),
     ];

@@ -37,6 +37,7 @@ mod outbound;
 mod path;
 mod peer_address;
 mod problem;
+mod proxied;
 mod pump;
 mod read_ahead;
 mod record;

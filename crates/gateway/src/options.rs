@@ -12,6 +12,7 @@ use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions};
 use pilotlight_supervisor::{Service, Transport};
 
 use crate::error_pages::ErrorPages;
+use crate::networks::Networks;
 
 mod route;
 
@@ -110,6 +111,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether clients are shown a failing service's last output.
     pub dev: bool,
+    /// Networks whose connections begin with a header of the PROXY protocol, which says whose they are.
+    pub proxy_protocol: Networks,
     /// Whether `Forwarded` and `X-Forwarded-*` of clients are kept and extended instead of replaced.
     pub trust_forwarded: bool,
     /// Who is told where the time of a request went.

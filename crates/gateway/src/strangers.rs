@@ -1,8 +1,11 @@
 //! Clients that speak another protocol than HTTP to a port that takes nothing else: named in the log, once for each
 //! peer and minute, so that a wrong `https://` is found at once and a scanner fills no log.
 
+use std::borrow::Cow;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use pilotlight_proxy_protocol::{NotAHeader, is_header};
 
 /// How long a peer is not named again.
 const QUIET_TIME: Duration = Duration::from_secs(60);
@@ -14,6 +17,12 @@ const MAX_PEERS: usize = 256;
 pub(crate) enum Stranger {
     /// A TLS record with a handshake (RFC 8446 §5.1).
     Tls,
+    /// A header of the PROXY protocol, where none is expected.
+    ProxyHeader,
+    /// None, or no good one, where it is.
+    NoProxyHeader(NotAHeader),
+    /// None in time.
+    LateProxyHeader(Duration),
 }
 
 impl Stranger {
@@ -21,15 +30,32 @@ impl Stranger {
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0x16, ..] => Some(Self::Tls),
+            bytes if is_header(bytes) => Some(Self::ProxyHeader),
             _ => None,
         }
     }
 
-    fn text(self) -> &'static str {
+    fn text(self) -> Cow<'static, str> {
         match self {
             Self::Tls => {
-                "a client speaks TLS to a port that takes plain HTTP: have it use http://, or put a server that ends TLS in front"
+                "a client speaks TLS to a port that takes plain HTTP: have it use http://, or put a server that ends TLS in front".into()
             }
+            Self::ProxyHeader => {
+                "a client sends a header of the PROXY protocol, and is not believed: if it is your load balancer, name its \
+                 network in `proxy_protocol`"
+                    .into()
+            }
+            Self::NoProxyHeader(why) => format!(
+                "a connection from a network in `proxy_protocol` was closed: {why}; have the load balancer send the PROXY \
+                 protocol, or take the network off the list"
+            )
+            .into(),
+            Self::LateProxyHeader(after) => format!(
+                "a connection from a network in `proxy_protocol` was closed: its header did not come within \
+                 limits.header_timeout ({} s)",
+                after.as_secs_f32()
+            )
+            .into(),
         }
     }
 }
@@ -65,6 +91,9 @@ mod tests {
     #[test]
     fn first_bytes() {
         assert_eq!(Stranger::of(b"\x16\x03\x01"), Some(Stranger::Tls));
+        for header in [&b"PROXY TCP4 192.0.2.1"[..], b"\r\n\r\n\0\r\nQUIT\n\x21"] {
+            assert_eq!(Stranger::of(header), Some(Stranger::ProxyHeader));
+        }
         for other in [&b""[..], b"GET / HTTP/1.1", b"PRI * HTTP/2.0\r\n", b"\x15"] {
             assert_eq!(Stranger::of(other), None);
         }

@@ -1,11 +1,8 @@
 //! Version 1: one line of text (§2.1).
 
-use crate::{Announced, NotAHeader, Progress};
+use crate::found::{Announced, MAX_V1, NotAHeader, Progress};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
-
-/// The longest line, its end included: "worst case" of §2.1.
-pub const MAX_V1: usize = 107;
 
 pub(crate) const SIGNATURE: &[u8] = b"PROXY ";
 

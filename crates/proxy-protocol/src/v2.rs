@@ -1,10 +1,7 @@
 //! Version 2: binary (§2.2).
 
-use crate::{Announced, NotAHeader, Progress};
+use crate::found::{Announced, MAX_V2, NotAHeader, Progress};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-
-/// The longest header: the least that §2.2 lets a receiver be able to take.
-pub const MAX_V2: usize = 536;
 
 pub(crate) const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 

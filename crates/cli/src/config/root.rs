@@ -12,6 +12,7 @@ use super::cache_redis;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages::Pages;
 use super::model::{CacheRedis, Config, Listener, Workers};
+use super::networks;
 use super::operate;
 use super::relations;
 use super::route;
@@ -35,6 +36,8 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     let mut io_uring = true;
     root.set("io_uring", Field::boolean, &mut io_uring, found);
     root.set("dev", Field::boolean, &mut settings.dev, found);
+    settings.proxy_protocol =
+        root.field("proxy_protocol").map(|field| networks::read(&field, found)).unwrap_or_default();
     root.set("trust_forwarded", Field::boolean, &mut settings.trust_forwarded, found);
     let mut config = Config {
         listen: listen(&root, folder, found),

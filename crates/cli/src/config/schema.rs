@@ -39,6 +39,12 @@ pub const ROOT: &[Key] = &[
     key("workers", "\"auto\" or a number", "\"auto\"", &["threads", "worker_processes", "cores"]),
     key("io_uring", TRUE_OR_FALSE, "false", &["uring"]),
     key("dev", TRUE_OR_FALSE, "true", &["debug", "development"]),
+    key(
+        "proxy_protocol",
+        A_LIST,
+        "[\"10.0.0.0/8\"]",
+        &["accept_proxy", "proxy-protocol", "proxyprotocol", "proxy_protocols"],
+    ),
     key("trust_forwarded", TRUE_OR_FALSE, "true", &["trust_proxy", "trusted_proxies", "real_ip"]),
     key("limits", A_SECTION, "[limits]", &["limit"]),
     key("cache", "a section, or true or false", "[cache]", &[]),

@@ -80,6 +80,8 @@ fn every_key_of_a_full_file_arrives() {
     assert_eq!(addresses, ["http://127.0.0.1:8081", "http://[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]);
     assert_eq!(config.workers, Workers::Exactly(3));
     assert!(config.settings.dev && config.settings.trust_forwarded);
+    let networks: Vec<String> = config.settings.proxy_protocol.listed().iter().map(ToString::to_string).collect();
+    assert_eq!(networks, ["10.0.0.0/8", "2001:db8::/32"]);
     let mut cache =
         CacheSettings { policy: full_policy(), abandoned: Abandoned::Drop, ..cache_settings(8 << 20, 64 << 10) };
     cache.memory.tag_fields = TagFields::Kept;

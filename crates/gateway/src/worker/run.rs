@@ -20,6 +20,7 @@ use crate::listen::Listener;
 use crate::metrics::Connections;
 use crate::net::Socket;
 use crate::options::{ListenAddr, ServiceTarget};
+use crate::proxied;
 use crate::spawn::Spawner;
 
 /// How often connections to services are looked at for idleness, and whether those of clients have freed memory.
@@ -213,7 +214,10 @@ impl Worker {
                     self.connections().accepted.add(1);
                     let open = OpenClient(Rc::clone(&self));
                     to_clients.spawn(async move {
-                        connection::serve(&open.0, socket.in_batch(&open.0.batch), peer).await;
+                        let mut socket = socket.in_batch(&open.0.batch);
+                        if let Some(peer) = proxied::client_of(&open.0, &mut socket, peer).await {
+                            connection::serve(&open.0, socket, peer).await;
+                        }
                     });
                 }
                 Err(e) => {
