@@ -8,6 +8,7 @@ the test (`with Origin() as origin`), where its requests can be looked at.
         &ms=N                       after so long        &validate=1   304 when If-None-Match names the etag
         &fail_after=N               503 after N answers  &hold_after=N waits for `gate` after N answers
         &early=N                    after N times 103    &cut_after=N  closes without an answer after N
+    /blob?bytes=N                   so many bytes, always the same, with a Content-Length
     /stream?chunks=C&ms=M           lines, M ms between them, chunked
     /upload                         counts and hashes the body, and counts the chunks in which it came
     /tiny?bytes=N                   so many bytes, each in a chunk of its own, written in large pieces
@@ -21,6 +22,7 @@ the test (`with Origin() as origin`), where its requests can be looked at.
 import hashlib
 import json
 import os
+import random
 import socket
 import socketserver
 import sys
@@ -135,6 +137,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(304, b"", fields)
         else:
             self.answer(int(self.argument("status", 200)), text, fields)
+
+    def on_blob(self):
+        self.answer(200, random.Random(1).randbytes(int(self.argument("bytes", 0))))
 
     def on_stream(self):
         self.send_response(200)

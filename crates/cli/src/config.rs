@@ -64,6 +64,7 @@ mod section;
 mod service;
 mod shown;
 mod syntax;
+mod tls;
 mod value;
 mod words;
 
@@ -71,7 +72,7 @@ pub use diagnostic::{Code, Diagnostic, Severity, Span};
 pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse, reread};
 pub use model::{
-    AdminSocket, CacheRedis, Config, Listener, Operate, PageFile, RedisUrl, Service, ServiceKind, Workers,
+    AdminSocket, CacheRedis, Config, Listener, Operate, PageFile, RedisUrl, Service, ServiceKind, Tls, Workers,
 };
 pub use render::Style;
 pub use report::Report;

@@ -18,5 +18,6 @@ mod service_log;
 mod settings;
 mod signals;
 mod standard_error;
+mod tls;
 pub mod trust;
 mod upgrade;

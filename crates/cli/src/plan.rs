@@ -110,9 +110,11 @@ fn routes(config: &Config) -> BTreeMap<String, (Option<&str>, RouteSpec)> {
 
 fn followed(old: &Config, new: &Config) -> Vec<&'static str> {
     let errors = old.errors != new.errors;
+    let tls = settings::tls(old) != settings::tls(new);
     let (old, new) = (&old.settings, &new.settings);
     let changed = [
         ("errors", errors),
+        ("tls", tls),
         ("limits", old.limits != new.limits),
         ("dev", old.dev != new.dev),
         ("proxy_protocol", old.proxy_protocol != new.proxy_protocol),

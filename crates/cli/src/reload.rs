@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use pilotlight_gateway::{Emptying, Gateway, NotDone, ServiceTarget};
 use pilotlight_supervisor::{ServiceId, ServiceSpec, Supervisor};
+use pilotlight_tls::FileError;
 
 use crate::config::{self, Config, Loaded, Operate, Ports, Report, Style};
 use crate::memory;
 use crate::operate::Shown;
 use crate::plan::{self, Plan};
 use crate::settings;
+use crate::tls::LiveTls;
 
 /// What is kept of the configuration that is followed. The rest is in its text, which is a tenth of what it says and is
 /// read again for the next reload: an idle gateway with a thousand services is not to hold two descriptions of each.
@@ -52,6 +54,7 @@ pub(crate) struct Live<'a> {
     pub(crate) services: &'a mut Vec<ServiceTarget>,
     pub(crate) gateway: &'a mut Gateway,
     pub(crate) supervisor: &'a Supervisor,
+    pub(crate) tls: &'a mut LiveTls,
 }
 
 /// Reads the file again and follows it. `Err`: nothing has changed.
@@ -85,17 +88,20 @@ fn emptied(old: &Config, new: &Config) -> Option<String> {
 }
 
 fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loaded) -> Result<Plan, NotDone> {
-    let Live { file: _, followed, services, gateway, supervisor } = live;
+    let Live { file: _, followed, services, gateway, supervisor, tls } = live;
     for line in warnings.render(Style::Plain).lines() {
         tracing::warn!("{line}");
     }
     let plan = Plan::of(old, new);
+    let unusable = |e: FileError| NotDone::Failed(format!("{e}; {}", e.remedy()));
+    let certificates = tls.context.prepare(settings::tls(new)).map_err(unusable)?;
     let listeners = gateway.bind(settings::listen(new)).map_err(|e| NotDone::Failed(e.to_string()))?;
     let control = supervisor.control();
     let specs: Vec<_> = settings::specs(new).map(|spec| (same(services, spec), spec.clone())).collect();
     let kept: Vec<ServiceId> = specs.iter().filter_map(|(id, _)| *id).collect();
     let managed = control.configure(specs).map_err(|e| NotDone::Failed(e.to_string()))?;
     let targets = with_known(settings::targets(new, &managed), services);
+    tls.apply(certificates);
     gateway.reload(listeners, settings::serving(new, targets.clone()));
     control.retire(ids(services).filter(|id| !kept.contains(id)).collect());
     *services = targets;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -23,6 +24,7 @@ use crate::service_log;
 use crate::settings;
 use crate::signals::{SignalEvent, Signals};
 use crate::standard_error::StandardError;
+use crate::tls::LiveTls;
 use crate::upgrade::{self, Handover, Predecessor, StartingSuccessor, Successor};
 
 /// The hidden argument with which the binary becomes the guardian of its services.
@@ -175,6 +177,7 @@ struct Running {
     services: Vec<ServiceTarget>,
     supervisor: Supervisor,
     gateway: Gateway,
+    tls: LiveTls,
     admin: Option<Admin>,
     has_inherited_admin: bool,
     runtime_dir: PathBuf,
@@ -197,10 +200,11 @@ impl Running {
         let runtime_dir = runtime_folder::make(whom)?;
         let (supervisor, events) = supervise(config, workers, &program, &runtime_dir, &reports)?;
         let services = settings::targets(config, supervisor.services());
-        let Handover { listeners, admin, metrics, warm, guardians } = handover;
+        let Handover { listeners, admin, metrics, warm, guardians, tickets } = handover;
+        let tls = LiveTls::start(settings::tls(config), &tickets)?;
         // Their services may go on until the last request of the process before has ended.
         guardians.into_iter().for_each(|guardian| supervisor.control().guardians().add(guardian));
-        let options = settings::gateway(config, workers, services.clone(), listeners);
+        let options = settings::gateway(config, workers, services.clone(), listeners, Arc::clone(&tls.context));
         let gateway = match Gateway::start(options, events) {
             Ok(gateway) => gateway,
             Err(e) => {
@@ -237,6 +241,7 @@ impl Running {
             services,
             supervisor,
             gateway,
+            tls,
             admin,
             has_inherited_admin,
             runtime_dir,
@@ -343,6 +348,7 @@ impl Running {
             metrics: operate.metrics.zip(metrics),
             warm: running.collect(),
             guardians: self.supervisor.control().guardians().list(),
+            tickets: self.tls.context.tickets().export(),
         })
     }
 
@@ -390,6 +396,7 @@ impl Running {
             services: &mut self.services,
             gateway: &mut self.gateway,
             supervisor: &self.supervisor,
+            tls: &mut self.tls,
         };
         let done = reload::reload(live, emptying);
         memory::give_back_later();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pilotlight_gateway::{GatewayOptions, Inherited, IoUring, ListenAddr, RedisTier, ServiceTarget, Serving};
 use pilotlight_supervisor::{Service, ServiceSpec};
+use pilotlight_tls::{Protocol, TlsContext, TlsSettings};
 
 use crate::config::{self, Config, ServiceKind, Workers};
 use crate::memory;
@@ -44,6 +45,16 @@ pub(crate) fn listen(config: &Config) -> Vec<ListenAddr> {
     config.listen.iter().map(|listener| listener.address.clone()).collect()
 }
 
+/// TLS, which is nothing to speak of without `[tls]`.
+pub(crate) fn tls(config: &Config) -> TlsSettings {
+    config.tls.as_ref().map(|tls| tls.settings.clone()).unwrap_or_default()
+}
+
+/// What listeners with TLS offer to speak (ALPN), the preferred first.
+pub(crate) fn protocols() -> Vec<Protocol> {
+    vec![Protocol::Http2, Protocol::Http11]
+}
+
 /// What a running gateway can follow.
 pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving {
     Serving {
@@ -60,6 +71,7 @@ pub(crate) fn gateway(
     workers: usize,
     services: Vec<ServiceTarget>,
     inherited: Vec<Inherited>,
+    tls: Arc<TlsContext>,
 ) -> GatewayOptions {
     GatewayOptions {
         listen: listen(config),
@@ -69,6 +81,7 @@ pub(crate) fn gateway(
         inherited,
         cache: config.cache.clone(),
         redis: config.cache_redis.as_ref().map(redis),
+        tls,
         access_log: config.operate.access_log.clone(),
         freed: Some(memory::give_back_later),
     }

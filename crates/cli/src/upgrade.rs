@@ -49,6 +49,8 @@ pub(crate) struct Handover {
     pub(crate) warm: Vec<String>,
     /// Below which they run, and those of processes before.
     pub(crate) guardians: Vec<Process>,
+    /// The keys of TLS session tickets, secret.
+    pub(crate) tickets: Vec<u8>,
 }
 
 /// The process that takes over.
@@ -134,6 +136,7 @@ impl Handover {
         for Inherited { configured, sockets } in &self.listeners {
             let configured = configured.as_ref().map(|addr| match addr {
                 ListenAddr::Tcp(addr) => json!({ "tcp": addr.to_string() }),
+                ListenAddr::Tls(addr) => json!({ "tls": addr.to_string() }),
                 ListenAddr::Unix(path) => json!({ "unix": path.to_string_lossy() }),
             });
             for some in sockets.chunks(MAX_FDS) {
@@ -149,6 +152,7 @@ impl Handover {
         }
         let guardians = self.guardians.iter().map(|guardian| json!([guardian.pid, guardian.started]));
         send(socket, &json!({ "guardians": guardians.collect::<Value>() }), &[])?;
+        send(socket, &json!({ "tickets": self.tickets }), &[])?;
         send(socket, &json!({ "warm": self.warm }), &[])
     }
 
@@ -162,13 +166,17 @@ impl Handover {
             } else if let Some(listen) = message.get("listen") {
                 let count = message["sockets"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
                 let sockets: Vec<OwnedFd> = std::iter::from_fn(|| inbox.take_fd()).take(count).collect();
-                let tcp = listen["tcp"].as_str().and_then(|addr| addr.parse().ok()).map(ListenAddr::Tcp);
+                let address = |name: &str| listen[name].as_str().and_then(|addr| addr.parse().ok());
+                let tcp = address("tcp").map(ListenAddr::Tcp).or_else(|| address("tls").map(ListenAddr::Tls));
                 let configured = tcp.or_else(|| Some(ListenAddr::Unix(text(&listen["unix"])?.into())));
                 match handover.listeners.last_mut().filter(|last| configured.is_some() && last.configured == configured)
                 {
                     Some(last) => last.sockets.extend(sockets),
                     None => handover.listeners.push(Inherited { configured, sockets }),
                 }
+            } else if let Some(bytes) = message["tickets"].as_array() {
+                let byte = |value: &Value| u8::try_from(value.as_u64()?).ok();
+                handover.tickets = bytes.iter().filter_map(byte).collect();
             } else if let Some(guardians) = message["guardians"].as_array() {
                 let number = |value: &Value| i32::try_from(value.as_i64()?).ok();
                 let guardian = |one: &Value| Some(Process { pid: number(&one[0])?, started: one[1].as_u64()? });
@@ -272,21 +280,26 @@ mod tests {
         let (left, right) = UnixStream::pair().unwrap();
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let fd = || OwnedFd::from(tcp.try_clone().unwrap());
+        let tls = ListenAddr::Tls("127.0.0.1:443".parse().unwrap());
         let many = ListenAddr::Tcp("127.0.0.1:0".parse().unwrap());
         let handover = Handover {
             listeners: vec![
                 Inherited { configured: Some(many.clone()), sockets: (0..MAX_FDS + 3).map(|_| fd()).collect() },
                 Inherited { configured: Some(ListenAddr::Unix("/x y".into())), sockets: vec![fd()] },
+                Inherited { configured: Some(tls.clone()), sockets: vec![fd()] },
             ],
             admin: Some(("/a".into(), fd())),
             metrics: Some(("127.0.0.1:9".parse().unwrap(), fd())),
             warm: vec!["one".to_owned()],
             guardians: vec![Process { pid: 7, started: 1 << 60 }],
+            tickets: vec![0, 255],
         };
         let sender = std::thread::spawn(move || handover.send(&left).unwrap());
         let found = Handover::receive(&right).unwrap();
         sender.join().unwrap();
-        assert_eq!(found.listeners.len(), 2);
+        assert_eq!(found.listeners.len(), 3);
+        assert_eq!(found.listeners[2].configured, Some(tls));
+        assert_eq!(found.tickets, [0, 255]);
         assert_eq!((&found.listeners[0].configured, found.listeners[0].sockets.len()), (&Some(many), MAX_FDS + 3));
         assert_eq!(found.listeners[1].configured, Some(ListenAddr::Unix("/x y".into())));
         assert_eq!(found.admin.unwrap().0, Path::new("/a"));

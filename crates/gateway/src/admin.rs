@@ -43,6 +43,7 @@ mod refused;
 mod shared;
 mod status;
 mod target;
+mod tls;
 
 pub use hidden::hide_credentials;
 pub use logs::{KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};

@@ -26,13 +26,14 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use pilotlight_http1::ServerConnection;
 
+use crate::client_socket::ClientSocket;
 use crate::deadline::Deadline;
 use crate::downstream::{Downstream, TakesInterim};
-use crate::net::Socket;
 use crate::options::{Limits, ServerTiming, Settings};
 use crate::peer_address::PeerAddress;
 use crate::problem;
 use crate::record::Record;
+use crate::target::{Hop, Scheme, Trust};
 use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
@@ -82,6 +83,8 @@ pub(crate) struct Client {
     pub(crate) peer: Rc<PeerAddress>,
     /// Those of the time when it connected.
     pub(crate) settings: Arc<Settings>,
+    /// That of its connection.
+    scheme: Scheme,
     /// Whether the cache is looked at before a request is made of what was read.
     is_peeked: bool,
     phase: Cell<Phase>,
@@ -124,7 +127,7 @@ struct HalfClosed {
 }
 
 struct Io {
-    socket: Socket,
+    socket: ClientSocket,
     /// Unread bytes.
     read: BytesMut,
     http: ServerConnection,
@@ -137,18 +140,23 @@ struct Io {
 }
 
 impl Io {
-    fn new(socket: Socket, limits: pilotlight_http1::Limits) -> Self {
+    fn new(socket: ClientSocket, limits: pilotlight_http1::Limits) -> Self {
         let http = ServerConnection::new(limits);
         Self { socket, read: BytesMut::new(), http, out: BytesMut::new(), direct: Bytes::new(), is_passed_on: false }
     }
 
     /// What the socket did not take of what was put in the batch is to be written again.
     fn settle(&mut self) -> io::Result<()> {
-        self.socket.settle(&mut self.out).map(drop)
+        self.socket.settle(&mut self.out)
     }
 
     fn is_written(&self) -> bool {
-        self.out.is_empty() && self.direct.is_empty()
+        self.unwritten() == 0
+    }
+
+    /// Bytes that wait to be written.
+    fn unwritten(&self) -> usize {
+        self.out.len() + self.direct.len() + self.socket.unsent()
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -160,17 +168,20 @@ impl Io {
         if direct.is_empty() {
             return socket.poll_write_all(cx, out);
         }
-        ready!(socket.poll_write_both(cx, out, direct))?;
-        *direct = Bytes::new();
-        http.end_piece(out);
-        Poll::Ready(Ok(()))
+        let written = socket.poll_write_both(cx, out, direct);
+        // Taken whole, though with TLS it may not have gone.
+        if direct.is_empty() {
+            *direct = Bytes::new();
+            http.end_piece(out);
+        }
+        written
     }
 }
 
 impl Client {
     pub(crate) fn new(
-        socket: Socket,
-        peer: &str,
+        socket: ClientSocket,
+        peer: Rc<PeerAddress>,
         deadline: Deadline,
         settings: Arc<Settings>,
         is_cached: bool,
@@ -183,8 +194,10 @@ impl Client {
             ..pilotlight_http1::Limits::REQUEST
         };
         Rc::new(Self {
-            peer: PeerAddress::new(peer),
-            is_peeked: is_cached && settings.server_timing != ServerTiming::Always,
+            // A client with a certificate is answered by services alone.
+            is_peeked: is_cached && settings.server_timing != ServerTiming::Always && peer.certificate().is_none(),
+            scheme: peer.scheme(),
+            peer,
             settings,
             phase: Cell::new(Phase::Idle),
             deadline,
@@ -204,6 +217,12 @@ impl Client {
         })
     }
 
+    /// The connection, as far as the origin of a request goes.
+    #[inline]
+    pub(crate) fn hop(&self) -> Hop {
+        Hop { scheme: self.scheme, trust: Trust::of(self.settings.trust_forwarded) }
+    }
+
     /// Writes what was gathered; to be called at the end of every turn of the connection's task.
     pub(crate) fn poll_flush_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut io = self.io.borrow_mut();
@@ -211,9 +230,9 @@ impl Client {
         if io.is_written() {
             return Poll::Ready(Ok(()));
         }
-        let before = io.out.len() + io.direct.len();
+        let before = io.unwritten();
         let written = io.poll_write(cx);
-        if self.write_blocked.get() && io.out.len() + io.direct.len() < before {
+        if self.write_blocked.get() && io.unwritten() < before {
             self.deadline.set(self.times.write); // slow, but it takes something
         }
         self.watch_write(&mut io, cx, written)
@@ -319,6 +338,7 @@ impl Client {
         if has_freed {
             io.out = BytesMut::new();
             io.read = BytesMut::new();
+            io.socket.rest();
             self.unwritten.borrow_mut().shrink_to_fit();
             self.peer.forget_lines();
         }
@@ -338,12 +358,19 @@ impl Client {
         self.phase.set(Phase::Idle); // so that interim answers are left out
     }
 
+    /// Tells the client that this was all, where there is a way to.
+    pub(crate) fn say_end(&self) {
+        if let Ok(mut io) = self.io.try_borrow_mut() {
+            io.socket.say_end();
+        }
+    }
+
     /// The socket, and what has been read of what follows the last request.
-    pub(crate) fn take_socket(&self) -> (Socket, BytesMut) {
+    pub(crate) fn take_socket(&self) -> (ClientSocket, BytesMut) {
         self.deadline.clear();
         // Nobody else uses it at this moment; if somebody did, the socket would go with the last reference.
-        let Ok(mut io) = self.io.try_borrow_mut() else { return (Socket::CLOSED, BytesMut::new()) };
-        let io = std::mem::replace(&mut *io, Io::new(Socket::CLOSED, pilotlight_http1::Limits::REQUEST));
+        let Ok(mut io) = self.io.try_borrow_mut() else { return (ClientSocket::CLOSED, BytesMut::new()) };
+        let io = std::mem::replace(&mut *io, Io::new(ClientSocket::CLOSED, pilotlight_http1::Limits::REQUEST));
         (io.socket, io.read)
     }
 

@@ -22,11 +22,12 @@ use crate::client::Client;
 use crate::client::outgoing::Outgoing;
 use crate::client::requests::Next;
 use crate::client::response::ResponseError;
+use crate::client_socket::ClientSocket;
 use crate::downstream::Downstream;
 use crate::exchange::{self, PendingResponse, Reply};
 use crate::http2;
 use crate::linger::linger;
-use crate::net::Socket;
+use crate::peer_address::PeerAddress;
 use crate::upstream::Upgraded;
 use crate::worker::Worker;
 
@@ -113,12 +114,12 @@ impl Connection {
 }
 
 /// Serves requests until the connection ends.
-pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
+pub(crate) async fn serve(worker: &Rc<Worker>, socket: ClientSocket, peer: Rc<PeerAddress>) {
     let table = worker.common.table.load();
     let (settings, caches) = (Arc::clone(table.settings()), table.caches());
     drop(table);
     let is_cached = worker.common.cache.is_some() && caches;
-    let client = Client::new(socket, &peer, worker.deadlines.deadline(), settings, is_cached);
+    let client = Client::new(socket, peer, worker.deadlines.deadline(), settings, is_cached);
     let hang_up = HangUp(Rc::clone(&client)); // before the rest, so that it is dropped after it
     let mut connection = Connection { worker: Rc::clone(worker), client: Rc::clone(&client), stage: Stage::Reading };
     let mut served = Poll::Pending;
@@ -162,8 +163,14 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: Socket, peer: String) {
             return Box::pin(http2::serve(worker, socket, read_ahead, peer, settings)).await;
         }
         Poll::Ready(Ok(End::Closed)) if !worker.is_stopping() => Box::pin(linger(client.take_socket().0)).await,
-        Poll::Ready(Err(e)) => tracing::debug!(peer = %client.peer, "a client's connection ended: {e}"),
-        Poll::Ready(Ok(End::Closed)) | Poll::Pending => {}
+        Poll::Ready(Err(e)) => {
+            // Without the word, a client sees that a response was cut whose end nothing else shows.
+            if matches!(e, Ended::Client(_)) {
+                client.say_end();
+            }
+            tracing::debug!(peer = %client.peer, "a client's connection ended: {e}");
+        }
+        Poll::Ready(Ok(End::Closed)) | Poll::Pending => client.say_end(),
     }
     drop(hang_up);
 }
@@ -183,6 +190,7 @@ async fn tunnel(client: &Client, upgraded: Box<Upgraded>) {
     let (mut client, read_ahead) = client.take_socket();
     let result = async {
         client.write_all(&answered).await?;
+        client.flush().await?;
         socket.write_all(&read_ahead).await?;
         tokio::io::copy_bidirectional(&mut client, &mut socket).await
     };

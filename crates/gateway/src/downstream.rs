@@ -8,6 +8,7 @@ use crate::options::Settings;
 use crate::outbound::InterimSink;
 use crate::peer_address::PeerAddress;
 use crate::record::Record;
+use crate::target::{Hop, Trust};
 use crate::timing::Layer;
 use crate::upstream::Upgraded;
 
@@ -18,6 +19,11 @@ pub(crate) trait Downstream: InterimSink {
 
     /// The settings of the time when it connected.
     fn settings(&self) -> &Arc<Settings>;
+
+    /// Its connection, as far as the origin of a request goes.
+    fn hop(&self) -> Hop {
+        Hop { scheme: self.peer().scheme(), trust: Trust::of(self.settings().trust_forwarded) }
+    }
 
     /// The head of its request is whole.
     fn request_began(&self);

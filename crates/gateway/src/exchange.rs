@@ -30,7 +30,7 @@ use crate::request_id::RequestId;
 use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::server_timing;
-use crate::target::{Origin, RequestUrl, Trust};
+use crate::target::{Hop, Origin, RequestUrl};
 use crate::timing::{Layer, Moment, Timeline};
 use crate::worker::Worker;
 
@@ -74,7 +74,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
     let found = match known {
         Some(known) => {
             timeline.end_phase(Layer::Cache, Moment::now());
-            known.found(&head, worker, trust(&*client))
+            known.found(&head, worker, client.hop())
         }
         None => {
             timeline.end_phase(Layer::Parse, Moment::now());
@@ -126,14 +126,14 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
 
 impl Known {
     /// What was found before the request was one.
-    fn found(self, head: &Head, worker: &Rc<Worker>, trust: Trust) -> Found {
+    fn found(self, head: &Head, worker: &Rc<Worker>, hop: Hop) -> Found {
         let Self { route, lookup } = self;
         match lookup {
             Some(Lookup::Hit(stored)) => {
                 let answer = stored.response(&head.method, head.headers(), worker.clock.timestamp(Moment::now()));
                 Found::Stored(route, Verdict::Hit, answer)
             }
-            lookup => Found::route(worker, &route, head, trust, lookup),
+            lookup => Found::route(worker, &route, head, hop, lookup),
         }
     }
 }
@@ -174,14 +174,16 @@ fn find(
 /// What a route has for a request that is let in.
 fn look(worker: &Rc<Worker>, client: &dyn Downstream, route: &Arc<Route>, head: &Head, timeline: &Timeline) -> Found {
     if route.service.is_none() {
-        return Found::route(worker, route, head, trust(client), None);
+        return Found::route(worker, route, head, client.hop(), None);
     }
     let now = worker.clock.timestamp(timeline.last());
     let lookup = match offered(route, head) {
         _ if route.cache == RouteCache::Off => None,
         Some(_) => None, // the answer may be another protocol
+        // What a service answers to one client's certificate is no other client's (RFC 9440 §3).
+        _ if client.peer().certificate().is_some() => None,
         None => {
-            let origin = Origin::of_head(head, Trust::of(client.settings().trust_forwarded));
+            let origin = Origin::of_head(head, client.hop());
             let url = RequestUrl { origin, target: head.target() };
             let request = CacheRequest { method: &head.method, url, headers: head.headers() };
             look_up(&worker.common, route, request, now)
@@ -198,7 +200,7 @@ fn look(worker: &Rc<Worker>, client: &dyn Downstream, route: &Arc<Route>, head: 
             let answer = stored.response_as(status, &head.method, head.headers(), now);
             Found::Stored(Arc::clone(route), Verdict::Stale, answer)
         }
-        lookup => Found::route(worker, route, head, trust(client), lookup),
+        lookup => Found::route(worker, route, head, client.hop(), lookup),
     };
     timeline.end_phase(Layer::Cache, Moment::now());
     found
@@ -241,12 +243,7 @@ fn respond_now(
 }
 
 fn seen<'a>(client: &'a dyn Downstream, head: &'a Head, id: &'a RequestId) -> Seen<'a> {
-    Seen { head, trust: trust(client), client: client.peer().ip(), request_id: id.as_str() }
-}
-
-/// Whether what a proxy in front of the gateway says is believed.
-fn trust(client: &dyn Downstream) -> Trust {
-    Trust::of(client.settings().trust_forwarded)
+    Seen { head, hop: client.hop(), client: client.peer().ip(), request_id: id.as_str() }
 }
 
 /// What is known of a request when its head has been read.
@@ -274,10 +271,10 @@ impl Found {
     }
 
     /// What a route has for a request that no stored response answers as it is.
-    fn route(worker: &Rc<Worker>, route: &Arc<Route>, head: &Head, trust: Trust, lookup: Option<Lookup>) -> Self {
+    fn route(worker: &Rc<Worker>, route: &Arc<Route>, head: &Head, hop: Hop, lookup: Option<Lookup>) -> Self {
         match Passage::new(worker, route) {
             Some(passage) => Self::Route(passage, lookup),
-            None => match own::answer(worker, route, head, trust) {
+            None => match own::answer(worker, route, head, hop) {
                 Ok(answer) => Self::Own(Some(Arc::clone(route)), answer),
                 Err(failure) => Self::Refused(Some(Arc::clone(route)), failure),
             },

@@ -54,6 +54,8 @@ fn is_needed(name: &str) -> bool {
             | "cookie"
             | "authorization"
             | "cache-control"
+            | "client-cert"
+            | "client-cert-chain"
             | "forwarded"
             | "via"
             | "x-real-ip"
@@ -74,7 +76,8 @@ pub(crate) fn keep_trailers(trailers: &mut HeaderMap) {
 fn is_for_trailers(name: &str) -> bool {
     let begins = |prefix| name.starts_with(prefix);
     // Framing and content; conditions; what proxies say; credentials.
-    let is_of_a_kind = ["content-", "if-", "x-forwarded-", "proxy-", "sec-", "x-pilotlight-"].into_iter().any(begins);
+    let is_of_a_kind =
+        ["content-", "if-", "x-forwarded-", "proxy-", "sec-", "client-cert", "x-pilotlight-"].into_iter().any(begins);
     !is_of_a_kind
         && !matches!(
             name,

@@ -153,6 +153,7 @@ impl Gateway {
             io_uring: options.io_uring,
             freed: options.freed,
             addresses,
+            tls: options.tls,
             strangers: Strangers::default(),
         });
         let (stop, stopped) = watch::channel(Stop::No);
@@ -191,7 +192,12 @@ impl Gateway {
     /// One of them cannot be had; those before it are let go of.
     pub fn bind(&self, wanted: Vec<ListenAddr>) -> Result<NewListeners, ListenError> {
         let is_new = |addr: &&ListenAddr| self.listeners.iter().all(|bound| bound.configured != **addr);
-        let bind = |addr| listen::bind(addr, self.common.workers, &mut Legacy::default());
+        // Where another protocol is spoken from now on, the socket is the same.
+        let known = |addr: &ListenAddr| self.listeners.iter().find(|bound| bound.configured.socket() == addr.socket());
+        let bind = |addr| match known(addr) {
+            Some(bound) => bound.speaking(addr),
+            None => listen::bind(addr, self.common.workers, &mut Legacy::default()),
+        };
         let bound: Result<Vec<Bound>, _> = wanted.iter().filter(is_new).map(bind).collect();
         NewListeners::of(bound?, wanted)
     }

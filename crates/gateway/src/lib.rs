@@ -6,12 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod accepted;
 mod access_log;
 mod admin;
 mod admission;
 mod body;
 mod cache_key;
 mod client;
+mod client_socket;
 mod coherence;
 mod connection;
 mod date;
@@ -24,10 +26,13 @@ mod fields;
 mod file_body;
 mod gateway;
 mod grpc;
+mod handshake;
+mod handshakes;
 mod head;
 mod http2;
 mod linger;
 mod listen;
+mod listen_addr;
 mod lookup;
 mod metrics;
 mod net;
@@ -55,6 +60,7 @@ mod strangers;
 mod target;
 mod template;
 mod timing;
+mod tls_socket;
 mod upgrades;
 mod upstream;
 mod worker;

@@ -31,7 +31,7 @@ impl Listener {
 
     fn address(&self) -> io::Result<Option<ListenAddr>> {
         Ok(match self {
-            Self::Tcp(listener) => Some(ListenAddr::Tcp(listener.local_addr()?)),
+            Self::Tcp(listener) => Some(ListenAddr::Tcp(listener.local_addr()?)), // or TLS, as it is configured
             Self::Unix(listener) => listener.local_addr()?.as_pathname().map(|path| ListenAddr::Unix(path.to_owned())),
         })
     }
@@ -74,6 +74,13 @@ impl Bound {
         self.sockets.iter().map(Listener::try_clone).collect()
     }
 
+    /// The same sockets, at which something else is spoken.
+    pub(crate) fn speaking(&self, configured: &ListenAddr) -> Result<Self, ListenError> {
+        let failed = |cause| ListenError { addr: configured.clone(), cause, hint: "" };
+        let address = as_configured(configured, self.address.socket());
+        Ok(Self { configured: configured.clone(), address, sockets: self.listeners().map_err(failed)?, file: None })
+    }
+
     /// For another process.
     pub(crate) fn hand_over(&self) -> io::Result<Inherited> {
         let sockets = self.listeners()?.into_iter().map(Listener::into_fd).collect();
@@ -109,9 +116,12 @@ impl Legacy {
 
     /// Those for an address as it is configured.
     fn take(&mut self, addr: &ListenAddr) -> Option<(ListenAddr, Vec<Listener>)> {
-        let at = self.0.iter().position(|(configured, address, _)| configured.as_ref().unwrap_or(address) == addr)?;
+        let is_it = |configured: &Option<ListenAddr>, address: &ListenAddr| {
+            configured.as_ref().unwrap_or(address).socket() == addr.socket()
+        };
+        let at = self.0.iter().position(|(configured, address, _)| is_it(configured, address))?;
         let (_, address, listeners) = self.0.swap_remove(at);
-        Some((address, listeners))
+        Some((as_configured(addr, address), listeners))
     }
 }
 
@@ -165,15 +175,25 @@ pub struct ListenError {
 pub(crate) fn bind(addr: &ListenAddr, workers: usize, legacy: &mut Legacy) -> Result<Bound, ListenError> {
     let bound = match (legacy.take(addr), addr) {
         (Some((address, sockets)), _) => spread(sockets, workers).map(|sockets| (address, sockets)),
-        (None, ListenAddr::Tcp(addr)) => bind_tcp(*addr, workers).map(|(addr, l)| (ListenAddr::Tcp(addr), l)),
+        (None, ListenAddr::Tcp(tcp) | ListenAddr::Tls(tcp)) => {
+            bind_tcp(*tcp, workers).map(|(real, l)| (as_configured(addr, ListenAddr::Tcp(real)), l))
+        }
         (None, ListenAddr::Unix(path)) => bind_unix(path, workers).map(|l| (addr.clone(), l)),
     };
     let (address, sockets) = bound.map_err(|cause| ListenError { addr: addr.clone(), hint: hint(&cause), cause })?;
     let file = match &address {
         ListenAddr::Unix(path) => Some(SocketFile(path.clone())),
-        ListenAddr::Tcp(_) => None,
+        ListenAddr::Tcp(_) | ListenAddr::Tls(_) => None,
     };
     Ok(Bound { configured: addr.clone(), address, sockets, file })
+}
+
+/// A real address, at which is spoken what was configured.
+fn as_configured(configured: &ListenAddr, real: ListenAddr) -> ListenAddr {
+    match (configured, real) {
+        (ListenAddr::Tls(_), ListenAddr::Tcp(real)) => ListenAddr::Tls(real),
+        (_, real) => real,
+    }
 }
 
 fn hint(cause: &io::Error) -> &'static str {

@@ -146,6 +146,10 @@ impl Series {
 pub(crate) struct Connections {
     pub(crate) accepted: Counter,
     pub(crate) closed: Counter,
+    /// Handshakes of TLS.
+    pub(crate) full_handshakes: Counter,
+    pub(crate) resumed_handshakes: Counter,
+    pub(crate) failed_handshakes: Counter,
 }
 
 /// Route and service.

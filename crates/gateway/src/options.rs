@@ -1,6 +1,5 @@
 //! What a gateway is told when it starts: plain data, already checked by whoever read it.
 
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -10,12 +9,14 @@ use std::time::Duration;
 use pilotlight_cache::{CacheOptions, PolicyOptions};
 use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions};
 use pilotlight_supervisor::{Service, Transport};
+use pilotlight_tls::TlsContext;
 
 use crate::error_pages::ErrorPages;
 use crate::networks::Networks;
 
 mod route;
 
+pub use crate::listen_addr::ListenAddr;
 pub use route::{RouteCache, RouteLimit, RouteSpec, RouteTo};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,6 +39,9 @@ pub struct GatewayOptions {
     pub cache: Option<CacheSettings>,
     /// The tier in Redis behind the memory, if there is one.
     pub redis: Option<RedisTier>,
+    /// TLS of the listeners that have it. Whoever gives it has its files read again, and changes it when the settings
+    /// change.
+    pub tls: Arc<TlsContext>,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
     /// Called by a worker, not often, when connections have become quiet or have ended: an allocator may keep what they
@@ -128,24 +132,6 @@ pub struct Inherited {
     pub sockets: Vec<OwnedFd>,
 }
 
-/// One address to listen on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum ListenAddr {
-    /// TCP.
-    Tcp(SocketAddr),
-    /// A Unix stream socket at this path.
-    Unix(PathBuf),
-}
-
-impl std::fmt::Display for ListenAddr {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(addr) => write!(f, "http://{addr}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
 /// Sizes and times, each with the name of the setting that changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -167,6 +153,10 @@ pub struct Limits {
     /// `limits.response_body_timeout`: the longest wait for more of a service's response, `None` for no limit. Event
     /// streams have none.
     pub response_body_timeout: Option<Duration>,
+    /// `limits.handshake_timeout`: how long a client may take for the handshake of TLS.
+    pub handshake_timeout: Duration,
+    /// `limits.handshakes`: handshakes of TLS that are under way, of all workers; more connections wait to be accepted.
+    pub handshakes: usize,
     /// `limits.connections`: open client connections of all workers; more wait to be accepted.
     pub connections: usize,
     /// `limits.streams`: open streams of a client's connection of HTTP/2; more are refused.
@@ -190,6 +180,10 @@ impl Limits {
     pub const KEEPALIVE_TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
     /// Values of `response_timeout` and `response_body_timeout`, a route's as well.
     pub const RESPONSE_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=DAY;
+    /// Values of `handshake_timeout`.
+    pub const HANDSHAKE_TIMEOUT: RangeInclusive<Duration> = SECOND..=Duration::from_secs(600);
+    /// Values of `handshakes`.
+    pub const HANDSHAKES: RangeInclusive<usize> = 1..=1_000_000;
     /// Values of `shutdown_timeout`.
     pub const SHUTDOWN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=HOUR;
     /// Values of `connections`.
@@ -209,6 +203,8 @@ impl Default for Limits {
             keepalive_timeout: Duration::from_secs(75),
             response_timeout: Some(Duration::from_secs(60)),
             response_body_timeout: Some(Duration::from_secs(60)),
+            handshake_timeout: Duration::from_secs(10),
+            handshakes: 1024,
             connections: 10_000,
             streams: 100,
             shutdown_timeout: Duration::from_secs(10),
@@ -359,6 +355,8 @@ access_fields! {
     Time = "time",
     /// Address and port of the client; nothing on a Unix socket.
     Client = "client",
+    /// `http` or `https`: the connection's.
+    Scheme = "scheme",
     /// The request's method.
     Method = "method",
     /// `Host`.

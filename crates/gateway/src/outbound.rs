@@ -15,7 +15,7 @@ use crate::path::normalized;
 use crate::peer_address::PeerAddress;
 use crate::request_id::RequestId;
 use crate::route_changes::RouteChanges;
-use crate::target::{Origin, Trust};
+use crate::target::{Hop, Origin, Trust};
 use crate::template::Facts;
 
 /// Who takes interim responses.
@@ -104,7 +104,7 @@ impl Outbound {
 
     /// Scheme and authority as the client wrote them.
     pub(crate) fn origin(&self) -> Origin<'_> {
-        Origin::of_head(&self.head, self.trust)
+        Origin::of_head(&self.head, Hop { scheme: self.peer.scheme(), trust: self.trust })
     }
 
     /// The version as text, for services that want to know.
@@ -208,6 +208,10 @@ impl Outbound {
         if !authority.is_empty() {
             field(b"x-forwarded-host", &[authority]);
         }
+        // RFC 9440 §2.2: the certificate, as a byte sequence of structured fields.
+        if let Some(certificate) = self.peer.certificate() {
+            field(b"client-cert", &[b":", certificate.as_bytes(), b":"]);
+        }
         if let Some(prefix) = self.stripped.as_deref().filter(|p| !p.is_empty()) {
             field(b"x-forwarded-prefix", &[prefix.as_bytes()]);
         }
@@ -217,6 +221,7 @@ impl Outbound {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::Scheme;
     use pilotlight_http1::{FieldTable, Limits, parse_request};
 
     fn outbound(target: &str, fields: &str, peer: &str) -> Outbound {
@@ -303,6 +308,18 @@ mod tests {
         assert_eq!(value(&all, "x-forwarded-proto"), ["https"]);
         assert_eq!(value(&all, "via"), ["1.0 other, 1.1 pilotlight"]);
         assert_eq!(value(&all, "forwarded"), ["for=\"[::1]\";host=\"example.org\";proto=https"]);
+    }
+
+    #[test]
+    fn what_is_known_of_a_connection_with_tls_is_told() {
+        let mut out = outbound("/", "client-cert: :Zm9yZ2Vk:\r\nClient_Cert-Chain: x\r\n", "10.1.2.3:555");
+        assert!(value(&fields(&out), "client-cert").is_empty());
+        out.peer = PeerAddress::of("10.1.2.3:555", Scheme::Https, Some("AAEC".into()));
+        let all = fields(&out);
+        assert_eq!(value(&all, "client-cert"), [":AAEC:"]);
+        assert!(value(&all, "client-cert-chain").is_empty() && value(&all, "client_cert-chain").is_empty());
+        assert_eq!(value(&all, "x-forwarded-proto"), ["https"]);
+        assert_eq!(value(&all, "forwarded"), ["for=10.1.2.3;host=\"example.org\";proto=https"]);
     }
 
     #[test]

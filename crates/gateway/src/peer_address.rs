@@ -1,4 +1,4 @@
-//! The address of a client, with the lines that tell it to services.
+//! The address of a client and what else is known of its connection, with the lines that tell it to services.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,6 +9,7 @@ use std::rc::Rc;
 use bytes::BytesMut;
 
 use crate::admission::pacer::PaidUntil;
+use crate::target::Scheme;
 
 /// `address:port` of a client, or empty on a Unix socket. One for each connection.
 ///
@@ -16,6 +17,10 @@ use crate::admission::pacer::PaidUntil;
 /// their like) are the same in all of them. So they are written once and kept.
 pub(crate) struct PeerAddress {
     text: Box<str>,
+    /// That of the listener that it came to.
+    scheme: Scheme,
+    /// What the client has shown of itself, verified: base64 of DER.
+    certificate: Option<Box<str>>,
     /// IPv4 that came as IPv6 is IPv4. `None` on a Unix socket.
     address: Option<IpAddr>,
     lines: RefCell<Option<Lines>>,
@@ -32,9 +37,26 @@ struct Lines {
 const MAX_KEPT: usize = 1024;
 
 impl PeerAddress {
+    /// Of a client without TLS.
+    #[cfg(test)]
     pub(crate) fn new(text: &str) -> Rc<Self> {
+        Self::of(text, Scheme::Http, None)
+    }
+
+    pub(crate) fn of(text: &str, scheme: Scheme, certificate: Option<Box<str>>) -> Rc<Self> {
         let address = text.parse().ok().map(|address: SocketAddr| address.ip().to_canonical());
-        Rc::new(Self { text: text.into(), address, lines: RefCell::default(), paid_until: PaidUntil::default() })
+        let (lines, paid_until) = (RefCell::default(), PaidUntil::default());
+        Rc::new(Self { text: text.into(), scheme, certificate, address, lines, paid_until })
+    }
+
+    /// The scheme of its connection.
+    pub(crate) fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The certificate that it has shown, which was verified: base64 of DER.
+    pub(crate) fn certificate(&self) -> Option<&str> {
+        self.certificate.as_deref()
     }
 
     /// The address by which rules know the client; none on a Unix socket.

@@ -396,6 +396,11 @@ pub(crate) fn header_timeout(limit: Duration) -> BytesMut {
     )
 }
 
+/// The whole response to a client that speaks HTTP without TLS where TLS is spoken.
+pub(crate) fn plain_http() -> BytesMut {
+    raw(StatusCode::BAD_REQUEST, "this port speaks TLS: use https:// instead of http://")
+}
+
 fn raw(status: StatusCode, detail: &str) -> BytesMut {
     let title = status.canonical_reason().unwrap_or("Error");
     let id = crate::request_id::RequestId::random();

@@ -38,7 +38,8 @@ impl Stranger {
     fn text(self) -> Cow<'static, str> {
         match self {
             Self::Tls => {
-                "a client speaks TLS to a port that takes plain HTTP: have it use http://, or put a server that ends TLS in front".into()
+                "a client speaks TLS to a port that takes plain HTTP: have it use http://, or write https:// in front of the address in `listen`"
+                    .into()
             }
             Self::ProxyHeader => {
                 "a client sends a header of the PROXY protocol, and is not believed: if it is your load balancer, name its \

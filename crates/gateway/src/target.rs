@@ -56,6 +56,14 @@ impl Trust {
     }
 }
 
+/// The connection that a request came on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hop {
+    /// That of its listener.
+    pub(crate) scheme: Scheme,
+    pub(crate) trust: Trust,
+}
+
 /// Scheme and authority as the client wrote them, who may be behind a proxy that is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin<'a> {
@@ -74,30 +82,30 @@ pub(crate) struct RequestUrl<'a> {
 impl<'a> Origin<'a> {
     /// Of a request that was received for `authority`.
     #[inline]
-    pub(crate) fn of(headers: &'a HeaderMap, authority: &'a str, trust: Trust) -> Self {
-        match trust {
-            Trust::Nobody => Self { scheme: Scheme::Http, authority },
-            Trust::Peers => Self::claimed(headers, authority),
+    pub(crate) fn of(headers: &'a HeaderMap, authority: &'a str, hop: Hop) -> Self {
+        match hop.trust {
+            Trust::Nobody => Self { scheme: hop.scheme, authority },
+            Trust::Peers => Self::claimed(headers, authority, hop.scheme),
         }
     }
 
-    /// By the first value of a list, which the proxy that is nearest to the client wrote.
     /// The same for a whole head.
     #[inline]
-    pub(crate) fn of_head(head: &'a Head, trust: Trust) -> Self {
-        match trust {
-            Trust::Nobody => Self { scheme: Scheme::Http, authority: head.authority() },
-            Trust::Peers => Self::claimed(head.headers(), head.authority()),
+    pub(crate) fn of_head(head: &'a Head, hop: Hop) -> Self {
+        match hop.trust {
+            Trust::Nobody => Self { scheme: hop.scheme, authority: head.authority() },
+            Trust::Peers => Self::claimed(head.headers(), head.authority(), hop.scheme),
         }
     }
 
-    fn claimed(headers: &'a HeaderMap, authority: &'a str) -> Self {
+    /// By the first value of a list, which the proxy that is nearest to the client wrote; `otherwise` if it wrote none.
+    fn claimed(headers: &'a HeaderMap, authority: &'a str, otherwise: Scheme) -> Self {
         let first = |name: &HeaderName| headers.get(name)?.to_str().ok()?.split(',').next().map(str::trim);
         let element = headers.get(FORWARDED).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let scheme = first(&X_FORWARDED_PROTO).or_else(|| parameter(element, "proto")).and_then(Scheme::named);
         let host = first(&X_FORWARDED_HOST).or_else(|| parameter(element, "host"));
         let host = host.filter(|host| !host.is_empty() && is_authority(host));
-        Self { scheme: scheme.unwrap_or(Scheme::Http), authority: host.unwrap_or(authority) }
+        Self { scheme: scheme.unwrap_or(otherwise), authority: host.unwrap_or(authority) }
     }
 }
 
@@ -175,7 +183,7 @@ mod tests {
             for (name, value) in fields {
                 headers.append(*name, http::HeaderValue::from_static(value));
             }
-            let Origin { scheme, authority } = Origin::of(&headers, "inner", trust);
+            let Origin { scheme, authority } = Origin::of(&headers, "inner", Hop { scheme: Scheme::Http, trust });
             format!("{}://{authority}", scheme.as_str())
         };
         let proto = [("x-forwarded-proto", "HTTPS, http")];

@@ -12,6 +12,7 @@ use pilotlight_cache_redis::{SharedTier, Tier};
 use pilotlight_files::FileCache;
 use pilotlight_send_batch::Batch;
 use pilotlight_supervisor::{Service, Transport};
+use pilotlight_tls::TlsContext;
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
@@ -19,6 +20,7 @@ use crate::access_log::{AccessLog, Sink};
 use crate::admission::counts::Counts;
 use crate::coherence::CoherenceThread;
 use crate::deadline::Deadlines;
+use crate::handshakes::Handshakes;
 use crate::metrics::Registry;
 use crate::net;
 use crate::options::{Abandoned, External, IoUring, ListenAddr, ServerProtocol, ServiceTarget};
@@ -43,6 +45,8 @@ pub(crate) struct Common {
     pub(crate) abandoned: Abandoned,
     /// The cache's tier in Redis.
     pub(crate) second: Option<SharedTier>,
+    /// What handshakes of TLS begin from.
+    pub(crate) tls: Arc<TlsContext>,
     /// What tells other gateways of purges, and is told of theirs.
     pub(crate) coherence: Option<CoherenceThread>,
     pub(crate) workers: usize,
@@ -113,6 +117,8 @@ pub(crate) struct Worker {
     /// Memory of connections has become free since [`Worker::housekeeping`] did.
     freed: Cell<bool>,
     clients: Cell<usize>,
+    /// Handshakes of TLS that are under way.
+    pub(crate) handshakes: Handshakes,
     /// Requests whose clients have gone, and that go on.
     abandoned: Cell<usize>,
     max_clients: Cell<usize>,
@@ -139,6 +145,7 @@ impl Worker {
             stopping: Cell::new(Stop::No),
             freed: Cell::new(false),
             clients: Cell::new(0),
+            handshakes: Handshakes::new(),
             abandoned: Cell::new(0),
             max_clients: Cell::new(max_clients),
             clients_changed: Notify::new(),

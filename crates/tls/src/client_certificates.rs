@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::default_provider;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
@@ -44,6 +45,14 @@ impl ClientCertificateMode {
             Self::Optional => "optional",
         }
     }
+}
+
+/// Whether the authorities can be used.
+///
+/// # Errors
+/// Why they cannot.
+pub fn check_client_certificates(settings: &ClientCertificates) -> Result<(), FileError> {
+    Verifier::load(settings, &Arc::new(default_provider())).map(drop)
 }
 
 /// Who checks the certificates of clients.

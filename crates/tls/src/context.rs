@@ -127,6 +127,12 @@ impl TlsContext {
         }
     }
 
+    /// Whether there are files that may change.
+    #[must_use]
+    pub fn has_files(&self) -> bool {
+        !self.followed.lock().stamps.is_empty()
+    }
+
     /// What a new connection begins with.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {

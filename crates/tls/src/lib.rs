@@ -34,7 +34,7 @@ mod store;
 mod tickets;
 
 pub use certificate::{Algorithm, Certificate, Remark};
-pub use client_certificates::{ClientCertificateMode, ClientCertificates};
+pub use client_certificates::{ClientCertificateMode, ClientCertificates, check_client_certificates};
 pub use context::{Prepared, TlsContext};
 pub use error::{CertificateError, FileError};
 pub use files::CertificateFiles;

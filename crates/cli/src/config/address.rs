@@ -53,10 +53,40 @@ pub(super) fn listener(text: &str, folder: &Path) -> Result<ListenAddr, Rejected
     })
 }
 
+/// What an address says of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Nothing,
+    Http,
+    Https,
+}
+
+/// Reads an address for clients: as [`listener`] does, or with `http://` or `https://` in front, whose ports may be
+/// left out.
+pub(super) fn client_listener(text: &str, folder: &Path) -> Result<(ListenAddr, Said), Rejected> {
+    for (scheme, port, said) in [("http://", 80, Said::Http), ("https://", 443, Said::Https)] {
+        let Some(rest) = strip_scheme(text, scheme) else { continue };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let whole = if has_port { rest.to_owned() } else { format!("{rest}:{port}") };
+        // RFC 6761 §6.3: every name below it is this machine.
+        let whole = match whole.rsplit_once(':') {
+            Some((host, port)) if host.ends_with(".localhost") => format!("localhost:{port}"),
+            _ => whole,
+        };
+        return match listener(&whole, folder)? {
+            ListenAddr::Unix(_) => Err(malformed(text)),
+            address => Ok((address, said)),
+        };
+    }
+    listener(text, folder).map(|address| (address, Said::Nothing))
+}
+
 /// An address to listen on as it stands in the file.
 pub(super) fn written(address: &ListenAddr) -> String {
     match address {
         ListenAddr::Tcp(address) => address.to_string(),
+        ListenAddr::Tls(address) => format!("https://{address}"),
         ListenAddr::Unix(path) => format!("unix:{}", path.display()),
     }
 }
@@ -64,7 +94,7 @@ pub(super) fn written(address: &ListenAddr) -> String {
 /// Whether only this machine can connect to the address.
 pub(super) fn is_local(address: &ListenAddr) -> bool {
     match address {
-        ListenAddr::Tcp(address) => address.ip().is_loopback(),
+        ListenAddr::Tcp(address) | ListenAddr::Tls(address) => address.ip().is_loopback(),
         ListenAddr::Unix(_) => true,
     }
 }

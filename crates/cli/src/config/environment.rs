@@ -20,6 +20,7 @@ use super::listeners::{self, Ports};
 use super::model::{Config, ServiceSpans, joined};
 use super::operate;
 use super::shown::shown;
+use super::tls;
 use super::value::nearest;
 
 /// Checks a configuration against this machine.
@@ -31,6 +32,7 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     files::check(&config.file_roots, &mut found);
     error_pages::check(config, &mut found);
     admission::check(&config.user_files, &mut found);
+    tls::check(config, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {
         if let Some(spec) = service.spec() {

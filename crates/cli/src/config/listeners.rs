@@ -44,7 +44,7 @@ pub(super) fn check_one(address: &ListenAddr, at: &Span, key: &str, ports: Ports
         Ports::Require => Severity::Error,
     };
     let problem = match address {
-        ListenAddr::Tcp(address) => tcp(*address),
+        ListenAddr::Tcp(address) | ListenAddr::Tls(address) => tcp(*address),
         ListenAddr::Unix(path) => unix(path),
     };
     if let Some(Problem { message, help }) = problem {

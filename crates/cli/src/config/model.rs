@@ -9,6 +9,7 @@ use pilotlight_gateway::{
     Settings,
 };
 use pilotlight_supervisor::ServiceSpec;
+use pilotlight_tls::TlsSettings;
 
 use super::diagnostic::Span;
 
@@ -23,6 +24,8 @@ pub struct Config {
     pub io_uring: bool,
     /// What counts for a client's connection.
     pub settings: Settings,
+    /// TLS; none: no listener speaks it.
+    pub tls: Option<Tls>,
     /// The response cache; none: nothing is cached.
     pub cache: Option<CacheSettings>,
     /// The cache's tier in Redis, if there is one.
@@ -71,12 +74,13 @@ impl Config {
 
     /// All of it but services and routes.
     pub(crate) fn without_services(&self) -> Self {
-        let Self { listen, workers, io_uring, settings, cache, cache_redis, operate, .. } = self;
+        let Self { listen, workers, io_uring, settings, tls, cache, cache_redis, operate, .. } = self;
         Self {
             listen: listen.clone(),
             workers: *workers,
             io_uring: *io_uring,
             settings: settings.clone(),
+            tls: tls.clone(),
             cache: cache.clone(),
             cache_redis: cache_redis.clone(),
             operate: operate.clone(),
@@ -96,6 +100,25 @@ pub struct Listener {
     /// The address.
     pub address: ListenAddr,
     pub(super) at: Span,
+}
+
+/// TLS of the listeners that speak it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Certificates, versions, clients.
+    pub settings: TlsSettings,
+    /// Where the section begins.
+    pub(super) at: Span,
+    /// Where the files of each pair stand, in the order of [`TlsSettings::certificates`].
+    pub(super) pairs_at: Vec<PairSpans>,
+    pub(super) ca_at: Span,
+}
+
+/// Where the files of a certificate stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PairSpans {
+    pub(super) certificate: Span,
+    pub(super) key: Span,
 }
 
 /// What the operator sees of the gateway.

@@ -76,7 +76,7 @@ fn metrics(
     at.metrics = listen.at.clone();
     let text = noted(listen.string(), found)?;
     match noted(address::listener(text, folder).map_err(|wrong| listen.rejected(wrong)), found)? {
-        ListenAddr::Tcp(address) => Some(address),
+        ListenAddr::Tcp(address) | ListenAddr::Tls(address) => Some(address),
         ListenAddr::Unix(_) => {
             found.push(
                 Diagnostic::error(Code::BadValue, listen.at.clone(), "metrics are given out over TCP only here")
@@ -173,7 +173,7 @@ fn fields(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<AccessFi
 pub(super) fn relations(config: &Config, found: &mut Vec<Diagnostic>) {
     let Operate { admin, metrics, at, .. } = &config.operate;
     if let Some(address) = metrics {
-        let taken = config.listen.iter().find(|listener| listener.address == ListenAddr::Tcp(*address));
+        let taken = config.listen.iter().find(|listener| listener.address.socket() == ListenAddr::Tcp(*address));
         if let Some(other) = taken.filter(|_| address.port() != 0) {
             found.push(
                 Diagnostic::error(Code::Duplicate, at.metrics.clone(), format!("{address} is for clients already"))

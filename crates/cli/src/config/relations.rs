@@ -17,8 +17,9 @@ use super::value::nearest;
 pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<Diagnostic>) {
     for (index, listener) in config.listen.iter().enumerate() {
         let earlier = config.listen[..index].iter();
-        if let Some(first) =
-            earlier.clone().find(|first| first.address == listener.address && !any_port(&first.address))
+        if let Some(first) = earlier
+            .clone()
+            .find(|first| first.address.socket() == listener.address.socket() && !any_port(&first.address))
         {
             found.push(
                 Diagnostic::error(
@@ -177,12 +178,12 @@ fn unknown_service(name: &str, at: &Span, declared: &[(String, Span)]) -> Diagno
 }
 
 fn any_port(address: &ListenAddr) -> bool {
-    matches!(address, ListenAddr::Tcp(address) if address.port() == 0)
+    matches!(address.socket(), ListenAddr::Tcp(address) if address.port() == 0)
 }
 
 /// Whether `one` is the unspecified address of the same family and port as `other`.
 fn covers(one: &ListenAddr, other: &ListenAddr) -> bool {
-    let (ListenAddr::Tcp(one), ListenAddr::Tcp(other)) = (one, other) else {
+    let (ListenAddr::Tcp(one), ListenAddr::Tcp(other)) = (one.socket(), other.socket()) else {
         return false;
     };
     one.port() != 0
@@ -195,7 +196,7 @@ fn covers(one: &ListenAddr, other: &ListenAddr) -> bool {
 fn leads_to(upstream: &ExternalAddr, own: &ListenAddr) -> bool {
     match (upstream, own) {
         (ExternalAddr::Unix(path), ListenAddr::Unix(own)) => path == own,
-        (ExternalAddr::Tcp(host, port), ListenAddr::Tcp(own)) => {
+        (ExternalAddr::Tcp(host, port), ListenAddr::Tcp(own) | ListenAddr::Tls(own)) => {
             let ip = if host == "localhost" { Some(IpAddr::from([127, 0, 0, 1])) } else { host.parse().ok() };
             ip.is_some_and(|ip: IpAddr| {
                 let wildcard = SocketAddr::new(own.ip(), *port).ip().is_unspecified() && ip.is_loopback();

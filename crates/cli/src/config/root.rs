@@ -6,7 +6,7 @@ use pilotlight_gateway::{Abandoned, CacheOptions, CacheSettings, GatewayOptions,
 use pilotlight_supervisor::QueueLimits;
 use toml::de::{DeTable, DeValue};
 
-use super::address;
+use super::address::{self, Said};
 use super::cache_policy;
 use super::cache_redis;
 use super::diagnostic::{Code, Diagnostic, Span};
@@ -20,6 +20,7 @@ use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_size, a_time, noted, or_none};
 use super::service::{self, ForAll};
+use super::tls;
 use super::value::HumanSize;
 
 /// Reads the whole tree. What is wrong is noted and left out or replaced by its default, so that the rest can still be
@@ -39,8 +40,10 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     settings.proxy_protocol =
         root.field("proxy_protocol").map(|field| networks::read(&field, found)).unwrap_or_default();
     root.set("trust_forwarded", Field::boolean, &mut settings.trust_forwarded, found);
+    let tls = tls::read(&root, folder, found);
     let mut config = Config {
-        listen: listen(&root, folder, found),
+        listen: tls::spoken(listen(&root, folder, found), tls.as_ref(), found),
+        tls,
         workers: workers(&root, found),
         io_uring,
         settings,
@@ -66,8 +69,9 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     config
 }
 
-fn listen(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec<Listener> {
-    let default = || address::listener(schema::LISTEN, folder).map(|address| Listener { address, at: 0..0 });
+fn listen(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec<(Listener, Said)> {
+    let default =
+        || address::listener(schema::LISTEN, folder).map(|address| (Listener { address, at: 0..0 }, Said::Nothing));
     let Some(field) = root.field("listen") else {
         return default().into_iter().collect();
     };
@@ -89,12 +93,13 @@ fn listen(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec
     items.into_iter().filter_map(|(at, value)| listener(&Field { at, value, ..field.clone() }, folder, found)).collect()
 }
 
-fn listener(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<Listener> {
+fn listener(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<(Listener, Said)> {
     let port = field.value.as_integer().and_then(|number| number.as_str().parse::<u16>().ok());
     let help = port.map(|port| format!("write \"127.0.0.1:{port}\""));
     let text = noted(field.string().map_err(|wrong| wrong.maybe_help(help)), found)?;
-    let address = noted(address::listener(text, folder).map_err(|wrong| field.rejected(wrong)), found)?;
-    Some(Listener { address, at: field.at.clone() })
+    let read = address::client_listener(text, folder).map_err(|wrong| field.rejected(wrong));
+    let (address, said) = noted(read, found)?;
+    Some((Listener { address, at: field.at.clone() }, said))
 }
 
 fn workers(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Workers {
@@ -130,6 +135,8 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, usize) {
     let silence = &mut limits.response_body_timeout;
     section.set("response_body_timeout", or_none(a_time(&Limits::RESPONSE_TIMEOUT)), silence, found);
     section.set("shutdown_timeout", a_time(&Limits::SHUTDOWN_TIMEOUT), &mut limits.shutdown_timeout, found);
+    section.set("handshake_timeout", a_time(&Limits::HANDSHAKE_TIMEOUT), &mut limits.handshake_timeout, found);
+    section.set("handshakes", a_number(&Limits::HANDSHAKES), &mut limits.handshakes, found);
     section.set("connections", a_number(&Limits::CONNECTIONS), &mut limits.connections, found);
     section.set("streams", a_number(&Limits::STREAMS), &mut limits.streams, found);
     (limits, queue_max)

@@ -46,6 +46,7 @@ pub const ROOT: &[Key] = &[
         &["accept_proxy", "proxy-protocol", "proxyprotocol", "proxy_protocols"],
     ),
     key("trust_forwarded", TRUE_OR_FALSE, "true", &["trust_proxy", "trusted_proxies", "real_ip"]),
+    key("tls", A_SECTION, "[tls]", &["ssl", "https"]),
     key("limits", A_SECTION, "[limits]", &["limit"]),
     key("cache", "a section, or true or false", "[cache]", &[]),
     key("services", A_SECTION, "[services.NAME]", &["service", "processes", "upstreams", "apps"]),
@@ -76,6 +77,35 @@ pub const ACCESS_LOG: &[Key] = &[
     key("max_size", "a size with its unit or \"none\"", "\"100MiB\"", &["rotate", "size"]),
 ];
 
+/// The keys of `[tls]`.
+pub const TLS: &[Key] = &[
+    key(
+        "certificates",
+        "a section or a list of sections",
+        "{ certificate = \"cert.pem\", key = \"key.pem\" }",
+        &["certificate", "cert", "certs", "ssl_certificate", "crt"],
+    ),
+    key("min_version", "\"1.2\" or \"1.3\"", "\"1.3\"", &["ssl_protocols", "protocols", "min_tls_version", "version"]),
+    key(
+        "client_certificates",
+        A_SECTION,
+        "{ ca = \"ca.pem\", mode = \"required\" }",
+        &["client_auth", "ssl_verify_client", "mtls", "ssl_client_certificate"],
+    ),
+];
+
+/// The keys of an entry of `certificates` in `[tls]`.
+pub const TLS_CERTIFICATE: &[Key] = &[
+    key("certificate", A_STRING, "\"cert.pem\"", &["cert", "crt", "chain", "fullchain", "ssl_certificate"]),
+    key("key", A_STRING, "\"key.pem\"", &["private_key", "ssl_certificate_key", "keyfile"]),
+];
+
+/// The keys of `client_certificates` in `[tls]`.
+pub const TLS_CLIENT_CERTIFICATES: &[Key] = &[
+    key("ca", A_STRING, "\"ca.pem\"", &["ca_file", "cafile", "authority", "trust", "ssl_client_certificate"]),
+    key("mode", "\"required\" or \"optional\"", "\"required\"", &["verify", "require"]),
+];
+
 /// The keys of `[limits]`.
 pub const LIMITS: &[Key] = &[
     key("header_size", A_SIZE, "\"32KiB\"", &["max_header_size", "large_client_header_buffers", "headers"]),
@@ -92,6 +122,8 @@ pub const LIMITS: &[Key] = &[
     key("response_timeout", A_TIME, "\"60s\"", &["timeout", "proxy_read_timeout", "request_timeout"]),
     key("response_body_timeout", A_TIME_OR_NONE, "\"60s\"", &["stream_timeout", "stream_idle_timeout"]),
     key("shutdown_timeout", A_TIME, "\"10s\"", &["shutdown_grace", "grace_period"]),
+    key("handshake_timeout", A_TIME, "\"10s\"", &["ssl_handshake_timeout", "tls_timeout"]),
+    key("handshakes", "a number", "1024", &["max_handshakes", "max_tls_handshakes"]),
     key("connections", "a number", "10000", &["max_connections", "worker_connections", "maxconn"]),
     key(
         "streams",
@@ -256,6 +288,12 @@ pub const ROUTE_CACHE_STORE: &[Key] = &[
 pub enum Part {
     /// Before the first heading.
     Top,
+    /// `[tls]`.
+    Tls,
+    /// An entry of `certificates` in `[tls]`.
+    TlsCertificate,
+    /// `client_certificates` in `[tls]`.
+    TlsClientCertificates,
     /// `[limits]`.
     Limits,
     /// `[cache]`.
@@ -308,8 +346,11 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 25] = [
+    pub const ALL: [Part; 28] = [
         Part::Top,
+        Part::Tls,
+        Part::TlsCertificate,
+        Part::TlsClientCertificates,
         Part::Limits,
         Part::Cache,
         Part::CacheRedis,
@@ -341,6 +382,9 @@ impl Part {
     pub fn keys(self) -> &'static [Key] {
         match self {
             Part::Top => ROOT,
+            Part::Tls => TLS,
+            Part::TlsCertificate => TLS_CERTIFICATE,
+            Part::TlsClientCertificates => TLS_CLIENT_CERTIFICATES,
             Part::Limits => LIMITS,
             Part::Cache => CACHE,
             Part::CacheRedis => CACHE_REDIS,
@@ -372,6 +416,9 @@ impl Part {
     pub fn place(self) -> &'static str {
         match self {
             Part::Top => "at the top of the file, before the first [section]",
+            Part::Tls => "in [tls]",
+            Part::TlsCertificate => "in `certificates` of [tls]",
+            Part::TlsClientCertificates => "in `client_certificates` of [tls]",
             Part::Limits => "in [limits]",
             Part::Cache => "in [cache]",
             Part::CacheRedis => "in [cache.redis]",

@@ -16,6 +16,9 @@ fn reference() -> String {
 fn chapter(reference: &str, part: Part) -> &str {
     let heading = match part {
         Part::Top => "## The top of the file",
+        Part::Tls => "## `[tls]`",
+        Part::TlsCertificate => "## `certificates` of `[tls]`",
+        Part::TlsClientCertificates => "## `client_certificates` of `[tls]`",
         Part::Limits => "## `[limits]`",
         Part::Cache => "## `[cache]`",
         Part::CacheRedis => "## `[cache.redis]`",
@@ -104,6 +107,7 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             Part::Limits,
             "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nresponse_body_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
         ),
+        (Part::Limits, "[limits]\nhandshake_timeout = \"0s\"\nhandshakes = 0"),
         (Part::AccessLog, "[access_log]\npath=\"stdout\"\nmax_size = \"1B\""),
         (
             Part::CacheRedis,

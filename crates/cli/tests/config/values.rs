@@ -59,6 +59,8 @@ fn an_empty_file_is_all_defaults() {
             shutdown_timeout: 10 * SECOND,
             connections: 10_000,
             streams: 100,
+            handshake_timeout: 10 * SECOND,
+            handshakes: 1024,
         }
     );
     assert!(config.services.is_empty() && config.routes.is_empty());
@@ -100,6 +102,8 @@ fn every_key_of_a_full_file_arrives() {
             shutdown_timeout: Duration::ZERO,
             connections: 77,
             streams: 33,
+            handshake_timeout: 6 * SECOND,
+            handshakes: 66,
         }
     );
     let names: Vec<&str> = config.services.iter().map(|service| service.name()).collect();

@@ -10,6 +10,7 @@ use pilotlight_printable::{is_hidden, json_escape};
 
 use crate::metrics::{Series, Verdict};
 use crate::options::{AccessField, AccessFormat};
+use crate::peer_address::PeerAddress;
 use crate::timing::{Layer, Timeline};
 
 /// Bytes of one value that a client chose; the rest is cut off and marked.
@@ -18,7 +19,7 @@ const MAX_VALUE: usize = 2048;
 /// A request that is over, as far as it is logged.
 pub(crate) struct Entry<'a> {
     pub(crate) at: Timestamp,
-    pub(crate) peer: &'a str,
+    pub(crate) peer: &'a PeerAddress,
     pub(crate) host: Option<&'a [u8]>,
     pub(crate) method: &'a str,
     pub(crate) target: &'a [u8],
@@ -40,7 +41,7 @@ pub(crate) struct Entry<'a> {
 pub(crate) struct Hit<'a> {
     pub(crate) at: Timestamp,
     pub(crate) took_ns: u64,
-    pub(crate) peer: &'a str,
+    pub(crate) peer: &'a PeerAddress,
     pub(crate) target: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) status: u16,
@@ -110,6 +111,7 @@ fn value<'a>(field: AccessField, entry: &Entry<'a>) -> Value<'a> {
         AccessField::Time => Value::Time(entry.at),
         AccessField::Client if entry.peer.is_empty() => Value::Nothing,
         AccessField::Client => Value::Own(entry.peer),
+        AccessField::Scheme => Value::Own(entry.peer.scheme().as_str()),
         AccessField::Host => foreign(entry.host),
         AccessField::Method => Value::Foreign(entry.method.as_bytes()),
         AccessField::Target => Value::Foreign(entry.target),
@@ -267,9 +269,10 @@ mod tests {
         let timeline = Timeline::new(begun);
         timeline.end_phase(Layer::Cache, begun + Duration::from_micros(10));
         timeline.end_phase(Layer::Service, begun + Duration::from_micros(1_510));
+        let peer = PeerAddress::new("127.0.0.1:9");
         let entry = Entry {
             at: Timestamp(951_782_400_007), // 29 February 2000
-            peer: "127.0.0.1:9",
+            peer: &peer,
             host: Some(host),
             method: "GET",
             target,

@@ -8,6 +8,7 @@ use pilotlight_cache_redis::Family;
 use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status};
 
 use super::shared::Shared;
+use super::tls::{self, Handshakes};
 use super::{memory, status};
 use crate::admission::refusal::Refused;
 use crate::metrics::sums::Sums;
@@ -190,6 +191,24 @@ fn instances(text: &mut Text, all: &[Managed<'_>]) {
     });
 }
 
+fn tls(text: &mut Text, shared: &Shared) {
+    let ends = tls::ends(shared);
+    let Handshakes { full, resumed, failed } = Handshakes::of(shared);
+    if ends.is_empty() && full + resumed + failed == 0 {
+        return;
+    }
+    let name = "pilotlight_tls_handshakes_total";
+    text.family(name, "counter", "Handshakes of TLS with clients, by what became of them.");
+    for (result, count) in [("full", full), ("resumed", resumed), ("failed", failed)] {
+        text.sample(name, &labels(&[("result", result)]), &count);
+    }
+    let name = "pilotlight_tls_certificate_end_seconds";
+    text.family(name, "gauge", "When the certificate of that name is over, seconds since 1970.");
+    for (host, end) in ends {
+        text.sample(name, &labels(&[("name", &host)]), &end);
+    }
+}
+
 fn gateway(text: &mut Text, shared: &Shared) {
     let (accepted, closed) = status::connections(shared);
     text.one("pilotlight_connections_total", "counter", "Connections of clients accepted.", &accepted);
@@ -199,6 +218,7 @@ fn gateway(text: &mut Text, shared: &Shared) {
         "Connections of clients open.",
         &(accepted.saturating_sub(closed)),
     );
+    tls(text, shared);
     if let Some(cache) = &shared.common.cache {
         let usage = cache.usage();
         text.one("pilotlight_cache_bytes", "gauge", "Memory of stored answers.", &usage.bytes);

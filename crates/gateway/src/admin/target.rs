@@ -24,7 +24,7 @@ impl Target {
         let shown = hide_credentials(url);
         let uri: Uri = url.parse().map_err(|e| format!("{shown:?} is not a URL: {e}; {EXAMPLE}"))?;
         let (scheme, authority) = match (uri.scheme_str(), uri.authority()) {
-            (None, None) => (Scheme::Http, first_address(shared)),
+            (None, None) => first_address(shared),
             (Some("https"), Some(authority)) => (Scheme::Https, authority.to_string()),
             (Some("http"), Some(authority)) => (Scheme::Http, authority.to_string()),
             _ => return Err(format!("{shown:?} is not a URL of HTTP; {EXAMPLE}")),
@@ -37,8 +37,9 @@ impl Target {
             return Err(format!("{target:?} does not begin with /; {EXAMPLE}"));
         }
         let authority = target::key_authority(Origin { scheme, authority: &authority }).into_owned();
-        // Without trust nobody tells the gateway of TLS in front of it: there is one scheme.
-        let is_told = shared.common.table.load().settings().trust_forwarded;
+        // Without TLS, and without trust in who says that it is in front, there is one scheme.
+        let has_tls = shared.common.addresses.load().iter().any(|address| matches!(address, ListenAddr::Tls(_)));
+        let is_told = has_tls || shared.common.table.load().settings().trust_forwarded;
         Ok(Self { scheme: if is_told { scheme } else { Scheme::Http }, authority, target })
     }
 
@@ -68,11 +69,12 @@ impl Target {
 }
 
 /// Where a path alone is looked for.
-fn first_address(shared: &Shared) -> String {
+fn first_address(shared: &Shared) -> (Scheme, String) {
     let addresses = shared.common.addresses.load();
     let tcp = addresses.iter().find_map(|address| match address {
-        ListenAddr::Tcp(address) => Some(address.to_string()),
+        ListenAddr::Tcp(address) => Some((Scheme::Http, address.to_string())),
+        ListenAddr::Tls(address) => Some((Scheme::Https, address.to_string())),
         ListenAddr::Unix(_) => None,
     });
-    tcp.unwrap_or_else(|| "localhost".to_owned())
+    tcp.unwrap_or_else(|| (Scheme::Http, "localhost".to_owned()))
 }

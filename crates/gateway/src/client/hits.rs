@@ -25,7 +25,7 @@ use crate::lookup::{self, CacheRequest};
 use crate::metrics::Verdict;
 use crate::options::RouteCache;
 use crate::routes::{Route, Table};
-use crate::target::{Origin, RequestUrl, Scheme, Trust};
+use crate::target::{Origin, RequestUrl};
 use crate::timing::Moment;
 use crate::worker::Worker;
 use crate::{cache_key, server_timing};
@@ -111,7 +111,7 @@ fn peek(
         return None;
     }
     let RouteCache::On { .. } = route.cache else { return None };
-    let origin = Origin { scheme: Scheme::Http, authority: head.authority };
+    let origin = Origin { scheme: client.scheme, authority: head.authority };
     let key = CacheKey::of_url(None, RequestUrl { origin, target });
     cache.lookup_plain(&key.as_key(), &Unread(head.fields), now)
 }
@@ -149,7 +149,7 @@ pub(super) fn find<'a>(
         put_fields(head, headers);
     }
     let lookup = peeked.or_else(|| {
-        let origin = Origin::of(headers, head.authority, Trust::of(client.settings.trust_forwarded));
+        let origin = Origin::of(headers, head.authority, client.hop());
         let request = CacheRequest { method: &Method::GET, url: RequestUrl { origin, target }, headers };
         lookup::look_up(&worker.common, route, request, now)
     });
@@ -206,7 +206,7 @@ fn ask(
     hit_timer.time(); // Redis is waited for by those that follow
     let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
-    let origin = Origin::of(headers, head.authority, Trust::of(client.settings.trust_forwarded));
+    let origin = Origin::of(headers, head.authority, client.hop());
     let url = RequestUrl { origin, target };
     let Some((tier, fill)) = lookup::lead(worker, route, url, headers, now) else { return false };
     let request = LookupRequest {

@@ -9,13 +9,13 @@ use crate::head::Head;
 use crate::problem;
 use crate::response::ResponseHead;
 use crate::routes::{Route, host_of};
-use crate::target::{Origin, Trust};
+use crate::target::{Hop, Origin};
 use crate::template::Facts;
 
 /// A request that a route's rules look at.
 pub(super) struct Seen<'a> {
     pub(super) head: &'a Head,
-    pub(super) trust: Trust,
+    pub(super) hop: Hop,
     /// The client's address, without its port.
     pub(super) client: &'a str,
     pub(super) request_id: &'a str,
@@ -23,7 +23,7 @@ pub(super) struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     pub(super) fn facts(&self) -> Facts<'a> {
-        let Origin { scheme, authority } = Origin::of_head(self.head, self.trust);
+        let Origin { scheme, authority } = Origin::of_head(self.head, self.hop);
         let path = self.head.path();
         Facts {
             client: self.client,

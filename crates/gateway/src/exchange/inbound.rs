@@ -26,7 +26,7 @@ use crate::request_body::{BodyLimit, BodySource, RequestBody};
 use crate::request_id::RequestId;
 use crate::response::ResponseHead;
 use crate::routes::Route;
-use crate::target::{RequestUrl, Trust};
+use crate::target::{Hop, RequestUrl, Trust};
 use crate::upstream::first_byte::FirstByte;
 use crate::worker::{Upstream, Worker};
 
@@ -117,11 +117,12 @@ impl Inbound {
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
         let trust = Trust::of(client.settings.trust_forwarded);
         let changes = route.changes.as_ref().filter(|changes| changes.changes_requests()).map(|changes| {
-            let seen = Seen { head: &head, trust, client: client.peer.ip(), request_id: id.as_str() };
+            let hop = Hop { scheme: client.peer.scheme(), trust };
+            let seen = Seen { head: &head, hop, client: client.peer.ip(), request_id: id.as_str() };
             OutboundChanges::of(changes, seen.head, &seen.facts())
         });
         let outbound = Outbound {
-            is_cached: route.cache != RouteCache::Off,
+            is_cached: route.cache != RouteCache::Off && client.peer.certificate().is_none(),
             head,
             id,
             peer: Rc::clone(&client.peer),

@@ -16,25 +16,20 @@ use crate::path::normalized;
 use crate::problem::Failure;
 use crate::redirect::Redirect;
 use crate::routes::Route;
-use crate::target::Trust;
+use crate::target::Hop;
 use crate::worker::Worker;
 
 /// The response to a request on a route without a service.
-pub(super) fn answer(
-    worker: &Worker,
-    route: &Route,
-    head: &Head,
-    trust: Trust,
-) -> Result<Response<ResponseBody>, Failure> {
+pub(super) fn answer(worker: &Worker, route: &Route, head: &Head, hop: Hop) -> Result<Response<ResponseBody>, Failure> {
     match &route.to {
-        RouteTo::Redirect(redirect) => send_elsewhere(redirect, head, trust),
+        RouteTo::Redirect(redirect) => send_elsewhere(redirect, head, hop),
         RouteTo::Files(options) => files(worker, options, &route.path, head),
         RouteTo::Service(_) => Err(Failure::Bug),
     }
 }
 
-fn send_elsewhere(redirect: &Redirect, head: &Head, trust: Trust) -> Result<Response<ResponseBody>, Failure> {
-    let facts = Seen { head, trust, client: "", request_id: "" }.facts();
+fn send_elsewhere(redirect: &Redirect, head: &Head, hop: Hop) -> Result<Response<ResponseBody>, Failure> {
+    let facts = Seen { head, hop, client: "", request_id: "" }.facts();
     let location = redirect.location(&facts).ok_or(Failure::NoHost)?;
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = redirect.status();

@@ -22,7 +22,7 @@ use crate::lookup::now;
 use crate::problem::Failure;
 use crate::record::Record;
 use crate::routes::Route;
-use crate::target::{Origin, RequestUrl, Trust};
+use crate::target::{Origin, RequestUrl};
 use crate::timing::{Moment, Timeline};
 use crate::worker::Worker;
 
@@ -45,7 +45,7 @@ pub(super) fn begin(
         headers.remove(name);
     }
     // Of the request as it is: that is what the response was found under.
-    let origin = Origin::of_head(head, Trust::of(client.settings().trust_forwarded));
+    let origin = Origin::of_head(head, client.hop());
     let key = CacheKey::of(cache_key::control(route), RequestUrl { origin, target: head.target() }, head.headers());
     let Some(fill) = key.ok().and_then(|key| cache.refresh(&key.as_key(), &headers, now())) else { return };
     let mut asks = Head::get(head.target().into(), head.authority().into(), headers);

@@ -14,13 +14,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::{Common, Stop, Upstream, Worker, max_clients};
+use crate::accepted;
+use crate::accepted::Security;
 use crate::access_log::Sink;
-use crate::connection;
 use crate::listen::Listener;
 use crate::metrics::Connections;
 use crate::net::Socket;
 use crate::options::{ListenAddr, ServiceTarget};
-use crate::proxied;
 use crate::spawn::Spawner;
 
 /// How often connections to services are looked at for idleness, and whether those of clients have freed memory.
@@ -162,7 +162,7 @@ impl Worker {
         to_clients: &Spawner,
     ) {
         match order {
-            Order::Listen(address, listener) => match Accepting::new(listener) {
+            Order::Listen(address, listener) => match Accepting::new(listener, Security::of(&address)) {
                 Ok(listener) => {
                     let (close, closed) = oneshot::channel();
                     let accepting = Rc::clone(self).accept(listener, stop.clone(), closed, to_clients.clone());
@@ -183,6 +183,17 @@ impl Worker {
         &self.common.metrics.connections[self.index]
     }
 
+    /// Whether this worker has its part of `limits.handshakes`.
+    fn is_full_of_handshakes(&self) -> bool {
+        let limit = self.common.table.load().settings().limits.handshakes;
+        self.handshakes.open() >= (limit / self.common.workers).max(1)
+    }
+
+    /// Somebody who waits may be accepted.
+    pub(crate) fn has_room(&self) {
+        self.clients_changed.notify_waiters();
+    }
+
     async fn all_gone(&self) {
         while self.clients.get() > 0 {
             self.clients_changed.notified().await;
@@ -197,8 +208,10 @@ impl Worker {
         to_clients: Spawner,
     ) {
         loop {
-            // limits.connections: those beyond it wait in the kernel's backlog.
-            while self.clients.get() >= self.max_clients.get() {
+            // limits.connections, limits.handshakes: those beyond them wait in the kernel's backlog.
+            while self.clients.get() >= self.max_clients.get()
+                || listener.security == Security::Tls && self.is_full_of_handshakes()
+            {
                 self.clients_changed.notified().await;
             }
             let accepted = tokio::select! {
@@ -212,13 +225,9 @@ impl Worker {
                 Ok((socket, peer)) => {
                     self.clients.set(self.clients.get() + 1);
                     self.connections().accepted.add(1);
-                    let open = OpenClient(Rc::clone(&self));
-                    to_clients.spawn(async move {
-                        let mut socket = socket.in_batch(&open.0.batch);
-                        if let Some(peer) = proxied::client_of(&open.0, &mut socket, peer).await {
-                            connection::serve(&open.0, socket, peer).await;
-                        }
-                    });
+                    let (open, socket) = (OpenClient(Rc::clone(&self)), socket.in_batch(&self.batch));
+                    let security = listener.security;
+                    to_clients.spawn(async move { accepted::serve(&open.0, socket, peer, security).await });
                 }
                 Err(e) => {
                     tracing::warn!(worker = self.index, "a connection could not be accepted: {e}");
@@ -291,27 +300,33 @@ impl Drop for OpenClient {
     }
 }
 
-enum Accepting {
+struct Accepting {
+    listener: AsyncListener,
+    security: Security,
+}
+
+enum AsyncListener {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Accepting {
-    fn new(listener: Listener) -> io::Result<Self> {
-        Ok(match listener {
-            Listener::Tcp(l) => Self::Tcp(TcpListener::from_std(l)?),
-            Listener::Unix(l) => Self::Unix(UnixListener::from_std(l)?),
-        })
+    fn new(listener: Listener, security: Security) -> io::Result<Self> {
+        let listener = match listener {
+            Listener::Tcp(l) => AsyncListener::Tcp(TcpListener::from_std(l)?),
+            Listener::Unix(l) => AsyncListener::Unix(UnixListener::from_std(l)?),
+        };
+        Ok(Self { listener, security })
     }
 
     async fn accept(&self) -> io::Result<(Socket, String)> {
-        match self {
-            Self::Tcp(listener) => {
+        match &self.listener {
+            AsyncListener::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
                 Ok((stream.into(), peer.to_string()))
             }
-            Self::Unix(listener) => Ok((listener.accept().await?.0.into(), String::new())),
+            AsyncListener::Unix(listener) => Ok((listener.accept().await?.0.into(), String::new())),
         }
     }
 }

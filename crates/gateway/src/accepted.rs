@@ -1,0 +1,88 @@
+//! What becomes of a connection that was accepted: its handshake if it has TLS, then what is spoken there.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
+use pilotlight_tls::Protocol;
+use rustls::HandshakeKind;
+
+use crate::client_socket::ClientSocket;
+use crate::connection;
+use crate::handshake::{HandshakeError, shake_hands};
+use crate::http2;
+use crate::net::Socket;
+use crate::options::ListenAddr;
+use crate::peer_address::PeerAddress;
+use crate::proxied;
+use crate::target::Scheme;
+use crate::worker::Worker;
+
+/// Most bytes of a client's certificate: services are told it with each request, whose head has to fit one frame of
+/// Pipe/1.
+const MAX_CERTIFICATE: usize = 4 * 1024;
+
+/// Whether a listener has TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Security {
+    Plain,
+    Tls,
+}
+
+impl Security {
+    pub(crate) fn of(address: &ListenAddr) -> Self {
+        match address {
+            ListenAddr::Tls(_) => Self::Tls,
+            ListenAddr::Tcp(_) | ListenAddr::Unix(_) => Self::Plain,
+        }
+    }
+}
+
+/// Serves a connection until it ends. `peer` is `address:port`, or empty.
+pub(crate) async fn serve(worker: &Rc<Worker>, mut socket: Socket, peer: String, security: Security) {
+    // What a load balancer says of the client stands before anything that the client says.
+    let Some(peer) = proxied::client_of(worker, &mut socket, peer).await else { return };
+    match security {
+        Security::Plain => {
+            let peer = PeerAddress::of(&peer, Scheme::Http, None);
+            connection::serve(worker, ClientSocket::Plain(socket), peer).await;
+        }
+        // In a box, so that a plain connection does not have the place for it.
+        Security::Tls => Box::pin(serve_tls(worker, socket, peer)).await,
+    }
+}
+
+async fn serve_tls(worker: &Rc<Worker>, socket: Socket, peer: String) {
+    let counters = &worker.common.metrics.connections[worker.index];
+    let (socket, protocol) = match shake_hands(worker, socket).await {
+        Ok(done) => done,
+        Err(e) => {
+            if !matches!(e, HandshakeError::Stopping) {
+                counters.failed_handshakes.add(1);
+            }
+            tracing::debug!(peer, "no TLS: {e}");
+            return;
+        }
+    };
+    match socket.handshake_kind() {
+        Some(HandshakeKind::Resumed) => counters.resumed_handshakes.add(1),
+        _ => counters.full_handshakes.add(1),
+    }
+    let certificate = socket.client_certificate();
+    if certificate.is_some_and(|der| der.len() > MAX_CERTIFICATE) {
+        tracing::warn!(peer, "a client's certificate has more than {MAX_CERTIFICATE} bytes; its connection is closed");
+        return;
+    }
+    let certificate = certificate.map(|der| STANDARD.encode(der).into());
+    let peer = PeerAddress::of(&peer, Scheme::Https, certificate);
+    match protocol {
+        Protocol::Http11 => connection::serve(worker, ClientSocket::Tls(socket), peer).await,
+        Protocol::Http2 => {
+            let settings = Arc::clone(worker.common.table.load().settings());
+            http2::serve(worker, ClientSocket::Tls(socket), BytesMut::new(), peer, settings).await;
+        }
+        Protocol::AcmeChallenge => ClientSocket::Tls(socket).say_end(),
+    }
+}

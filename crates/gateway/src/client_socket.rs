@@ -1,0 +1,165 @@
+//! The socket of a client, with TLS or without, as one type. What a client's connection asks of it costs the plain one
+//! a branch.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::net::Socket;
+use crate::tls_socket::TlsSocket;
+
+/// A connected socket of a client.
+pub(crate) enum ClientSocket {
+    Plain(Socket),
+    Tls(Box<TlsSocket>),
+}
+
+impl ClientSocket {
+    /// Nothing any more: the socket has moved elsewhere.
+    pub(crate) const CLOSED: Self = Self::Plain(Socket::CLOSED);
+
+    fn socket(&self) -> &Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(tls) => tls.socket(),
+        }
+    }
+
+    /// Reads what is there into the free part of `buf`; `Ok(0)` is the end of the stream.
+    #[inline]
+    pub(crate) fn poll_read_buf(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket.poll_read_buf(cx, buf),
+            Self::Tls(tls) => tls.poll_read_buf(cx, buf),
+        }
+    }
+
+    /// Waits until something can be read, perhaps the end of the stream or an error. With TLS, what can be read may be
+    /// no part of the stream.
+    #[inline]
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Plain(socket) => socket.poll_readable(cx),
+            Self::Tls(tls) => tls.poll_readable(cx),
+        }
+    }
+
+    /// What has happened to the connection since the last look: a reset that no read shows behind the end of the
+    /// stream.
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        self.socket().take_error()
+    }
+
+    /// Has the system ask the other side whether it still knows the connection. Where it cannot, a write finds out.
+    pub(crate) fn probe(&self, every: Duration, max: u32) {
+        self.socket().probe(every, max);
+    }
+
+    /// What became of what was put in the batch: what is left of it is to be written before anything else.
+    ///
+    /// # Errors
+    /// Nothing of it was sent, and nothing will be.
+    #[inline]
+    pub(crate) fn settle(&mut self, out: &mut BytesMut) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.settle(out).map(drop),
+            Self::Tls(tls) => tls.settle(),
+        }
+    }
+
+    /// Bytes that were taken and have not gone: those that are encrypted already.
+    #[inline]
+    pub(crate) fn unsent(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Tls(tls) => tls.unsent(),
+        }
+    }
+
+    /// Has what waits in the batch sent before its turn ends.
+    pub(crate) fn send_now(&self) {
+        self.socket().send_now();
+    }
+
+    /// Writes all of `buf`, at the end of the turn if it is small: then it counts as written from now on.
+    #[inline]
+    pub(crate) fn poll_send_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(socket) => socket.poll_send_all(cx, buf),
+            Self::Tls(tls) => tls.poll_send_all(cx, buf),
+        }
+    }
+
+    /// Writes from the front of `buf` until it is empty or the socket takes no more.
+    #[inline]
+    pub(crate) fn poll_write_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(socket) => socket.poll_write_all(cx, buf),
+            Self::Tls(tls) => tls.poll_write_both(cx, buf, &mut Bytes::new()),
+        }
+    }
+
+    /// Writes `first`, then `second`, from where they are, until both are empty or the socket takes no more.
+    pub(crate) fn poll_write_both(
+        &mut self,
+        cx: &mut Context<'_>,
+        first: &mut BytesMut,
+        second: &mut Bytes,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(socket) => socket.poll_write_both(cx, first, second),
+            Self::Tls(tls) => tls.poll_write_both(cx, first, second),
+        }
+    }
+
+    /// Gives up memory for as long as the client is quiet.
+    pub(crate) fn rest(&mut self) {
+        if let Self::Tls(tls) = self {
+            tls.rest();
+        }
+    }
+
+    /// Tells the other side that this was all (RFC 8446 §6.1), as far as that can be told at once. Without it, whoever
+    /// reads to the end of the stream has to take it for cut.
+    pub(crate) fn say_end(&mut self) {
+        if let Self::Tls(tls) = self {
+            tls.say_end();
+        }
+    }
+}
+
+impl AsyncRead for ClientSocket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for ClientSocket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_write(cx, buf),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_shutdown(cx),
+        }
+    }
+}

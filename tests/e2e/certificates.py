@@ -1,0 +1,38 @@
+"""Certificates of tests, made by openssl: an authority, and what it issues."""
+
+import os
+import subprocess
+from pathlib import Path
+
+EC = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+RSA = ["-newkey", "rsa:2048"]
+
+
+class Authority:
+    """`Authority(folder).issue("a.example", "*.b.example")`: (certificate, key), files of the folder."""
+
+    def __init__(self, folder, name="ca"):
+        self.folder = Path(folder)
+        self.certificate, self.key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        self._openssl("req", "-x509", *EC, "-nodes", "-days", "30", "-subj", f"/CN={name}", "-keyout", self.key, "-out",
+                      self.certificate, "-addext", "basicConstraints=critical,CA:TRUE")  # fmt: skip
+        self._count = 0
+
+    def issue(self, *names, file=None, kind=EC, days=30, usage="serverAuth"):
+        """A certificate for hosts and addresses. `file` names both files, in place of what was there."""
+        self._count += 1
+        stem = file or f"{self.certificate.stem}-{self._count}"
+        certificate, key = self.folder / f"{stem}.pem", self.folder / f"{stem}.key"
+        new = [self.folder / f"{stem}.new.pem", self.folder / f"{stem}.new.key"]
+        alternatives = ",".join(f"IP:{name}" if name[0].isdigit() else f"DNS:{name}" for name in names)
+        self._openssl("req", "-x509", *kind, "-nodes", "-days", str(days), "-subj", f"/CN={names[0]}", "-CA",
+                      self.certificate, "-CAkey", self.key, "-keyout", new[1], "-out", new[0],
+                      "-addext", f"subjectAltName={alternatives}", "-addext", "basicConstraints=critical,CA:FALSE",
+                      "-addext", f"extendedKeyUsage={usage}")  # fmt: skip
+        os.chmod(new[1], 0o600)
+        new[1].rename(key)
+        new[0].rename(certificate)
+        return certificate, key
+
+    def _openssl(self, *arguments):
+        subprocess.run(["openssl", *map(str, arguments)], cwd=self.folder, check=True, capture_output=True)
