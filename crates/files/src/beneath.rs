@@ -194,4 +194,45 @@ mod tests {
             check(&root, way, "inside/c", &inside);
         }
     }
+
+    /// While files are opened below it, `swap` is by turns a folder and a link to what is outside.
+    #[test]
+    fn no_rename_leads_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("swap")).unwrap();
+        fs::write(root.join("swap/file"), "inside").unwrap();
+        fs::write(folder.path().join("file"), "outside").unwrap();
+        symlink("..", root.join("link")).unwrap();
+        for way in ways() {
+            let opened = Root::open(&root).unwrap().by(way);
+            let done = std::sync::atomic::AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let name = |name: &str| root.join(name);
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        fs::rename(name("swap"), name("aside")).unwrap();
+                        fs::rename(name("link"), name("swap")).unwrap();
+                        fs::rename(name("swap"), name("link")).unwrap();
+                        fs::rename(name("aside"), name("swap")).unwrap();
+                    }
+                });
+                let mut found = 0;
+                for _ in 0..20_000 {
+                    match opened.get("swap/file") {
+                        Ok(Opened::File(file, _)) => {
+                            let mut text = [0; 6];
+                            assert_eq!(rustix::io::pread(&file, &mut text, 0).unwrap(), 6);
+                            assert_eq!(&text, b"inside", "{way:?}");
+                            found += 1;
+                        }
+                        Ok(Opened::Folder(_)) => panic!("{way:?}: a folder"),
+                        Err(e) => assert_eq!(e, Errno::NOENT, "{way:?}"),
+                    }
+                }
+                done.store(true, std::sync::atomic::Ordering::Relaxed);
+                assert!(found > 0, "{way:?}");
+            });
+        }
+    }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use http::header::{HeaderValue, LOCATION};
-use http::{HeaderName, Response};
+use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, LOCATION};
+use http::{Method, Response, StatusCode};
 use pilotlight_files::{Body, FilesOptions, Reader, Request, RequestFields};
 
 use super::changes::Seen;
@@ -62,8 +62,11 @@ fn files(
         Body::Here(bytes) => ResponseBody::full(bytes),
         Body::Segments(segments) => ResponseBody::Streamed(Box::new(FileBody::new(Reader::new(segments)))),
     };
+    let length = body.length().filter(|_| head.method == Method::HEAD && answer.status == StatusCode::OK);
     let mut response = Response::new(body);
     *response.status_mut() = answer.status;
     *response.headers_mut() = answer.fields;
+    // Of a file without bytes as well.
+    response.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
     Ok(response)
 }

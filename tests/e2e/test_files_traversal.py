@@ -1,0 +1,170 @@
+"""No spelling of a path, no link and no race leads out of a folder of files, or to what is hidden in it.
+
+A corpus of paths times encodings, over one connection each and pipelined; a canary outside and one hidden inside.
+"""
+
+import os
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+from harness import BINARY, Cut, Gateway, TestCase, config, setUpModule
+
+__all__ = ["setUpModule"]
+
+CANARY = b"canary-5f1d0c"
+
+# What lies outside, and what is hidden inside; each as names.
+GOALS = [
+    ["..", "canary.txt"], ["..", "..", "etc", "passwd"], ["sub", "..", "..", "canary.txt"],
+    ["sub", "deep", "..", "..", "..", "canary.txt"], [".", "..", "canary.txt"], ["sub", ".", "..", "..", "canary.txt"],
+    [".env"], [".git", "config"], ["sub", ".hidden"], ["..", "root-secret", "canary.txt"],
+    ["out.txt"], ["outdir", "canary.txt"], ["absolute", "canary.txt"], ["sub", "up", "..", "canary.txt"],
+    ["up", "canary.txt"], ["chain", "canary.txt"], ["circle"], ["fifo"], ["socket"], ["proc", "self", "environ"],
+]  # fmt: skip
+
+# Spellings of a dot and of a slash, by name; each goal is written in every combination.
+DOTS = {
+    "plain": ".", "escaped": "%2e", "upper": "%2E", "twice": "%252e", "thrice": "%25252e", "overlong": "%c0%ae",
+    "overlong3": "%e0%80%ae", "fullwidth": "%ef%bc%8e", "utf16": "%u002e",
+}  # fmt: skip
+SLASHES = {
+    "plain": "/", "escaped": "%2f", "upper": "%2F", "twice": "%252f", "back": "\\", "back escaped": "%5c",
+    "back twice": "%255c", "double": "//", "dotted": "/./", "overlong": "%c0%af", "fullwidth": "%ef%bc%8f",
+    "parameter": ";/", "nul": "%00/", "mixed": "/\\", "tab": "%09/", "newline": "%0a/", "escaped mixed": "%2f/",
+}  # fmt: skip
+AROUND = [
+    ("{}", "plain"), ("/{}", "two slashes"), ("sub/../{}", "behind a folder"), ("{}/", "slash behind"), ("{}%00.html", "NUL"),
+    ("{}%20", "space"), ("{}::$DATA", "stream"), ("{}.", "dot behind"), ("{}?x=.html", "query"), ("./{}", "dot in front"),
+    ("%2e/{}", "escaped dot in front"), (".well-known/../{}", "well-known"), ("x" * 300 + "/../{}", "long"),
+]  # fmt: skip
+
+
+def corpus():
+    """Paths without their first slash, each once."""
+    seen = set()
+    for goal in GOALS:
+        for dot in DOTS.values():
+            for slash in SLASHES.values():
+                path = slash.join(name.replace(".", dot) if set(name) == {"."} or name[0] == "." else name for name in goal)
+                for form, _ in AROUND if slash == "/" else AROUND[:1]:
+                    seen.add(form.format(path))
+    return sorted(seen)
+
+
+class TraversalCase(TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="pilotlight-files-")
+        self.addCleanup(folder.cleanup)
+        self.outside = Path(folder.name)
+        self.root = self.outside / "root"
+        (self.root / "sub" / "deep").mkdir(parents=True)
+        (self.root / ".git").mkdir()
+        (self.outside / "root-secret").mkdir()
+        for hidden in ("canary.txt", "root/.env", "root/.git/config", "root/sub/.hidden", "root-secret/canary.txt"):
+            (self.outside / hidden).write_bytes(CANARY)
+        (self.root / "index.html").write_text("home")
+        (self.root / "sub" / "ok.txt").write_text("ok")
+        (self.root / ".well-known").mkdir()
+        (self.root / ".well-known" / "ok.txt").write_text("ok")
+        for name, target in {
+            "out.txt": "../canary.txt", "outdir": "..", "absolute": str(self.outside), "sub/up": "../..", "up": "..",
+            "chain": "sub/up", "circle": "circle", "proc": "/proc", "magic": "/proc/self/root", "inside": "sub",
+        }.items():  # fmt: skip
+            (self.root / name).symlink_to(target)
+        os.mkfifo(self.root / "fifo")
+
+    def serve(self, path="/", more=""):
+        return self.start(Gateway(BINARY, config(f'[[routes]]\npath = "{path}"\nfiles = {{ root = "{self.root}"{more} }}\n')))
+
+
+class Traversal(TraversalCase):
+    def assert_nothing(self, answer, path):
+        self.assertNotIn(CANARY, answer.body, path)
+        self.assertNotIn(b"root:", answer.body, path)
+        self.assertNotIn(b"PATH=", answer.body, path)
+        if answer.status == 200:
+            self.assertIn(answer.body, (b"home", b"ok"), path)
+        else:
+            self.assertIn(answer.status, (308, 400, 404), (path, answer))
+
+    def play(self, gateway, paths):
+        client = gateway.client()
+        for path in paths:
+            try:
+                answer = client.request("GET", path)
+            except Cut:
+                client.close()
+                client = gateway.client()
+                answer = client.request("GET", path)
+            self.assert_nothing(answer, path)
+            if answer.get("connection") == "close":
+                client.close()
+                client = gateway.client()
+        client.close()
+
+    def test_the_corpus(self):
+        paths = corpus()
+        self.assertGreaterEqual(len(paths), 300)
+        for prefix in ("/", "/static/"):
+            gateway = self.serve(prefix.rstrip("/") or "/")
+            self.play(gateway, [prefix + path for path in paths])
+            self.assertEqual(gateway.get(prefix + "sub/ok.txt").body, b"ok")
+            self.assertEqual(gateway.get(prefix + ".well-known/ok.txt").body, b"ok")
+
+    def test_the_corpus_with_a_page_and_lists(self):
+        gateway = self.serve(more=', fallback = "index.html", listing = true, index = false')
+        client = gateway.client()
+        for path in corpus():
+            answer = client.request("GET", "/" + path, [("Accept", "text/html")])
+            self.assertNotIn(CANARY, answer.body, path)
+            if answer.status == 200:  # others repeat the path
+                self.assertNotIn(b"canary", answer.body, path)
+                self.assertNotIn(b".env", answer.body, path)
+            if answer.get("connection") == "close":
+                client.close()
+                client = gateway.client()
+        client.close()
+
+    def test_links_within_are_followed_where_the_kernel_tells(self):
+        self.assertIn(self.serve().get("/inside/ok.txt").status, (200, 404))
+
+    def test_a_folder_that_is_swapped_for_a_link(self):
+        """While requests run, `swap` is by turns a folder with harmless files and a link to the outside."""
+        (self.root / "swap").mkdir()
+        for number in range(2000):  # each is opened once: nothing of it is kept before
+            (self.outside / f"{number}.txt").write_bytes(CANARY)
+            (self.root / "swap" / f"{number}.txt").write_text("harmless")
+        (self.root / "link").symlink_to("..")
+        gateway = self.serve()
+        done = threading.Event()
+        swaps = 0
+
+        def swap():
+            nonlocal swaps
+            while not done.is_set():
+                (self.root / "swap").rename(self.root / "aside")
+                (self.root / "link").rename(self.root / "swap")
+                (self.root / "swap").rename(self.root / "link")
+                (self.root / "aside").rename(self.root / "swap")
+                swaps += 1
+
+        swapping = threading.Thread(target=swap)
+        swapping.start()
+        try:
+            statuses = set()
+            with gateway.client() as client:
+                for number in range(2000):
+                    answer = client.request("GET", f"/swap/{number}.txt")
+                    self.assertNotIn(CANARY, answer.body)
+                    statuses.add(answer.status)
+        finally:
+            done.set()
+            swapping.join()
+        self.assertGreater(swaps, 10)
+        self.assertLessEqual(statuses, {200, 404})
+
+
+if __name__ == "__main__":
+    unittest.main()
