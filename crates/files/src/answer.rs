@@ -1,5 +1,6 @@
 //! The answer to a request for what is below a folder.
 
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -10,13 +11,14 @@ use http::header::{
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LOCATION, RANGE, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use pilotlight_content_coding::{Accepted, Coding, CompressOptions, gains};
+use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use crate::beneath::{Opened, Root};
 use crate::cache::{FileCache, Folder, Growth, Resource};
-use crate::coding::{Accepted, Coding};
 use crate::conditions::{Conditions, Verdict};
-use crate::entity::{Content, Described, Entity};
+use crate::entity::{Content, Described, Entity, MAX_SMALL};
 use crate::options::{FilesOptions, Listing};
 use crate::ranges::{self, Wanted};
 use crate::reader::{FilePart, Segment};
@@ -26,6 +28,9 @@ use crate::{caching, listing, media_type};
 
 /// What may be done with a file.
 pub(crate) const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+
+/// What is behind the name of a file in a smaller form: the smallest first, as it mostly is.
+const ENDINGS: [(Coding, &str); 3] = [(Coding::Br, ".br"), (Coding::Zstd, ".zst"), (Coding::Gzip, ".gz")];
 
 /// The fields of a request.
 pub trait RequestFields {
@@ -46,6 +51,8 @@ pub struct Request<'a> {
     pub query: Option<&'a str>,
     /// Its fields.
     pub fields: &'a dyn RequestFields,
+    /// Whether small files are brought into codings for which nothing lies beside them.
+    pub compress: Option<&'a CompressOptions>,
     /// The time of day.
     pub now: SystemTime,
     /// The same on the monotonic clock.
@@ -198,16 +205,35 @@ impl Lookup<'_> {
         let known = self.folder.known(names);
         let content_type = media_type::of(names);
         let cache_control = caching::of(names, &content_type, &self.folder.options.cache_control);
-        let mut described = Described {
+        let version = Version::of(&stat);
+        let gains = gains(content_type.as_bytes());
+        let beside = if gains { beside(&root, names, &version) } else { Vec::new() };
+        let compress = self.request.compress.filter(|options| {
+            options.takes(content_type.as_bytes()) && (options.min_size..=MAX_SMALL).contains(&version.size)
+        });
+        let described = Described {
             content_type: &content_type,
             cache_control: cache_control.as_ref(),
             coding: None,
-            varies: false,
+            varies: !beside.is_empty() || compress.is_some(),
         };
-        let forms = forms(&root, names, &Version::of(&stat), &mut described, known.as_deref(), self.request.now);
-        described.coding = None;
-        let known = known.as_ref().map(|known| &known.as_it_is);
-        let as_it_is = Entity::read(file, &stat, known, &described, self.request.now)?;
+        let (known, now) = (known.as_deref(), self.request.now);
+        let as_it_is = Entity::read(file, &stat, known.map(|known| &known.as_it_is), &described, now)?;
+        let known =
+            |coding| known.and_then(|known| known.forms.iter().find(|(one, _)| *one == coding)).map(|(_, form)| form);
+        let read = |(coding, file, stat): (Coding, OwnedFd, Box<Stat>)| {
+            let described = Described { coding: Some(coding), ..described };
+            Some((coding, Entity::read(file, &stat, known(coding), &described, now).ok()?))
+        };
+        let mut forms: Vec<_> = beside.into_iter().filter_map(read).collect();
+        for coding in compress.iter().flat_map(|options| &options.algorithms) {
+            let described = Described { coding: Some(*coding), ..described };
+            if !forms.iter().any(|(one, _)| one == coding)
+                && let Some(form) = as_it_is.derived(*coding, known(*coding), &described, now)
+            {
+                forms.push((*coding, form));
+            }
+        }
         let resource = Rc::new(Resource { as_it_is, forms });
         self.growth = self.folder.keep(names, &resource, self.request.at);
         Ok(Found::File(resource))
@@ -256,29 +282,12 @@ fn names_html(accept: &[u8]) -> bool {
 }
 
 /// The smaller forms that lie beside a file and are no older than it.
-fn forms(
-    root: &Root,
-    names: &str,
-    version: &Version,
-    described: &mut Described<'_>,
-    known: Option<&Resource>,
-    now: SystemTime,
-) -> Vec<(Coding, Entity)> {
-    if !media_type::gains(described.content_type) {
-        return Vec::new();
-    }
-    let beside = Coding::ALL.into_iter().filter_map(|coding| match root.get(&format!("{names}{}", coding.ending())) {
+fn beside(root: &Root, names: &str, version: &Version) -> Vec<(Coding, OwnedFd, Box<Stat>)> {
+    let beside = ENDINGS.into_iter().filter_map(|(coding, ending)| match root.get(&format!("{names}{ending}")) {
         Ok(Opened::File(file, stat)) if !Version::of(&stat).is_older_than(version) => Some((coding, file, stat)),
         _ => None,
     });
-    let beside: Vec<_> = beside.collect();
-    described.varies = !beside.is_empty();
-    let read = |(coding, file, stat): (Coding, _, Box<_>)| {
-        let known = known.and_then(|known| known.forms.iter().find(|(one, _)| *one == coding)).map(|(_, form)| form);
-        let described = Described { coding: Some(coding), ..*described };
-        Some((coding, Entity::read(file, &stat, known, &described, now).ok()?))
-    };
-    beside.into_iter().filter_map(read).collect()
+    beside.collect()
 }
 
 impl Resource {

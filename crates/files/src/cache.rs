@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pilotlight_content_coding::Coding;
 use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 
 use crate::beneath::Root;
-use crate::coding::Coding;
 use crate::entity::Entity;
 use crate::options::FilesOptions;
 

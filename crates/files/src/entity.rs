@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, VARY,
 };
+use pilotlight_content_coding::{Coding, Encoder};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Stat, fstat};
 use rustix::io::{Errno, pread};
 
-use crate::coding::Coding;
 use crate::conditions::Validators;
 use crate::reader::OpenFile;
 use crate::version::Version;
@@ -30,6 +30,8 @@ pub(crate) struct Entity {
     /// Those of a whole answer.
     pub(crate) fields: HeaderMap,
     etag: HeaderValue,
+    /// The version of the file that this was encoded from here; none: it is a file itself.
+    derived_from: Option<Version>,
 }
 
 #[derive(Debug, Clone)]
@@ -39,6 +41,7 @@ pub(crate) enum Content {
 }
 
 /// What the fields of an entity say beside what the file itself says.
+#[derive(Clone, Copy)]
 pub(crate) struct Described<'a> {
     pub(crate) content_type: &'a HeaderValue,
     pub(crate) cache_control: Option<&'a HeaderValue>,
@@ -62,8 +65,34 @@ impl Entity {
             Some(known) => (version, known.content.clone()),
             None => content(file, version)?,
         };
-        let (fields, etag) = fields(&version, described, now);
-        Ok(Self { version, content, fields, etag })
+        let (fields, etag) = fields(version.etag(now), &version, described, now);
+        Ok(Self { version, content, fields, etag, derived_from: None })
+    }
+
+    /// The same in a coding, if it is small and becomes smaller. What `known` has of the same version is not encoded
+    /// again.
+    pub(crate) fn derived(
+        &self,
+        coding: Coding,
+        known: Option<&Self>,
+        described: &Described<'_>,
+        now: SystemTime,
+    ) -> Option<Self> {
+        let Content::Small(bytes) = &self.content else { return None };
+        let known = known.filter(|known| known.derived_from == Some(self.version)).map(|known| &known.content);
+        let encoded = match known {
+            Some(Content::Small(encoded)) => encoded.clone(),
+            _ => Encoder::whole(coding, bytes).ok()?,
+        };
+        if encoded.len() >= bytes.len() {
+            return None;
+        }
+        let version = self.version.sized(encoded.len());
+        let etag = version.etag(now);
+        let etag = format!("{}-{}\"", etag.trim_end_matches('"'), coding.name());
+        let (fields, etag) = fields(etag, &version, described, now);
+        let content = Content::Small(encoded);
+        Some(Self { version, content, fields, etag, derived_from: Some(self.version) })
     }
 
     pub(crate) fn validators(&self) -> Validators<'_> {
@@ -113,9 +142,9 @@ fn whole(file: &OwnedFd, size: u64) -> Result<Vec<u8>, Errno> {
     Ok(bytes)
 }
 
-fn fields(version: &Version, described: &Described<'_>, now: SystemTime) -> (HeaderMap, HeaderValue) {
+fn fields(etag: String, version: &Version, described: &Described<'_>, now: SystemTime) -> (HeaderMap, HeaderValue) {
     let text = |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
-    let etag = text(version.etag(now));
+    let etag = text(etag);
     let mut fields = HeaderMap::with_capacity(8);
     fields.insert(CONTENT_TYPE, described.content_type.clone());
     if let Some(coding) = described.coding {

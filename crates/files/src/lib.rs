@@ -7,7 +7,7 @@
 //!                      body ◀──reader── segments ◀──ranges── conditions ◀──┘
 //! ```
 //!
-//! [`target`], [`conditions`], [`ranges`], [`caching`], [`coding`] and [`listing`] decide by value alone. [`beneath`]
+//! [`target`], [`conditions`], [`ranges`], [`caching`] and [`listing`] decide by value alone. [`beneath`]
 //! is where files are opened; [`cache`] keeps what was opened, for a second without looking again.
 //!
 //! Invariant: nothing is opened but by names that [`target`] has let through, and by a call of the kernel that does not
@@ -21,7 +21,6 @@ mod answer;
 mod beneath;
 mod cache;
 mod caching;
-mod coding;
 mod conditions;
 mod entity;
 mod listing;

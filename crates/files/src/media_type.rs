@@ -18,18 +18,6 @@ pub(crate) fn of(name: &str) -> HeaderValue {
     }
 }
 
-/// Whether a smaller form of it may lie beside a file of this type.
-pub(crate) fn gains(value: &HeaderValue) -> bool {
-    let value = value.as_bytes();
-    let is_packed = [&b"image/"[..], b"video/", b"audio/", b"font/woff", b"application/zip", b"application/gzip"]
-        .iter()
-        .any(|class| value.starts_with(class));
-    !is_packed
-        || value.starts_with(b"image/svg")
-        || value.starts_with(b"image/bmp")
-        || value.starts_with(b"image/x-icon")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,11 @@ impl Version {
         }
     }
 
+    /// The same file in a form of so many bytes.
+    pub(crate) fn sized(self, size: usize) -> Self {
+        Self { size: size as u64, ..self }
+    }
+
     /// Whether its content was changed before that of the other one.
     pub(crate) fn is_older_than(&self, other: &Self) -> bool {
         self.modified_ns < other.modified_ns

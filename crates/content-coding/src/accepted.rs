@@ -1,39 +1,10 @@
-//! Which form of a file a client gets, by `Accept-Encoding` (RFC 9110 §12.5.3).
+//! What a client takes (RFC 9110 §12.5.3).
 
-/// A content coding that may lie beside a file, or that an answer may be brought into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Coding {
-    Br,
-    Zstd,
-    Gzip,
-}
-
-impl Coding {
-    /// Every coding, the smallest form first, as it mostly is.
-    pub(crate) const ALL: [Self; 3] = [Self::Br, Self::Zstd, Self::Gzip];
-
-    /// Its name in fields.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Br => "br",
-            Self::Zstd => "zstd",
-            Self::Gzip => "gzip",
-        }
-    }
-
-    /// What is behind the name of a file in this form.
-    pub(crate) fn ending(self) -> &'static str {
-        match self {
-            Self::Br => ".br",
-            Self::Zstd => ".zst",
-            Self::Gzip => ".gz",
-        }
-    }
-}
+use crate::coding::Coding;
 
 /// Weights of the codings, in thousandths; 0: not acceptable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Accepted {
+pub struct Accepted {
     weights: [Option<u16>; 3],
     any: Option<u16>,
     identity: Option<u16>,
@@ -41,7 +12,7 @@ pub(crate) struct Accepted {
 
 impl Accepted {
     /// Takes what one line of the field says.
-    pub(crate) fn add(&mut self, value: &[u8]) {
+    pub fn add(&mut self, value: &[u8]) {
         for member in value.split(|byte| *byte == b',') {
             let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
             let name = parts.next().unwrap_or_default();
@@ -62,7 +33,8 @@ impl Accepted {
     }
 
     /// The best of what there is, the first of those that are equal; `None`: as it is.
-    pub(crate) fn choose<T>(&self, forms: impl IntoIterator<Item = (Coding, T)>) -> Option<(Coding, T)> {
+    #[must_use]
+    pub fn choose<T>(&self, forms: impl IntoIterator<Item = (Coding, T)>) -> Option<(Coding, T)> {
         // Acceptable, unless it says otherwise, and the last choice among equals.
         let as_it_is = self.identity.unwrap_or(0);
         let mut best: Option<(Coding, T)> = None;
@@ -98,15 +70,15 @@ mod tests {
     }
 
     #[test]
-    fn the_heaviest_and_then_the_smallest() {
+    fn the_heaviest_and_then_the_first() {
         check("", None);
         check("gzip", Some(Coding::Gzip));
         check("gzip, br", Some(Coding::Br));
-        check("gzip, deflate, br, zstd", Some(Coding::Br));
+        check("gzip, deflate, br, zstd", Some(Coding::Zstd));
         check("gzip;q=1.0, br;q=0.5", Some(Coding::Gzip));
         check("gzip;q=0.3,br ; q=0.300,zstd;Q=0.301", Some(Coding::Zstd));
-        check("*", Some(Coding::Br));
-        check("br;q=0, *", Some(Coding::Zstd));
+        check("*", Some(Coding::Zstd));
+        check("zstd;q=0, *", Some(Coding::Br));
         check("gzip;q=0", None);
         check("x-gzip", Some(Coding::Gzip));
         check("GZIP", Some(Coding::Gzip));
