@@ -149,6 +149,10 @@ for_test() {
     say "installing grpcio into $VENV, a client and a service of gRPC for the end-to-end tests"
     pip_install grpcio==1.85.1 || die "grpcio could not be installed (see above)"
   fi
+  if ! has_modules brotli zstandard; then
+    say "installing brotli and zstandard into $VENV, decoders of other people's for the end-to-end tests"
+    pip_install brotli==1.1.0 zstandard==0.23.0 || die "they could not be installed (see above)"
+  fi
   if ! has_modules pytest xdist; then
     say "installing pytest and pytest-xdist into $VENV, which run the end-to-end tests"
     pip_install pytest==9.2.0 pytest-xdist==3.8.0 || die "they could not be installed (see above)"

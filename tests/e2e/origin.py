@@ -10,6 +10,9 @@ the test (`with Origin() as origin`), where its requests can be looked at.
         &early=N                    after N times 103    &cut_after=N  closes without an answer after N
     /blob?bytes=N                   so many bytes, always the same, with a Content-Length
     /stream?chunks=C&ms=M           lines, M ms between them, chunked
+    /text?bytes=N&h=name:value&…    so many bytes of numbered lines; &validate=1: 304 when If-None-Match names the etag,
+        &chunked=1                  weakly compared
+    /events                         an event, and another one when `gate` is open
     /upload                         counts and hashes the body, and counts the chunks in which it came
     /tiny?bytes=N                   so many bytes, each in a chunk of its own, written in large pieces
     /large?bytes=N                  so many zeros, of known length
@@ -140,6 +143,35 @@ class Handler(BaseHTTPRequestHandler):
 
     def on_blob(self):
         self.answer(200, random.Random(1).randbytes(int(self.argument("bytes", 0))))
+    def on_text(self):
+        with self.server.lock:
+            self.server.serials[self.path] += 1
+        size = int(self.argument("bytes", 10_000))
+        text = b"".join(b"this is line %d of many\n" % number for number in range(size // 20 + 1))[:size]
+        fields = [tuple(map(str.strip, value.split(":", 1))) for name, value in self.query if name == "h"]
+        etag = dict((name.lower(), value) for name, value in fields).get("etag")
+        if self.argument("validate") and self.headers.get("if-none-match", "").removeprefix("W/") == etag:
+            self.answer(304, b"", fields)
+        elif self.argument("chunked"):
+            self.send_response(200)
+            for field in [*fields, ("Transfer-Encoding", "chunked")]:
+                self.send_header(*field)
+            self.end_headers()
+            for start in range(0, size, 10_000):
+                self.chunk(text[start : start + 10_000])
+            self.chunk(b"")
+        else:
+            self.answer(200, text, fields)
+
+    def on_events(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.chunk(b"data: one\n\n")
+        self.server.gate.wait(self.timeout)
+        self.chunk(b"data: two\n\n")
+        self.chunk(b"")
 
     def on_stream(self):
         self.send_response(200)

@@ -129,7 +129,8 @@ class Whole(FilesCase):
             f'[[routes]]\npath = "/"\n[routes.files]\nroot = "{self.root}"\n'
             'cache_control = { "docs/*" = "max-age=60", "docs/a*" = "no-store" }\n')))  # fmt: skip
         for target, expected in [
-            ("/", "no-cache"), ("/assets/app.js", None), ("/docs/", "max-age=60"), ("/docs/a%20b/%C3%A9.txt", "no-store"),
+            ("/", "no-cache"), ("/assets/app.js", None), ("/docs/", "max-age=60"),
+            ("/docs/a%20b/%C3%A9.txt", "no-store"),
             ("/assets/app-3f2a9c1b.js", "public, max-age=31536000, immutable"),
         ]:  # fmt: skip
             with self.subTest(target):
@@ -158,7 +159,8 @@ class Conditions(FilesCase):
         etag, date = first.get("etag"), first.get("last-modified")
         self.assertFalse(etag.startswith("W/"), etag)
         with gateway.client() as client:
-            for fields in [("If-None-Match", etag)], [("If-None-Match", f'"x", W/{etag}')], [("If-Modified-Since", date)]:
+            same = f'"x", W/{etag}'
+            for fields in [("If-None-Match", etag)], [("If-None-Match", same)], [("If-Modified-Since", date)]:
                 for method in ("GET", "HEAD"):
                     answer = client.request(method, "/assets/app.js", fields)
                     self.assert_status(answer, 304)
@@ -224,7 +226,8 @@ class Ranges(FilesCase):
             self.assertEqual(kind, "multipart/byteranges")
             parts = answer.body.split(b"\r\n--" + boundary.encode())
             self.assertEqual((parts[0], parts[-1], len(parts)), (b"", b"--\r\n", 5))
-            for part, (start, end) in zip(parts[1:], [(0, 5), (10, 15), (len(content) - 5, len(content))], strict=False):
+            ranges = [(0, 5), (10, 15), (len(content) - 5, len(content))]
+            for part, (start, end) in zip(parts[1:], ranges, strict=False):
                 head, body = part.split(b"\r\n\r\n")
                 self.assertIn(f"content-range: bytes {start}-{end - 1}/{len(content)}".encode(), head)
                 self.assertEqual(body, content[start:end])
@@ -264,7 +267,8 @@ class Forms(FilesCase):
                 ending = {None: "", "gzip": ".gz", "br": ".br"}[coding]
                 self.assertEqual(answer.body, (self.root / f"assets/app.js{ending}").read_bytes())
                 tags.add(answer.get("etag"))
-                same = gateway.get("/assets/app.js", [("Accept-Encoding", field or ""), ("If-None-Match", answer.get("etag"))])
+                fields = [("Accept-Encoding", field or ""), ("If-None-Match", answer.get("etag"))]
+                same = gateway.get("/assets/app.js", fields)
                 self.assertEqual((same.status, same.get("vary")), (304, "accept-encoding"))
         self.assertEqual(len(tags), 3)
         # The neighbour itself is a file like any other.
@@ -352,7 +356,8 @@ class Large(FilesCase):
 class Seen(FilesCase):
     def test_metrics_and_explain(self):
         gateway = self.start(Gateway(BINARY, config(
-            route("/static", root=str(self.root), fallback="index.html"), '[admin]\nsocket = "admin.sock"\n')))  # fmt: skip
+            route("/static", root=str(self.root), fallback="index.html"),
+            '[admin]\nsocket = "admin.sock"\n')))  # fmt: skip
         gateway.get("/static/zero.txt")
         command = [BINARY, "explain", "http://demo.test/static/zero.txt", "--socket", gateway.folder / "admin.sock"]
         told = subprocess.run(command, capture_output=True, text=True, timeout=20)

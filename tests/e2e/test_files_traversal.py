@@ -35,8 +35,10 @@ SLASHES = {
     "parameter": ";/", "nul": "%00/", "mixed": "/\\", "tab": "%09/", "newline": "%0a/", "escaped mixed": "%2f/",
 }  # fmt: skip
 AROUND = [
-    ("{}", "plain"), ("/{}", "two slashes"), ("sub/../{}", "behind a folder"), ("{}/", "slash behind"), ("{}%00.html", "NUL"),
-    ("{}%20", "space"), ("{}::$DATA", "stream"), ("{}.", "dot behind"), ("{}?x=.html", "query"), ("./{}", "dot in front"),
+    ("{}", "plain"), ("/{}", "two slashes"), ("sub/../{}", "behind a folder"),
+    ("{}/", "slash behind"), ("{}%00.html", "NUL"),
+    ("{}%20", "space"), ("{}::$DATA", "stream"), ("{}.", "dot behind"), ("{}?x=.html", "query"),
+    ("./{}", "dot in front"),
     ("%2e/{}", "escaped dot in front"), (".well-known/../{}", "well-known"), ("x" * 300 + "/../{}", "long"),
 ]  # fmt: skip
 
@@ -47,7 +49,8 @@ def corpus():
     for goal in GOALS:
         for dot in DOTS.values():
             for slash in SLASHES.values():
-                path = slash.join(name.replace(".", dot) if set(name) == {"."} or name[0] == "." else name for name in goal)
+                names = [name.replace(".", dot) if name[0] == "." else name for name in goal]
+                path = slash.join(names)
                 for form, _ in AROUND if slash == "/" else AROUND[:1]:
                     seen.add(form.format(path))
     return sorted(seen)
@@ -76,7 +79,8 @@ class TraversalCase(TestCase):
         os.mkfifo(self.root / "fifo")
 
     def serve(self, path="/", more=""):
-        return self.start(Gateway(BINARY, config(f'[[routes]]\npath = "{path}"\nfiles = {{ root = "{self.root}"{more} }}\n')))
+        route = f'[[routes]]\npath = "{path}"\nfiles = {{ root = "{self.root}"{more} }}\n'
+        return self.start(Gateway(BINARY, config(route)))
 
 
 class Traversal(TraversalCase):

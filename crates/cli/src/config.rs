@@ -39,6 +39,7 @@ mod caching;
 mod changes;
 mod cold_start;
 pub mod commands;
+mod compress;
 mod diagnostic;
 pub mod environment;
 mod error_pages;

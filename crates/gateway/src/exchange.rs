@@ -15,6 +15,7 @@ use crate::admission::{Asker, Checked, Entered, Place};
 use crate::body::ResponseBody;
 use crate::client::outgoing::Outgoing;
 use crate::client::received::{Known, ReceivedRequest, RedisMiss};
+use crate::compress;
 use crate::deadline::Deadline;
 use crate::downstream::{Downstream, RequestGuard, TakesInterim};
 use crate::error_pages::ErrorBy;
@@ -80,7 +81,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
             timeline.end_phase(Layer::Parse, Moment::now());
             match local::answer(&mut head) {
                 Some(answer) => answer.map(|answer| Found::Own(None, answer)),
-                None => find(worker, &*client, &head, &timeline, &mut entry),
+                None => find(worker, &*client, &mut head, &timeline, &mut entry),
             }
             .unwrap_or_else(|failure| Found::Refused(None, failure))
         }
@@ -147,7 +148,7 @@ struct Entry {
 fn find(
     worker: &Rc<Worker>,
     client: &dyn Downstream,
-    head: &Head,
+    head: &mut Head,
     timeline: &Timeline,
     entry: &mut Entry,
 ) -> Result<Found, Failure> {
@@ -172,10 +173,17 @@ fn find(
 }
 
 /// What a route has for a request that is let in.
-fn look(worker: &Rc<Worker>, client: &dyn Downstream, route: &Arc<Route>, head: &Head, timeline: &Timeline) -> Found {
+fn look(
+    worker: &Rc<Worker>,
+    client: &dyn Downstream,
+    route: &Arc<Route>,
+    head: &mut Head,
+    timeline: &Timeline,
+) -> Found {
     if route.service.is_none() {
         return Found::route(worker, route, head, client.hop(), None);
     }
+    compress::normalise_head(route, head);
     let now = worker.clock.timestamp(timeline.last());
     let lookup = match offered(route, head) {
         _ if route.cache == RouteCache::Off => None,

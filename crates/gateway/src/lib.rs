@@ -15,6 +15,7 @@ mod cache_key;
 mod client;
 mod client_socket;
 mod coherence;
+mod compress;
 mod connection;
 mod date;
 mod deadline;
@@ -88,6 +89,7 @@ pub use pilotlight_cache::{
     NamePatterns, Parameters, PolicyOptions, QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
 };
 pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};
+pub use pilotlight_content_coding::{Coding, CompressOptions, MediaRange};
 pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, is_file_path};
 pub use redirect::{NotARedirect, Redirect};
 pub use rewrite::{NotARewrite, Rewrite};

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::access_log::{AccessLog, Sink};
 use crate::admission::counts::Counts;
 use crate::coherence::CoherenceThread;
+use crate::compress::Encoding;
 use crate::deadline::Deadlines;
 use crate::handshakes::Handshakes;
 use crate::metrics::Registry;
@@ -102,6 +103,8 @@ pub(crate) struct Worker {
     pub(crate) spawner: Spawner,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) clock: Clock,
+    /// What is encoded at the moment.
+    pub(crate) encoding: Encoding,
     /// Files that are open.
     pub(crate) files: RefCell<FileCache>,
     /// Small messages, which go out at the end of each turn.
@@ -136,6 +139,7 @@ impl Worker {
             spawner,
             scratch: RefCell::default(),
             clock: Clock::new(),
+            encoding: Encoding::default(),
             files: RefCell::default(),
             batch: net::batch(index, common.io_uring),
             access_log: sink.map(AccessLog::new),

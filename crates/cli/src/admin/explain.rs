@@ -25,6 +25,10 @@ pub(super) fn text(answer: &Value) -> String {
     }
     let route = &answer["route"];
     fact("route", &format!("{}: {}", string(&route["name"]), string(&route["why"])));
+    if let Some(coding) = answer["compress"]["coding"].as_str() {
+        let what = if coding == "identity" { "nothing that this client takes" } else { coding };
+        fact("compress", &format!("{what}, if the answer gains by it"));
+    }
     if answer["files"].is_object() {
         files(&answer["files"], &mut fact);
         changes(&answer["changes"], &mut fact);

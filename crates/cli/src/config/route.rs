@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::admission;
 use super::caching;
 use super::changes;
+use super::compress;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages::Pages;
 use super::files;
@@ -135,6 +136,7 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
     route.upgrades = upgrades(&section, found);
     let errors = pages.read(section.field("errors"), "in the route's errors", found);
     route.changes = changes::read(&section, &route.path, errors, found).map(Arc::new);
+    route.compress = section.field("compress").and_then(|field| compress::read(&field, found)).map(Arc::new);
     let (cache, cache_at) = cache(section.field("cache"), found);
     route.cache = cache;
     route.admission = admission::read(&section, pages.folder, found);

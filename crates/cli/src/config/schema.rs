@@ -185,6 +185,7 @@ pub const ROUTE: &[Key] = &[
     key("rewrite", "a path or a section", "\"/v1\"", &["replace_path", "rewrite_target", "add_prefix", "uri"]),
     key("upgrades", A_LIST, "[\"websocket\"]", &["upgrade", "websocket", "protocols"]),
     key("cache", "true, false, a time with its unit, or a section", "\"5s\"", &["ttl", "cache_ttl", "max_age"]),
+    key("compress", "true, false, or a section", "true", &["compression", "gzip", "encode", "brotli", "zstd"]),
     key("timeout", "a time with its unit or \"none\"", "\"30s\"", &["deadline"]),
     key("response_timeout", A_TIME, "\"60s\"", &["proxy_read_timeout"]),
     key("response_body_timeout", A_TIME_OR_NONE, "\"60s\"", &["stream_timeout", "stream_idle_timeout", "read_timeout"]),
@@ -247,6 +248,13 @@ pub const ROUTE_FILES: &[Key] = &[
     key("fallback", "the path of a file", "\"index.html\"", &["try_files", "spa", "not_found"]),
     key("listing", TRUE_OR_FALSE, "true", &["autoindex", "browse", "list"]),
     key("cache_control", "a table of strings", "{ \"assets/*\" = \"max-age=3600\" }", &["expires", "headers"]),
+];
+
+/// The keys of `[routes.compress]`.
+pub const ROUTE_COMPRESS: &[Key] = &[
+    key("types", A_LIST, "[\"text/*\", \"application/json\"]", &["gzip_types", "content_types", "mime_types", "match"]),
+    key("min_size", A_SIZE, "\"1KiB\"", &["min_length", "gzip_min_length", "minimum_length", "threshold"]),
+    key("algorithms", A_LIST, "[\"zstd\", \"br\", \"gzip\"]", &["encodings", "codings", "methods", "prefer"]),
 ];
 
 /// The keys of `[routes.cache]`.
@@ -312,6 +320,8 @@ pub enum Part {
     Route,
     /// `[routes.files]`.
     RouteFiles,
+    /// `[routes.compress]`.
+    RouteCompress,
     /// `[errors]` and `[routes.errors]`.
     Errors,
     /// `[routes.request_fields]`.
@@ -346,7 +356,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 28] = [
+    pub const ALL: [Part; 29] = [
         Part::Top,
         Part::Tls,
         Part::TlsCertificate,
@@ -360,6 +370,7 @@ impl Part {
         Part::ServiceCgroup,
         Part::Route,
         Part::RouteFiles,
+        Part::RouteCompress,
         Part::Errors,
         Part::RouteRequestFields,
         Part::RouteResponseFields,
@@ -394,6 +405,7 @@ impl Part {
             Part::ServiceCgroup => SERVICE_CGROUP,
             Part::Route => ROUTE,
             Part::RouteFiles => ROUTE_FILES,
+            Part::RouteCompress => ROUTE_COMPRESS,
             Part::Errors => ERRORS,
             Part::RouteRequestFields | Part::RouteResponseFields => ROUTE_FIELDS,
             Part::RouteRedirect => ROUTE_REDIRECT,
@@ -428,6 +440,7 @@ impl Part {
             Part::ServiceCgroup => "in [services.NAME.cgroup]",
             Part::Route => "in [[routes]]",
             Part::RouteFiles => "in [routes.files]",
+            Part::RouteCompress => "in [routes.compress]",
             Part::Errors => "in [errors] or [routes.errors]",
             Part::RouteRequestFields => "in [routes.request_fields]",
             Part::RouteResponseFields => "in [routes.response_fields]",

@@ -33,6 +33,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::RouteResponseFields => "## `[routes.response_fields]`",
         Part::RouteRedirect => "## `[routes.redirect]`",
         Part::RouteRewrite => "## `[routes.rewrite]`",
+        Part::RouteCompress => "## `[routes.compress]`",
         Part::RouteCache => "## `[routes.cache]`",
         Part::RouteCacheKey => "## `[routes.cache.key]`",
         Part::RouteCacheBypass => "## `[routes.cache.bypass]`",

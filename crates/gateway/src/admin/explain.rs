@@ -2,13 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use pilotlight_content_coding::CompressOptions;
 use pilotlight_supervisor::{CircuitState, InstanceState, Service, ServiceSpec, ServiceState, Status};
 use serde_json::{Value, json};
 
 use super::shared::Shared;
 use super::target::Target;
 use crate::admission::Gate;
+use crate::compress;
 use crate::field_rules::{FieldRules, FieldValue};
 use crate::options::{RouteLimit, RouteTo, ServiceTarget};
 use crate::path::normalized;
@@ -23,7 +26,7 @@ mod files;
 pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str]) -> Result<Value, String> {
     let target = Target::parse(shared, url)?;
     let method: Method = method.parse().map_err(|_| format!("{method:?} is not a method"))?;
-    let headers = headers(fields)?;
+    let mut headers = headers(fields)?;
     let table = shared.common.table.load();
     let mut told = json!({
         "method": method.as_str(),
@@ -40,6 +43,10 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
         return Ok(told);
     };
     map.insert("route".into(), self::route(route, &target));
+    if let Some(options) = &route.compress {
+        compress::normalise(route, &mut headers);
+        map.insert("compress".into(), compressed(options, &headers));
+    }
     if let Some(target) = &route.service {
         map.insert("service".into(), service(target));
     }
@@ -130,6 +137,13 @@ fn changes(route: &Route) -> Value {
         "rewrite": changes.rewrite.as_ref().map(ToString::to_string),
         "errors": changes.errors.pages.iter().map(|(status, path)| format!("{status} {}", path.display())).collect::<Vec<_>>(),
     })
+}
+
+/// Which coding a response would be brought into.
+fn compressed(options: &CompressOptions, headers: &HeaderMap) -> Value {
+    let chosen = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    let algorithms: Vec<&str> = options.algorithms.iter().map(|coding| coding.name()).collect();
+    json!({ "coding": chosen, "algorithms": algorithms, "min_size_bytes": options.min_size })
 }
 
 fn service(target: &ServiceTarget) -> Value {

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, Method};
 use pilotlight_cache::{Lookup, RequestFields, Stored, Timestamp};
 use pilotlight_http1::{BodyLength, Field, Fields, Persistence, RequestHead, Target, Version};
@@ -28,7 +29,7 @@ use crate::routes::{Route, Table};
 use crate::target::{Origin, RequestUrl};
 use crate::timing::Moment;
 use crate::worker::Worker;
-use crate::{cache_key, server_timing};
+use crate::{cache_key, compress, server_timing};
 
 /// Larger bodies are written from where they are.
 pub(super) const MAX_BODY: usize = super::DIRECT_WRITE;
@@ -63,26 +64,50 @@ pub(super) fn is_plain(head: &RequestHead<'_>) -> bool {
 const ASK_FOR_MORE: [&str; 5] = ["range", "expect", "if-none-match", "if-modified-since", server_timing::ASKS_NAME];
 
 /// The fields of a head where they were read.
-struct Unread<'h>(Fields<'h>);
+struct Unread<'h> {
+    fields: Fields<'h>,
+    /// What stands for `Accept-Encoding` on a route that chooses the coding.
+    accept_encoding: Option<&'static str>,
+}
+
+impl<'h> Unread<'h> {
+    #[inline]
+    fn new(fields: Fields<'h>, route: &Route) -> Self {
+        let mut unread = Self { fields, accept_encoding: None };
+        if let Some(options) = &route.compress {
+            unread.accept_encoding = Some(compress::chosen(options, &unread));
+        }
+        unread
+    }
+
+    #[inline]
+    fn replaced(&self, name: &HeaderName) -> Option<&'static [u8]> {
+        self.accept_encoding.filter(|_| *name == ACCEPT_ENCODING).map(str::as_bytes)
+    }
+}
 
 impl RequestFields for Unread<'_> {
     #[inline]
     fn lines<'a>(&'a self, name: &'a HeaderName) -> impl Iterator<Item = &'a [u8]> + 'a {
+        let replaced = self.replaced(name);
         let name = name.as_str().as_bytes();
-        let same = move |field: &Field<'_>| field.name.len() == name.len() && field.name.eq_ignore_ascii_case(name);
-        self.0.end_to_end().filter(same).map(|field| field.value)
+        let is_read = replaced.is_none();
+        let same =
+            move |field: &Field<'_>| is_read && field.name.len() == name.len() && field.name.eq_ignore_ascii_case(name);
+        replaced.into_iter().chain(self.fields.end_to_end().filter(same).map(|field| field.value))
     }
 
     #[inline]
     fn has(&self, name: &HeaderName) -> bool {
-        self.0.may_have(name.as_str().as_bytes()) && self.lines(name).next().is_some()
+        self.replaced(name).is_some()
+            || self.fields.may_have(name.as_str().as_bytes()) && self.lines(name).next().is_some()
     }
 }
 
 impl AskerFields for Unread<'_> {
     fn first(&self, name: &HeaderName) -> Option<&[u8]> {
         let name = name.as_str().as_bytes();
-        self.0.end_to_end().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+        self.fields.end_to_end().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
     }
 
     fn count(&self, name: &HeaderName) -> usize {
@@ -113,7 +138,7 @@ fn peek(
     let RouteCache::On { .. } = route.cache else { return None };
     let origin = Origin { scheme: client.scheme, authority: head.authority };
     let key = CacheKey::of_url(None, RequestUrl { origin, target });
-    cache.lookup_plain(&key.as_key(), &Unread(head.fields), now)
+    cache.lookup_plain(&key.as_key(), &Unread::new(head.fields, route), now)
 }
 
 /// Answers from memory, if the response is there, and counts it. If it is not, Redis may be asked.
@@ -134,7 +159,11 @@ pub(super) fn find<'a>(
     };
     let begun = hit_timer.begun();
     if let Some(gate) = &route.gate {
-        let asker = Asker { address: client.peer.address(), fields: &Unread(head.fields), now: begun };
+        let asker = Asker {
+            address: client.peer.address(),
+            fields: &Unread { fields: head.fields, accept_encoding: None },
+            now: begun,
+        };
         match gate.at_once(&worker.common.counts, &asker) {
             Checked::Granted => {}
             checked => return Peeked::Nothing(checked),
@@ -146,7 +175,7 @@ pub(super) fn find<'a>(
     let now = worker.clock.timestamp(begun);
     let peeked = peek(worker, client, route, head, target, now);
     if !matches!(peeked, Some(Lookup::Hit(_))) {
-        put_fields(head, headers);
+        put(head, route, headers);
     }
     let lookup = peeked.or_else(|| {
         let origin = Origin::of(headers, head.authority, client.hop());
@@ -170,7 +199,7 @@ pub(super) fn find<'a>(
             return Peeked::Hit;
         }
         Some(Lookup::Hit(_)) => {
-            put_fields(head, headers);
+            put(head, route, headers);
             return known(route, lookup);
         }
         // Its refresh needs the whole request.
@@ -183,6 +212,12 @@ pub(super) fn find<'a>(
         return Peeked::AsksRedis;
     }
     known(route, lookup)
+}
+
+/// The fields as the route's exchange goes on with them.
+fn put(head: &RequestHead<'_>, route: &Route, headers: &mut HeaderMap) {
+    put_fields(head, headers);
+    compress::normalise(route, headers);
 }
 
 fn known(route: &Arc<Route>, lookup: Option<Lookup>) -> Peeked {

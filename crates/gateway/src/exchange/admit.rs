@@ -16,15 +16,17 @@ use crate::routes::Route;
 use crate::timing::Layer;
 
 /// Looks at them, and answers the request.
-pub(super) async fn admit(waiting: Waiting, request: OnItsWay, route: Arc<Route>) -> (ResponseHead, Outgoing) {
-    let head = &request.request.head;
+pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Route>) -> (ResponseHead, Outgoing) {
     let passed = match &route.gate {
-        Some(gate) => gate.credentials(head).await,
+        Some(gate) => gate.credentials(&request.request.head).await,
         None => Ok(()),
     };
     request.record.end_phase(Layer::Route);
     let found = match passed {
-        Ok(()) => look(&request.worker, waiting.guard.parts().0, &route, head, &request.record.timeline),
+        Ok(()) => {
+            let OnItsWay { worker, record, request: incoming, .. } = &mut request;
+            look(worker, waiting.guard.parts().0, &route, &mut incoming.head, &record.timeline)
+        }
         Err(refusal) => Found::Refused(Some(route), Failure::Admission(refusal)),
     };
     match found {

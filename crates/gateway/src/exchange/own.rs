@@ -23,7 +23,7 @@ use crate::worker::Worker;
 pub(super) fn answer(worker: &Worker, route: &Route, head: &Head, hop: Hop) -> Result<Response<ResponseBody>, Failure> {
     match &route.to {
         RouteTo::Redirect(redirect) => send_elsewhere(redirect, head, hop),
-        RouteTo::Files(options) => files(worker, options, &route.path, head),
+        RouteTo::Files(options) => files(worker, options, route, head),
         RouteTo::Service(_) => Err(Failure::Bug),
     }
 }
@@ -47,16 +47,17 @@ impl RequestFields for Head {
 fn files(
     worker: &Worker,
     options: &Arc<FilesOptions>,
-    route_path: &str,
+    route: &Route,
     head: &Head,
 ) -> Result<Response<ResponseBody>, Failure> {
     let path = head.path();
     // A path with dot segments has been routed without them; as a path of files it leads nowhere.
-    let below = path.strip_prefix(route_path.trim_end_matches('/')).filter(|_| normalized(path) == path);
+    let below = path.strip_prefix(route.path.trim_end_matches('/')).filter(|_| normalized(path) == path);
     let not_found = || Failure::Files(pilotlight_files::FileError::NotFound { path: path.to_owned() });
     let below = below.ok_or_else(not_found)?;
     let (now, at) = (SystemTime::now(), Instant::now());
-    let request = Request { method: &head.method, below, path, query: head.query(), fields: head, now, at };
+    let (method, query, compress) = (&head.method, head.query(), route.compress.as_deref());
+    let request = Request { method, below, path, query, fields: head, compress, now, at };
     let answer = worker.files.borrow_mut().answer(options, &request).map_err(Failure::Files)?;
     let body = match answer.body {
         Body::Here(bytes) => ResponseBody::full(bytes),

@@ -12,6 +12,7 @@ use pilotlight_supervisor::{Lease, Phase, Service, StartError};
 
 use super::handles::{Fetched, Ours};
 use super::inbound::Inbound;
+use crate::compress;
 use crate::grpc;
 use crate::problem::Failure;
 use crate::request_body::{BodyError, RequestBody};
@@ -138,6 +139,7 @@ impl Inbound {
         self.record.end_phase(Layer::Service);
         match result {
             Ok(answer) => {
+                let answer = compress::apply(&self.worker.encoding, &self.route, self.head(), answer);
                 let received = self.worker.clock.timestamp(self.record.timeline.last());
                 let status = answer.status.as_u16();
                 Event::Answered { answer: Box::new(Fetched { answer, timing: Timing { sent, received } }), status }

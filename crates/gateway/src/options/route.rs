@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_cache::{RouteControl, RouteRules};
+use pilotlight_content_coding::CompressOptions;
 use pilotlight_files::FilesOptions;
 
 use crate::admission::spec::AdmissionSpec;
@@ -32,6 +33,8 @@ pub struct RouteSpec {
     pub cache: RouteCache,
     /// Who is let in, and how often; `None`: everybody, always.
     pub admission: Option<Arc<AdmissionSpec>>,
+    /// Whether and which answers are brought into a content coding; in an `Arc`, as few routes have it.
+    pub compress: Option<Arc<CompressOptions>>,
     /// How long a whole exchange may take; told to pipe services as a deadline.
     pub timeout: Option<Duration>,
     /// Replaces [`Limits::response_timeout`](crate::Limits::response_timeout).
@@ -108,6 +111,7 @@ impl RouteSpec {
             upgrades: Upgrades::default(),
             cache: RouteCache::default(),
             admission: None,
+            compress: None,
             timeout: None,
             response_timeout: None,
             response_body_timeout: RouteLimit::General,
