@@ -365,7 +365,7 @@ access_fields! {
     Target = "target",
     /// The path without the query.
     Path = "path",
-    /// `HTTP/1.1` or `HTTP/1.0`.
+    /// `HTTP/2.0`, `HTTP/1.1` or `HTTP/1.0`.
     Protocol = "protocol",
     /// The response's status; 0: the client went before there was one.
     Status = "status",

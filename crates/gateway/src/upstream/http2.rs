@@ -21,6 +21,7 @@ use http_body::Frame;
 use pilotlight_exchange::retry::Reuse;
 use pilotlight_supervisor::{Lease, Service};
 
+use super::first_byte::FirstByte;
 use super::http::{place, start_failed};
 use super::one_try::{Kept, Try};
 use super::silence::Silence;
@@ -99,6 +100,22 @@ impl Pool {
         (!is_full || to_it().count() >= MAX_CONNECTIONS).then(|| Rc::clone(best))
     }
 
+    /// A connection that is kept, or a new one.
+    async fn connection(
+        &self,
+        to: Destination<'_>,
+        instance: u64,
+        kept: Kept,
+        first_byte: &FirstByte,
+    ) -> Result<(Rc<Connection>, Reuse), SendError> {
+        if let Some(connection) = (kept == Kept::MayBeUsed).then(|| self.take(instance)).flatten() {
+            return Ok((connection, Reuse::Kept));
+        }
+        let connected = Box::pin(first_byte.within(self.connect(to, instance))).await;
+        let connection = connected.unwrap_or_else(|| Err(first_byte.over(&self.service).into()))?;
+        Ok((connection, Reuse::New))
+    }
+
     async fn connect(&self, to: Destination<'_>, instance: u64) -> Result<Rc<Connection>, SendError> {
         let socket = backlog::connect(to, &self.service, self.queue.as_ref()).await?;
         let mut builder = client::Builder::new();
@@ -164,15 +181,9 @@ pub(crate) async fn send(
         return Err(whole(body, UpstreamError::Protocol { service: pool.service.clone(), what }.into(), Reuse::New));
     };
     first_byte.service_turn();
-    let (connection, reuse) = match (kept == Kept::MayBeUsed).then(|| pool.take(number)).flatten() {
-        Some(connection) => (connection, Reuse::Kept),
-        None => {
-            let connected = Box::pin(first_byte.within(pool.connect(place, number))).await;
-            match connected.unwrap_or_else(|| Err(first_byte.over(&pool.service).into())) {
-                Ok(connection) => (connection, Reuse::New),
-                Err(error) => return Err(whole(body, error, Reuse::New)),
-            }
-        }
+    let (connection, reuse) = match pool.connection(place, number, kept, first_byte).await {
+        Ok(found) => found,
+        Err(error) => return Err(whole(body, error, Reuse::New)),
     };
     let request = match request(outbound) {
         Ok(request) => request,
@@ -194,7 +205,10 @@ pub(crate) async fn send(
     drop(requests); // the connection ends with its last user
     let (response, to_service) = match begun {
         Ok(begun) => begun,
-        Err(error) => return Err(whole(body, error, reuse)),
+        Err(error) => {
+            counted.0.is_closed.set(true); // it takes no further request: the service is going away, say
+            return Err(whole(body, error, reuse));
+        }
     };
     let mut exchange = Exchange { response, upload: Upload::new(to_service, body), counted };
     // Until its first response an instance is starting, and its end is a failed start.
@@ -314,7 +328,10 @@ fn failure(service: &str, error: &h2::Error, sent: Sent) -> SendError {
     let is_unprocessed = error.is_remote() && (error.reason() == Some(Reason::REFUSED_STREAM) || error.is_go_away());
     let delivery = if sent == Sent::Nothing || is_unprocessed { Delivery::No } else { Delivery::Maybe };
     if !error.is_io() && !error.is_remote() {
-        let what = format!("it is to speak HTTP/2 with prior knowledge (h2c), and what came is not that: {error}");
+        let what = match error.is_go_away() {
+            true => format!("it is to speak HTTP/2 with prior knowledge (h2c), and what came is not that: {error}"),
+            false => error.to_string(),
+        };
         return UpstreamError::Protocol { service: service.to_owned(), what }.into();
     }
     closed(service, &format!("ended the stream ({error})"), delivery).into()
