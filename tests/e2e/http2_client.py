@@ -1,6 +1,7 @@
 """A client of HTTP/2 with prior knowledge: streams by the `h2` package (`make test` installs it), or frames by hand."""
 
 import socket
+import ssl
 import struct
 from collections import defaultdict
 
@@ -38,11 +39,12 @@ class Answer:
 
 
 class Client:
-    """Streams of one connection. `window=False` gives back nothing of what came."""
+    """Streams of one connection, to an address or on a socket. `window=False` gives back nothing of what came."""
 
     def __init__(self, address, timeout=10.0, window=True):
-        self.socket = socket.create_connection(address, timeout)
+        self.socket = socket.create_connection(address, timeout) if isinstance(address, tuple) else address
         self.window, self.goaway, self.closed, self.unread = window, None, False, b""
+        self.scheme = "https" if isinstance(self.socket, ssl.SSLSocket) else "http"
         # What is under test is the other side: this one lets everything out.
         config = h2.config.H2Configuration(
             header_encoding="utf-8", validate_outbound_headers=False, normalize_outbound_headers=False
@@ -64,7 +66,7 @@ class Client:
     def begin(self, method, target, fields=(), host="demo.test", end=True, pseudo=()):
         """Sends the head of a request; the number of its stream."""
         stream = self.h2.get_next_available_stream_id()
-        head = [(":method", method), (":scheme", "http"), (":path", target)]
+        head = [(":method", method), (":scheme", self.scheme), (":path", target)]
         head += [(":authority", host)] if host else []
         self.h2.send_headers(stream, head + list(pseudo) + list(fields), end_stream=end)
         self.flush()

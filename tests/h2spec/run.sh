@@ -1,15 +1,16 @@
 #!/bin/sh
-# h2spec, strictly, against the gateway: every case passes but those that are listed here, with why.
+# h2spec, strictly, against the gateway with TLS and without: every case passes but those that are listed here, with why.
 #
 #     tests/h2spec/run.sh [PILOTLIGHT]     the binary; target/debug/pilotlight unless it is given
 #
-# It needs Go, for h2spec itself, and python3.
+# It needs Go, for h2spec itself, python3 and openssl.
 set -eu
 cd "$(dirname "$0")/../.."
 
 # A port without TLS speaks HTTP/1.1 as well, by which it answers what is not the preface of HTTP/2: 400, and the
 # connection closes. h2spec expects that it closes without a word.
-known='Sends invalid connection preface'
+known_plain='Sends invalid connection preface'
+CASES=146
 
 pilotlight=$(realpath "${1:-target/debug/pilotlight}")
 tool=target-tools/bin/h2spec
@@ -19,8 +20,13 @@ if [ ! -x "$tool" ]; then
   GOBIN=$(realpath -m target-tools/bin) go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 fi
 folder=$(mktemp -d)
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
+  -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout "$folder/key.pem" -out "$folder/cert.pem" 2>"$folder/openssl"
+chmod 600 "$folder/key.pem"
 cat >"$folder/pilotlight.toml" <<TOML
-listen = "127.0.0.1:0"
+listen = ["127.0.0.1:0", "https://127.0.0.1:0"]
+[tls]
+certificates = { certificate = "cert.pem", key = "key.pem" }
 [services.origin]
 command = ["python3", "$PWD/tests/e2e/origin.py"]
 transport = "http"
@@ -32,19 +38,29 @@ TOML
 "$pilotlight" --config "$folder/pilotlight.toml" >"$folder/log" 2>&1 &
 gateway=$!
 trap 'kill "$gateway" 2>/dev/null || true; wait "$gateway" 2>/dev/null || true; rm -r "$folder"' EXIT
-port=
+
+port() {
+  sed -n "s|.*listening on $1://127.0.0.1:\([0-9]*\).*|\1|p" "$folder/log" | head -1
+}
+
 for _ in $(seq 100); do
-  port=$(sed -n 's|.*listening on http://127.0.0.1:\([0-9]*\).*|\1|p' "$folder/log" | head -1)
-  [ -z "$port" ] || break
+  [ -z "$(port http)" ] || [ -z "$(port https)" ] || break
   sleep 0.1
 done
-[ -n "$port" ] || { echo "h2spec: the gateway did not start:" >&2; cat "$folder/log" >&2; exit 1; }
+[ -n "$(port https)" ] || { echo "h2spec: the gateway did not start:" >&2; cat "$folder/log" >&2; exit 1; }
 
-"$tool" --strict --host 127.0.0.1 --port "$port" --path /show --timeout 5 >"$folder/out" 2>&1 || true
-tail -1 "$folder/out"
-unexpected=$(sed -n '/^Failures:/,$p' "$folder/out" | grep '×' | grep -v "$known" || true)
-total=$(sed -n 's/^\([0-9]*\) tests, .*/\1/p' "$folder/out")
-if [ -n "$unexpected" ] || [ "${total:-0}" -lt 146 ]; then
-  sed -n '/^Failures:/,$p' "$folder/out"
-  exit 1
-fi
+check() { # what, failures that are known, arguments
+  what=$1 known=$2
+  shift 2
+  "$tool" --strict --host 127.0.0.1 --path /show --timeout 5 "$@" >"$folder/out" 2>&1 || true
+  echo "$what: $(tail -1 "$folder/out")"
+  unexpected=$(sed -n '/^Failures:/,$p' "$folder/out" | grep '×' | grep -v "$known" || true)
+  total=$(sed -n 's/^\([0-9]*\) tests, .*/\1/p' "$folder/out")
+  if [ -n "$unexpected" ] || [ "${total:-0}" -lt "$CASES" ]; then
+    sed -n '/^Failures:/,$p' "$folder/out"
+    return 1
+  fi
+}
+
+check "with TLS" 'no failure is known' --port "$(port https)" --tls --insecure
+check "without TLS" "$known_plain" --port "$(port http)"
