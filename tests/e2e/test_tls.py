@@ -24,8 +24,8 @@ __all__ = ["setUpModule"]
 
 ADDRESS = re.compile(r"listening on https://([0-9.]+):(\d+)")
 BOTH = ("127.0.0.1:0", "https://127.0.0.1:0")
-WEB = service("web", ORIGIN, transport="http"), route("/", "web")
-CACHED = service("web", ORIGIN, transport="http"), route("/", "web", cache=True)
+WEB = service("web", ORIGIN, transport="http"), route("/", "web", https="allow")
+CACHED = service("web", ORIGIN, transport="http"), route("/", "web", cache=True, https="allow")
 
 
 class SecureClient(Client):
@@ -415,6 +415,56 @@ class Http(Tls):
         until(secure.do_handshake)
         secure.write(b"GET /make HTTP/1.1\r\nHost: demo.test\r\n\r\n")
         self.assertTrue(until(lambda: secure.read(65_536)).startswith(b"HTTP/1.1 200"))
+
+
+class Redirects(Tls):
+    def location(self, answer):
+        self.assert_status(answer, 308)
+        return answer.get("location")
+
+    def test_plain_http_goes_to_https_where_a_certificate_names_the_host(self):
+        gateway = self.begin(
+            service("web", ORIGIN, transport="http"),
+            route("/", "web", cache=True),
+            route("/open", "web", https="allow", strip_prefix=True),
+            names=("demo.test", "*.star.test"),
+        )
+        port = self.address(gateway)[1]
+        target = "/make?h=cache-control:max-age=60&x=%2F"
+        self.assertEqual(self.location(gateway.get(target)), f"https://demo.test:{port}{target}")
+        self.assertEqual(self.location(gateway.get("/", host="Any.star.test:80")), f"https://Any.star.test:{port}/")
+        self.assertEqual(self.location(gateway.request("POST", "/x", body=b"1")), f"https://demo.test:{port}/x")
+        self.assert_status(gateway.get(target, host="other.test"), 200)
+        self.assert_status(gateway.get("/open/show"), 200)
+        with gateway.client() as client:  # what is stored for another host is no way around it
+            self.assertEqual([client.request("GET", target, host="other.test").status for _ in range(2)], [200, 200])
+            self.assertEqual([client.request("GET", target).status for _ in range(2)], [308, 308])
+            self.assertEqual([client.request("GET", "/open" + target).status for _ in range(2)], [200, 200])
+        self.assert_status(self.get(gateway, target), 200)
+        self.assertEqual(self.curl(gateway, "-L", "-o", gateway.folder / "body", "-w", "%{http_code}"), "200")
+
+    def test_always_and_behind_a_proxy(self):
+        web = service("web", ORIGIN, transport="http"), route("/", "web", cache=True, https="redirect")
+        gateway = self.start(Gateway(BINARY, config(*web, trust_forwarded=True)))
+        target = "/make?h=cache-control:max-age=60"
+        for _ in range(2):
+            self.assertEqual(self.location(gateway.get(target)), f"https://demo.test{target}")
+            self.assert_status(gateway.get(target, [("X-Forwarded-Proto", "https")]), 200)
+
+    def test_strict_transport_security(self):
+        gateway = self.begin(
+            service("web", ORIGIN, transport="http"),
+            route("/", "web", cache=True, hsts="180d", https="allow"),
+            route("/none", "web", https="allow"),
+        )
+        target = "/make?h=cache-control:max-age=60"
+        client = self.secure(gateway)
+        for answer in (client.request("GET", target), client.request("GET", target), client.request("GET", "/show")):
+            self.assertEqual(answer.all("strict-transport-security"), ["max-age=15552000"])
+        self.assertIn("hit", client.request("GET", target).get("cache-status"))
+        self.assertEqual(client.request("GET", "/none").all("strict-transport-security"), [])
+        for _ in range(2):
+            self.assertEqual(gateway.get(target).all("strict-transport-security"), [])
 
 
 class Changes(Tls):

@@ -85,6 +85,8 @@ pub(crate) struct Client {
     pub(crate) settings: Arc<Settings>,
     /// That of its connection.
     scheme: Scheme,
+    /// It came by plain HTTP, and routes may be for TLS.
+    pub(crate) may_redirect: Cell<bool>,
     /// Whether the cache is looked at before a request is made of what was read.
     is_peeked: bool,
     phase: Cell<Phase>,
@@ -197,6 +199,7 @@ impl Client {
             // A client with a certificate is answered by services alone.
             is_peeked: is_cached && settings.server_timing != ServerTiming::Always && peer.certificate().is_none(),
             scheme: peer.scheme(),
+            may_redirect: Cell::new(false),
             peer,
             settings,
             phase: Cell::new(Phase::Idle),

@@ -24,10 +24,11 @@ use crate::client::requests::Next;
 use crate::client::response::ResponseError;
 use crate::client_socket::ClientSocket;
 use crate::downstream::Downstream;
-use crate::exchange::{self, PendingResponse, Reply};
+use crate::exchange::{self, PendingResponse, Reply, https};
 use crate::http2;
 use crate::linger::linger;
 use crate::peer_address::PeerAddress;
+use crate::target::Scheme;
 use crate::upstream::Upgraded;
 use crate::worker::Worker;
 
@@ -120,6 +121,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: ClientSocket, peer: Rc<Pe
     drop(table);
     let is_cached = worker.common.cache.is_some() && caches;
     let client = Client::new(socket, peer, worker.deadlines.deadline(), settings, is_cached);
+    client.may_redirect.set(client.peer.scheme() == Scheme::Http && https::may_redirect(&worker.common));
     let hang_up = HangUp(Rc::clone(&client)); // before the rest, so that it is dropped after it
     let mut connection = Connection { worker: Rc::clone(worker), client: Rc::clone(&client), stage: Stage::Reading };
     let mut served = Poll::Pending;

@@ -41,6 +41,7 @@ mod delivery;
 mod detached_fetch;
 mod driver;
 mod handles;
+pub(crate) mod https;
 mod inbound;
 mod local;
 mod own;
@@ -157,6 +158,11 @@ fn find(
     let path = head.path();
     let route = table.find(head.authority(), path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
     let at = Moment::now();
+    // Before anybody is asked for a password.
+    if let Some(response) = https::redirect(&worker.common, client, route, head) {
+        timeline.end_phase(Layer::Route, at);
+        return Ok(Found::Own(Some(Arc::clone(route)), response));
+    }
     if let Some(gate) = &route.gate {
         let asker = Asker { address: client.peer().address(), fields: head, now: at };
         match gate.enter(&worker.common.counts, &asker, std::mem::take(&mut entry.checked)) {

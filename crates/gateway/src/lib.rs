@@ -81,8 +81,8 @@ pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, External, ExternalAddr,
-    GatewayOptions, Inherited, IoUring, Limits, ListenAddr, RedisTier, RouteCache, RouteLimit, RouteSpec, RouteTo,
-    ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
+    GatewayOptions, Inherited, IoUring, Limits, ListenAddr, PlainHttp, RedisTier, RouteCache, RouteLimit, RouteSpec,
+    RouteTo, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_cache::{
     BypassRules, CDN_CACHE_CONTROL, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, LanguageOrder, NamePattern,

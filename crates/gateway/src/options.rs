@@ -17,7 +17,7 @@ use crate::networks::Networks;
 mod route;
 
 pub use crate::listen_addr::ListenAddr;
-pub use route::{RouteCache, RouteLimit, RouteSpec, RouteTo};
+pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -95,8 +95,9 @@ impl Table {
             let changes = spec.changes.as_ref();
             let own = changes.and_then(|changes| LoadedPages::read(&changes.errors));
             let pages = PageLevels { own, ..table.pages.clone() };
-            let changes_responses =
-                pages.intercept() || changes.is_some_and(|changes| !changes.response_fields.is_empty());
+            let changes_responses = pages.intercept()
+                || spec.hsts.is_some()
+                || changes.is_some_and(|changes| !changes.response_fields.is_empty());
             let gate = spec.admission.as_ref().and_then(|admission| Gate::new(admission, &spec.label()));
             Arc::new(Route { series, spec, gate, service, pages, changes_responses })
         };

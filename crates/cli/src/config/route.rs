@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pilotlight_gateway::{Limits, NotAProtocol, RouteCache, RouteControl, RouteRules, RouteSpec, RouteTo, Upgrades};
+use pilotlight_gateway::{
+    Limits, NotAProtocol, PlainHttp, RouteCache, RouteControl, RouteRules, RouteSpec, RouteTo, Upgrades,
+};
 use toml::de::{DeTable, DeValue};
 
 use super::admission;
@@ -14,6 +16,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages::Pages;
 use super::files;
 use super::pattern;
+use super::readers::word;
 use super::redirect;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_size, a_time, noted, or_none, type_name};
@@ -133,6 +136,10 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
     let silence = &mut route.response_body_timeout;
     section.set("response_body_timeout", or_none(a_time(&Limits::RESPONSE_TIMEOUT)), silence, found);
     section.set("body_size", or_none(a_size(&Limits::BODY_SIZE)), &mut route.body_size, found);
+    if let Some(field) = section.field("https") {
+        route.plain_http = word(&field, &PlainHttp::NAMES, found).unwrap_or_default();
+    }
+    section.set("hsts", a_time(&RouteSpec::HSTS), &mut route.hsts, found);
     route.upgrades = upgrades(&section, found);
     let errors = pages.read(section.field("errors"), "in the route's errors", found);
     route.changes = changes::read(&section, &route.path, errors, found).map(Arc::new);

@@ -183,6 +183,13 @@ pub const ROUTE: &[Key] = &[
     ),
     key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "uri_strip_prefix", "stripprefix"]),
     key("rewrite", "a path or a section", "\"/v1\"", &["replace_path", "rewrite_target", "add_prefix", "uri"]),
+    key(
+        "https",
+        "\"redirect\" or \"allow\"",
+        "\"allow\"",
+        &["force_https", "ssl_redirect", "https_redirect", "require_tls"],
+    ),
+    key("hsts", A_TIME, "\"180d\"", &["strict_transport_security", "sts", "max_age"]),
     key("upgrades", A_LIST, "[\"websocket\"]", &["upgrade", "websocket", "protocols"]),
     key("cache", "true, false, a time with its unit, or a section", "\"5s\"", &["ttl", "cache_ttl", "max_age"]),
     key("compress", "true, false, or a section", "true", &["compression", "gzip", "encode", "brotli", "zstd"]),

@@ -24,9 +24,9 @@ use crate::cache_key::CacheKey;
 use crate::head::put_fields;
 use crate::lookup::{self, CacheRequest};
 use crate::metrics::Verdict;
-use crate::options::RouteCache;
+use crate::options::{PlainHttp, RouteCache};
 use crate::routes::{Route, Table};
-use crate::target::{Origin, RequestUrl};
+use crate::target::{Origin, RequestUrl, Scheme};
 use crate::timing::Moment;
 use crate::worker::Worker;
 use crate::{cache_key, compress, server_timing};
@@ -157,17 +157,13 @@ pub(super) fn find<'a>(
     let Some(route) = table.find(head.authority, path) else {
         return Peeked::Nothing(Checked::Not);
     };
+    if client.scheme == Scheme::Http && is_for_tls(client, route) {
+        return Peeked::Nothing(Checked::Not);
+    }
     let begun = hit_timer.begun();
-    if let Some(gate) = &route.gate {
-        let asker = Asker {
-            address: client.peer.address(),
-            fields: &Unread { fields: head.fields, accept_encoding: None },
-            now: begun,
-        };
-        match gate.at_once(&worker.common.counts, &asker) {
-            Checked::Granted => {}
-            checked => return Peeked::Nothing(checked),
-        }
+    match check(worker, client, route, head, begun) {
+        Checked::Granted => {}
+        checked => return Peeked::Nothing(checked),
     }
     if route.service.is_none() {
         return Peeked::Nothing(Checked::Granted);
@@ -218,6 +214,24 @@ pub(super) fn find<'a>(
 fn put(head: &RequestHead<'_>, route: &Route, headers: &mut HeaderMap) {
     put_fields(head, headers);
     compress::normalise(route, headers);
+}
+
+/// Whether the client is let in, as far as that can be said at once.
+#[inline]
+fn check(worker: &Worker, client: &Client, route: &Route, head: &RequestHead<'_>, begun: Moment) -> Checked {
+    let Some(gate) = &route.gate else { return Checked::Granted };
+    let fields = &Unread { fields: head.fields, accept_encoding: None };
+    gate.at_once(&worker.common.counts, &Asker { address: client.peer.address(), fields, now: begun })
+}
+
+/// Whether a request by plain HTTP is perhaps to be sent elsewhere.
+#[inline]
+fn is_for_tls(client: &Client, route: &Route) -> bool {
+    match route.plain_http {
+        PlainHttp::Automatic => client.may_redirect.get(),
+        PlainHttp::Redirected => true,
+        PlainHttp::Allowed => false,
+    }
 }
 
 fn known(route: &Arc<Route>, lookup: Option<Lookup>) -> Peeked {

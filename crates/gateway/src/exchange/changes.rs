@@ -1,7 +1,7 @@
 //! What a request puts in place of the placeholders of its route's rules, and what they make of its response.
 
 use http::StatusCode;
-use http::header::{ALLOW, DATE, HeaderName, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, DATE, HeaderName, RETRY_AFTER, SET_COOKIE, STRICT_TRANSPORT_SECURITY, WWW_AUTHENTICATE};
 
 use crate::body::ResponseBody;
 use crate::error_pages::ErrorBy;
@@ -9,7 +9,7 @@ use crate::head::Head;
 use crate::problem;
 use crate::response::ResponseHead;
 use crate::routes::{Route, host_of};
-use crate::target::{Hop, Origin};
+use crate::target::{Hop, Origin, Scheme};
 use crate::template::Facts;
 
 /// A request that a route's rules look at.
@@ -57,6 +57,11 @@ impl<'a> Seen<'a> {
 
     /// The same for what the gateway has made, which has its page.
     pub(super) fn change_fields(&self, route: &Route, response: &mut ResponseHead) {
+        // RFC 6797 §7.2: over secure transport only.
+        if let Some(hsts) = route.hsts.filter(|_| Origin::of_head(self.head, self.hop).scheme == Scheme::Https) {
+            let value = format!("max-age={}", hsts.as_secs());
+            response.fields.set(STRICT_TRANSPORT_SECURITY, value.as_bytes());
+        }
         if let Some(changes) = route.changes.as_ref().filter(|changes| !changes.response_fields.is_empty()) {
             changes.response_fields.apply(&self.facts(), &mut response.fields);
         }

@@ -43,6 +43,10 @@ pub struct RouteSpec {
     pub response_body_timeout: RouteLimit<Duration>,
     /// Replaces [`Limits::body_size`](crate::Limits::body_size).
     pub body_size: RouteLimit<u64>,
+    /// What becomes of requests by plain HTTP.
+    pub plain_http: PlainHttp,
+    /// `Strict-Transport-Security` (RFC 6797) for so long, with responses over TLS.
+    pub hsts: Option<Duration>,
     /// What it changes of requests and responses, if anything.
     pub changes: Option<Arc<RouteChanges>>,
 }
@@ -79,6 +83,23 @@ impl RouteTo {
     }
 }
 
+/// What becomes of a request by plain HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PlainHttp {
+    /// It is sent to `https://` if a listener has TLS and a certificate names the host, else answered.
+    #[default]
+    Automatic,
+    /// It is sent to `https://` (308).
+    Redirected,
+    /// It is answered.
+    Allowed,
+}
+
+impl PlainHttp {
+    /// Those that a configuration may name.
+    pub const NAMES: [(&'static str, Self); 2] = [("redirect", Self::Redirected), ("allow", Self::Allowed)];
+}
+
 /// A limit that a route may have instead of the general one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RouteLimit<T> {
@@ -99,6 +120,9 @@ impl RouteSpec {
     /// Values of `timeout`; the wire holds it in 32 bits of milliseconds.
     pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30 * 24 * 3600);
 
+    /// Values of `hsts`; 0 has browsers forget it.
+    pub const HSTS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(1000 * 24 * 3600);
+
     /// A route with default settings.
     #[must_use]
     pub fn new(path: impl Into<String>, to: RouteTo) -> Self {
@@ -116,6 +140,8 @@ impl RouteSpec {
             response_timeout: None,
             response_body_timeout: RouteLimit::General,
             body_size: RouteLimit::General,
+            plain_http: PlainHttp::default(),
+            hsts: None,
             changes: None,
         }
     }

@@ -1,0 +1,75 @@
+//! Requests by plain HTTP that are for TLS: where their clients are sent.
+
+use http::header::LOCATION;
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::body::ResponseBody;
+use crate::downstream::Downstream;
+use crate::head::{Head, Scope};
+use crate::listen_addr::ListenAddr;
+use crate::options::PlainHttp;
+use crate::routes::{Route, host_of};
+use crate::target::{Origin, Scheme};
+use crate::worker::Common;
+
+/// The port of `https` that is not written (RFC 9110 §4.2.2).
+const DEFAULT_PORT: u16 = 443;
+
+/// Whether clients that come by plain HTTP are perhaps sent elsewhere.
+pub(crate) fn may_redirect(common: &Common) -> bool {
+    port(common).is_some() && !common.tls.store().is_empty()
+}
+
+/// The response to a request that is for TLS and came without.
+pub(super) fn redirect(
+    common: &Common,
+    client: &dyn Downstream,
+    route: &Route,
+    head: &Head,
+) -> Option<Response<ResponseBody>> {
+    if route.plain_http == PlainHttp::Allowed || head.scope != Scope::Resource {
+        return None;
+    }
+    let Origin { scheme, authority } = Origin::of_head(head, client.hop());
+    let host = host_of(authority);
+    if scheme == Scheme::Https || host.is_empty() {
+        return None;
+    }
+    let port = match (route.plain_http, port(common)) {
+        (PlainHttp::Redirected, port) => port,
+        (_, Some(port)) if common.tls.store().has(host) => Some(port),
+        _ => return None,
+    };
+    let location = HeaderValue::try_from(location(host, port, head.target())).ok()?;
+    let mut response = Response::new(ResponseBody::Empty);
+    *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    response.headers_mut().insert(LOCATION, location);
+    Some(response)
+}
+
+fn location(host: &str, port: Option<u16>, target: &str) -> String {
+    match port.filter(|port| *port != DEFAULT_PORT) {
+        Some(port) => format!("https://{host}:{port}{target}"),
+        None => format!("https://{host}{target}"),
+    }
+}
+
+/// That of the first listener with TLS.
+fn port(common: &Common) -> Option<u16> {
+    common.addresses.load().iter().find_map(|address| match address {
+        ListenAddr::Tls(address) => Some(address.port()),
+        ListenAddr::Tcp(_) | ListenAddr::Unix(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations() {
+        assert_eq!(location("a.example", Some(443), "/x?y=%2F"), "https://a.example/x?y=%2F");
+        assert_eq!(location("a.example", None, "/"), "https://a.example/");
+        assert_eq!(location("[::1]", Some(8443), "/"), "https://[::1]:8443/");
+    }
+}
