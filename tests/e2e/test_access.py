@@ -1,6 +1,8 @@
 """Who is let in on a route, and how often (issue 17, parts 9 and 10)."""
 
 import base64
+import http.server
+import json
 import re
 import socket
 import subprocess
@@ -300,6 +302,139 @@ class Passwords(AccessCase):
             with self.assertRaises(GatewayError) as raised:
                 self.protected()
             self.assertIn(expected, str(raised.exception))
+
+
+class Decider(http.server.ThreadingHTTPServer):
+    """Decides by `Authorization`, and keeps what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                """Quiet."""
+
+            def do_GET(self):
+                self.server.asked.append((self.path, self.headers))
+                who = self.headers.get("Authorization", "") or self.headers.get("Cookie", "")
+                status, fields, body = self.server.answers.get(who, (401, [("WWW-Authenticate", "Own")], b"who?"))
+                self.send_response(status)
+                for field in fields:
+                    self.send_header(*field)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked = []
+        self.answers = {
+            "ann": (200, [("X-User", "ann"), ("X-Other", "no")], b"ignored"), "bob": (204, [("X-User", "bob")], b""),
+            "sid=ann": (200, [("X-User", "ann")], b""), "sid=bob": (200, [("X-User", "bob")], b""),
+            "eve": (403, [], b"not you"), "new": (302, [("Location", "http://login.test/")], b""),
+            "ill": (500, [], b"!"),
+        }  # fmt: skip
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Deciders(AccessCase):
+    def setUp(self):
+        super().setUp()
+        self.decider = Decider()
+        self.addCleanup(self.decider.server_close)
+        self.addCleanup(self.decider.shutdown)
+        self.url = "http://127.0.0.1:%d/auth?for=app" % self.decider.server_address[1]
+
+    def guarded(self, *routes, **settings):
+        forward = {"url": self.url, "fields": ["X-User"]} | settings
+        return self.gateway_with(route("/", "web", cache=True, allow={"forward": forward}), *routes)
+
+    def ask(self, gateway, who=None, target="/show", fields=(), **named):
+        return self.get(gateway, target, fields=[*fields, *([("Authorization", who)] if who else [])], **named)
+
+    def seen(self):
+        """The last request that the service got, its fields by their names in lower case."""
+        method, target, fields = self.origin.seen[-1]
+        return method, target, {name.lower(): value for name, value in fields}
+
+    def test_who_is_let_in_and_who_is_not(self):
+        gateway = self.guarded()
+        for who, status in (("ann", 200), ("bob", 200), (None, 401), ("eve", 403), ("new", 302), ("ill", 503)):
+            with self.subTest(who=who):
+                self.assert_status(self.ask(gateway, who), status)
+        answer = self.ask(gateway)
+        self.assertEqual((answer.get("www-authenticate"), answer.body), ("Own", b"who?"))
+        self.assertEqual(self.ask(gateway, "new").get("location"), "http://login.test/")
+        self.assert_problem(self.ask(gateway, "ill"), 503)
+        self.assertEqual(len(self.origin.seen), 2)
+        self.assertEqual(self.refused(gateway, "/", "forward"), 5)
+        self.assertEqual(self.refused(gateway, "/", "undecided"), 2)
+
+    def test_what_is_asked(self):
+        gateway = self.guarded()
+        forged = [("X-Forwarded-Uri", "/public"), ("X_Forwarded_Method", "GET"), ("X-Forwarded-For", "6.6.6.6"),
+                  ("X-Forwarded-Host", "evil.test"), ("If-None-Match", "*"), ("X-Kept", "1")]  # fmt: skip
+        with open_client(gateway) as client:
+            fields = [*forged, ("Authorization", "ann"), ("Content-Length", "4")]
+            answer = client.request("PUT", "/show?a=b", fields, b"body")
+        self.assert_status(answer, 200)
+        path, asked = self.decider.asked[-1]
+        expected = {
+            "X-Forwarded-Method": "PUT", "X-Forwarded-Uri": "/show?a=b", "X-Forwarded-Host": "demo.test",
+            "X-Forwarded-Proto": "http", "X-Forwarded-For": "127.0.0.1", "X-Kept": "1", "Authorization": "ann",
+            "If-None-Match": None, "Content-Length": None, "X_Forwarded_Method": None,
+            "Host": "127.0.0.1:%d" % self.decider.server_address[1],
+        }  # fmt: skip
+        self.assertEqual(path, "/auth?for=app")
+        self.assertEqual({name: asked.get(name) for name in expected}, expected)
+        self.assertEqual(json.loads(answer.body)["body"], "body", "which stays for the service")
+
+    def test_its_fields_cannot_be_forged(self):
+        allow = {"forward": {"url": self.url, "fields": ["X-User"]}, "preflight": True}
+        gateway = self.guarded(route("/cors", "web", allow=allow))
+        forged = [("X-User", "root"), ("X_User", "root"), ("x-user", "root")]
+        for who in ("ann", "bob"):
+            self.assert_status(self.ask(gateway, who, fields=forged), 200)
+            fields = self.seen()[2]
+            self.assertEqual((fields.get("x-user"), fields.get("x_user"), fields.get("x-other")), (who, None, None))
+        asks = [("Origin", "http://a.test"), ("Access-Control-Request-Method", "PUT")]
+        self.assert_status(self.get(gateway, "/cors/show", fields=asks + forged, method="OPTIONS"), 200)
+        self.assertEqual({"x-user", "x_user"} & set(self.seen()[2]), set())
+        self.assert_status(self.get(gateway, "/show", fields=asks + forged, method="OPTIONS"), 401)
+
+    def test_what_one_was_answered_is_not_anothers(self):
+        """Known by a cookie, of which the cache would not know that it is a credential."""
+        gateway = self.guarded()
+        for target, serials in ((STORED, [1, 2, 3, 4]), (make("Cache-Control: public, max-age=60"), [1, 2, 1, 2])):
+            for who, serial in zip(("ann", "bob", "ann", "bob"), serials, strict=True):
+                answer = self.get(gateway, target, fields=[("Cookie", f"sid={who}")])
+                self.assert_status(answer, 200)
+                self.assertEqual(int(answer.body.split()[1]), serial, (target, who))
+            for fields in ([], [("Cookie", "sid=eve")], [("X-User", "ann")]):
+                self.assert_status(self.get(gateway, target, fields=fields), 401)
+
+    def test_what_is_remembered(self):
+        gateway = self.guarded(cache="1h")
+        for _ in range(3):
+            self.assert_status(self.ask(gateway, "ann"), 200)
+            self.assertEqual(self.seen()[2]["x-user"], "ann")
+        self.assertEqual(len(self.decider.asked), 1)
+        self.ask(gateway, "ann", "/show?other")
+        self.ask(gateway, "ann", source="127.0.0.2")
+        self.ask(gateway, "ann", fields=[("X-Kept", "1")])
+        self.assertEqual(len(self.decider.asked), 4, "another target, client, field")
+        for _ in range(2):
+            self.assert_status(self.ask(gateway, "eve"), 403)
+        self.assertEqual(len(self.decider.asked), 6, "who is turned away is asked for each time")
+
+    def test_nobody_decides(self):
+        gateway = self.guarded(timeout="200ms")
+        self.decider.shutdown()
+        self.decider.server_close()
+        answer = self.ask(gateway, "ann")
+        self.assert_problem(answer, 503)
+        self.assertEqual((answer.get("retry-after"), self.origin.seen), ("1", []))
 
 
 if __name__ == "__main__":

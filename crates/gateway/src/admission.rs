@@ -20,14 +20,17 @@ use serde_json::{Value, json};
 
 pub(crate) mod basic;
 pub(crate) mod counts;
+pub(crate) mod forward;
 pub(crate) mod htpasswd;
 pub(crate) mod pacer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
+mod remembered;
 pub(crate) mod spec;
 
 use basic::{Basic, Credentials, Verdict};
 use counts::{Counts, KeyHash};
+use forward::Forward;
 use rate::{Pace, Paid};
 use refusal::Refusal;
 use spec::{AdmissionSpec, LimitBy, Preflight, RateSpec};
@@ -84,6 +87,8 @@ pub(crate) struct Gate {
     route: Box<str>,
     rate: Option<(Pace, RateSpec)>,
     basic: Option<Arc<Basic>>,
+    /// Who else decides; asked by who has the way to him.
+    pub(crate) forward: Option<Forward>,
 }
 
 impl Gate {
@@ -92,7 +97,13 @@ impl Gate {
         let rate = spec.limit.rate.clone().map(|limit| (Pace::new(limit.rate, limit.burst), limit));
         let is_open = **spec == AdmissionSpec::default();
         let basic = spec.allow.basic.as_ref().map(|spec| Arc::new(Basic::new(spec)));
-        (!is_open).then(|| Self { spec: Arc::clone(spec), route: route.into(), rate, basic })
+        (!is_open).then(|| Self {
+            forward: spec.allow.forward.as_ref().map(Forward::new),
+            spec: Arc::clone(spec),
+            route: route.into(),
+            rate,
+            basic,
+        })
     }
 
     /// Bytes of responses' bodies in a second, for each connection.
@@ -142,7 +153,7 @@ impl Gate {
     /// # Cancel safety
     /// Dropping it leaves what has begun to its end, and the request where it is.
     pub(crate) async fn credentials(&self, fields: &impl AskerFields) -> Result<(), Box<Refusal>> {
-        if let Some(basic) = &self.basic {
+        if let Some(basic) = self.basic.as_ref().filter(|_| !self.passes_preflight(fields)) {
             let credentials = self.said(fields)?;
             match Arc::clone(basic).verify(credentials).await {
                 Verdict::Right => {}
@@ -155,8 +166,11 @@ impl Gate {
 
     /// What can be said of them at once.
     fn credentials_now(&self, asker: &Asker<'_, impl AskerFields>) -> Checked {
+        if self.forward.is_some() {
+            return Checked::Counted; // the fields of the request change with it
+        }
         let Some(basic) = &self.basic else { return Checked::Granted };
-        if self.spec.allow.preflight == Preflight::Passes && asker.fields.is_preflight() {
+        if self.passes_preflight(asker.fields) {
             return Checked::Granted;
         }
         match self.said(asker.fields) {
@@ -166,6 +180,11 @@ impl Gate {
             },
             Err(refusal) => Checked::Refused(refusal),
         }
+    }
+
+    /// Whether it is not asked for credentials, as it cannot have any.
+    pub(crate) fn passes_preflight(&self, fields: &impl AskerFields) -> bool {
+        self.spec.allow.preflight == Preflight::Passes && fields.is_preflight()
     }
 
     fn said(&self, fields: &impl AskerFields) -> Result<Credentials, Box<Refusal>> {
@@ -196,6 +215,10 @@ impl Gate {
         if let Some(basic) = &allow.basic {
             let value = format!("the users of {}", basic.file.display());
             rules.push(json!({ "rule": "allow.basic", "value": value, "beyond": 401 }));
+        }
+        if let Some(forward) = &allow.forward {
+            let value = format!("what {}{} says", forward.authority, forward.target);
+            rules.push(json!({ "rule": "allow.forward", "value": value, "beyond": 401 }));
         }
         if let Some(RateSpec { rate, burst }) = &limit.rate {
             let value = format!("{rate} by {by}, at most {burst} at once");
@@ -362,6 +385,7 @@ mod tests {
             route: "/".into(),
             rate: None,
             basic: None,
+            forward: None,
         };
         assert_eq!(look(&gate, &Counts::default(), address, &NONE), expected, "{address}");
     }

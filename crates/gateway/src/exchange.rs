@@ -40,6 +40,7 @@ mod changes;
 mod delivery;
 mod detached_fetch;
 mod driver;
+mod forward_auth;
 mod handles;
 pub(crate) mod https;
 mod inbound;

@@ -231,13 +231,20 @@ impl Head {
         self.map.get_or_init(|| self.lines.as_ref().map(Lines::to_map).unwrap_or_default().into())
     }
 
-    /// Sets a field in place of all others with its name.
-    pub(crate) fn set(&mut self, name: HeaderName, value: HeaderValue) {
+    /// Changes the fields, as a map.
+    pub(crate) fn change_fields(&mut self, change: impl FnOnce(&mut HeaderMap)) {
         let lines = self.lines.take();
         let made = self.map.take().or_else(|| lines.as_ref().map(|lines| Box::new(lines.to_map())));
         let mut headers = made.unwrap_or_default();
-        headers.insert(name, value);
+        change(&mut headers);
         self.map = OnceCell::from(headers);
+    }
+
+    /// Sets a field in place of all others with its name.
+    pub(crate) fn set(&mut self, name: HeaderName, value: HeaderValue) {
+        self.change_fields(|headers| {
+            headers.insert(name, value);
+        });
     }
 }
 

@@ -71,6 +71,7 @@ pub use admin::{
     SocketFile, hide_credentials,
 };
 pub use admission::basic::{BasicSpec, UsersError, check_users};
+pub use admission::forward::{ForwardAddr, ForwardSpec};
 pub use admission::htpasswd::{BadEntry, BadLine};
 pub use admission::rate::{Period, Rate};
 pub use admission::spec::{AdmissionSpec, AllowSpec, LimitBy, LimitSpec, Preflight, RateSpec};

@@ -75,7 +75,8 @@ impl Failure {
                 Refusal::Network(_) => StatusCode::FORBIDDEN,
                 Refusal::Rate { .. } | Refusal::Concurrent { .. } => StatusCode::TOO_MANY_REQUESTS,
                 Refusal::Credentials { .. } => StatusCode::UNAUTHORIZED,
-                Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                Refusal::Forward => StatusCode::FORBIDDEN,
+                Refusal::Busy | Refusal::Undecided => StatusCode::SERVICE_UNAVAILABLE,
             },
             Self::GrpcWithoutHttp2 => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::GrpcToHttp1 { .. } => StatusCode::BAD_GATEWAY,
@@ -168,10 +169,10 @@ impl Failure {
                 | UpstreamError::Closed { .. },
             ) => GrpcStatus::Unavailable,
             Self::Admission(refusal) => match **refusal {
-                Refusal::Network(_) => GrpcStatus::PermissionDenied,
+                Refusal::Network(_) | Refusal::Forward => GrpcStatus::PermissionDenied,
                 Refusal::Rate { .. } | Refusal::Concurrent { .. } => GrpcStatus::ResourceExhausted,
                 Refusal::Credentials { .. } => GrpcStatus::Unauthenticated,
-                Refusal::Busy => GrpcStatus::Unavailable,
+                Refusal::Busy | Refusal::Undecided => GrpcStatus::Unavailable,
             },
             Self::Bug | Self::Upstream(UpstreamError::Internal { .. } | UpstreamError::Protocol { .. }) => {
                 GrpcStatus::Internal
@@ -199,8 +200,8 @@ impl Failure {
             Self::Upstream(UpstreamError::Overloaded { retry_after, .. }) => Some(*retry_after),
             Self::Admission(refusal) => match **refusal {
                 Refusal::Rate { wait, .. } => Some(wait),
-                Refusal::Concurrent { .. } | Refusal::Busy => Some(Duration::from_secs(1)),
-                Refusal::Network(_) | Refusal::Credentials { .. } => None,
+                Refusal::Concurrent { .. } | Refusal::Busy | Refusal::Undecided => Some(Duration::from_secs(1)),
+                Refusal::Network(_) | Refusal::Credentials { .. } | Refusal::Forward => None,
             },
             _ => None,
         }

@@ -13,9 +13,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::admission::Gate;
+use crate::admission::forward::ForwardAddr;
+use crate::admission::spec::AdmissionSpec;
 use crate::error_pages::{LoadedPages, PageLevels};
 use crate::metrics::Series;
-use crate::options::{RouteCache, RouteSpec, ServiceTarget, Serving, Settings};
+use crate::options::{
+    External, ExternalAddr, RouteCache, RouteSpec, RouteTo, ServerProtocol, ServiceTarget, Serving, Settings,
+};
 use crate::path::normalized;
 
 /// A route, and where its requests are counted.
@@ -26,10 +30,46 @@ pub(crate) struct Route {
     pub(crate) series: Arc<Series>,
     /// `None`: the gateway answers by itself, as [`RouteSpec::to`] says.
     pub(crate) service: Option<ServiceTarget>,
+    /// The way to who else decides who is let in.
+    pub(crate) auth: Option<Arc<Route>>,
     /// What an error looks like.
     pub(crate) pages: PageLevels,
     /// Whether a stored response may go out in another form than it is stored in.
     pub(crate) changes_responses: bool,
+}
+
+impl Route {
+    /// The way to who decides, as to any server of somebody else's. Nobody's requests are counted there.
+    fn to_who_decides(admission: &AdmissionSpec, series: &Arc<Series>) -> Option<Arc<Self>> {
+        let forward = admission.allow.forward.as_ref()?;
+        let addr = match &forward.at {
+            ForwardAddr::Tcp(host, port) => ExternalAddr::Tcp(host.clone(), *port),
+            ForwardAddr::Unix(path) => ExternalAddr::Unix(path.clone()),
+        };
+        let external = External { name: "allow.forward".to_owned(), addr, protocol: ServerProtocol::Http1 };
+        let (cache, timeout) = (RouteCache::Off, Some(forward.timeout));
+        Some(Arc::new(Self {
+            spec: RouteSpec { cache, timeout, ..RouteSpec::new("/", RouteTo::Service(0)) },
+            gate: None,
+            auth: None,
+            series: Arc::clone(series),
+            service: Some(ServiceTarget::External(Arc::new(external))),
+            pages: PageLevels::default(),
+            changes_responses: false,
+        }))
+    }
+}
+
+/// What a service is told of a client it may answer by, so it belongs to the key of what is stored.
+fn with_key_of_access(mut spec: RouteSpec) -> RouteSpec {
+    let forward = spec.admission.as_ref().and_then(|admission| admission.allow.forward.as_ref());
+    if let (Some(forward), RouteCache::On { rules, control }) = (forward, &spec.cache) {
+        let mut control = control.as_deref().cloned().unwrap_or_default();
+        let known = control.key.headers.clone();
+        control.key.headers.extend(forward.fields.iter().filter(|name| !known.contains(name)).cloned());
+        spec.cache = RouteCache::on(*rules, control);
+    }
+    spec
 }
 
 impl Deref for Route {
@@ -90,6 +130,7 @@ impl Table {
         }
         table.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
         let counted = |spec: RouteSpec| {
+            let spec = with_key_of_access(spec);
             let service = spec.to.service().and_then(|index| table.services.get(index)).cloned();
             let series = series(&spec, service.as_ref().map_or(spec.to.kind(), ServiceTarget::name));
             let changes = spec.changes.as_ref();
@@ -99,7 +140,8 @@ impl Table {
                 || spec.hsts.is_some()
                 || changes.is_some_and(|changes| !changes.response_fields.is_empty());
             let gate = spec.admission.as_ref().and_then(|admission| Gate::new(admission, &spec.label()));
-            Arc::new(Route { series, spec, gate, service, pages, changes_responses })
+            let auth = spec.admission.as_ref().and_then(|admission| Route::to_who_decides(admission, &series));
+            Arc::new(Route { series, spec, gate, auth, service, pages, changes_responses })
         };
         table.routes = routes.into_iter().map(counted).collect();
         table

@@ -5,17 +5,20 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use http::HeaderName;
 use pilotlight_gateway::{
-    AdmissionSpec, AllowSpec, BasicSpec, LimitBy, LimitSpec, Networks, Period, Preflight, Rate, RateSpec, UsersError,
-    check_users,
+    AdmissionSpec, AllowSpec, BasicSpec, ExternalAddr, ForwardAddr, ForwardSpec, LimitBy, LimitSpec, Networks, Period,
+    Preflight, Rate, RateSpec, ServerProtocol, UsersError, check_users,
 };
 
+use super::address;
+use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::joined;
 use super::networks;
 use super::readers;
 use super::schema::Part;
-use super::section::{Field, Section, a_number, noted};
+use super::section::{Field, Section, a_number, a_time, noted};
 use super::shown::shown;
 use super::value::{self, HumanSize, Rejected, nearest};
 
@@ -41,6 +44,9 @@ fn allow(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> A
     let allow = AllowSpec {
         networks: section.field("networks").map(|field| some_networks(&field, found)),
         basic: basic(section, folder, found),
+        forward: section
+            .part("forward", Part::RouteAllowForward, "in the route's allow.forward", found)
+            .and_then(|section| forward(&section, folder, found)),
         preflight: if passes { Preflight::Passes } else { Preflight::Asked },
     };
     for (name, is_of_use) in [("realm", section.mentions("basic")), ("preflight", asks_credentials(section))] {
@@ -54,7 +60,91 @@ fn allow(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> A
 }
 
 fn asks_credentials(section: &Section<'_>) -> bool {
-    ["basic"].iter().any(|name| section.mentions(name))
+    ["basic", "forward"].iter().any(|name| section.mentions(name))
+}
+
+/// Who else decides.
+fn forward(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<ForwardSpec> {
+    let Some(field) = section.field("url") else {
+        if !section.mentions("url") {
+            let message = "the route's `allow.forward` has no `url`";
+            let help = "add url = \"http://127.0.0.1:9000/auth\"";
+            found.push(Diagnostic::error(Code::MissingKey, section.at.clone(), message).help(help));
+        }
+        return None;
+    };
+    let to = text(&field, |text| who_decides(text, folder));
+    let names = section.field("fields");
+    let fields = caching::words(names.as_ref(), found, |word, _| passed_field(word));
+    let mut timeout = ForwardSpec::DEFAULT_TIMEOUT;
+    section.set("timeout", a_time(&ForwardSpec::TIMEOUT), &mut timeout, found);
+    let mut cache = None;
+    section.set("cache", a_time(&ForwardSpec::CACHE), &mut cache, found);
+    if let (Some(field), true) = (names, fields.len() > ForwardSpec::MAX_FIELDS) {
+        let message = format!("`fields` has {} names; at most {} are allowed", fields.len(), ForwardSpec::MAX_FIELDS);
+        found.push(Diagnostic::error(Code::OutOfRange, field.at, message));
+    }
+    let (at, authority, target) = noted(to, found)?;
+    Some(ForwardSpec { at, authority, target, fields, cache, timeout })
+}
+
+/// `http://HOST:PORT/PATH`, or `unix:SOCKET`, which is asked for `/`.
+fn who_decides(text: &str, folder: &Path) -> Result<(ForwardAddr, String, String), Rejected> {
+    let (base, target) = match text.strip_prefix("http://") {
+        Some(rest) => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            ("http://".len() + end, &rest[end..])
+        }
+        None => (text.len(), ""),
+    };
+    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+    let is_target = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    if !is_target {
+        return Err(Rejected::help(
+            format!("{} is no path with a query", shown(&target)),
+            "write it as it is sent, for example \"http://127.0.0.1:9000/auth?for=app\"",
+        ));
+    }
+    let authority = text["http://".len().min(base)..base].to_owned();
+    match address::upstream(&text[..base], folder)? {
+        (ExternalAddr::Tcp(host, port), ServerProtocol::Http1) => Ok((ForwardAddr::Tcp(host, port), authority, target)),
+        (ExternalAddr::Unix(path), ServerProtocol::Http1) => {
+            Ok((ForwardAddr::Unix(path), "localhost".to_owned(), target))
+        }
+        (_, ServerProtocol::H2c) => Err(Rejected::help(
+            format!("{} is for HTTP/2", shown(text)),
+            "who decides is asked by HTTP/1.1: write \"http://127.0.0.1:9000/auth\"",
+        )),
+    }
+}
+
+/// A field that only who decides may fill.
+fn passed_field(word: &str) -> Result<HeaderName, Rejected> {
+    const OWN: [&str; 13] = [
+        "host",
+        "connection",
+        "content-length",
+        "transfer-encoding",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "via",
+        "forwarded",
+        "cookie",
+        "x-request-id",
+        "authorization",
+    ];
+    let name: HeaderName = word
+        .parse()
+        .map_err(|_| Rejected::help(format!("{} is not the name of a field", shown(word)), "for example \"X-User\""))?;
+    match OWN.contains(&name.as_str()) || name.as_str().starts_with("x-forwarded-") {
+        false => Ok(name),
+        true => Err(Rejected::help(
+            format!("{} is a field of the request itself", shown(word)),
+            "name one that only says who the client is, for example \"X-User\"",
+        )),
+    }
 }
 
 /// The file of users, and what a browser shows when it asks who somebody is.

@@ -5,7 +5,7 @@ mod admission;
 mod key;
 mod service;
 
-pub use admission::{ROUTE_ALLOW, ROUTE_DENY, ROUTE_LIMIT};
+pub use admission::{ROUTE_ALLOW, ROUTE_ALLOW_FORWARD, ROUTE_DENY, ROUTE_LIMIT};
 pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
 pub use service::{SERVICE, SERVICE_CGROUP, SERVICE_LIMITS, SERVICE_QUEUE};
@@ -349,6 +349,8 @@ pub enum Part {
     RouteCacheStore,
     /// `[routes.allow]`.
     RouteAllow,
+    /// `[routes.allow.forward]`.
+    RouteAllowForward,
     /// `[routes.deny]`.
     RouteDeny,
     /// `[routes.limit]`.
@@ -363,7 +365,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 29] = [
+    pub const ALL: [Part; 30] = [
         Part::Top,
         Part::Tls,
         Part::TlsCertificate,
@@ -388,6 +390,7 @@ impl Part {
         Part::RouteCacheBypass,
         Part::RouteCacheStore,
         Part::RouteAllow,
+        Part::RouteAllowForward,
         Part::RouteDeny,
         Part::RouteLimit,
         Part::Admin,
@@ -422,6 +425,7 @@ impl Part {
             Part::RouteCacheBypass => ROUTE_CACHE_BYPASS,
             Part::RouteCacheStore => ROUTE_CACHE_STORE,
             Part::RouteAllow => ROUTE_ALLOW,
+            Part::RouteAllowForward => ROUTE_ALLOW_FORWARD,
             Part::RouteDeny => ROUTE_DENY,
             Part::RouteLimit => ROUTE_LIMIT,
             Part::Admin => ADMIN,
@@ -458,6 +462,7 @@ impl Part {
             Part::RouteCacheBypass => "in [routes.cache.bypass]",
             Part::RouteCacheStore => "in [routes.cache.store]",
             Part::RouteAllow => "in [routes.allow]",
+            Part::RouteAllowForward => "in [routes.allow.forward]",
             Part::RouteDeny => "in [routes.deny]",
             Part::RouteLimit => "in [routes.limit]",
             Part::Admin => "in [admin]",

@@ -39,6 +39,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::RouteCacheBypass => "## `[routes.cache.bypass]`",
         Part::RouteCacheStore => "## `[routes.cache.store]`",
         Part::RouteAllow => "## `[routes.allow]`",
+        Part::RouteAllowForward => "## `[routes.allow.forward]`",
         Part::RouteDeny => "## `[routes.deny]`",
         Part::RouteLimit => "## `[routes.limit]`",
         Part::Admin => "## `[admin]`",

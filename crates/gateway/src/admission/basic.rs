@@ -7,19 +7,18 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::GeneralPurposeConfig;
-use ring::hmac;
-use rustc_hash::FxHashMap;
 use tokio::sync::Semaphore;
 
-use super::htpasswd::{BadLine, Known, MAX_FILE_BYTES, MAX_NAME_BYTES, Users};
+use super::htpasswd::{BadLine, Hashed, Known, MAX_FILE_BYTES, MAX_NAME_BYTES, Users};
+use super::remembered::Remembered;
 use crate::timing::Moment;
 
 /// Passwords that are verified at a time, by all workers of a gateway.
@@ -27,9 +26,7 @@ pub(crate) const MAX_CHECKS: usize = 2;
 /// Passwords that wait for that; who comes then is told to come back.
 const MAX_WAITING: usize = 64;
 /// How long a password that was right is taken for right without being verified.
-const REMEMBERED_NS: u64 = 300 * 1_000_000_000;
-/// How many are remembered for a route.
-const MAX_REMEMBERED: usize = 4096;
+const REMEMBERED: Duration = Duration::from_secs(300);
 /// How often it is looked at whether the file has changed.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
@@ -80,9 +77,9 @@ pub(crate) struct Basic {
     file: PathBuf,
     users: ArcSwap<Read>,
     looked_ns: AtomicU64,
-    /// Of this process and route alone: nothing that is remembered can be used elsewhere.
-    key: Option<hmac::Key>,
-    remembered: Mutex<FxHashMap<Proof, u64>>,
+    /// Users with their passwords and the hashes that they were verified with: another hash in the file is another
+    /// proof.
+    remembered: Remembered<()>,
 }
 
 /// What was read of the file, and how it can be told from another state of it.
@@ -98,9 +95,6 @@ struct State {
     length: u64,
     inode: u64,
 }
-
-/// The keyed hash of a user, his password, and the hash that it was verified with.
-type Proof = [u8; 32];
 
 /// Name and password, as a client says them.
 pub(crate) struct Credentials {
@@ -129,6 +123,11 @@ impl Credentials {
     fn password(&self) -> &[u8] {
         &self.text[self.colon + 1..]
     }
+
+    /// What a verdict on them hangs on.
+    fn parts<'a>(&'a self, hashed: &'a Hashed) -> [&'a [u8]; 3] {
+        [self.name(), self.password(), hashed.id()]
+    }
 }
 
 /// With or without padding, as clients send it.
@@ -147,14 +146,11 @@ impl Basic {
                 Read::default()
             }
         };
-        let mut seed = [0; 32];
-        let key = getrandom::fill(&mut seed).is_ok().then(|| hmac::Key::new(hmac::HMAC_SHA256, &seed));
         Self {
             file: spec.file.clone(),
             users: ArcSwap::from_pointee(read),
             looked_ns: AtomicU64::new(Moment::now().as_ns()),
-            key,
-            remembered: Mutex::default(),
+            remembered: Remembered::new(),
         }
     }
 
@@ -163,9 +159,8 @@ impl Basic {
         self.follow(now);
         let read = self.users.load();
         let Some((hashed, Known::Yes)) = read.users.find(credentials.name()) else { return None };
-        let proof = self.proof(credentials, hashed)?;
-        let until = lock(&self.remembered).get(&proof).copied()?;
-        (until > now.as_ns()).then_some(Verdict::Right)
+        let proof = self.remembered.proof(credentials.parts(hashed))?;
+        self.remembered.find(&proof, now).map(|()| Verdict::Right)
     }
 
     /// Verifies them, off the worker.
@@ -191,27 +186,10 @@ impl Basic {
         if !is_right {
             return Verdict::Wrong;
         }
-        if let Some(proof) = self.proof(credentials, hashed) {
-            let now = Moment::now().as_ns();
-            let mut remembered = lock(&self.remembered);
-            if remembered.len() >= MAX_REMEMBERED {
-                remembered.retain(|_, until| *until > now);
-            }
-            if remembered.len() < MAX_REMEMBERED {
-                remembered.insert(proof, now.saturating_add(REMEMBERED_NS));
-            }
+        if let Some(proof) = self.remembered.proof(credentials.parts(hashed)) {
+            self.remembered.put(proof, (), REMEMBERED);
         }
         Verdict::Right
-    }
-
-    /// Another hash in the file is another proof: who loses his password there loses it here.
-    fn proof(&self, credentials: &Credentials, hashed: &super::htpasswd::Hashed) -> Option<Proof> {
-        let mut context = hmac::Context::with_key(self.key.as_ref()?);
-        for part in [credentials.name(), credentials.password(), hashed.id()] {
-            context.update(&(part.len() as u64).to_le_bytes());
-            context.update(part);
-        }
-        context.sign().as_ref().try_into().ok()
     }
 
     /// Reads the file again if it has changed. What cannot be read leaves everything as it was.
@@ -262,10 +240,6 @@ fn text(file: &Path) -> Result<Vec<u8>, UsersError> {
 /// It cannot be read, or one of its lines is wrong.
 pub fn check_users(file: &Path) -> Result<usize, UsersError> {
     Ok(read(file)?.users.len())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One of those that wait.

@@ -26,6 +26,10 @@ pub(crate) enum Refusal {
     Credentials { challenge: Box<str>, why: &'static str },
     /// Too many credentials of others are being looked at.
     Busy,
+    /// Who decides gave no decision.
+    Undecided,
+    /// Who decides has turned it away, and the client has his answer.
+    Forward,
 }
 
 /// What refused requests are counted by.
@@ -36,10 +40,13 @@ pub(crate) enum Refused {
     Concurrent,
     Credentials,
     Busy,
+    Undecided,
+    Forward,
 }
 
 impl Refused {
-    pub(crate) const ALL: [Self; 5] = [Self::Network, Self::Rate, Self::Concurrent, Self::Credentials, Self::Busy];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Network, Self::Rate, Self::Concurrent, Self::Credentials, Self::Busy, Self::Undecided, Self::Forward];
 
     /// Its name in metrics.
     pub(crate) fn name(self) -> &'static str {
@@ -49,6 +56,8 @@ impl Refused {
             Self::Concurrent => "concurrent",
             Self::Credentials => "credentials",
             Self::Busy => "busy",
+            Self::Undecided => "undecided",
+            Self::Forward => "forward",
         }
     }
 }
@@ -61,13 +70,17 @@ impl Refusal {
             Self::Concurrent { .. } => Refused::Concurrent,
             Self::Credentials { .. } => Refused::Credentials,
             Self::Busy => Refused::Busy,
+            Self::Undecided => Refused::Undecided,
+            Self::Forward => Refused::Forward,
         }
     }
 
     /// Members of the problem document (RFC 9457 §3.2) beside those that all have.
     pub(crate) fn members(&self) -> Map<String, Value> {
         let limit = match self {
-            Self::Network(_) | Self::Credentials { .. } | Self::Busy => return Map::new(),
+            Self::Network(_) | Self::Credentials { .. } | Self::Busy | Self::Undecided | Self::Forward => {
+                return Map::new();
+            }
             Self::Rate { limit, by, .. } => {
                 json!({ "rate": limit.rate.to_string(), "burst": limit.burst.get(), "by": by })
             }
@@ -82,7 +95,7 @@ impl Refusal {
             Self::Rate { limit, wait, .. } => rate_fields(limit, *wait),
             // RFC 9110 §15.5.2: a 401 has at least one challenge.
             Self::Credentials { challenge, .. } => fields([(WWW_AUTHENTICATE, challenge.to_string())]),
-            Self::Network(_) | Self::Concurrent { .. } | Self::Busy => Vec::new(),
+            Self::Network(_) | Self::Concurrent { .. } | Self::Busy | Self::Undecided | Self::Forward => Vec::new(),
         }
     }
 }
@@ -113,6 +126,8 @@ impl fmt::Display for Refusal {
             }
             Self::Credentials { why, .. } => f.write_str(why),
             Self::Busy => f.write_str("too many passwords are being checked; try again"),
+            Self::Undecided => f.write_str("whether the request is let in could not be found out; try again"),
+            Self::Forward => f.write_str("the request is not let in"),
             Self::Concurrent { max, by } => {
                 write!(f, "too many requests at a time: the route takes {max} by {by}")
             }

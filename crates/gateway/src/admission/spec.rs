@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use http::HeaderName;
 
 use super::basic::BasicSpec;
+use super::forward::ForwardSpec;
 use super::rate::Rate;
 use crate::networks::Networks;
 
@@ -23,7 +24,7 @@ pub struct AdmissionSpec {
 impl AdmissionSpec {
     /// Whether a request is known by more than where it comes from: what one was answered may not be for another.
     pub(crate) fn asks_credentials(&self) -> bool {
-        self.allow.basic.is_some()
+        self.allow.basic.is_some() || self.allow.forward.is_some()
     }
 }
 
@@ -34,6 +35,8 @@ pub struct AllowSpec {
     pub networks: Option<Networks>,
     /// Users with their passwords.
     pub basic: Option<BasicSpec>,
+    /// Somebody else who decides.
+    pub forward: Option<ForwardSpec>,
     /// What becomes of a CORS preflight, which never has credentials.
     pub preflight: Preflight,
 }

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use http::Response;
 use pilotlight_exchange::Connection;
 
-use super::inbound::Looked;
+use super::forward_auth::{self, Turned};
+use super::inbound::{Looked, Parted};
 use super::{Found, OnItsWay, Waiting, forward, look};
+use crate::admission::Gate;
+use crate::admission::refusal::Refusal;
 use crate::body::ResponseBody;
 use crate::client::outgoing::Outgoing;
 use crate::problem::Failure;
@@ -18,7 +20,7 @@ use crate::timing::Layer;
 /// Looks at them, and answers the request.
 pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Route>) -> (ResponseHead, Outgoing) {
     let passed = match &route.gate {
-        Some(gate) => gate.credentials(&request.request.head).await,
+        Some(gate) => passes(gate, &route, &mut request).await,
         None => Ok(()),
     };
     request.record.end_phase(Layer::Route);
@@ -27,7 +29,11 @@ pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Ro
             let OnItsWay { worker, record, request: incoming, .. } = &mut request;
             look(worker, waiting.guard.parts().0, &route, &mut incoming.head, &record.timeline)
         }
-        Err(refusal) => Found::Refused(Some(route), Failure::Admission(refusal)),
+        Err(Turned::Refusal(refusal)) => Found::Refused(Some(route), Failure::Admission(refusal)),
+        Err(Turned::Answer(answer)) => {
+            request.record.refused(&Refusal::Forward);
+            return here(waiting, &request, Some(&route), *answer);
+        }
     };
     match found {
         Found::Route(passage, lookup) => {
@@ -35,27 +41,36 @@ pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Ro
         }
         Found::Stored(route, verdict, answer) => {
             request.record.verdict(verdict);
-            here(waiting, &request, Some(&route), answer.map(ResponseBody::stored))
+            here(waiting, &request, Some(&route), ResponseHead::part(answer.map(ResponseBody::stored)))
         }
-        Found::Own(route, answer) => here(waiting, &request, route.as_deref(), answer),
+        Found::Own(route, answer) => here(waiting, &request, route.as_deref(), ResponseHead::part(answer)),
         Found::Refused(route, failure) => request.refuse(waiting, route, failure).await,
         Found::Asks(_) => request.refuse(waiting, None, Failure::Bug).await, // it was asked
     }
 }
 
+/// Who the client is, and whether somebody else lets him in.
+async fn passes(gate: &Gate, route: &Route, request: &mut OnItsWay) -> Result<(), Turned> {
+    if let Some(forward) = &gate.forward {
+        request.request.head.change_fields(|headers| forward.without_claims(headers));
+    }
+    gate.credentials(&request.request.head).await.map_err(Turned::Refusal)?;
+    if let (Some(forward), Some(auth)) = (&gate.forward, &route.auth)
+        && !gate.passes_preflight(&request.request.head)
+    {
+        forward_auth::ask(forward, auth, request).await?;
+    }
+    Ok(())
+}
+
 /// A response that is here.
-fn here(
-    waiting: Waiting,
-    request: &OnItsWay,
-    route: Option<&Route>,
-    answer: Response<ResponseBody>,
-) -> (ResponseHead, Outgoing) {
+fn here(waiting: Waiting, request: &OnItsWay, route: Option<&Route>, answer: Parted) -> (ResponseHead, Outgoing) {
     let is_left = request.request.body.as_ref().is_some_and(|body| !body.is_ended());
     // Nobody reads a body that is not here already.
     let connection = match is_left && !waiting.guard.parts().0.skip_body() {
         true => Connection::Close,
         false => Connection::Keep,
     };
-    let answered = (Ok(ResponseHead::part(answer)), connection);
+    let answered = (Ok(answer), connection);
     waiting.answer(&request.worker, &request.request.head, route, answered, None)
 }

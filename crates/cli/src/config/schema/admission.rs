@@ -1,6 +1,6 @@
 //! The keys by which a route says who is let in, and how often.
 
-use super::key::{A_LIST, A_STRING, Key, TRUE_OR_FALSE, key};
+use super::key::{A_LIST, A_SECTION, A_STRING, A_TIME, Key, TRUE_OR_FALSE, key};
 
 /// The keys of `[routes.allow]`.
 pub const ROUTE_ALLOW: &[Key] = &[
@@ -12,7 +12,21 @@ pub const ROUTE_ALLOW: &[Key] = &[
         &["basic_auth", "users", "htpasswd", "auth_basic_user_file"],
     ),
     key("realm", A_STRING, "\"staff\"", &["auth_basic", "name"]),
+    key(
+        "forward",
+        A_SECTION,
+        "{ url = \"http://127.0.0.1:9000/auth\" }",
+        &["forward_auth", "auth_request", "ext_authz"],
+    ),
     key("preflight", TRUE_OR_FALSE, "true", &["cors", "options"]),
+];
+
+/// The keys of `[routes.allow.forward]`.
+pub const ROUTE_ALLOW_FORWARD: &[Key] = &[
+    key("url", A_STRING, "\"http://127.0.0.1:9000/auth\"", &["address", "uri", "service", "upstream", "endpoint"]),
+    key("fields", A_LIST, "[\"X-User\"]", &["headers", "copy_headers", "response_headers", "auth_response_headers"]),
+    key("cache", A_TIME, "\"30s\"", &["ttl", "cache_for"]),
+    key("timeout", A_TIME, "\"5s\"", &["max_wait"]),
 ];
 
 /// The keys of `[routes.deny]`.
