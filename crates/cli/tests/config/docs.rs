@@ -96,6 +96,23 @@ fn every_example_of_the_reference_is_valid() {
 }
 
 #[test]
+fn every_example_of_the_guides_to_files_and_compression_is_valid() {
+    for name in ["files", "compression"] {
+        let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/guide/{name}.md"));
+        let guide = fs::read_to_string(&guide).unwrap_or_else(|error| panic!("{}: {error}", guide.display()));
+        let examples: Vec<&str> =
+            guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+        assert!(!examples.is_empty(), "{name}");
+        for example in examples {
+            let text = format!("[services.app]\ncommand = [\"./app\"]\n{example}");
+            if let Err(report) = parse(&text, Path::new("example.toml")) {
+                panic!("{report}\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_limit_of_the_schema_is_in_the_reference() {
     // The parser's own words for a range are compared with the table's, so that neither can change alone.
     let reference = reference();

@@ -274,6 +274,7 @@ impl Worker {
             {
                 freed();
             }
+            self.files.borrow_mut().forget_idle(std::time::Instant::now());
             let table = self.common.table.load_full();
             let known: FxHashSet<usize> = table.services().iter().map(ServiceTarget::key).collect();
             self.upstreams.borrow_mut().retain(|key, upstream| {
