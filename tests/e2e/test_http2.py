@@ -1,5 +1,6 @@
 """HTTP/2 with clients: the same requests, routes, cache and limits as over HTTP/1.1, on streams (issue 17, part 4)."""
 
+import base64
 import hashlib
 import json
 import os
@@ -7,8 +8,10 @@ import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import unittest
+from pathlib import Path
 
 import http2_client as http2
 import websocket
@@ -17,6 +20,7 @@ from harness import (
 )  # fmt: skip
 from origin import Origin
 from scripted import Script
+from test_access import ARGON2ID
 
 __all__ = ["setUpModule"]
 
@@ -173,6 +177,34 @@ class Trailers(TestCase):
         self.assertEqual((answer.status, answer.body), (200, b"ok"))
         self.assertEqual(answer.trailers, [("x-told", "yes"), ("x-more", "too")])
         self.assertEqual(heads[1], b"3\r\nabc\r\n0\r\nx-sum: 7\r\n\r\n")
+
+
+class Admission(TestCase):
+    """What is let in, and how often, is the same as over HTTP/1.1, whatever is stored."""
+
+    def test_who_is_let_in(self):
+        stored = "/make?h=cache-control:public,max-age=60"
+        with Origin() as origin, tempfile.TemporaryDirectory() as folder:
+            users = Path(folder) / "users"
+            users.write_text(f"ana:{ARGON2ID}\n")
+            users.chmod(0o600)
+            blocks = (
+                service("web", url=origin.url),
+                route("/", "web", cache=True, allow={"basic": str(users)}),
+                route("/denied", "web", cache=True, deny={"networks": ["127.0.0.0/8"]}),
+                route("/few", "web", limit={"rate": "2/m"}),
+            )
+            gateway = self.start(Gateway(BINARY, config(*blocks)))
+            with http2.Client(gateway.address) as client:
+                ana = [("authorization", "Basic " + base64.b64encode(b"ana:geheim").decode())]
+                first = client.request("GET", stored, ana)
+                self.assertEqual((first.status, client.request("GET", stored, ana).body), (200, first.body))
+                for fields in ((), [("authorization", "Basic YW5hOng=")]):
+                    answer = client.request("GET", stored, fields)
+                    self.assertEqual(answer.status, 401, answer)
+                    self.assertTrue(answer.get("www-authenticate").startswith("Basic"))
+                self.assertEqual(client.request("GET", "/denied/show").status, 403)
+                self.assertEqual([client.request("GET", "/few/show").status for _ in range(3)], [200, 200, 429])
 
 
 class Malformed(WithOrigin):

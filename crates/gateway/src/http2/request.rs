@@ -159,6 +159,7 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use http::Request;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -225,6 +226,40 @@ mod tests {
         check("http://a/", &[("content-length", "3"), ("content-length", "4")], Err(MalformedRequest::ContentLength));
         let many: Vec<(&str, &str)> = vec![("x", "y"); 101];
         check("http://a/", &many, Err(MalformedRequest::TooManyFields));
+    }
+
+    proptest! {
+        /// What is let through is a request of HTTP/1.1 as well: one line for each field, one host, a target without
+        /// an end.
+        #[test]
+        fn nothing_gets_in_between_lines(
+            host in prop::option::of("[a-z@: ,/\\[\\]\u{e9}]{0,8}"),
+            values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 0..8),
+            path in "/[!-~]{0,12}",
+        ) {
+            let names = ["cookie", "content-length", "te", "x-a", "upgrade", "connection", "keep-alive", "x_forwarded_for"];
+            let mut headers = HeaderMap::new();
+            for (name, value) in names.into_iter().zip(&values) {
+                if let Ok(value) = HeaderValue::from_bytes(value) {
+                    headers.append(name, value);
+                }
+            }
+            if let Some(Ok(host)) = host.map(HeaderValue::try_from) {
+                headers.append(HOST, host);
+            }
+            let Ok(mut request) = Request::builder().uri(path).version(Version::HTTP_2).body(()) else { return Ok(()) };
+            *request.headers_mut() = headers;
+            let Ok(received) = received(request.into_parts().0, &Limits::default()) else { return Ok(()) };
+            prop_assert!(is_authority(received.head.authority()) && !received.head.authority().is_empty());
+            prop_assert!(is_path(received.head.target()));
+            let mut seen = Vec::new();
+            received.head.each(&mut |name, value| seen.push((text(name).to_owned(), value.to_vec())));
+            for (name, value) in &seen {
+                prop_assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "{}", name);
+                prop_assert!(!["te", "upgrade", "connection", "keep-alive"].contains(&name.as_str()));
+            }
+            prop_assert_eq!(seen.iter().filter(|(name, _)| name == "host").count(), 1);
+        }
     }
 
     fn text(bytes: &[u8]) -> &str {
