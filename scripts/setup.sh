@@ -123,7 +123,7 @@ for_test() {
   need pebble pebble "tests of certificates by ACME"
   need setpriv util-linux "tests of certificates by ACME"
   need certutil libnss3-tools "tests of the local authority"
-  need keytool default-jre-headless "tests of the local authority"
+  need javac default-jdk-headless "tests of the local authority"
   need_redis
   need_browser
   if have python3 && ! python3 -c 'import ensurepip' 2>/dev/null; then

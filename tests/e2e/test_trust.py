@@ -1,8 +1,11 @@
 """`pilotlight trust` and `untrust`, with the programs that people have: each store is one of the test's own."""
 
 import os
+import shutil
+import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -100,3 +103,113 @@ class Authority(Home):
         self.assertTrue((self.home / "data/pilotlight/authority/root.pem").exists())
         self.pilotlight("trust", "--dry-run", "--folder", self.home / "other")
         self.assertTrue((self.home / "other/root.pem").exists())
+
+
+JAVA = """
+import java.net.URI;
+import javax.net.ssl.*;
+
+public class Get {
+    public static void main(String[] arguments) throws Exception {
+        var plain = new java.net.Socket("127.0.0.1", Integer.parseInt(arguments[0]));
+        var factory = (SSLSocketFactory) SSLSocketFactory.getDefault();
+        var socket = (SSLSocket) factory.createSocket(plain, "app.localhost", plain.getPort(), true);
+        var parameters = socket.getSSLParameters();
+        parameters.setEndpointIdentificationAlgorithm("HTTPS");
+        socket.setSSLParameters(parameters);
+        var request = "GET / HTTP/1.1\\r\\nHost: app.localhost\\r\\nConnection: close\\r\\n\\r\\n";
+        socket.getOutputStream().write(request.getBytes());
+        System.out.print(new String(socket.getInputStream().readAllBytes()));
+    }
+}
+"""
+
+PYTHON = """
+import http.client, socket, ssl, sys
+context = ssl.create_default_context()
+plain = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+connection = http.client.HTTPSConnection("app.localhost", int(sys.argv[1]), context=context)
+connection.sock = context.wrap_socket(plain, server_hostname="app.localhost")
+connection.request("GET", "/")
+print(connection.getresponse().read().decode())
+"""
+
+NODE = """
+const https = require('node:https');
+const [port, servername] = [process.argv[1], 'app.localhost'];
+const options = { host: '127.0.0.1', port, servername, headers: { host: servername } };
+https.get(options, answer => answer.pipe(process.stdout)).on('error', error => console.error(error.code));
+"""
+
+
+class Clients(Home):
+    """Each program takes the gateway's certificate after `pilotlight trust`, and not before."""
+
+    def setUp(self):
+        super().setUp()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            self.port = taken.getsockname()[1]
+        self.url = f"https://app.localhost:{self.port}/"
+        (self.home / "site").mkdir()
+        (self.home / "site/index.html").write_text("<p>a local page</p>")
+        config = self.home / "pilotlight.toml"
+        listen = self.url.rstrip("/")
+        config.write_text(f'listen = "{listen}"\n[[routes]]\npath = "/"\nfiles = "site"\n')
+        self.pilotlight("check", "--config", config)
+        gateway = subprocess.Popen(
+            [str(BINARY), "--config", str(config)],
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.addCleanup(gateway.stdout.close)
+        self.addCleanup(gateway.wait)
+        self.addCleanup(gateway.terminate)
+        for line in gateway.stdout:
+            if "listening on https://" in line:
+                break
+        else:
+            self.fail("the gateway ended")
+
+    def shows(self, argv, **env):
+        done = run(argv, self.home, **env)
+        return "a local page" in done.stdout, done.stdout + done.stderr
+
+    def check(self, argv, trust, before=None, **env):
+        """`env` is what tells the program of the root."""
+        is_shown, said = self.shows(before or argv)
+        self.assertFalse(is_shown, said)
+        self.pilotlight("trust", *trust)
+        is_shown, said = self.shows(argv, **env)
+        self.assertTrue(is_shown, said)
+
+    def test_curl(self):
+        bundle = self.home / "roots.pem"
+        trust = ["--only", "system", "--bundle", bundle]
+        self.check(["curl", "-sS", self.url], trust, CURL_CA_BUNDLE=str(bundle))
+
+    def test_python(self):
+        bundle = self.home / "roots.pem"
+        trust = ["--only", "system", "--bundle", bundle]
+        self.check([sys.executable, "-c", PYTHON, self.port], trust, SSL_CERT_FILE=str(bundle))
+
+    def test_node(self):
+        root = str(self.folder / "root.pem")
+        self.check(["node", "-e", NODE, self.port], ["--only", "nss"], NODE_EXTRA_CA_CERTS=root)
+
+    def test_java(self):
+        (self.home / "Get.java").write_text(JAVA)
+        store = self.home / "store.jks"
+        java = ["java", "-Xshare:auto", self.home / "Get.java", self.port]
+        of_store = [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStorePassword=changeit"]
+        told = ["java", *of_store, *java[1:]]
+        self.check(told, ["--only", "java", "--java-keystore", store], before=java)
+
+    def test_chromium(self):
+        chromium = os.environ.get("CHROMIUM") or next(
+            (name for name in ("chromium", "chromium-browser", "google-chrome") if shutil.which(name)), "chromium"
+        )
+        flags = ["--headless", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--dump-dom"]
+        flags += ["--no-sandbox"] if os.geteuid() == 0 else []
+        self.check([chromium, *flags, self.url], ["--only", "nss"])

@@ -210,6 +210,12 @@ impl Agenda {
         held.is_some_and(|held| held.issuer == Issuer::Configured(authority))
     }
 
+    /// Whether the storage is being asked for a certificate.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        self.entries.values().any(|entry| entry.busy == Some(Busy::Reading))
+    }
+
     /// A name has this certificate now.
     pub fn hold(&mut self, name: &Name, facts: Facts, issuer: Issuer, now: SystemTime) {
         let chance = self.chance.f64();

@@ -60,6 +60,8 @@ pub struct Driver {
     questions: mpsc::Receiver<Question>,
     tasks: JoinSet<Done>,
     asked: usize,
+    /// Who waits until nothing is being read.
+    wait_for_reads: Vec<std::sync::mpsc::Sender<()>>,
     obtained: u64,
     failed: u64,
 }
@@ -123,6 +125,7 @@ impl Driver {
             questions,
             tasks: JoinSet::new(),
             asked: 0,
+            wait_for_reads: Vec::new(),
             obtained: 0,
             failed: 0,
         };
@@ -137,6 +140,9 @@ impl Driver {
         loop {
             let until = self.begin_work();
             self.publish();
+            if !self.agenda.is_reading() {
+                self.wait_for_reads.clear();
+            }
             match self.select(until).await {
                 Event::Command(Some(Command::Stop) | None) => break,
                 Event::Command(Some(command)) => self.follow(command),
@@ -225,6 +231,7 @@ impl Driver {
                     let _ = reply.send(Err(e)); // who asked has gone
                 }
             },
+            Command::TellWhenRead(reply) => self.wait_for_reads.push(reply),
             Command::Stop => {}
         }
     }

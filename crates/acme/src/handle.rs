@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -72,6 +73,7 @@ pub(crate) enum Command {
     Route(BTreeSet<Name>),
     Renew(String, Reply),
     Import(Pair, Reply),
+    TellWhenRead(std::sync::mpsc::Sender<()>),
     Stop,
 }
 
@@ -88,6 +90,14 @@ impl Acme {
     /// These are the names of routes from now on.
     pub fn route(&self, names: BTreeSet<Name>) {
         let _ = self.commands.send(Command::Route(names)); // it is stopping
+    }
+
+    /// Waits until the storage was asked for the certificates of all names, but no longer than this: what is there is
+    /// shown then. Not within a runtime.
+    pub fn wait_until_read(&self, limit: Duration) {
+        let (read, was_read) = std::sync::mpsc::channel();
+        let _ = self.commands.send(Command::TellWhenRead(read)); // it is stopping
+        let _ = was_read.recv_timeout(limit); // nothing is sent: the sender is dropped
     }
 
     /// A client asked for a name that has no certificate. Costs little: what is too much is forgotten.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::config::commands::Outcome;
 use crate::upgrade::program::Named;
+pub use certificates::{Certificates, certificates};
 pub use client::{Client, Failure, Gateway};
 pub use options::{Action, Effect, Escapes, Watch, Which};
 pub use purge::{Purged, purge};
@@ -18,6 +19,7 @@ pub use report::Report;
 use discover::{Chosen, Found};
 use report::{json_text, report_change};
 
+mod certificates;
 mod client;
 mod discover;
 mod explain;

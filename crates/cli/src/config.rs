@@ -31,6 +31,7 @@
 //! range of its type, every path in it is joined to the folder of the file.
 
 mod access;
+mod acme;
 mod address;
 mod admission;
 mod cache_policy;

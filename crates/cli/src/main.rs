@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use pilotlight_authority::{Direction, Kind};
+use pilotlight_authority::Direction;
 use pilotlight_cli::admin::{Effect, Which};
 use pilotlight_cli::config::DEFAULT_FILE;
 use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
@@ -47,12 +47,6 @@ const LAB_EXAMPLES: &str = "Examples:
   pilotlight lab all --quick           two minutes at most, to see whether everything works
   pilotlight lab all --out report      everything, into one report
   pilotlight lab transport             one experiment alone";
-
-const TRUST_EXAMPLES: &str = "Examples:
-  pilotlight trust --dry-run           what would be done
-  pilotlight trust --only nss          Firefox and Chromium of this user
-  sudo pilotlight trust --only system --folder ~/.local/share/pilotlight/authority
-  pilotlight trust --bundle roots.pem  for containers: SSL_CERT_FILE=roots.pem, CURL_CA_BUNDLE=roots.pem";
 
 #[derive(Subcommand)]
 enum Command {
@@ -177,11 +171,18 @@ Gateways that share a Redis are told, and the answer says which have done it.")]
         #[command(flatten)]
         gateway: Running,
     },
+    /// Show, renew and import certificates
+    #[command(after_help = "Examples:
+  pilotlight certificates                        what there is, when it ends, what comes next
+  pilotlight certificates renew app.example.org  a new one now, whatever is waited for
+  pilotlight certificates renew --all
+  pilotlight certificates import --certificate chain.pem --key key.pem")]
+    Certificates(CertificatesArguments),
     /// Have the browsers and programs of this machine trust the local authority, which signs for *.localhost
-    #[command(after_help = TRUST_EXAMPLES)]
-    Trust(Trusting),
+    #[command(after_help = trust::EXAMPLES)]
+    Trust(trust::TrustArguments),
     /// Take the local authority out of the stores again
-    Untrust(Trusting),
+    Untrust(trust::TrustArguments),
     /// Work with Redis and Valkey: a prompt, a benchmark, a filler, a tunnel, local clusters
     Redis {
         #[command(subcommand)]
@@ -242,48 +243,55 @@ struct Purging {
     gateway: Running,
 }
 
-/// Which stores are to trust the local authority.
+/// What is done about certificates.
 #[derive(Args)]
-struct Trusting {
-    /// Say what would be done, and do nothing but make the authority
-    #[arg(long)]
-    dry_run: bool,
-    /// Only stores of this kind; may be repeated [default: all that are found]
-    #[arg(long = "only", value_name = "KIND")]
-    kinds: Vec<Store>,
-    /// The folder of the authority [default: authority in this user's data, ~/.local/share/pilotlight]
-    #[arg(long, value_name = "PATH")]
-    folder: Option<PathBuf>,
-    /// Write a file with the system's roots and this one, and leave the system's store alone
-    #[arg(long, value_name = "FILE")]
-    bundle: Option<PathBuf>,
-    /// A keystore of Java, made if it is not there [default: cacerts of the Java that is found, as root]
-    #[arg(long, value_name = "FILE")]
-    java_keystore: Option<PathBuf>,
+#[command(args_conflicts_with_subcommands = true)]
+struct CertificatesArguments {
+    #[command(subcommand)]
+    action: Option<CertificatesAction>,
+    #[command(flatten)]
+    gateway: Running,
 }
 
-/// A kind of store.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Store {
-    /// The system's: curl, Python, Go, most programs
-    System,
-    /// Firefox, and Chromium on Linux
-    Nss,
-    /// Java
-    Java,
+#[derive(Subcommand)]
+enum CertificatesAction {
+    /// Get a new certificate for a host now
+    Renew {
+        /// The host
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        name: Option<String>,
+        /// For all hosts
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        gateway: Running,
+    },
+    /// Take a certificate that came in another way, until it is renewed
+    Import {
+        /// The certificate and those between it and the root, as PEM
+        #[arg(long, value_name = "FILE")]
+        certificate: PathBuf,
+        /// Its private key, as PEM
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+        #[command(flatten)]
+        gateway: Running,
+    },
 }
 
-impl Trusting {
-    fn run(self, direction: Direction) -> io::Result<Outcome> {
-        let kind = |store: &Store| match store {
-            Store::System => Kind::System,
-            Store::Nss => Kind::Nss,
-            Store::Java => Kind::Java,
+impl CertificatesArguments {
+    fn run(self) -> io::Result<Outcome> {
+        use admin::Certificates;
+        let (gateway, effect, what) = match self.action {
+            None => (self.gateway, Effect::Reads, Certificates::List),
+            Some(CertificatesAction::Renew { name, gateway, .. }) => {
+                (gateway, Effect::Changes, name.map_or(Certificates::RenewAll, Certificates::Renew))
+            }
+            Some(CertificatesAction::Import { certificate, key, gateway }) => {
+                (gateway, Effect::Changes, Certificates::Import { certificate, key })
+            }
         };
-        let Self { dry_run, kinds, folder, bundle, java_keystore } = self;
-        let kinds = kinds.iter().map(kind).collect();
-        let trusting = trust::Trusting { direction, dry_run, kinds, folder, bundle, keystore: java_keystore };
-        trust::trust(&trusting, &mut io::stdout(), &mut io::stderr())
+        gateway.run(effect, |client, report, out| admin::certificates(client, &what, report, out))
     }
 }
 
@@ -406,8 +414,9 @@ fn main() -> ExitCode {
             let request = admin::Explained { url: &url, method: &method, fields: &fields };
             gateway.run(Effect::Reads, |client, report, out| admin::explain(client, request, report, out))
         }
-        Command::Trust(trusting) => trusting.run(Direction::Trust),
-        Command::Untrust(trusting) => trusting.run(Direction::Untrust),
+        Command::Certificates(arguments) => arguments.run(),
+        Command::Trust(trusting) => trust::run(trusting, Direction::Trust, &mut out, &mut err),
+        Command::Untrust(trusting) => trust::run(trusting, Direction::Untrust, &mut out, &mut err),
         Command::Redis { mode: Deferred(mode) } => return pilotlight_redis_tool::run(mode),
         Command::Lab(arguments) => return lab(&arguments),
         Command::Completions { shell } => generated::completions(whole_command(), shell, &mut out),

@@ -128,6 +128,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
     let changed = [
         ("workers", settings::workers(old) != settings::workers(new)),
         ("io_uring", old.io_uring != new.io_uring),
+        ("tls.acme", old.acme != new.acme),
         ("cache", (&old.cache, &old.cache_redis) != (&new.cache, &new.cache_redis)),
         ("admin", old.operate.admin != new.operate.admin),
         ("metrics", old.operate.metrics != new.operate.metrics),
@@ -138,8 +139,8 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
 
 /// The configuration that a gateway has after it followed another one: what it cannot follow stays as it was.
 pub(crate) fn followed_config(old: &Config, new: Config) -> Config {
-    let Config { workers, io_uring, cache, cache_redis, operate, .. } = old.clone();
-    Config { workers, io_uring, cache, cache_redis, operate, ..new }
+    let Config { workers, io_uring, acme, cache, cache_redis, operate, .. } = old.clone();
+    Config { workers, io_uring, acme, cache, cache_redis, operate, ..new }
 }
 
 #[cfg(test)]

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_gateway::{GatewayOptions, Inherited, IoUring, ListenAddr, RedisTier, ServiceTarget, Serving};
+use pilotlight_gateway::{
+    GatewayOptions, Inherited, IoUring, IssuerOptions, ListenAddr, LocalAuthority, RedisTier, ServiceTarget, Serving,
+    StorageSettings,
+};
 use pilotlight_supervisor::{Service, ServiceSpec};
 use pilotlight_tls::{Protocol, TlsContext, TlsSettings};
 
 use crate::config::{self, Config, ServiceKind, Workers};
 use crate::memory;
+use crate::trust;
 
 /// Worker threads.
 pub(crate) fn workers(config: &Config) -> usize {
@@ -82,9 +86,29 @@ pub(crate) fn gateway(
         cache: config.cache.clone(),
         redis: config.cache_redis.as_ref().map(redis),
         tls,
+        issuers: issuers(config),
         access_log: config.operate.access_log.clone(),
         freed: Some(memory::give_back_later),
     }
+}
+
+/// Where certificates by ACME are kept in the user's data.
+const ACME_FOLDER: &str = "acme";
+
+/// Who gives certificates to hosts that have none in a file.
+fn issuers(config: &Config) -> IssuerOptions {
+    let data = pilotlight_authority::data_folder(|name| std::env::var_os(name)).unwrap_or_default();
+    let acme = config.acme.as_ref().map(|acme| {
+        let mut settings = acme.settings.clone();
+        if let StorageSettings::Folder(path) = &mut settings.storage
+            && path.as_os_str().is_empty()
+        {
+            *path = data.join(ACME_FOLDER);
+        }
+        settings
+    });
+    let hosts = config.listen.iter().filter_map(|listener| listener.local_host.clone()).collect();
+    IssuerOptions { acme, local: LocalAuthority { folder: data.join(trust::FOLDER), hosts } }
 }
 
 fn redis(redis: &config::CacheRedis) -> RedisTier {

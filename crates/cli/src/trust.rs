@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use clap::{Args, ValueEnum};
 use pilotlight_authority::{
     Action, Authority, Direction, Kind, Machine, Outcome as Done, Plan, Step, Wanted, carry_out, data_folder,
 };
@@ -12,23 +13,54 @@ use pilotlight_printable::printable;
 use crate::config::commands::Outcome;
 
 /// The folder of the local authority, in the user's data.
-const FOLDER: &str = "authority";
+pub(crate) const FOLDER: &str = "authority";
 
-/// What is done, and where.
-#[derive(Clone, Debug)]
-pub struct Trusting {
-    /// Trust or not.
-    pub direction: Direction,
-    /// Only shown.
-    pub dry_run: bool,
-    /// In stores of these kinds; all of them if there is none.
-    pub kinds: Vec<Kind>,
-    /// Where the authority is, if not in the user's data.
-    pub folder: Option<PathBuf>,
-    /// A file that gets the system's roots and this one, instead of the system's store.
-    pub bundle: Option<PathBuf>,
-    /// A keystore of Java.
-    pub keystore: Option<PathBuf>,
+/// For the help of the command.
+pub const EXAMPLES: &str = "Examples:
+  pilotlight trust --dry-run           what would be done
+  pilotlight trust --only nss          Firefox and Chromium of this user
+  sudo pilotlight trust --only system --folder ~/.local/share/pilotlight/authority
+  pilotlight trust --bundle roots.pem  for containers: SSL_CERT_FILE=roots.pem, CURL_CA_BUNDLE=roots.pem";
+
+/// Which stores are to trust the local authority.
+#[derive(Debug, Args)]
+pub struct TrustArguments {
+    /// Say what would be done, and do nothing but make the authority
+    #[arg(long)]
+    dry_run: bool,
+    /// Only stores of this kind; may be repeated [default: all that are found]
+    #[arg(long = "only", value_name = "KIND")]
+    kinds: Vec<Store>,
+    /// The folder of the authority [default: authority in this user's data, ~/.local/share/pilotlight]
+    #[arg(long, value_name = "PATH")]
+    folder: Option<PathBuf>,
+    /// Write a file with the system's roots and this one, and leave the system's store alone
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+    /// A keystore of Java, made if it is not there [default: cacerts of the Java that is found, as root]
+    #[arg(long, value_name = "FILE")]
+    java_keystore: Option<PathBuf>,
+}
+
+/// A kind of store.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Store {
+    /// The system's: curl, Python, Go, most programs
+    System,
+    /// Firefox, and Chromium on Linux
+    Nss,
+    /// Java
+    Java,
+}
+
+impl Store {
+    fn kind(self) -> Kind {
+        match self {
+            Self::System => Kind::System,
+            Self::Nss => Kind::Nss,
+            Self::Java => Kind::Java,
+        }
+    }
 }
 
 /// Where the local authority of this user is.
@@ -43,12 +75,18 @@ pub(crate) fn default_folder() -> Result<PathBuf, pilotlight_authority::FolderEr
 ///
 /// # Errors
 /// Only if the output cannot be written.
-pub fn trust(trusting: &Trusting, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<Outcome> {
-    let folder = match trusting.folder.clone().map_or_else(default_folder, Ok) {
+pub fn run(
+    arguments: TrustArguments,
+    direction: Direction,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<Outcome> {
+    let TrustArguments { dry_run, kinds, folder, bundle, java_keystore } = arguments;
+    let folder = match folder.map_or_else(default_folder, Ok) {
         Ok(folder) => folder,
         Err(e) => return refused(&e.to_string(), err),
     };
-    let authority = match trusting.direction {
+    let authority = match direction {
         Direction::Trust => Authority::open(&folder, SystemTime::now()).map(Some),
         Direction::Untrust => Authority::read(&folder),
     };
@@ -64,19 +102,19 @@ pub fn trust(trusting: &Trusting, out: &mut dyn Write, err: &mut dyn Write) -> i
         return refused("HOME is no absolute path, so the stores of this user cannot be found", err);
     };
     let machine = Machine::look(&home, &std::env::var_os("PATH").unwrap_or_default());
-    let all = vec![Kind::System, Kind::Nss, Kind::Java];
+    let kinds = if kinds.is_empty() { Store::value_variants().to_vec() } else { kinds };
     let root = authority.certificate_file();
     let wanted = Wanted {
-        direction: trusting.direction,
-        kinds: if trusting.kinds.is_empty() { all } else { trusting.kinds.clone() },
+        direction,
+        kinds: kinds.into_iter().map(Store::kind).collect(),
         root: &root,
         certificate: authority.certificate(),
         id: authority.id(),
-        bundle: trusting.bundle.as_deref(),
-        keystore: trusting.keystore.as_deref(),
+        bundle: bundle.as_deref(),
+        keystore: java_keystore.as_deref(),
     };
     writeln!(out, "local authority {} in {}", authority.id(), shown(&folder))?;
-    follow(&Plan::of(&wanted, &machine), trusting.dry_run, out, err)
+    follow(&Plan::of(&wanted, &machine), dry_run, out, err)
 }
 
 fn follow(plan: &Plan, is_dry: bool, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<Outcome> {

@@ -32,6 +32,7 @@ use tokio::task::JoinSet;
 use crate::gateway::Gateway;
 
 mod api;
+mod certificates;
 mod explain;
 mod hidden;
 mod logs;

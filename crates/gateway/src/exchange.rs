@@ -50,6 +50,7 @@ mod refresh;
 mod second_tier;
 mod sending;
 mod unread;
+mod validation;
 
 use changes::Seen;
 pub(crate) use detached_fetch::PendingResponse;
@@ -66,6 +67,9 @@ pub(crate) enum Reply {
 
 /// Has a request answered that memory does not answer as it stands.
 pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: Box<ReceivedRequest>) -> Reply {
+    if let Some(answer) = worker.common.issuers.validation(&received.head) {
+        return validation::respond(worker, client, *received, answer);
+    }
     let ReceivedRequest { mut head, body, begun, read, checked, known, redis } = *received;
     let timeline = Timeline::new(begun);
     if let Some((asked, answered)) = redis.as_ref().map(RedisMiss::between) {

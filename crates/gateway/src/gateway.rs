@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::access_log::Writer;
 use crate::coherence::{CoherenceError, CoherenceThread};
+use crate::issuers::{IssuerError, Issuers};
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
 use crate::options::{AccessLogTarget, CacheSettings, GatewayOptions, Inherited, ListenAddr, RedisTier, Serving};
@@ -35,6 +36,9 @@ pub enum GatewayError {
     /// Purges cannot be shared.
     #[error(transparent)]
     Coherence(#[from] CoherenceError),
+    /// Nobody gives certificates.
+    #[error(transparent)]
+    Issuers(#[from] IssuerError),
     /// The supervisor was started for another number of workers.
     #[error("{workers} workers got {events} receivers of events")]
     Events {
@@ -134,6 +138,7 @@ impl Gateway {
         let abandoned = options.cache.as_ref().map(|cache| cache.abandoned).unwrap_or_default();
         let tiers = options.cache.map(|cache| Tiers::start(cache, options.redis)).transpose()?;
         let Tiers { cache, second, coherence } = tiers.unwrap_or_default();
+        let issuers = Issuers::start(options.issuers, options.tls.store(), &new.wanted, &options.serving.routes)?;
         let metrics = Registry::new(workers);
         let table = table(options.serving, &metrics);
         let access_log = match &options.access_log {
@@ -147,6 +152,7 @@ impl Gateway {
             counts: Arc::default(),
             second,
             coherence,
+            issuers,
             abandoned,
             metrics,
             workers,
@@ -205,6 +211,7 @@ impl Gateway {
     /// Answers requests by something else from now on. Connections of clients, exchanges, what is cached, and the ways
     /// to services that stay the same objects are left as they are; limits count for connections that begin now.
     pub fn reload(&mut self, listeners: NewListeners, serving: Serving) {
+        self.common.issuers.follow(&listeners.wanted, &serving.routes);
         self.common.table.store(Arc::new(table(serving, &self.common.metrics)));
         self.order(|| Order::Follow);
         self.listen(listeners);

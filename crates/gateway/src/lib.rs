@@ -12,6 +12,7 @@ mod admin;
 mod admission;
 mod body;
 mod cache_key;
+mod certificates;
 mod client;
 mod client_socket;
 mod coherence;
@@ -31,6 +32,8 @@ mod handshake;
 mod handshakes;
 mod head;
 mod http2;
+mod internal;
+mod issuers;
 mod linger;
 mod listen;
 mod listen_addr;
@@ -78,13 +81,20 @@ pub use admission::spec::{AdmissionSpec, AllowSpec, LimitBy, LimitSpec, Prefligh
 pub use error_pages::{ErrorPages, ErrorStatus};
 pub use field_rules::{FieldDirection, FieldPattern, FieldRuleError, FieldRules, FieldValue};
 pub use gateway::{Gateway, GatewayError, NewListeners};
+pub use internal::InternalError;
+pub use issuers::IssuerError;
 pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, External, ExternalAddr,
-    GatewayOptions, Inherited, IoUring, Limits, ListenAddr, PlainHttp, RedisTier, RouteCache, RouteLimit, RouteSpec,
-    RouteTo, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
+    GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr, LocalAuthority, PlainHttp, RedisTier,
+    RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
 };
+pub use pilotlight_acme::{
+    AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
+    Offered, StorageSettings,
+};
+pub use pilotlight_authority::{PERMITTED, is_permitted};
 pub use pilotlight_cache::{
     BypassRules, CDN_CACHE_CONTROL, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, LanguageOrder, NamePattern,
     NamePatterns, Parameters, PolicyOptions, QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,

@@ -14,9 +14,11 @@ use pilotlight_tls::TlsContext;
 use crate::error_pages::ErrorPages;
 use crate::networks::Networks;
 
+mod issuers;
 mod route;
 
 pub use crate::listen_addr::ListenAddr;
+pub use issuers::{IssuerOptions, LocalAuthority};
 pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,6 +44,8 @@ pub struct GatewayOptions {
     /// TLS of the listeners that have it. Whoever gives it has its files read again, and changes it when the settings
     /// change.
     pub tls: Arc<TlsContext>,
+    /// Who gives certificates to hosts that have none in a file.
+    pub issuers: IssuerOptions,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogOptions>,
     /// Called by a worker, not often, when connections have become quiet or have ended: an allocator may keep what they

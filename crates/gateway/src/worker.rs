@@ -22,6 +22,7 @@ use crate::coherence::CoherenceThread;
 use crate::compress::Encoding;
 use crate::deadline::Deadlines;
 use crate::handshakes::Handshakes;
+use crate::issuers::Issuers;
 use crate::metrics::Registry;
 use crate::net;
 use crate::options::{Abandoned, External, IoUring, ListenAddr, ServerProtocol, ServiceTarget};
@@ -50,6 +51,8 @@ pub(crate) struct Common {
     pub(crate) tls: Arc<TlsContext>,
     /// What tells other gateways of purges, and is told of theirs.
     pub(crate) coherence: Option<CoherenceThread>,
+    /// Who gives it certificates while it runs.
+    pub(crate) issuers: Issuers,
     pub(crate) workers: usize,
     pub(crate) io_uring: IoUring,
     pub(crate) metrics: Registry,

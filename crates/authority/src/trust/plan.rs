@@ -248,7 +248,7 @@ impl Plan {
             None if machine.is_root => ["-cacerts".into(), OsString::new()],
             None => {
                 let note = format!(
-                    "Java: {} -importcert -noprompt -cacerts -storepass {JAVA_PASSWORD} -alias {} -file '{}' (as root), or --java-keystore FILE with -Djavax.net.ssl.trustStore=FILE",
+                    "Java: {} -importcert -noprompt -cacerts -storepass {JAVA_PASSWORD} -alias {} -file '{}' (as root), or --java-keystore FILE with -Djavax.net.ssl.trustStore=FILE -Djavax.net.ssl.trustStorePassword={JAVA_PASSWORD}",
                     keytool.display(),
                     file_name(wanted),
                     wanted.root.display()

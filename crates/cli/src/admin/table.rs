@@ -31,28 +31,28 @@ impl Style {
 }
 
 /// One cell: its text, and the colour it has.
-struct Cell {
+pub(super) struct Cell {
     text: String,
     colour: Option<&'static str>,
     align: Align,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Align {
+pub(super) enum Align {
     Left,
     Right,
 }
 
-fn left(text: impl Into<String>) -> Cell {
+pub(super) fn left(text: impl Into<String>) -> Cell {
     Cell { text: text.into(), colour: None, align: Align::Left }
 }
 
-fn right(text: impl Into<String>) -> Cell {
+pub(super) fn right(text: impl Into<String>) -> Cell {
     Cell { text: text.into(), colour: None, align: Align::Right }
 }
 
 /// Aligned columns, two spaces apart.
-fn rows(heads: &[&str], rows: &[Vec<Cell>], style: Style) -> String {
+pub(super) fn rows(heads: &[&str], rows: &[Vec<Cell>], style: Style) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.text.chars().count());
         cells.chain([heads[column].len()]).max().unwrap_or_default()

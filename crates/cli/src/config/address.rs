@@ -82,6 +82,13 @@ pub(super) fn client_listener(text: &str, folder: &Path) -> Result<(ListenAddr, 
     listener(text, folder).map(|address| (address, Said::Nothing))
 }
 
+/// The name of an address for TLS that the local authority signs for: `localhost`, or one below it.
+pub(super) fn local_host(text: &str) -> Option<String> {
+    let rest = strip_scheme(text, "https://")?.trim_end_matches('/');
+    let host = rest.split(':').next().unwrap_or(rest).to_ascii_lowercase();
+    (host == "localhost" || host.ends_with(".localhost")).then_some(host)
+}
+
 /// An address to listen on as it stands in the file.
 pub(super) fn written(address: &ListenAddr) -> String {
     match address {

@@ -11,6 +11,7 @@ use pilotlight_supervisor::ServiceSpec;
 use rustix::fs::Access;
 
 use super::access::may;
+use super::acme;
 use super::admission;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages;
@@ -33,6 +34,7 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     error_pages::check(config, &mut found);
     admission::check(&config.user_files, &mut found);
     tls::check(config, &mut found);
+    acme::check(config, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {
         if let Some(spec) = service.spec() {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use pilotlight_gateway::{
-    AccessLogOptions, CacheSettings, ErrorPages, External, ListenAddr, RedisConfig, RedisOptions, RouteSpec, RouteTo,
-    Settings,
+    AccessLogOptions, AcmeSettings, CacheSettings, ErrorPages, External, ListenAddr, RedisConfig, RedisOptions,
+    RouteSpec, RouteTo, Settings,
 };
 use pilotlight_supervisor::ServiceSpec;
 use pilotlight_tls::TlsSettings;
@@ -26,6 +26,8 @@ pub struct Config {
     pub settings: Settings,
     /// TLS; none: no listener speaks it.
     pub tls: Option<Tls>,
+    /// Certificates by ACME, if they are wanted.
+    pub acme: Option<Acme>,
     /// The response cache; none: nothing is cached.
     pub cache: Option<CacheSettings>,
     /// The cache's tier in Redis, if there is one.
@@ -74,13 +76,14 @@ impl Config {
 
     /// All of it but services and routes.
     pub(crate) fn without_services(&self) -> Self {
-        let Self { listen, workers, io_uring, settings, tls, cache, cache_redis, operate, .. } = self;
+        let Self { listen, workers, io_uring, settings, tls, acme, cache, cache_redis, operate, .. } = self;
         Self {
             listen: listen.clone(),
             workers: *workers,
             io_uring: *io_uring,
             settings: settings.clone(),
             tls: tls.clone(),
+            acme: acme.clone(),
             cache: cache.clone(),
             cache_redis: cache_redis.clone(),
             operate: operate.clone(),
@@ -99,7 +102,38 @@ impl Config {
 pub struct Listener {
     /// The address.
     pub address: ListenAddr,
+    /// The name below `localhost` that stands in it.
+    pub local_host: Option<String>,
     pub(super) at: Span,
+}
+
+/// Certificates by ACME.
+#[derive(Clone, Debug)]
+pub struct Acme {
+    /// Authorities, storage, challenges. A folder without a path is that of the user's data.
+    pub settings: AcmeSettings,
+    pub(super) storage: AcmeStorage,
+    /// Where the key stands.
+    pub(super) at: Span,
+    pub(super) storage_at: Span,
+}
+
+/// Where the file stands does not matter.
+impl PartialEq for Acme {
+    fn eq(&self, other: &Self) -> bool {
+        self.settings == other.settings
+    }
+}
+
+impl Eq for Acme {}
+
+/// Where certificates are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AcmeStorage {
+    /// In a folder.
+    Folder,
+    /// In the Redis of `[cache.redis]`.
+    Redis,
 }
 
 /// TLS of the listeners that speak it.
@@ -112,6 +146,8 @@ pub struct Tls {
     /// Where the files of each pair stand, in the order of [`TlsSettings::certificates`].
     pub(super) pairs_at: Vec<PairSpans>,
     pub(super) ca_at: Span,
+    /// Whether the file says something of certificates, if only misspelt.
+    pub(super) mentions_certificates: bool,
 }
 
 /// Where the files of a certificate stand.

@@ -6,6 +6,7 @@ use pilotlight_gateway::{Abandoned, CacheOptions, CacheSettings, GatewayOptions,
 use pilotlight_supervisor::QueueLimits;
 use toml::de::{DeTable, DeValue};
 
+use super::acme;
 use super::address::{self, Said};
 use super::cache_policy;
 use super::cache_redis;
@@ -41,9 +42,11 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         root.field("proxy_protocol").map(|field| networks::read(&field, found)).unwrap_or_default();
     root.set("trust_forwarded", Field::boolean, &mut settings.trust_forwarded, found);
     let tls = tls::read(&root, folder, found);
+    let acme = acme::read(&root, folder, found);
     let mut config = Config {
         listen: tls::spoken(listen(&root, folder, found), tls.as_ref(), found),
         tls,
+        acme,
         workers: workers(&root, found),
         io_uring,
         settings,
@@ -66,12 +69,16 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     };
     config.routes = relations::routes(drafts, &config, &declared, found);
     scaling::check_routes(&config, found);
+    acme::relations(&mut config, found);
+    tls::relations(&config, found);
     config
 }
 
 fn listen(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec<(Listener, Said)> {
-    let default =
-        || address::listener(schema::LISTEN, folder).map(|address| (Listener { address, at: 0..0 }, Said::Nothing));
+    let default = || {
+        address::listener(schema::LISTEN, folder)
+            .map(|address| (Listener { address, local_host: None, at: 0..0 }, Said::Nothing))
+    };
     let Some(field) = root.field("listen") else {
         return default().into_iter().collect();
     };
@@ -99,7 +106,8 @@ fn listener(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Op
     let text = noted(field.string().map_err(|wrong| wrong.maybe_help(help)), found)?;
     let read = address::client_listener(text, folder).map_err(|wrong| field.rejected(wrong));
     let (address, said) = noted(read, found)?;
-    Some((Listener { address, at: field.at.clone() }, said))
+    let local_host = address::local_host(text);
+    Some((Listener { address, local_host, at: field.at.clone() }, said))
 }
 
 fn workers(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Workers {

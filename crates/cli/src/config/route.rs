@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pilotlight_gateway::{
     Limits, NotAProtocol, PlainHttp, RouteCache, RouteControl, RouteRules, RouteSpec, RouteTo, Upgrades,
 };
+use pilotlight_gateway::{PERMITTED, is_permitted};
 use toml::de::{DeTable, DeValue};
 
 use super::admission;
@@ -16,7 +17,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages::Pages;
 use super::files;
 use super::pattern;
-use super::readers::word;
+use super::readers::{choice, word};
 use super::redirect;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_size, a_time, noted, or_none, type_name};
@@ -144,11 +145,32 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
     let errors = pages.read(section.field("errors"), "in the route's errors", found);
     route.changes = changes::read(&section, &route.path, errors, found).map(Arc::new);
     route.compress = section.field("compress").and_then(|field| compress::read(&field, found)).map(Arc::new);
+    internal(&section, &mut route, found);
     let (cache, cache_at) = cache(section.field("cache"), found);
     route.cache = cache;
     route.admission = admission::read(&section, pages.folder, found);
     let users_at = section.field("allow").and_then(|allow| Some(allow.value.as_table()?.get("basic")?.span()));
     Draft { route, at, leads, cache_at, users_at }
+}
+
+/// `tls = "internal"`: the local authority signs for the route's host.
+fn internal(section: &Section<'_>, route: &mut RouteSpec, found: &mut Vec<Diagnostic>) {
+    let Some(field) = section.field("tls") else { return };
+    if noted(choice(&field, &["internal"]), found).is_none() {
+        return;
+    }
+    let Some(host) = &route.host else {
+        let message = "`tls` has no effect: the route has no host";
+        found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("add host = \"app.test\""));
+        return;
+    };
+    route.internal_tls = is_permitted(host);
+    if !route.internal_tls {
+        let message = format!("the local authority gives no certificate for {}", shown(host));
+        let names = PERMITTED.join(", ");
+        let help = format!("its names end in {names}: with its key nobody can pretend to be a site");
+        found.push(Diagnostic::error(Code::BadValue, field.at, message).help(help));
+    }
 }
 
 /// Where the route leads, which one key says.

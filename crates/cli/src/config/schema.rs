@@ -4,11 +4,13 @@
 mod admission;
 mod key;
 mod service;
+mod tls;
 
 pub use admission::{ROUTE_ALLOW, ROUTE_ALLOW_FORWARD, ROUTE_DENY, ROUTE_LIMIT};
 pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
 pub use service::{SERVICE, SERVICE_CGROUP, SERVICE_LIMITS, SERVICE_QUEUE};
+pub use tls::{TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES};
 
 /// `listen` when the file gives none.
 pub const LISTEN: &str = "127.0.0.1:8080";
@@ -75,35 +77,6 @@ pub const ACCESS_LOG: &[Key] = &[
     key("format", "\"json\" or \"text\"", "\"json\"", &[]),
     key("fields", "a list of strings", "[\"time\", \"status\"]", &["columns"]),
     key("max_size", "a size with its unit or \"none\"", "\"100MiB\"", &["rotate", "size"]),
-];
-
-/// The keys of `[tls]`.
-pub const TLS: &[Key] = &[
-    key(
-        "certificates",
-        "a section or a list of sections",
-        "{ certificate = \"cert.pem\", key = \"key.pem\" }",
-        &["certificate", "cert", "certs", "ssl_certificate", "crt"],
-    ),
-    key("min_version", "\"1.2\" or \"1.3\"", "\"1.3\"", &["ssl_protocols", "protocols", "min_tls_version", "version"]),
-    key(
-        "client_certificates",
-        A_SECTION,
-        "{ ca = \"ca.pem\", mode = \"required\" }",
-        &["client_auth", "ssl_verify_client", "mtls", "ssl_client_certificate"],
-    ),
-];
-
-/// The keys of an entry of `certificates` in `[tls]`.
-pub const TLS_CERTIFICATE: &[Key] = &[
-    key("certificate", A_STRING, "\"cert.pem\"", &["cert", "crt", "chain", "fullchain", "ssl_certificate"]),
-    key("key", A_STRING, "\"key.pem\"", &["private_key", "ssl_certificate_key", "keyfile"]),
-];
-
-/// The keys of `client_certificates` in `[tls]`.
-pub const TLS_CLIENT_CERTIFICATES: &[Key] = &[
-    key("ca", A_STRING, "\"ca.pem\"", &["ca_file", "cafile", "authority", "trust", "ssl_client_certificate"]),
-    key("mode", "\"required\" or \"optional\"", "\"required\"", &["verify", "require"]),
 ];
 
 /// The keys of `[limits]`.
@@ -218,6 +191,7 @@ pub const ROUTE: &[Key] = &[
         "{ \"5xx\" = \"error.html\" }",
         &["error_page", "error_pages", "handle_errors", "errorfile"],
     ),
+    key("tls", "\"internal\"", "\"internal\"", &["certificate", "issuer"]),
 ];
 
 /// The keys of `[errors]` and `[routes.errors]`. The first stands for every status and class of errors.
@@ -305,6 +279,12 @@ pub enum Part {
     Top,
     /// `[tls]`.
     Tls,
+    /// `[tls.acme]`.
+    TlsAcme,
+    /// An authority in `fallback` of `[tls.acme]`.
+    TlsAcmeFallback,
+    /// `eab` in `[tls.acme]`.
+    TlsAcmeEab,
     /// An entry of `certificates` in `[tls]`.
     TlsCertificate,
     /// `client_certificates` in `[tls]`.
@@ -365,9 +345,12 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 30] = [
+    pub const ALL: [Part; 33] = [
         Part::Top,
         Part::Tls,
+        Part::TlsAcme,
+        Part::TlsAcmeFallback,
+        Part::TlsAcmeEab,
         Part::TlsCertificate,
         Part::TlsClientCertificates,
         Part::Limits,
@@ -404,6 +387,9 @@ impl Part {
         match self {
             Part::Top => ROOT,
             Part::Tls => TLS,
+            Part::TlsAcme => TLS_ACME,
+            Part::TlsAcmeFallback => TLS_ACME_FALLBACK,
+            Part::TlsAcmeEab => TLS_ACME_EAB,
             Part::TlsCertificate => TLS_CERTIFICATE,
             Part::TlsClientCertificates => TLS_CLIENT_CERTIFICATES,
             Part::Limits => LIMITS,
@@ -440,6 +426,9 @@ impl Part {
         match self {
             Part::Top => "at the top of the file, before the first [section]",
             Part::Tls => "in [tls]",
+            Part::TlsAcme => "in [tls.acme]",
+            Part::TlsAcmeFallback => "in `fallback` of [tls.acme]",
+            Part::TlsAcmeEab => "in `eab` of [tls.acme]",
             Part::TlsCertificate => "in `certificates` of [tls]",
             Part::TlsClientCertificates => "in `client_certificates` of [tls]",
             Part::Limits => "in [limits]",

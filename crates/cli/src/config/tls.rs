@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use pilotlight_gateway::ListenAddr;
+use pilotlight_gateway::{ListenAddr, RouteSpec};
 use pilotlight_tls::{
     CertificateFiles, ClientCertificateMode, ClientCertificates, FileError, MinVersion, Remark, TlsSettings,
     check_client_certificates,
@@ -31,11 +31,7 @@ pub(super) fn read(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic
         tls.settings.min_version = word(&field, &MinVersion::NAMES, found).unwrap_or_default();
     }
     tls.settings.client_certificates = client_certificates(&section, folder, &mut tls.ca_at, found);
-    if tls.settings.certificates.is_empty() && !section.mentions("certificates") {
-        let message = "[tls] has no certificates, so nobody could connect with TLS";
-        let help = "add certificates = { certificate = \"cert.pem\", key = \"key.pem\" }";
-        found.push(Diagnostic::error(Code::MissingKey, tls.at.clone(), message).help(help));
-    }
+    tls.mentions_certificates = section.mentions("certificates");
     Some(tls)
 }
 
@@ -115,9 +111,10 @@ pub(super) fn spoken(
     for (mut listener, said) in listeners {
         if let ListenAddr::Tcp(address) = listener.address {
             let is_implied = tls.is_some() && said == Said::Nothing && address.port() == HTTPS_PORT;
-            if said == Said::Https && tls.is_none() {
+            if said == Said::Https && tls.is_none() && listener.local_host.is_none() {
                 let message = "this listener speaks TLS, and the file has no [tls]";
-                let help = "add [tls] with certificates = { certificate = \"cert.pem\", key = \"key.pem\" }";
+                let help = "add [tls] with certificates = { certificate = \"cert.pem\", key = \"key.pem\" }, or with acme = true; \
+                            on this machine listen on https://app.localhost, for which the local authority signs";
                 found.push(Diagnostic::error(Code::MissingKey, listener.at.clone(), message).help(help));
             }
             if said == Said::Https || is_implied {
@@ -133,6 +130,19 @@ pub(super) fn spoken(
         found.push(Diagnostic::warning(Code::NoEffect, tls.at.clone(), message).help(help));
     }
     all
+}
+
+/// Whether there is a certificate, or somebody who gives one.
+pub(super) fn relations(config: &Config, found: &mut Vec<Diagnostic>) {
+    let Some(tls) = &config.tls else { return };
+    let is_local = config.listen.iter().any(|listener| listener.local_host.is_some())
+        || config.routes.iter().any(RouteSpec::is_signed_locally);
+    let has_some = !tls.settings.certificates.is_empty() || tls.mentions_certificates;
+    if !has_some && config.acme.is_none() && !is_local {
+        let message = "[tls] has no certificates, so nobody could connect with TLS";
+        let help = "add certificates = { certificate = \"cert.pem\", key = \"key.pem\" }, or acme = true";
+        found.push(Diagnostic::error(Code::MissingKey, tls.at.clone(), message).help(help));
+    }
 }
 
 /// Whether the files are there and can be used.

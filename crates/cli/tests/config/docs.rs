@@ -17,6 +17,9 @@ fn chapter(reference: &str, part: Part) -> &str {
     let heading = match part {
         Part::Top => "## The top of the file",
         Part::Tls => "## `[tls]`",
+        Part::TlsAcme => "## `[tls.acme]`",
+        Part::TlsAcmeFallback => "## `fallback` of `[tls.acme]`",
+        Part::TlsAcmeEab => "## `eab` of `[tls.acme]`",
         Part::TlsCertificate => "## `certificates` of `[tls]`",
         Part::TlsClientCertificates => "## `client_certificates` of `[tls]`",
         Part::Limits => "## `[limits]`",

@@ -19,7 +19,7 @@ use super::logs::{KEPT_LOG_LINES, LogBook, Page, output_name};
 use super::order::{Asked, Emptying, NotDone, Order};
 use super::refused::{Refused, refused};
 use super::shared::Shared;
-use super::{explain, prometheus, purge, status};
+use super::{certificates, explain, prometheus, purge, status};
 use crate::options::ServiceTarget;
 
 /// Bytes of a request's body.
@@ -90,6 +90,9 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         (&Method::GET, ["config"]) => Ok(json(StatusCode::OK, &(shared.config)())),
         (&Method::GET, ["metrics"]) => Ok(metrics(&shared)),
         (&Method::GET, ["explain"]) => explained(&shared, &request),
+        (&Method::GET, ["certificates"]) => Ok(json(StatusCode::OK, &certificates::list(&shared))),
+        (&Method::POST, ["certificates", "renew"]) => renewed(&shared, request).await,
+        (&Method::POST, ["certificates", "import"]) => imported(&shared, request).await,
         (&Method::POST, ["purge"]) => purged(&shared, request).await,
         (&Method::GET, ["services", name]) => {
             found(&shared, name).map(|target| json(StatusCode::OK, &status::one(&shared, &target)))
@@ -98,12 +101,16 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         (&Method::POST, ["reload"]) => reload(&shared, request).await,
         (&Method::POST, ["upgrade"]) => upgrade(&shared, request).await,
         (&Method::POST, ["services", name, action @ ("restart" | "stop" | "start")]) => act(&shared, name, action),
-        (_, ["status" | "config" | "metrics" | "explain"] | ["services", _] | ["services", _, "logs"]) => {
-            Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes GET only")))
-        }
-        (_, ["purge" | "reload" | "upgrade"] | ["services", _, "restart" | "stop" | "start"]) => {
-            Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes POST only")))
-        }
+        (
+            _,
+            ["status" | "config" | "certificates" | "metrics" | "explain"] | ["services", _] | ["services", _, "logs"],
+        ) => Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes GET only"))),
+        (
+            _,
+            ["purge" | "reload" | "upgrade"]
+            | ["certificates", "renew" | "import"]
+            | ["services", _, "restart" | "stop" | "start"],
+        ) => Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes POST only"))),
         _ => Err(refused(StatusCode::NOT_FOUND, format!("there is no {path}; docs/admin-api.md lists what there is"))),
     };
     answer.unwrap_or_else(|refused| problem(&refused))
@@ -139,6 +146,16 @@ fn explained(shared: &Shared, request: &Request<Incoming>) -> Answer {
 async fn purged(shared: &Shared, request: Request<Incoming>) -> Answer {
     let body = whole(request.into_body()).await?;
     Ok(json(StatusCode::OK, &purge::purge(shared, &body).await?))
+}
+
+async fn renewed(shared: &Shared, request: Request<Incoming>) -> Answer {
+    let body = whole(request.into_body()).await?;
+    Ok(json(StatusCode::ACCEPTED, &certificates::renew(shared, &body).await?))
+}
+
+async fn imported(shared: &Shared, request: Request<Incoming>) -> Answer {
+    let body = whole(request.into_body()).await?;
+    Ok(json(StatusCode::OK, &certificates::import(shared, &body).await?))
 }
 
 async fn reload(shared: &Shared, request: Request<Incoming>) -> Answer {

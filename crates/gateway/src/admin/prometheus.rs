@@ -39,7 +39,24 @@ pub(super) fn text(shared: &Shared) -> String {
     times(&mut text, &counted);
     services(&mut text, shared);
     gateway(&mut text, shared);
+    acme(&mut text, shared);
     text.0
+}
+
+/// Certificates by ACME. When those that are there are over is said of all certificates together.
+fn acme(text: &mut Text, shared: &Shared) {
+    let Some(acme) = shared.common.issuers.acme() else { return };
+    let status = acme.status();
+    let name = "pilotlight_acme_orders_total";
+    text.family(name, "counter", "Orders of certificates that are over, by what became of them.");
+    for (result, count) in [("obtained", status.obtained), ("failed", status.failed)] {
+        text.sample(name, &labels(&[("result", result)]), &count);
+    }
+    let name = "pilotlight_acme_failing";
+    text.family(name, "gauge", "1 for each name whose last order failed.");
+    for state in &status.names {
+        text.sample(name, &labels(&[("name", state.name.as_str())]), &u8::from(state.last_error.is_some()));
+    }
 }
 
 fn requests(text: &mut Text, counted: &[Counted]) {

@@ -55,6 +55,7 @@ pub(super) fn gateway(shared: &Shared) -> Value {
         },
         "tls": super::tls::status(shared),
         "cache": cache,
+        "acme": super::certificates::acme(shared),
         "services": services,
     })
 }

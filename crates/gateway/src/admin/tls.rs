@@ -39,7 +39,7 @@ pub(super) fn status(shared: &Shared) -> Value {
     })
 }
 
-fn certificate(CertificateInfo { source, certificate }: &CertificateInfo) -> Value {
+pub(super) fn certificate(CertificateInfo { source, certificate }: &CertificateInfo) -> Value {
     json!({
         "source": source_name(*source),
         "from": certificate.origin(),
@@ -53,7 +53,7 @@ fn certificate(CertificateInfo { source, certificate }: &CertificateInfo) -> Val
 }
 
 /// Negative when it is over.
-fn ends_in(end: SystemTime) -> i64 {
+pub(super) fn ends_in(end: SystemTime) -> i64 {
     let signed = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let now = SystemTime::now();
     end.duration_since(now).map_or_else(|over| -signed(over.duration()), signed)

@@ -47,6 +47,8 @@ pub struct RouteSpec {
     pub plain_http: PlainHttp,
     /// `Strict-Transport-Security` (RFC 6797) for so long, with responses over TLS.
     pub hsts: Option<Duration>,
+    /// Whether the certificate of its host comes from the local authority.
+    pub internal_tls: bool,
     /// What it changes of requests and responses, if anything.
     pub changes: Option<Arc<RouteChanges>>,
 }
@@ -142,8 +144,16 @@ impl RouteSpec {
             body_size: RouteLimit::General,
             plain_http: PlainHttp::default(),
             hsts: None,
+            internal_tls: false,
             changes: None,
         }
+    }
+
+    /// Whether the local authority signs for its host: below `.localhost`, and where the route says so.
+    #[must_use]
+    pub fn is_signed_locally(&self) -> bool {
+        let host = self.host.as_deref().unwrap_or_default();
+        self.internal_tls || host == "localhost" || host.ends_with(".localhost")
     }
 
     /// What it is called in metrics and logs: `example.org/users`, `=/health` if it matches that path only.

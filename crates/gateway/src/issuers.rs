@@ -1,0 +1,145 @@
+//! Who gives the gateway certificates while it runs: authorities by ACME, and the local one.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pilotlight_acme::{Acme, AcmeSettings, Answer, Driver, PATH, Reach, StartError, names_of};
+use pilotlight_authority::is_permitted;
+use pilotlight_tls::CertificateStore;
+
+use crate::certificates::{AcmeCertificates, has_file};
+use crate::head::Head;
+use crate::internal::{InternalError, InternalThread};
+use crate::options::{IssuerOptions, ListenAddr, LocalAuthority, RouteSpec};
+use crate::routes::host_of;
+
+/// How long the storage may take to give out what it has before clients are accepted.
+const STORED_TIME: Duration = Duration::from_secs(3);
+
+/// Why there are none.
+#[derive(Debug, thiserror::Error)]
+pub enum IssuerError {
+    /// What the configuration says of ACME cannot be.
+    #[error(transparent)]
+    Acme(#[from] StartError),
+    /// The local authority.
+    #[error(transparent)]
+    Local(#[from] InternalError),
+    /// A thread or its event loop could not be made.
+    #[error("the thread that gets certificates could not be started: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// Those that run; dropping it ends them.
+pub(crate) struct Issuers {
+    acme: Option<AcmeThread>,
+    local: LocalAuthority,
+    /// Begun with the first host.
+    signing: Mutex<Option<InternalThread>>,
+    store: Arc<CertificateStore>,
+}
+
+impl Issuers {
+    /// Begins to get certificates for the hosts of these routes, if TLS is spoken at one of the addresses. Those of the
+    /// local authority are there when it returns.
+    pub(crate) fn start(
+        options: IssuerOptions,
+        store: &Arc<CertificateStore>,
+        listen: &[ListenAddr],
+        routes: &[RouteSpec],
+    ) -> Result<Self, IssuerError> {
+        let IssuerOptions { acme, local } = options;
+        let acme = acme.as_ref().map(|acme| AcmeThread::start(acme, store)).transpose()?;
+        let issuers = Self { acme, local, signing: Mutex::default(), store: Arc::clone(store) };
+        issuers.sign_locally(listen, routes)?;
+        issuers.follow_acme(routes);
+        // After an upgrade clients come at once.
+        if let Some(acme) = &issuers.acme {
+            acme.handle.wait_until_read(STORED_TIME);
+        }
+        Ok(issuers)
+    }
+
+    /// These are the addresses and the routes from now on.
+    pub(crate) fn follow(&self, listen: &[ListenAddr], routes: &[RouteSpec]) {
+        self.follow_acme(routes);
+        if let Err(e) = self.sign_locally(listen, routes) {
+            tracing::error!("hosts have no certificate: {e}");
+        }
+    }
+
+    fn sign_locally(&self, listen: &[ListenAddr], routes: &[RouteSpec]) -> Result<(), IssuerError> {
+        let has_tls = listen.iter().any(|address| matches!(address, ListenAddr::Tls(_)));
+        let hosts = if has_tls { hosts_of(routes, &self.local.hosts, &self.store) } else { BTreeSet::new() };
+        let mut signing = self.signing.lock();
+        match &*signing {
+            Some(thread) => thread.follow(hosts),
+            None if hosts.is_empty() => {}
+            None => *signing = Some(InternalThread::start(self.local.folder.clone(), &self.store, &hosts)?),
+        }
+        Ok(())
+    }
+
+    fn follow_acme(&self, routes: &[RouteSpec]) {
+        let Some(acme) = &self.acme else { return };
+        let public = routes.iter().filter(|route| !route.is_signed_locally()).filter_map(|route| route.host.as_deref());
+        acme.handle.route(names_of(public.filter(|host| !has_file(&self.store, host)), acme.reach));
+    }
+
+    /// Certificates by ACME, if there are any.
+    pub(crate) fn acme(&self) -> Option<&Acme> {
+        self.acme.as_ref().map(|acme| &acme.handle)
+    }
+
+    /// The answer to a validation by HTTP-01 (RFC 8555 §8.3) of a host that gets its certificate here. `None`: the
+    /// request is another one.
+    pub(crate) fn validation(&self, head: &Head) -> Option<Answer> {
+        let acme = self.acme.as_ref()?;
+        let token = head.path().strip_prefix(PATH)?;
+        let host = host_of(head.authority()).to_ascii_lowercase();
+        let names = &acme.handle.status().names;
+        names.binary_search_by(|state| state.name.as_str().cmp(&host)).ok()?;
+        Some(acme.handle.answers().find(token))
+    }
+}
+
+/// The hosts that the local authority signs for: there is no certificate for them in a file.
+fn hosts_of(routes: &[RouteSpec], own: &BTreeSet<String>, store: &CertificateStore) -> BTreeSet<String> {
+    let hosts = routes.iter().filter(|route| route.is_signed_locally()).filter_map(|route| route.host.clone());
+    hosts.chain(own.iter().cloned()).filter(|host| is_permitted(host) && !has_file(store, host)).collect()
+}
+
+/// The thread on which certificates are had by ACME.
+struct AcmeThread {
+    handle: Acme,
+    reach: Reach,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AcmeThread {
+    fn start(settings: &AcmeSettings, store: &Arc<CertificateStore>) -> Result<Self, IssuerError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (handle, driver) = {
+            let _context = runtime.enter();
+            Driver::new(settings, Arc::new(AcmeCertificates::new(store)))?
+        };
+        let run = move || runtime.block_on(driver.run());
+        let thread = std::thread::Builder::new().name("acme".into()).spawn(run)?;
+        Ok(Self { handle, reach: settings.reach(), thread: Some(thread) })
+    }
+}
+
+impl Drop for AcmeThread {
+    fn drop(&mut self) {
+        self.handle.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that gets certificates panicked; this is a bug of Pilotlight");
+        }
+    }
+}
