@@ -155,4 +155,103 @@ class ProxyProtocol(AccessCase):
         self.assert_eventually(lambda: log.exists() and "192.0.2.7:4711" in log.read_text(), "the client is not in it")
 
 
+class TrustForwarded(AccessCase):
+    """Proxies in front of each other at 127.0.0.2 and in 10.0.0.0/8; whoever else claims something is not believed."""
 
+    TRUSTED = [BALANCER, "10.0.0.0/8"]
+
+    def fields(self, gateway, fields, source=BALANCER, target="/show"):
+        with connect(gateway, source) as client:
+            answer = client.request("GET", target, fields)
+        self.assert_status(answer, 200)
+        return dict((name.lower(), value) for name, value in json.loads(answer.body)["fields"])
+
+    def test_by_the_network_of_who_connects(self):
+        gateway = self.gateway_with(route("/", "web"), trust_forwarded=self.TRUSTED)
+        claims = [("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-Proto", "https")]
+        claims += [("Forwarded", "for=6.6.6.6;proto=https")]
+        seen = self.fields(gateway, claims)
+        self.assertEqual((seen["x-forwarded-for"], seen["x-forwarded-proto"]), (f"6.6.6.6, {BALANCER}", "https"))
+        self.assertTrue(seen["forwarded"].startswith(f"for=6.6.6.6;proto=https, for={BALANCER};"), seen["forwarded"])
+        seen = self.fields(gateway, claims, "127.0.0.1")
+        self.assertEqual((seen["x-forwarded-for"], seen["x-forwarded-proto"]), ("127.0.0.1", "http"))
+        self.assertTrue(seen["forwarded"].startswith("for=127.0.0.1;"), seen["forwarded"])
+
+    def test_the_client_is_the_first_from_the_right_who_is_no_proxy(self):
+        gateway = self.gateway_with(
+            route("/", "web"),
+            route("/in", "web", allow={"networks": ["192.0.2.0/24"]}),
+            route("/told", "web", request_fields={"set": {"x-real-ip": "{client}"}}),
+            trust_forwarded=self.TRUSTED,
+        )
+        for fields, client in (
+            ([("X-Forwarded-For", "192.0.2.1")], "192.0.2.1"),
+            ([("X-Forwarded-For", "6.6.6.6, 192.0.2.1, 10.1.1.1")], "192.0.2.1"),
+            ([("X-Forwarded-For", "192.0.2.1, 6.6.6.6, 10.1.1.1")], "6.6.6.6"),
+            ([("X-Forwarded-For", "192.0.2.1"), ("X-Forwarded-For", "6.6.6.6")], "6.6.6.6"),
+            ([("Forwarded", 'for=6.6.6.6, for="192.0.2.1:80", for=10.1.1.1;by="[::1]"')], "192.0.2.1"),
+            ([("Forwarded", 'for="[2001:db8::1]:4711"')], "2001:db8::1"),
+            ([("Forwarded", 'for=192.0.2.1, for="6.6.6.6')], BALANCER),
+            ([], BALANCER),
+        ):
+            with self.subTest(fields):
+                self.assertEqual(self.fields(gateway, fields, target="/told/show")["x-real-ip"], client)
+                with connect(gateway) as asker:
+                    status = asker.request("GET", "/in/show", fields).status
+                self.assertEqual(status, 200 if client == "192.0.2.1" else 403)
+        with connect(gateway, "127.0.0.1") as stranger:
+            self.assert_status(stranger.request("GET", "/in/show", [("X-Forwarded-For", "192.0.2.1")]), 403)
+
+    def test_limits_by_client_and_stored_answers(self):
+        gateway = self.gateway_with(
+            route("/", "web", cache=True, limit={"rate": "2/h", "by": "client"}), trust_forwarded=self.TRUSTED
+        )
+        with connect(gateway) as proxy:
+            ask = lambda client: proxy.request("GET", STORED, [("X-Forwarded-For", client)]).status  # noqa: E731
+            self.assertEqual([ask("192.0.2.1") for _ in range(3)], [200, 200, 429])
+            self.assertEqual([ask("192.0.2.2") for _ in range(3)], [200, 200, 429])
+
+    def test_the_scheme_is_a_part_of_the_key(self):
+        gateway = self.gateway_with(route("/", "web", cache=True), trust_forwarded=self.TRUSTED)
+        with connect(gateway) as proxy:
+            def verdict(proto):
+                answer = proxy.request("GET", STORED, [("X-Forwarded-Proto", proto)])
+                return "hit" in answer.get("cache-status")
+
+            verdicts = [verdict(proto) for proto in ("http", "https", "http", "https")]
+        self.assertEqual(verdicts, [False, False, True, True])
+        with connect(gateway, "127.0.0.1") as stranger:
+            answer = stranger.request("GET", STORED, [("X-Forwarded-Proto", "https")])
+            self.assertIn("hit", answer.get("cache-status"))
+
+    def test_true_is_one_proxy(self):
+        gateway = self.gateway_with(
+            route("/", "web", request_fields={"set": {"x-real-ip": "{client}"}}), trust_forwarded=True
+        )
+        fields = [("X-Forwarded-For", "6.6.6.6, 10.1.1.1")]
+        self.assertEqual(self.fields(gateway, fields, "127.0.0.1")["x-real-ip"], "10.1.1.1")
+
+    def test_a_proxy_behind_a_balancer(self):
+        """The PROXY protocol says who has connected, and that decides whether its fields are believed."""
+        gateway = self.gateway_with(
+            route("/", "web", request_fields={"set": {"x-real-ip": "{client}"}}),
+            proxy_protocol=[BALANCER], trust_forwarded=["10.0.0.0/8"],
+        )  # fmt: skip
+        for peer, client in (("10.1.1.1", "6.6.6.6"), ("192.0.2.1", "192.0.2.1")):
+            with connect(gateway) as balancer:
+                balancer.send(line(peer))
+                told = json.loads(balancer.request("GET", "/show", [("X-Forwarded-For", "6.6.6.6")]).body)["fields"]
+            self.assertIn(["x-real-ip", client], [[name.lower(), value] for name, value in told])
+
+    def test_the_access_log(self):
+        gateway = Gateway(BINARY, config(
+            service("web", url=self.origin.url), route("/", "web", cache=True),
+            '[access_log]\npath = "@FOLDER@/access.log"\n', trust_forwarded=self.TRUSTED,
+        ))  # fmt: skip
+        self.start(gateway)
+        with connect(gateway) as proxy:
+            for target in ("/show", STORED, STORED):
+                proxy.request("GET", target, [("X-Forwarded-For", "6.6.6.6, 192.0.2.1")])
+        log = gateway.folder / "access.log"
+        told = lambda: log.exists() and log.read_text().count('"192.0.2.1"')  # noqa: E731
+        self.assert_eventually(lambda: told() == 3, "the client is not in it")

@@ -223,7 +223,7 @@ impl Client {
     /// The connection, as far as the origin of a request goes.
     #[inline]
     pub(crate) fn hop(&self) -> Hop {
-        Hop { scheme: self.scheme, trust: Trust::of(self.settings.trust_forwarded) }
+        Hop { scheme: self.scheme, trust: Trust::of(&self.settings.trust_forwarded, self.peer.address()) }
     }
 
     /// Writes what was gathered; to be called at the end of every turn of the connection's task.

@@ -22,7 +22,7 @@ pub(crate) trait Downstream: InterimSink {
 
     /// Its connection, as far as the origin of a request goes.
     fn hop(&self) -> Hop {
-        Hop { scheme: self.peer().scheme(), trust: Trust::of(self.settings().trust_forwarded) }
+        Hop { scheme: self.peer().scheme(), trust: Trust::of(&self.settings().trust_forwarded, self.peer().address()) }
     }
 
     /// The head of its request is whole.

@@ -19,11 +19,13 @@ use crate::compress;
 use crate::deadline::Deadline;
 use crate::downstream::{Downstream, RequestGuard, TakesInterim};
 use crate::error_pages::ErrorBy;
+use crate::forwarded::TrustForwarded;
 use crate::grpc;
 use crate::head::Head;
 use crate::lookup::{CacheRequest, look_up};
 use crate::metrics::Verdict;
 use crate::options::RouteCache;
+use crate::peer_address::PeerAddress;
 use crate::problem::{self, Failure};
 use crate::record::Record;
 use crate::request_body::BodySource;
@@ -169,7 +171,7 @@ fn find(
         return Ok(Found::Own(Some(Arc::clone(route)), response));
     }
     if let Some(gate) = &route.gate {
-        let asker = Asker { address: client.peer().address(), fields: head, now: at };
+        let asker = Asker { address: asking(client, head).address(), fields: head, now: at };
         match gate.enter(&worker.common.counts, &asker, std::mem::take(&mut entry.checked)) {
             Ok(Entered::Now(place)) => entry.place = place,
             Ok(Entered::Later(place)) => {
@@ -245,7 +247,7 @@ fn respond_now(
     let needs_id = worker.access_log.is_some() || changing.is_some();
     let id = needs_id.then(|| worker.ids.id(head.field(&X_REQUEST_ID)));
     if let Some(id) = id.as_ref().filter(|_| worker.access_log.is_some()) {
-        record.keep_head(head, id, client.peer());
+        record.keep_head(head, id, &asking(&*client, head));
     }
     let (mut response, mut source) = ResponseHead::part(answer);
     record.answered(response.status);
@@ -253,7 +255,7 @@ fn respond_now(
         server_timing::append_to(&mut response.fields, &record.timeline);
     }
     if let (Some(route), Some(id)) = (changing, &id) {
-        seen(&*client, head, id).change(route, &mut response, &mut source);
+        seen(&*client, &asking(&*client, head), head, id).change(route, &mut response, &mut source);
     }
     // Nobody reads a body that is not here already.
     response.closes = worker.is_leaving() || body.is_some_and(|body| !body.is_ended()) && !client.skip_body();
@@ -261,8 +263,20 @@ fn respond_now(
     (response, Outgoing::new(source, None, guard))
 }
 
-fn seen<'a>(client: &'a dyn Downstream, head: &'a Head, id: &'a RequestId) -> Seen<'a> {
-    Seen { head, hop: client.hop(), client: client.peer().ip(), request_id: id.as_str() }
+fn seen<'a>(client: &dyn Downstream, asking: &'a PeerAddress, head: &'a Head, id: &'a RequestId) -> Seen<'a> {
+    Seen { head, hop: client.hop(), client: asking.ip(), request_id: id.as_str() }
+}
+
+/// Whose request it is: who has connected, or who that is said to ask for, where it is believed.
+fn asking(client: &dyn Downstream, head: &Head) -> Rc<PeerAddress> {
+    let (trusted, peer) = (&client.settings().trust_forwarded, client.peer());
+    if *trusted == TrustForwarded::Nobody {
+        return Rc::clone(peer);
+    }
+    match trusted.client(head.headers(), peer.address()) {
+        Some(address) if Some(address) != peer.address() => peer.told(address),
+        _ => Rc::clone(peer),
+    }
 }
 
 /// What is known of a request when its head has been read.
@@ -312,7 +326,7 @@ struct Waiting {
 impl Waiting {
     fn new(worker: &Rc<Worker>, client: Rc<dyn Downstream>, head: &Head, record: &Rc<Record>) -> Self {
         let id = worker.ids.id(head.field(&X_REQUEST_ID));
-        record.keep_head(head, &id, client.peer());
+        record.keep_head(head, &id, &asking(&*client, head));
         let is_timed = server_timing::is_wanted(client.settings().server_timing, |name| head.has(name));
         Self { guard: RequestGuard::new(client, Rc::clone(record)), id, is_timed, expects_continue: head.has(&EXPECT) }
     }
@@ -340,7 +354,8 @@ impl Waiting {
             server_timing::append_to(&mut response.fields, &record.timeline);
         }
         if let Some(route) = route.filter(|route| route.changes_responses) {
-            let seen = seen(client, head, &self.id);
+            let asking = asking(client, head);
+            let seen = seen(client, &asking, head, &self.id);
             match is_ours {
                 true => seen.change_fields(route, &mut response),
                 false => seen.change(route, &mut response, &mut body),

@@ -12,6 +12,7 @@ use pilotlight_supervisor::{Service, Transport};
 use pilotlight_tls::TlsContext;
 
 use crate::error_pages::ErrorPages;
+use crate::forwarded::TrustForwarded;
 use crate::networks::Networks;
 
 mod issuers;
@@ -121,8 +122,8 @@ pub struct Settings {
     pub dev: bool,
     /// Networks whose connections begin with a header of the PROXY protocol, which says whose they are.
     pub proxy_protocol: Networks,
-    /// Whether `Forwarded` and `X-Forwarded-*` of clients are kept and extended instead of replaced.
-    pub trust_forwarded: bool,
+    /// Whose `Forwarded` and `X-Forwarded-*` are kept and extended instead of replaced.
+    pub trust_forwarded: TrustForwarded,
     /// Who is told where the time of a request went.
     pub server_timing: ServerTiming,
 }

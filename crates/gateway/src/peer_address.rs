@@ -11,7 +11,8 @@ use bytes::BytesMut;
 use crate::admission::pacer::PaidUntil;
 use crate::target::Scheme;
 
-/// `address:port` of a client, or empty on a Unix socket. One for each connection.
+/// `address:port` of a client, an address alone if a proxy has told of it, or empty on a Unix socket. One for each
+/// connection.
 ///
 /// Requests of one connection are mostly for one authority, and then the gateway's own lines (`Forwarded`, `Via` and
 /// their like) are the same in all of them. So they are written once and kept.
@@ -44,9 +45,15 @@ impl PeerAddress {
     }
 
     pub(crate) fn of(text: &str, scheme: Scheme, certificate: Option<Box<str>>) -> Rc<Self> {
-        let address = text.parse().ok().map(|address: SocketAddr| address.ip().to_canonical());
+        let address = text.parse().map(|address: SocketAddr| address.ip()).or_else(|_| text.parse());
+        let address = address.ok().map(|address: IpAddr| address.to_canonical());
         let (lines, paid_until) = (RefCell::default(), PaidUntil::default());
         Rc::new(Self { text: text.into(), scheme, certificate, address, lines, paid_until })
+    }
+
+    /// Who asks by this connection, as the proxy says that has opened it.
+    pub(crate) fn told(&self, address: IpAddr) -> Rc<Self> {
+        Self::of(&address.to_string(), self.scheme, None)
     }
 
     /// The scheme of its connection.
@@ -66,8 +73,12 @@ impl PeerAddress {
 
     /// The address alone.
     pub(crate) fn ip(&self) -> &str {
-        let ip = self.text.rsplit_once(':').map_or(&*self.text, |(ip, _)| ip);
-        ip.trim_start_matches('[').trim_end_matches(']')
+        let text = &*self.text;
+        match (text.strip_prefix('['), text.split_once(':')) {
+            (Some(rest), _) => rest.split_once(']').map_or(rest, |(ip, _)| ip),
+            (None, Some((ip, port))) if !port.contains(':') => ip,
+            (None, _) => text, // without a port
+        }
     }
 
     /// Appends the lines for an authority to `out`, which `write` writes if they are not known. They have to be the
@@ -130,7 +141,13 @@ mod tests {
 
     #[test]
     fn addresses() {
-        for (text, ip) in [("10.1.2.3:5", "10.1.2.3"), ("[::1]:5", "::1"), ("", "")] {
+        for (text, ip) in [
+            ("10.1.2.3:5", "10.1.2.3"),
+            ("[::1]:5", "::1"),
+            ("", ""),
+            ("10.1.2.3", "10.1.2.3"),
+            ("2001:db8::7", "2001:db8::7"),
+        ] {
             let peer = PeerAddress::new(text);
             assert_eq!((peer.ip(), peer.address()), (ip, ip.parse().ok()));
         }

@@ -1,13 +1,12 @@
 //! What a request is for: scheme, authority and target (RFC 9110 §7.1, RFC 9112 §3.2).
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
-use http::header::{FORWARDED, HeaderMap, HeaderName};
+use http::header::HeaderMap;
 
+use crate::forwarded::{Claims, TrustForwarded};
 use crate::head::Head;
-
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// The scheme of a request's URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +50,10 @@ pub(crate) enum Trust {
 }
 
 impl Trust {
-    pub(crate) fn of(trust_forwarded: bool) -> Self {
-        if trust_forwarded { Self::Peers } else { Self::Nobody }
+    /// That in a client by its address, which has none on a Unix socket.
+    #[inline]
+    pub(crate) fn of(trusted: &TrustForwarded, peer: Option<IpAddr>) -> Self {
+        if trusted.believes(peer) { Self::Peers } else { Self::Nobody }
     }
 }
 
@@ -100,29 +101,13 @@ impl<'a> Origin<'a> {
 
     /// By the first value of a list, which the proxy that is nearest to the client wrote; `otherwise` if it wrote none.
     fn claimed(headers: &'a HeaderMap, authority: &'a str, otherwise: Scheme) -> Self {
-        let first = |name: &HeaderName| headers.get(name)?.to_str().ok()?.split(',').next().map(str::trim);
-        let element = headers.get(FORWARDED).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let scheme = first(&X_FORWARDED_PROTO).or_else(|| parameter(element, "proto")).and_then(Scheme::named);
-        let host = first(&X_FORWARDED_HOST).or_else(|| parameter(element, "host"));
+        let Claims { scheme, host } = Claims::of(headers);
+        let scheme = scheme.as_deref().and_then(Scheme::named);
+        // A host needs no escapes, so one that has some is none.
+        let host = host.and_then(|host| if let Cow::Borrowed(host) = host { Some(host) } else { None });
         let host = host.filter(|host| !host.is_empty() && is_authority(host));
         Self { scheme: scheme.unwrap_or(otherwise), authority: host.unwrap_or(authority) }
     }
-}
-
-/// A parameter of the first element of `Forwarded` (RFC 7239 §4). Neither schemes nor hosts have anything to be
-/// escaped.
-fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
-    let mut is_quoted = false;
-    let ends = |c: char| {
-        is_quoted ^= c == '"';
-        c == ',' && !is_quoted
-    };
-    let element = value.split(ends).next()?;
-    let found = element.split(';').find_map(|pair| {
-        let (key, value) = pair.split_once('=')?;
-        key.trim().eq_ignore_ascii_case(name).then_some(value.trim())
-    })?;
-    Some(found.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(found))
 }
 
 /// Whether a text is `uri-host [ ":" port ]` (RFC 9110 §7.2), or nothing, as HTTP/1.0 has it.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use pilotlight_gateway::{Abandoned, CacheOptions, CacheSettings, GatewayOptions, Limits, Settings, TagFields};
+use pilotlight_gateway::{
+    Abandoned, CacheOptions, CacheSettings, GatewayOptions, Limits, Settings, TagFields, TrustForwarded,
+};
 use pilotlight_supervisor::QueueLimits;
 use toml::de::{DeTable, DeValue};
 
@@ -40,7 +42,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     root.set("dev", Field::boolean, &mut settings.dev, found);
     settings.proxy_protocol =
         root.field("proxy_protocol").map(|field| networks::read(&field, found)).unwrap_or_default();
-    root.set("trust_forwarded", Field::boolean, &mut settings.trust_forwarded, found);
+    settings.trust_forwarded = trust_forwarded(&root, found);
     let tls = tls::read(&root, folder, found);
     let acme = acme::read(&root, folder, found);
     let mut config = Config {
@@ -108,6 +110,18 @@ fn listener(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Op
     let (address, said) = noted(read, found)?;
     let local_host = address::local_host(text);
     Some((Listener { address, local_host, at: field.at.clone() }, said))
+}
+
+/// Nobody, everybody, or proxies in some networks.
+fn trust_forwarded(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> TrustForwarded {
+    let Some(field) = root.field("trust_forwarded") else { return TrustForwarded::default() };
+    match field.value {
+        DeValue::Array(_) => TrustForwarded::Networks(networks::read(&field, found)),
+        _ => match noted(field.boolean(), found) {
+            Some(true) => TrustForwarded::Everybody,
+            Some(false) | None => TrustForwarded::Nobody,
+        },
+    }
 }
 
 fn workers(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Workers {

@@ -47,7 +47,12 @@ pub const ROOT: &[Key] = &[
         "[\"10.0.0.0/8\"]",
         &["accept_proxy", "proxy-protocol", "proxyprotocol", "proxy_protocols"],
     ),
-    key("trust_forwarded", TRUE_OR_FALSE, "true", &["trust_proxy", "trusted_proxies", "real_ip"]),
+    key(
+        "trust_forwarded",
+        "true, false or a list of networks",
+        "[\"10.0.0.0/8\"]",
+        &["trust_proxy", "trusted_proxies", "real_ip"],
+    ),
     key("tls", A_SECTION, "[tls]", &["ssl", "https"]),
     key("limits", A_SECTION, "[limits]", &["limit"]),
     key("cache", "a section, or true or false", "[cache]", &[]),

@@ -7,7 +7,7 @@ use http::HeaderName;
 use pilotlight_cli::config::{Config, ServiceKind, Workers, commands, parse};
 use pilotlight_gateway::{
     Abandoned, CacheOptions, CacheSettings, External, ExternalAddr, LanguageOrder, Limits, ListenAddr, PolicyOptions,
-    RouteCache, RouteControl, RouteLimit, RouteRules, ServerProtocol, Settings, TagFields, Upgrades,
+    RouteCache, RouteControl, RouteLimit, RouteRules, ServerProtocol, Settings, TagFields, TrustForwarded, Upgrades,
 };
 use pilotlight_supervisor::{
     HttpSocket, InheritEnv, MinInstances, QueueLimits, RecycleLimits, Sandbox, ServiceSpec, Spare, Transport,
@@ -44,7 +44,7 @@ fn an_empty_file_is_all_defaults() {
     assert_eq!(config.workers, Workers::PerCore);
     assert_eq!(config.cache, Some(cache_settings(64 << 20, 1 << 20)));
     assert_eq!(config.settings, Settings { limits: config.settings.limits.clone(), ..Settings::default() });
-    assert!(!config.settings.dev && !config.settings.trust_forwarded);
+    assert!(!config.settings.dev && config.settings.trust_forwarded == TrustForwarded::Nobody);
     assert_eq!(
         config.settings.limits,
         Limits {
@@ -81,7 +81,7 @@ fn every_key_of_a_full_file_arrives() {
     let addresses: Vec<String> = config.listen.iter().map(|listener| listener.address.to_string()).collect();
     assert_eq!(addresses, ["http://127.0.0.1:8081", "http://[::1]:8081", "unix:/etc/pilotlight/run/p.sock"]);
     assert_eq!(config.workers, Workers::Exactly(3));
-    assert!(config.settings.dev && config.settings.trust_forwarded);
+    assert!(config.settings.dev && config.settings.trust_forwarded == TrustForwarded::Everybody);
     let networks: Vec<String> = config.settings.proxy_protocol.listed().iter().map(ToString::to_string).collect();
     assert_eq!(networks, ["10.0.0.0/8", "2001:db8::/32"]);
     let mut cache =

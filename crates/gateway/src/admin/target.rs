@@ -6,6 +6,7 @@ use pilotlight_cache::Key;
 use super::hidden::hide_credentials;
 use super::shared::Shared;
 use crate::cache_key::{self, CacheKey};
+use crate::forwarded::TrustForwarded;
 use crate::options::ListenAddr;
 use crate::target::{self, Origin, RequestUrl, Scheme};
 
@@ -39,7 +40,7 @@ impl Target {
         let authority = target::key_authority(Origin { scheme, authority: &authority }).into_owned();
         // Without TLS, and without trust in who says that it is in front, there is one scheme.
         let has_tls = shared.common.addresses.load().iter().any(|address| matches!(address, ListenAddr::Tls(_)));
-        let is_told = has_tls || shared.common.table.load().settings().trust_forwarded;
+        let is_told = has_tls || shared.common.table.load().settings().trust_forwarded != TrustForwarded::Nobody;
         Ok(Self { scheme: if is_told { scheme } else { Scheme::Http }, authority, target })
     }
 

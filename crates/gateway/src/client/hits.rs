@@ -21,6 +21,7 @@ use super::received::Known;
 use crate::access_log::{Entry, Hit};
 use crate::admission::{Asker, AskerFields, Checked};
 use crate::cache_key::CacheKey;
+use crate::forwarded::TrustForwarded;
 use crate::head::put_fields;
 use crate::lookup::{self, CacheRequest};
 use crate::metrics::Verdict;
@@ -132,13 +133,22 @@ fn peek(
     now: Timestamp,
 ) -> Option<Lookup> {
     let cache = worker.common.cache.as_ref()?;
-    if cache_key::control(route).is_some() || client.settings.trust_forwarded || worker.access_log.is_some() {
+    if cache_key::control(route).is_some()
+        || client.settings.trust_forwarded != TrustForwarded::Nobody
+        || worker.access_log.is_some()
+    {
         return None;
     }
     let RouteCache::On { .. } = route.cache else { return None };
     let origin = Origin { scheme: client.scheme, authority: head.authority };
     let key = CacheKey::of_url(None, RequestUrl { origin, target });
     cache.lookup_plain(&key.as_key(), &Unread::new(head.fields, route), now)
+}
+
+/// Whether it matters whose request it is, where fields tell that: it takes a head to know.
+#[inline]
+fn wants_client(worker: &Worker, client: &Client, route: &Route) -> bool {
+    client.settings.trust_forwarded != TrustForwarded::Nobody && (route.gate.is_some() || worker.access_log.is_some())
 }
 
 /// Answers from memory, if the response is there, and counts it. If it is not, Redis may be asked.
@@ -157,7 +167,8 @@ pub(super) fn find<'a>(
     let Some(route) = table.find(head.authority, path) else {
         return Peeked::Nothing(Checked::Not);
     };
-    if client.scheme == Scheme::Http && is_for_tls(client, route) {
+    let is_for_tls = client.scheme == Scheme::Http && is_for_tls(client, route);
+    if is_for_tls || wants_client(worker, client, route) {
         return Peeked::Nothing(Checked::Not);
     }
     let begun = hit_timer.begun();

@@ -27,7 +27,8 @@ pub(super) enum Turned {
 /// Asks, unless it is known. What the answer says of the client is among the request's fields then.
 pub(super) async fn ask(forward: &Forward, auth: &Arc<Route>, request: &mut OnItsWay) -> Result<(), Turned> {
     let caller = &request.caller;
-    let hop = Hop { scheme: caller.peer.scheme(), trust: Trust::of(caller.settings.trust_forwarded) };
+    let hop =
+        Hop { scheme: caller.peer.scheme(), trust: Trust::of(&caller.settings.trust_forwarded, caller.peer.address()) };
     let asked = question_of(forward, &request.request.head, hop);
     let fields = match known(forward, &asked, request) {
         (_, Some(fields)) => fields,

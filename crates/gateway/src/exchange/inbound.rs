@@ -115,10 +115,13 @@ impl Inbound {
         let takes_interim = head.version != Version::HTTP_10;
         let interim = client.connection.clone().filter(|_| takes_interim).map(|client| client as Rc<dyn InterimSink>);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
-        let trust = Trust::of(client.settings.trust_forwarded);
+        let trust = Trust::of(&client.settings.trust_forwarded, client.peer.address());
         let changes = route.changes.as_ref().filter(|changes| changes.changes_requests()).map(|changes| {
             let hop = Hop { scheme: client.peer.scheme(), trust };
-            let seen = Seen { head: &head, hop, client: client.peer.ip(), request_id: id.as_str() };
+            let told = client.settings.trust_forwarded.client(head.headers(), client.peer.address());
+            let told = told.filter(|told| Some(*told) != client.peer.address()).map(|told| told.to_string());
+            let asking = told.as_deref().unwrap_or(client.peer.ip());
+            let seen = Seen { head: &head, hop, client: asking, request_id: id.as_str() };
             OutboundChanges::of(changes, seen.head, &seen.facts())
         });
         let outbound = Outbound {
