@@ -12,6 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
+import http2_client
 from harness import BINARY, Client, Gateway, GatewayError, TestCase, config, eventually, route, service, setUpModule
 from origin import Origin
 from test_cache import make
@@ -338,7 +339,7 @@ class Decider(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
-class Deciders(AccessCase):
+class DeciderCase(AccessCase):
     def setUp(self):
         super().setUp()
         self.decider = Decider()
@@ -358,6 +359,8 @@ class Deciders(AccessCase):
         method, target, fields = self.origin.seen[-1]
         return method, target, {name.lower(): value for name, value in fields}
 
+
+class Deciders(DeciderCase):
     def test_who_is_let_in_and_who_is_not(self):
         gateway = self.guarded()
         for who, status in (("ann", 200), ("bob", 200), (None, 401), ("eve", 403), ("new", 302), ("ill", 503)):
@@ -435,6 +438,31 @@ class Deciders(AccessCase):
         answer = self.ask(gateway, "ann")
         self.assert_problem(answer, 503)
         self.assertEqual((answer.get("retry-after"), self.origin.seen), ("1", []))
+
+
+class OverHttp2(DeciderCase):
+    """A stream is a request as every other."""
+
+    def test_streams_are_let_in_as_requests_are(self):
+        users = Path(tempfile.mkdtemp()) / "users"
+        self.addCleanup(users.unlink)
+        htpasswd(users, "ann", "secret", "-c")
+        gateway = self.guarded(
+            route("/in", "web", allow={"networks": ["127.0.0.2"]}),
+            route("/few", "web", cache=True, limit={"rate": "2/d"}),
+            route("/pass", "web", cache=True, allow={"basic": str(users)}))  # fmt: skip
+        client = http2_client.Client(gateway.address)
+        self.addCleanup(client.socket.close)
+        ann = [("authorization", basic("ann", "secret")[0][1])]
+        public = make("Cache-Control: public, max-age=60", path="/pass/make")
+        for target, fields, statuses in (
+            ("/in/show", [], [403]), ("/few" + STORED, [], [200, 200, 429]), (public, ann, [200, 200]),
+            (public, [], [401]), ("/show", [("authorization", "ann")], [200]),
+            ("/show", [("authorization", "eve")], [403]), ("/show", [], [401]),
+        ):  # fmt: skip
+            found = [client.request("GET", target, fields, host="demo.test").status for _ in statuses]
+            self.assertEqual(found, statuses, target)
+        self.assertEqual(self.decider.asked[0][1]["X-Forwarded-Host"], "demo.test")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,10 @@ fn known(forward: &Forward, asked: &Head, request: &OnItsWay) -> (Option<[u8; 32
         return (None, None);
     }
     let fields = asked.headers().iter().flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
-    let proof = forward.remembered.proof(std::iter::once(request.caller.peer.ip().as_bytes()).chain(fields));
+    // He is told of the client's certificate as well.
+    let peer = &request.caller.peer;
+    let client = [peer.ip().as_bytes(), peer.certificate().unwrap_or_default().as_bytes()];
+    let proof = forward.remembered.proof(client.into_iter().chain(fields));
     (proof, proof.and_then(|proof| forward.remembered.find(&proof, Moment::now())))
 }
 
