@@ -228,6 +228,7 @@ fn look(
 }
 
 /// A request that is answered at once.
+#[derive(Clone, Copy)]
 struct Asked<'a> {
     head: &'a Head,
     body: Option<&'a dyn BodySource>,

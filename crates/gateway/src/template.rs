@@ -122,7 +122,7 @@ impl Template {
     /// Whether it has this placeholder.
     #[must_use]
     pub fn has(&self, placeholder: Placeholder) -> bool {
-        self.parts.iter().any(|part| *part == Part::Value(placeholder))
+        self.parts.contains(&Part::Value(placeholder))
     }
 
     /// The whole text, if it is the same for every request.

@@ -178,6 +178,7 @@ impl Server {
 }
 
 /// Where a server listens, and whom it asks.
+#[derive(Clone, Copy, Debug)]
 struct Addresses {
     secure: SocketAddr,
     plain: SocketAddr,

@@ -1,5 +1,7 @@
 //! Orders at a real Pebble.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 

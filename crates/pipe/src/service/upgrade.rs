@@ -68,7 +68,10 @@ impl AsyncWrite for Upgraded {
 }
 
 /// What a handler does with the connection when it has switched.
-pub(super) struct OnUpgrade(Box<dyn FnOnce(Upgraded) -> Pin<Box<dyn Future<Output = ()>>>>);
+pub(super) struct OnUpgrade(Box<dyn FnOnce(Upgraded) -> Conversation>);
+
+/// What goes on behind the switch.
+type Conversation = Pin<Box<dyn Future<Output = ()>>>;
 
 impl OnUpgrade {
     pub(super) fn new<H, F>(handler: H) -> Self
