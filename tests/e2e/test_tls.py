@@ -443,6 +443,26 @@ class Redirects(Tls):
         self.assert_status(self.get(gateway, target), 200)
         self.assertEqual(self.curl(gateway, "-L", "-o", gateway.folder / "body", "-w", "%{http_code}"), "200")
 
+    def test_commands_know_it(self):
+        gateway = self.begin(*CACHED[:1], route("/", "web"), '[admin]\nsocket = "admin.sock"\n')
+        port = self.address(gateway)[1]
+
+        def said(*arguments):
+            command = [BINARY, *arguments, "--socket", gateway.folder / "admin.sock"]
+            return subprocess.check_output(command, text=True)
+
+        self.assertIn(f"https://demo.test:{port}/x?y (308)", said("explain", "http://demo.test/x?y"))
+        for url in (f"https://demo.test:{port}/x", "http://other.test/x"):
+            self.assertNotIn("308", said("explain", url))
+        self.get(gateway)
+        self.assertRegex(said("status"), r"tls 1 certificate, demo\.test ends in \d+ days")
+        tls = json.loads(said("status", "--json"))["tls"]
+        self.assertEqual((tls["handshakes"]["full"], tls["certificates"][0]["names"]), (1, ["demo.test"]))
+        command = ["curl", "-sS", "--unix-socket", gateway.folder / "admin.sock", "http://localhost/metrics"]
+        metrics = subprocess.check_output(command, text=True)
+        self.assertIn('pilotlight_tls_handshakes_total{result="full"} 1', metrics)
+        self.assertRegex(metrics, r'pilotlight_tls_certificate_end_seconds\{name="demo.test"\} \d+')
+
     def test_always_and_behind_a_proxy(self):
         web = service("web", ORIGIN, transport="http"), route("/", "web", cache=True, https="redirect")
         gateway = self.start(Gateway(BINARY, config(*web, trust_forwarded=True)))

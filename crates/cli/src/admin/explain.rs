@@ -25,6 +25,9 @@ pub(super) fn text(answer: &Value) -> String {
     }
     let route = &answer["route"];
     fact("route", &format!("{}: {}", string(&route["name"]), string(&route["why"])));
+    if let Some(place) = answer["https"].as_str() {
+        fact("https", &format!("by plain HTTP it is sent to {place} (308)"));
+    }
     if let Some(coding) = answer["compress"]["coding"].as_str() {
         let what = if coding == "identity" { "nothing that this client takes" } else { coding };
         fact("compress", &format!("{what}, if the answer gains by it"));

@@ -94,6 +94,9 @@ pub(super) fn gateway(answer: &Value, style: Style) -> String {
         counted(&gateway["connections_open"], "connection"),
         size(gateway["memory_bytes"].as_u64()),
     );
+    if let Some(certificates) = answer["tls"]["certificates"].as_array() {
+        let _ = writeln!(text, "tls {}", tls(certificates));
+    }
     if let Some(cache) = answer["cache"].as_object() {
         let (bytes, most) = (size(cache["bytes"].as_u64()), size(cache["max_bytes"].as_u64()));
         let (targets, hits) = (counted(&cache["resources"], "target"), counted(&cache["hits"], "hit"));
@@ -120,6 +123,18 @@ pub(super) fn gateway(answer: &Value, style: Style) -> String {
     let services: Vec<Vec<Cell>> = answer["services"].as_array().into_iter().flatten().map(row).collect();
     text.push_str(&rows(&HEADS, &services, style));
     text
+}
+
+/// How many certificates there are, and which of them ends first.
+fn tls(certificates: &[Value]) -> String {
+    let count = counted(&certificates.len().into(), "certificate");
+    let first = certificates.iter().min_by_key(|one| one["ends_in_seconds"].as_i64());
+    let Some(first) = first else { return count };
+    let (name, days) = (string(&first["names"][0]), first["ends_in_seconds"].as_i64().unwrap_or(0) / 86_400);
+    match days {
+        ..0 => format!("{count}, {name} has expired"),
+        days => format!("{count}, {name} ends in {}", self::counted(&days.into(), "day")),
+    }
 }
 
 /// The cache's tier in Redis, and what is known of the gateways that share it.

@@ -43,6 +43,7 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
         return Ok(told);
     };
     map.insert("route".into(), self::route(route, &target));
+    map.insert("https".into(), target.place_of_https(shared, route).map(Value::from).unwrap_or_default());
     if let Some(options) = &route.compress {
         compress::normalise(route, &mut headers);
         map.insert("compress".into(), compressed(options, &headers));

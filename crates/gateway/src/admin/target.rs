@@ -6,8 +6,10 @@ use pilotlight_cache::Key;
 use super::hidden::hide_credentials;
 use super::shared::Shared;
 use crate::cache_key::{self, CacheKey};
+use crate::exchange::https;
 use crate::forwarded::TrustForwarded;
-use crate::options::ListenAddr;
+use crate::options::{ListenAddr, RouteSpec};
+use crate::routes::host_of;
 use crate::target::{self, Origin, RequestUrl, Scheme};
 
 /// What a URL names.
@@ -62,6 +64,12 @@ impl Target {
     pub(super) fn url(&self) -> RequestUrl<'_> {
         let origin = Origin { scheme: self.scheme, authority: &self.authority };
         RequestUrl { origin, target: &self.target }
+    }
+
+    /// Where a request for it is sent, if it comes by plain HTTP and is for TLS.
+    pub(super) fn place_of_https(&self, shared: &Shared, route: &RouteSpec) -> Option<String> {
+        let host = host_of(&self.authority);
+        (self.scheme == Scheme::Http).then(|| https::place(&shared.common, route, host, &self.target)).flatten()
     }
 
     pub(super) fn path(&self) -> &str {

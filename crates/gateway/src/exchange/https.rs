@@ -7,7 +7,7 @@ use crate::body::ResponseBody;
 use crate::downstream::Downstream;
 use crate::head::{Head, Scope};
 use crate::listen_addr::ListenAddr;
-use crate::options::PlainHttp;
+use crate::options::{PlainHttp, RouteSpec};
 use crate::routes::{Route, host_of};
 use crate::target::{Origin, Scheme};
 use crate::worker::Common;
@@ -35,16 +35,20 @@ pub(super) fn redirect(
     if scheme == Scheme::Https || host.is_empty() {
         return None;
     }
-    let port = match (route.plain_http, port(common)) {
-        (PlainHttp::Redirected, port) => port,
-        (_, Some(port)) if common.tls.store().has(host) => Some(port),
-        _ => return None,
-    };
-    let location = HeaderValue::try_from(location(host, port, head.target())).ok()?;
+    let location = HeaderValue::try_from(place(common, route, host, head.target())?).ok()?;
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
     response.headers_mut().insert(LOCATION, location);
     Some(response)
+}
+
+/// Where a request for a host by plain HTTP is sent; `None`: it is answered.
+pub(crate) fn place(common: &Common, route: &RouteSpec, host: &str, target: &str) -> Option<String> {
+    match (route.plain_http, port(common)) {
+        (PlainHttp::Redirected, port) => Some(location(host, port, target)),
+        (PlainHttp::Automatic, Some(port)) if common.tls.store().has(host) => Some(location(host, Some(port), target)),
+        (PlainHttp::Automatic | PlainHttp::Allowed, _) => None,
+    }
 }
 
 fn location(host: &str, port: Option<u16>, target: &str) -> String {
