@@ -346,6 +346,65 @@ class ErrorPages(TestCase):
         self.assertIn("own.html cannot be read: it has more than 262144 bytes", done.stdout + done.stderr)
 
 
+MADE = """
+listen = "127.0.0.1:0"
+workers = 1
+[errors]
+"4xx" = {{ service = "pages", path = "/make?status=200&h=Content-Type:text/html&h=ETag:x&of={{status}}" }}
+"502" = {{ service = "pages", path = "/make?status=404" }}
+"5xx" = {{ service = "dead", path = "/x" }}
+intercept = true
+[services.web]
+url = "{url}"
+[services.pages]
+url = "{pages}"
+[services.dead]
+url = "http://127.0.0.1:9"
+[[routes]]
+path = "/web"
+service = "web"
+[[routes]]
+path = "/dead"
+service = "dead"
+"""
+
+
+class PagesOfServices(TestCase):
+    def setUp(self):
+        self.origin, self.pages = self.enterContext(Origin()), self.enterContext(Origin())
+        self.gateway = self.start(Gateway(BINARY, MADE.format(url=self.origin.url, pages=self.pages.url)))
+
+    def check(self, answer, status, body):
+        self.assert_status(answer, status)
+        self.assertIn(body, answer.body)
+        self.assertEqual(answer.all("content-type"), ["text/html"])
+        self.assertEqual((answer.all("cache-control"), answer.get("etag")), (["no-store"], None))
+
+    def test_of_the_gateway_and_of_services(self):
+        fields = [("Accept-Language", "de"), ("Cookie", "a=b"), ("X-Request-Id", "the-id")]
+        answer = self.gateway.get("/nowhere", fields)
+        self.check(answer, 404, b"serial 1 for nobody de 0")
+        self.assertEqual(answer.all("x-request-id"), ["the-id"])
+        self.assertIn("of=404", self.pages.requests("/")[-1])
+        missing = make("Cache-Control: max-age=60", "Allow: GET", path="/web/make", status=405)
+        self.check(self.gateway.get(missing), 405, b"serial 1 for nobody  0")
+        self.assertIn("of=405", self.pages.requests("/")[-1])
+        stored = make("Cache-Control: max-age=60", path="/web/make", status=404)
+        for number, verdict in ((2, "stored"), (3, "; hit")):
+            answer = self.gateway.get(stored)
+            self.check(answer, 404, b"serial %d for nobody  0" % number)
+            self.assertIn(verdict, answer.get("cache-status"))
+        self.assertEqual(len(self.origin.requests(stored)), 1)
+        head = self.gateway.request("HEAD", "/nowhere")
+        self.assertEqual((head.status, head.body), (404, b""))
+
+    def test_pages_that_fail(self):
+        self.assert_problem(self.gateway.get("/dead"), 502)
+        answer = self.gateway.get(make(path="/web/make", status=500))
+        self.assertIn(b"serial 1 ", answer.body)
+        self.assert_status(answer, 500)
+
+
 class BuiltInPage(TestCase):
     def test_a_browser_gets_a_page_that_says_nothing_of_what_is_inside(self):
         file = config('[services.secret-name]\nurl = "http://127.0.0.1:9"\n', route("/dead", "secret-name"))

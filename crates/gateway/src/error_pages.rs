@@ -8,13 +8,43 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
+use crate::template::{Placeholder, Template};
+
 /// Pages for errors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorPages {
     /// A status before its class, wherever it stands.
-    pub pages: Vec<(ErrorStatus, PathBuf)>,
+    pub pages: Vec<(ErrorStatus, ErrorPage)>,
     /// Whether they take the place of errors of services, too.
     pub intercept: bool,
+}
+
+/// Where a page comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorPage {
+    /// A file of at most [`ErrorPages::MAX_BYTES`].
+    File(PathBuf),
+    /// A service, which is asked for it each time.
+    Service {
+        /// Its configured name.
+        name: String,
+        /// What it is asked for by GET: `/error/{status}`.
+        path: Template,
+    },
+}
+
+impl ErrorPage {
+    /// What a path of a service may have in braces.
+    pub const PLACEHOLDERS: &[Placeholder] = &[Placeholder::Status, Placeholder::RequestId, Placeholder::Host];
+}
+
+impl std::fmt::Display for ErrorPage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Service { name, .. } => write!(f, "of service {name}"),
+        }
+    }
 }
 
 /// Errors that a page is for.
@@ -57,6 +87,14 @@ impl std::fmt::Display for ErrorStatus {
 impl ErrorPages {
     /// Most bytes of a page.
     pub const MAX_BYTES: u64 = 256 * 1024;
+
+    /// The services that are asked for pages.
+    pub fn services(&self) -> impl Iterator<Item = &str> {
+        self.pages.iter().filter_map(|(_, page)| match page {
+            ErrorPage::Service { name, .. } => Some(&**name),
+            ErrorPage::File(_) => None,
+        })
+    }
 
     /// Reads a page.
     ///
@@ -112,9 +150,16 @@ impl PageLevels {
     }
 }
 
+/// A page that is here, or where to get it.
+#[derive(Debug)]
+pub(crate) enum LoadedPage {
+    Text(PageText),
+    Service { name: Box<str>, path: Template },
+}
+
 /// A page as it was read.
 #[derive(Debug)]
-pub(crate) struct LoadedPage {
+pub(crate) struct PageText {
     text: Bytes,
     pub(crate) media_type: HeaderValue,
     /// Some of it is different for each request.
@@ -128,9 +173,16 @@ impl LoadedPages {
             return None;
         }
         let mut pages = Vec::with_capacity(spec.pages.len());
-        for (status, path) in &spec.pages {
+        for (status, page) in &spec.pages {
+            let path = match page {
+                ErrorPage::File(path) => path,
+                ErrorPage::Service { name, path } => {
+                    pages.push((*status, LoadedPage::Service { name: name.as_str().into(), path: path.clone() }));
+                    continue;
+                }
+            };
             match ErrorPages::read(path) {
-                Ok(text) => pages.push((*status, LoadedPage::new(text, path))),
+                Ok(text) => pages.push((*status, LoadedPage::Text(PageText::new(text, path)))),
                 Err(e) => tracing::error!("the page {} for {status} cannot be read: {e}", path.display()),
             }
         }
@@ -140,6 +192,16 @@ impl LoadedPages {
 }
 
 impl LoadedPage {
+    /// The text, if no service has to be asked.
+    pub(crate) fn text(&self) -> Option<&PageText> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Service { .. } => None,
+        }
+    }
+}
+
+impl PageText {
     fn new(text: Bytes, path: &Path) -> Self {
         let has = |word: &str| memchr::memmem::find(&text, word.as_bytes()).is_some();
         let has_placeholders = has(STATUS) || has(REQUEST_ID);
@@ -201,7 +263,8 @@ mod tests {
     use super::*;
 
     fn pages(list: &[(&str, &str)], intercept: bool) -> Option<Arc<LoadedPages>> {
-        let page = |text: &str| LoadedPage::new(Bytes::copy_from_slice(text.as_bytes()), Path::new("x.html"));
+        let page =
+            |text: &str| LoadedPage::Text(PageText::new(Bytes::copy_from_slice(text.as_bytes()), Path::new("x.html")));
         let mut pages: Vec<_> =
             list.iter().map(|(status, text)| (ErrorStatus::parse(status).unwrap(), page(text))).collect();
         pages.sort_by_key(|(status, _)| matches!(status, ErrorStatus::Class(_)));
@@ -216,7 +279,9 @@ mod tests {
         };
         let found = |code: u16, by: ErrorBy| {
             let status = StatusCode::from_u16(code).unwrap();
-            levels.find(status, by).map(|page| String::from_utf8(page.text(status, "7").to_vec()).unwrap())
+            levels
+                .find(status, by)
+                .map(|page| String::from_utf8(page.text().unwrap().text(status, "7").to_vec()).unwrap())
         };
         assert!(levels.intercept());
         assert_eq!(found(503, ErrorBy::Gateway).as_deref(), Some("busy"));
@@ -237,7 +302,7 @@ mod tests {
     #[test]
     fn placeholders_of_a_page() {
         let text = "a{color:red} {status} {request_id} {status} {other}";
-        let page = LoadedPage::new(Bytes::from(text), Path::new("x.html"));
+        let page = PageText::new(Bytes::from(text), Path::new("x.html"));
         let seen = |id: &str| page.text(StatusCode::NOT_FOUND, id);
         assert_eq!(seen("{status}"), "a{color:red} 404 {status} 404 {other}");
         assert_eq!(seen("<a>\\\""), "a{color:red} 404 &#60;a&#62;&#92;&#34; 404 {other}");
@@ -245,7 +310,10 @@ mod tests {
 
     #[test]
     fn pages_that_cannot_be_read_are_left_out() {
-        let spec = ErrorPages { pages: vec![(ErrorStatus::One(404), "/nowhere/404.html".into())], intercept: true };
+        let spec = ErrorPages {
+            pages: vec![(ErrorStatus::One(404), ErrorPage::File("/nowhere/404.html".into()))],
+            intercept: true,
+        };
         let levels = PageLevels { own: LoadedPages::read(&spec), general: None };
         assert!(levels.find(StatusCode::NOT_FOUND, ErrorBy::Gateway).is_none());
         assert!(LoadedPages::read(&ErrorPages::default()).is_none());

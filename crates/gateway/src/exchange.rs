@@ -18,7 +18,7 @@ use crate::client::received::{Known, ReceivedRequest, RedisMiss};
 use crate::compress;
 use crate::deadline::Deadline;
 use crate::downstream::{Downstream, RequestGuard, TakesInterim};
-use crate::error_pages::ErrorBy;
+use crate::error_pages::{ErrorBy, LoadedPage};
 use crate::forwarded::TrustForwarded;
 use crate::grpc;
 use crate::head::Head;
@@ -48,6 +48,7 @@ pub(crate) mod https;
 mod inbound;
 mod local;
 mod own;
+mod page;
 mod refresh;
 mod second_tier;
 mod sending;
@@ -58,6 +59,7 @@ use changes::Seen;
 pub(crate) use detached_fetch::PendingResponse;
 use detached_fetch::{DetachedFetch, Forwarded};
 use inbound::{Caller, Inbound, IncomingRequest, Looked, Parted, Passage, offered};
+use page::PageRequest;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -100,7 +102,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
         record.admitted(gate, entry.place, client.peer());
     }
     let asked = match found {
-        Found::Stored(route, verdict, answer) => {
+        Found::Stored(route, verdict, answer) if !PageRequest::is_wanted(&route, answer.status()) => {
             record.verdict(verdict);
             let answer = answer.map(ResponseBody::stored);
             let asked = Asked { head: &head, body: body.as_deref(), route: Some(&route) };
@@ -128,7 +130,12 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
         }
         Found::Asks(route) => Box::pin(admit::admit(waiting, on_its_way, route)),
         Found::Refused(route, failure) => Box::pin(on_its_way.refuse(waiting, route, failure)),
-        Found::Own(..) | Found::Stored(..) => Box::pin(on_its_way.refuse(waiting, None, Failure::Bug)), // answered above
+        Found::Stored(route, verdict, answer) => {
+            on_its_way.record.verdict(verdict);
+            let answer = ResponseHead::part(answer.map(ResponseBody::stored));
+            Box::pin(async move { admit::here(waiting, &on_its_way, Some(&route), answer).await })
+        }
+        Found::Own(..) => Box::pin(on_its_way.refuse(waiting, None, Failure::Bug)), // answered above
     };
     Reply::Later(PendingResponse::new(future, detached_fetch))
 }
@@ -339,6 +346,7 @@ impl Waiting {
         head: &Head,
         route: Option<&Route>,
         answered: (Result<Parted, Failure>, Connection),
+        page: Option<Parted>,
         deadline: Option<Deadline>,
     ) -> (ResponseHead, Outgoing) {
         let (result, connection) = answered;
@@ -348,6 +356,9 @@ impl Waiting {
             Ok(parted) => (false, parted),
             Err(failure) => (true, self.failed(worker, head, route, &failure)),
         };
+        if let Some(page) = page {
+            (response, body) = changes::replaced(&mut response, page);
+        }
         response.fields.set(X_REQUEST_ID, self.id.as_bytes());
         record.answered(status);
         client.response_began();
@@ -366,6 +377,25 @@ impl Waiting {
         (response, Outgoing::new(body, deadline, self.guard))
     }
 
+    /// The page that a service makes in place of an error, if there is one.
+    async fn page(
+        &self,
+        worker: &Rc<Worker>,
+        head: &Head,
+        route: Option<&Route>,
+        result: &Result<Parted, Failure>,
+    ) -> Option<Parted> {
+        let (client, _) = self.guard.parts();
+        let status = result.as_ref().map_or_else(Failure::status, |(response, _)| response.status);
+        if !status.is_client_error() && !status.is_server_error() {
+            return None;
+        }
+        let asking = asking(client, head);
+        let request = PageRequest::of(worker, route, &seen(client, &asking, head, &self.id), result)?;
+        // In a box: almost no request needs it.
+        Box::pin(request.fetch(worker, client, head, &self.id)).await
+    }
+
     /// What the gateway answers where nobody else does.
     fn failed(&self, worker: &Worker, head: &Head, route: Option<&Route>, failure: &Failure) -> Parted {
         let (client, _) = self.guard.parts();
@@ -382,7 +412,7 @@ impl Waiting {
             problem::Asked { request_id: self.id.as_str(), accept: accept.as_deref(), dev: client.settings().dev };
         let table = worker.common.table.load();
         let pages = route.map_or(table.pages(), |route| &route.pages);
-        let own = pages.find(status, ErrorBy::Gateway);
+        let own = pages.find(status, ErrorBy::Gateway).and_then(LoadedPage::text);
         let (mut response, body) = ResponseHead::part(failure.response(&asked, own));
         response.closes = failure.closes();
         CacheStatus::refused("gateway").append_to(response.fields.map());
@@ -400,7 +430,8 @@ async fn forward(waiting: Waiting, mut inbound: Box<Inbound>, looked: Looked) ->
     });
     let begin = inbound.begin(looked);
     let answered = inbound.respond(begin, took).await;
-    waiting.answer(&inbound.worker, inbound.head(), Some(&inbound.route), answered, deadline)
+    let page = waiting.page(&inbound.worker, inbound.head(), Some(&inbound.route), &answered.0).await;
+    waiting.answer(&inbound.worker, inbound.head(), Some(&inbound.route), answered, page, deadline)
 }
 
 /// A request that no service is asked for.
@@ -445,5 +476,7 @@ async fn refuse(
     }
     let refused = driver::refuse(failure, body, waiting.expects_continue, || worker.deadlines.deadline()).await;
     let (failure, connection) = refused;
-    waiting.answer(&worker, &head, route.as_deref(), (Err(failure), connection), None)
+    let answered = (Err(failure), connection);
+    let page = waiting.page(&worker, &head, route.as_deref(), &answered.0).await;
+    waiting.answer(&worker, &head, route.as_deref(), answered, page, None)
 }

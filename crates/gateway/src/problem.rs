@@ -14,7 +14,7 @@ use pilotlight_supervisor::StartError;
 use serde_json::{Value, json};
 
 use crate::admission::refusal::Refusal;
-use crate::error_pages::LoadedPage;
+use crate::error_pages::PageText;
 use crate::grpc::{self, GrpcStatus};
 use crate::options::Limits;
 use crate::request_body::BodyError;
@@ -213,7 +213,7 @@ impl Failure {
     }
 
     /// The response: the operator's own page for it, or a document, or a page.
-    pub(crate) fn response(&self, asked: &Asked<'_>, own: Option<&LoadedPage>) -> Response<Bytes> {
+    pub(crate) fn response(&self, asked: &Asked<'_>, own: Option<&PageText>) -> Response<Bytes> {
         let status = self.status();
         let form = Form::preferred(asked.accept);
         // Who asks for JSON can do nothing with a page for people.
@@ -293,7 +293,7 @@ const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json"
 const PAGE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
 /// The operator's own page in place of an error. Nobody keeps it: it would be the page of another status next time.
-pub(crate) fn own_page(page: &LoadedPage, status: StatusCode, request_id: &str) -> Response<Bytes> {
+pub(crate) fn own_page(page: &PageText, status: StatusCode, request_id: &str) -> Response<Bytes> {
     made(status, page.media_type.clone(), page.text(status, request_id))
 }
 

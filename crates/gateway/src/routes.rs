@@ -9,18 +9,23 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
 use crate::admission::Gate;
 use crate::admission::forward::ForwardAddr;
 use crate::admission::spec::AdmissionSpec;
-use crate::error_pages::{LoadedPages, PageLevels};
+use crate::error_pages::{ErrorPages, LoadedPages, PageLevels};
 use crate::metrics::Series;
 use crate::options::{
     External, ExternalAddr, RouteCache, RouteSpec, RouteTo, ServerProtocol, ServiceTarget, Serving, Settings,
 };
 use crate::path::normalized;
+use crate::upgrades::Upgrades;
+
+/// The longest wait for a page of an error that a service makes; then the gateway's own goes out.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A route, and where its requests are counted.
 pub(crate) struct Route {
@@ -89,6 +94,8 @@ pub(crate) struct Table {
     any: Paths,
     caches: bool,
     pages: PageLevels,
+    /// Ways to services that are asked for pages, by their names.
+    page_routes: FxHashMap<Box<str>, Arc<Route>>,
     services: Vec<ServiceTarget>,
     settings: Arc<Settings>,
 }
@@ -113,6 +120,7 @@ impl Table {
             any: Paths::default(),
             caches: false,
             pages: PageLevels { own: None, general: LoadedPages::read(&errors) },
+            page_routes: FxHashMap::default(),
             services,
             settings: Arc::new(settings),
         };
@@ -129,6 +137,8 @@ impl Table {
             map.entry(path.into()).or_insert(index);
         }
         table.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        let all = routes.iter().filter_map(|route| route.changes.as_ref()).map(|changes| &changes.errors);
+        let asked: Vec<String> = all.chain([&errors]).flat_map(ErrorPages::services).map(str::to_owned).collect();
         let counted = |spec: RouteSpec| {
             let spec = with_key_of_access(spec);
             let service = spec.to.service().and_then(|index| table.services.get(index)).cloned();
@@ -143,7 +153,19 @@ impl Table {
             let auth = spec.admission.as_ref().and_then(|admission| Route::to_who_decides(admission, &series));
             Arc::new(Route { series, spec, gate, auth, service, pages, changes_responses })
         };
+        let page_route = |name: String| {
+            let index = table.services.iter().position(|service| service.name() == name)?;
+            let spec = RouteSpec {
+                cache: RouteCache::Off,
+                upgrades: Upgrades::of([]),
+                timeout: Some(PAGE_TIMEOUT),
+                ..RouteSpec::new("/", RouteTo::Service(index))
+            };
+            Some((name.into_boxed_str(), counted(spec)))
+        };
+        let page_routes = asked.into_iter().filter_map(page_route).collect();
         table.routes = routes.into_iter().map(counted).collect();
+        table.page_routes = page_routes;
         table
     }
 
@@ -174,6 +196,11 @@ impl Table {
     /// What counts for connections that begin now.
     pub(crate) fn settings(&self) -> &Arc<Settings> {
         &self.settings
+    }
+
+    /// The way to a service that is asked for a page of an error.
+    pub(crate) fn page_route(&self, service: &str) -> Option<&Arc<Route>> {
+        self.page_routes.get(service)
     }
 
     /// What an error looks like where there is no route.
@@ -241,7 +268,6 @@ pub(crate) fn host_of(authority: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error_pages::ErrorPages;
     use crate::options::{External, ExternalAddr, RouteTo, ServerProtocol};
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {

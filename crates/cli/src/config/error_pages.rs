@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use pilotlight_gateway::{ErrorPages, ErrorStatus};
-use toml::de::DeTable;
+use pilotlight_gateway::{ErrorPage, ErrorPages, ErrorStatus, Template};
+use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{Config, PageFile, joined};
 use super::schema::{Key, Part};
 use super::section::{Field, Section, noted};
 use super::shown::shown;
-use super::value::nearest;
+use super::value::{Rejected, nearest};
 
 /// What is read of the pages of a file.
 pub(super) struct Pages<'a> {
@@ -18,6 +18,8 @@ pub(super) struct Pages<'a> {
     pub(super) folder: &'a Path,
     /// Where each of them stands, for those who look at the machine.
     pub(super) files: Vec<PageFile>,
+    /// The services that make some of them, and where they are named.
+    pub(super) services: Vec<(String, Span)>,
 }
 
 impl Pages<'_> {
@@ -46,18 +48,10 @@ impl Pages<'_> {
             if let Some(key) = Part::Errors.keys().iter().find(|key| key.name == word && key.name != STATUS) {
                 section.push(field(key));
             } else if let Some(status) = ErrorStatus::parse(word) {
-                let text = value.get_ref().as_str().filter(|text| !text.is_empty() && !text.contains('\0'));
-                let Some(text) = text else {
-                    let (message, help) =
-                        (format!("`{word}` must be the path of a file"), format!("\"{word}\" = \"pages/{word}.html\""));
-                    found.push(
-                        Diagnostic::error(Code::WrongType, value.span(), message).help(format!("for example: {help}")),
-                    );
-                    continue;
-                };
-                let path = joined(self.folder, text);
-                self.files.push(PageFile { path: path.clone(), at: value.span() });
-                errors.pages.push((status, path));
+                let at = value.span();
+                if let Some(page) = self.page(word, value.get_ref(), at, found) {
+                    errors.pages.push((status, page));
+                }
             } else {
                 found.push(unknown(word, name.span(), place));
             }
@@ -68,6 +62,38 @@ impl Pages<'_> {
             found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("add \"5xx\" = \"error.html\""));
         }
         errors
+    }
+
+    /// The path of a file, or a section that names a service.
+    fn page(&mut self, word: &str, value: &DeValue<'_>, at: Span, found: &mut Vec<Diagnostic>) -> Option<ErrorPage> {
+        if let Some(text) = value.as_str().filter(|text| !text.is_empty() && !text.contains('\0')) {
+            let path = joined(self.folder, text);
+            self.files.push(PageFile { path: path.clone(), at });
+            return Some(ErrorPage::File(path));
+        }
+        let DeValue::Table(table) = value else {
+            let message = format!("`{word}` must be the path of a file, or a section that names a service");
+            let help = format!("for example: \"{word}\" = \"pages/{word}.html\"");
+            found.push(Diagnostic::error(Code::WrongType, at, message).help(help));
+            return None;
+        };
+        let section = Section::read(Part::ErrorService, "in a page of a service", at, table, found);
+        let (Some(name), Some(path)) = (section.field("service"), section.field("path")) else {
+            let message = format!("`{word}` needs the name of a service, and the path to ask it for");
+            let help = format!("for example: \"{word}\" = {{ service = \"errors\", path = \"/error/{{status}}\" }}");
+            found.push(Diagnostic::error(Code::MissingKey, section.at, message).help(help));
+            return None;
+        };
+        let text = noted(path.string(), found)?;
+        let is_path = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let read = Template::parse(text, ErrorPage::PLACEHOLDERS).map_err(|why| why.to_string());
+        let read =
+            read.and_then(|read| if is_path { Ok(read) } else { Err("must be a path that begins with `/`".into()) });
+        let help = "the placeholders are {status}, {request_id} and {host}";
+        let path = noted(read.map_err(|why| path.rejected(Rejected::help(why, help))), found)?;
+        let service = noted(name.string(), found)?.to_owned();
+        self.services.push((service.clone(), name.at));
+        Some(ErrorPage::Service { name: service, path })
     }
 }
 

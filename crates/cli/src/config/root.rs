@@ -33,7 +33,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     let (limits, queue_max) = limits(&root, found);
     let (cache, cache_redis) = cache(&root, found);
     let services = service::read_all(root.field("services"), ForAll { folder, queue_max }, found);
-    let mut pages = Pages { folder, files: Vec::new() };
+    let mut pages = Pages { folder, files: Vec::new(), services: Vec::new() };
     let errors = pages.read(root.field("errors"), "in [errors]", found);
     let drafts = route::read_all(root.field("routes"), &mut pages, found);
     let mut settings = Settings { limits, server_timing: operate::server_timing(&root, found), ..Settings::default() };
@@ -66,6 +66,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     operate::relations(&config, found);
     let declared = relations::Declared {
         services: &services.declared,
+        pages: &pages.services,
         services_elsewhere: root.meant("services"),
         routes: root.mentions("routes"),
     };

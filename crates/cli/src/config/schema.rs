@@ -201,8 +201,14 @@ pub const ROUTE: &[Key] = &[
 
 /// The keys of `[errors]` and `[routes.errors]`. The first stands for every status and class of errors.
 pub const ERRORS: &[Key] = &[
-    key("STATUS", A_STRING, "\"pages/404.html\"", &[]),
+    key("STATUS", "a path, or a section", "\"pages/404.html\"", &[]),
     key("intercept", TRUE_OR_FALSE, "true", &["proxy_intercept_errors", "intercept_errors"]),
+];
+
+/// The keys of a page that a service makes.
+pub const ERROR_SERVICE: &[Key] = &[
+    key("service", "the name of a service", "\"errors\"", &["upstream", "backend", "name"]),
+    key("path", "a path", "\"/error/{status}\"", &["uri", "url", "query"]),
 ];
 
 /// The keys of `[routes.request_fields]` and `[routes.response_fields]`.
@@ -316,6 +322,8 @@ pub enum Part {
     RouteCompress,
     /// `[errors]` and `[routes.errors]`.
     Errors,
+    /// A page of `[errors]` that a service makes.
+    ErrorService,
     /// `[routes.request_fields]`.
     RouteRequestFields,
     /// `[routes.response_fields]`.
@@ -350,7 +358,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 33] = [
+    pub const ALL: [Part; 34] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -369,6 +377,7 @@ impl Part {
         Part::RouteFiles,
         Part::RouteCompress,
         Part::Errors,
+        Part::ErrorService,
         Part::RouteRequestFields,
         Part::RouteResponseFields,
         Part::RouteRedirect,
@@ -408,6 +417,7 @@ impl Part {
             Part::RouteFiles => ROUTE_FILES,
             Part::RouteCompress => ROUTE_COMPRESS,
             Part::Errors => ERRORS,
+            Part::ErrorService => ERROR_SERVICE,
             Part::RouteRequestFields | Part::RouteResponseFields => ROUTE_FIELDS,
             Part::RouteRedirect => ROUTE_REDIRECT,
             Part::RouteRewrite => ROUTE_REWRITE,
@@ -447,6 +457,7 @@ impl Part {
             Part::RouteFiles => "in [routes.files]",
             Part::RouteCompress => "in [routes.compress]",
             Part::Errors => "in [errors] or [routes.errors]",
+            Part::ErrorService => "in a page of [errors] that a service makes",
             Part::RouteRequestFields => "in [routes.request_fields]",
             Part::RouteResponseFields => "in [routes.response_fields]",
             Part::RouteRedirect => "in [routes.redirect]",

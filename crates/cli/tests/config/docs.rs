@@ -32,6 +32,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::Route => "## `[[routes]]`",
         Part::RouteFiles => "## `[routes.files]`",
         Part::Errors => "## `[errors]`",
+        Part::ErrorService => "## Pages of a service",
         Part::RouteRequestFields => "## `[routes.request_fields]`",
         Part::RouteResponseFields => "## `[routes.response_fields]`",
         Part::RouteRedirect => "## `[routes.redirect]`",

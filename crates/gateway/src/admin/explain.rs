@@ -136,7 +136,7 @@ fn changes(route: &Route) -> Value {
         "request_fields": fields(&changes.request_fields),
         "response_fields": fields(&changes.response_fields),
         "rewrite": changes.rewrite.as_ref().map(ToString::to_string),
-        "errors": changes.errors.pages.iter().map(|(status, path)| format!("{status} {}", path.display())).collect::<Vec<_>>(),
+        "errors": changes.errors.pages.iter().map(|(status, path)| format!("{status} {path}")).collect::<Vec<_>>(),
     })
 }
 

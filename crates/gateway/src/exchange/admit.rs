@@ -32,7 +32,7 @@ pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Ro
         Err(Turned::Refusal(refusal)) => Found::Refused(Some(route), Failure::Admission(refusal)),
         Err(Turned::Answer(answer)) => {
             request.record.refused(&Refusal::Forward);
-            return here(waiting, &request, Some(&route), *answer);
+            return here(waiting, &request, Some(&route), *answer).await;
         }
     };
     match found {
@@ -41,9 +41,9 @@ pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Ro
         }
         Found::Stored(route, verdict, answer) => {
             request.record.verdict(verdict);
-            here(waiting, &request, Some(&route), ResponseHead::part(answer.map(ResponseBody::stored)))
+            here(waiting, &request, Some(&route), ResponseHead::part(answer.map(ResponseBody::stored))).await
         }
-        Found::Own(route, answer) => here(waiting, &request, route.as_deref(), ResponseHead::part(answer)),
+        Found::Own(route, answer) => here(waiting, &request, route.as_deref(), ResponseHead::part(answer)).await,
         Found::Refused(route, failure) => request.refuse(waiting, route, failure).await,
         Found::Asks(_) => request.refuse(waiting, None, Failure::Bug).await, // it was asked
     }
@@ -64,7 +64,12 @@ async fn passes(gate: &Gate, route: &Route, request: &mut OnItsWay) -> Result<()
 }
 
 /// A response that is here.
-fn here(waiting: Waiting, request: &OnItsWay, route: Option<&Route>, answer: Parted) -> (ResponseHead, Outgoing) {
+pub(super) async fn here(
+    waiting: Waiting,
+    request: &OnItsWay,
+    route: Option<&Route>,
+    answer: Parted,
+) -> (ResponseHead, Outgoing) {
     let is_left = request.request.body.as_ref().is_some_and(|body| !body.is_ended());
     // Nobody reads a body that is not here already.
     let connection = match is_left && !waiting.guard.parts().0.skip_body() {
@@ -72,5 +77,7 @@ fn here(waiting: Waiting, request: &OnItsWay, route: Option<&Route>, answer: Par
         false => Connection::Keep,
     };
     let answered = (Ok(answer), connection);
-    waiting.answer(&request.worker, &request.request.head, route, answered, None)
+    let head = &request.request.head;
+    let page = waiting.page(&request.worker, head, route, &answered.0).await;
+    waiting.answer(&request.worker, head, route, answered, page, None)
 }

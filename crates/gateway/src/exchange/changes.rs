@@ -4,7 +4,7 @@ use http::StatusCode;
 use http::header::{ALLOW, DATE, HeaderName, RETRY_AFTER, SET_COOKIE, STRICT_TRANSPORT_SECURITY, WWW_AUTHENTICATE};
 
 use crate::body::ResponseBody;
-use crate::error_pages::ErrorBy;
+use crate::error_pages::{ErrorBy, LoadedPage};
 use crate::head::Head;
 use crate::problem;
 use crate::response::ResponseHead;
@@ -42,15 +42,9 @@ impl<'a> Seen<'a> {
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             return;
         }
-        if let Some(page) = route.pages.find(response.status, ErrorBy::Service) {
-            let (mut head, text) = ResponseHead::part(problem::own_page(page, response.status, self.request_id));
-            for name in &OF_ERRORS {
-                for value in response.fields.map().get_all(name) {
-                    head.fields.append(name.clone(), value.clone());
-                }
-            }
-            head.closes = response.closes;
-            (*response, *body) = (head, ResponseBody::full(text));
+        if let Some(page) = route.pages.find(response.status, ErrorBy::Service).and_then(LoadedPage::text) {
+            let (head, text) = ResponseHead::part(problem::own_page(page, response.status, self.request_id));
+            (*response, *body) = replaced(response, (head, ResponseBody::full(text)));
         }
         self.change_fields(route, response);
     }
@@ -68,8 +62,27 @@ impl<'a> Seen<'a> {
     }
 }
 
+/// A page in place of an error.
+pub(super) fn replaced(error: &mut ResponseHead, page: (ResponseHead, ResponseBody)) -> (ResponseHead, ResponseBody) {
+    let (mut head, body) = page;
+    for name in &OF_ERRORS {
+        let mut values = error.fields.map().get_all(name).iter().peekable();
+        if values.peek().is_some() {
+            head.fields.map().remove(name);
+        }
+        for value in values {
+            head.fields.append(name.clone(), value.clone());
+        }
+    }
+    head.closes = error.closes;
+    head.status = error.status;
+    (head, body)
+}
+
 /// What stays of an error that has another page: what the client needs beside it.
-const OF_ERRORS: [HeaderName; 9] = [
+const OF_ERRORS: [HeaderName; 11] = [
+    HeaderName::from_static("ratelimit"),
+    HeaderName::from_static("ratelimit-policy"),
     WWW_AUTHENTICATE,
     ALLOW,
     RETRY_AFTER,

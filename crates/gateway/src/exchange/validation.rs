@@ -59,7 +59,7 @@ async fn when_known(
     let known = later.await.ok().flatten(); // the gateway stops
     let (head, body) = ResponseHead::part(response(known.as_deref()));
     let answered = (Ok((head, ResponseBody::full(body))), Connection::Keep);
-    waiting.answer(&worker, &asked, None, answered, None)
+    waiting.answer(&worker, &asked, None, answered, None, None)
 }
 
 /// A key authorization; without one the token is nobody's.
