@@ -121,7 +121,7 @@ fn follow(plan: &Plan, is_dry: bool, out: &mut dyn Write, err: &mut dyn Write) -
     let mut failed: Vec<String> = Vec::new();
     for step in &plan.steps {
         // What follows a step that failed in a store would fail as well.
-        if failed.iter().any(|store| *store == step.store) {
+        if failed.contains(&step.store) {
             continue;
         }
         if !is_dry && let Done::Failed(why) = carry_out(step) {

@@ -1,6 +1,6 @@
 //! Orders at a real Pebble.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};

@@ -79,7 +79,9 @@ fn words(status: StatusCode) -> (&'static str, &'static str) {
         431 => ("The request is too large", "Deleting the cookies of this site may help."),
         503 => ("The site is busy or being restarted", "Please try again in a moment. Nothing is wrong on your side."),
         504 => ("The site takes too long", "It did not answer in time. Please try again in a few minutes."),
-        _ if status.is_client_error() => ("This request cannot be answered", "The server does not accept what was asked for."),
+        _ if status.is_client_error() => {
+            ("This request cannot be answered", "The server does not accept what was asked for.")
+        }
         _ => ("Something went wrong", "The fault is on our side, not on yours. Please try again in a few minutes."),
     }
 }
