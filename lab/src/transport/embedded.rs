@@ -25,11 +25,13 @@ files![
     "sdk/node/index.js",
     "sdk/node/lib/connection.js",
     "sdk/node/lib/exchange.js",
+    "sdk/node/lib/upgrade.js",
     "sdk/node/package.json",
     "sdk/python/pilotlight/__init__.py",
     "sdk/python/pilotlight/_pipe.py",
     "sdk/python/pilotlight/_request.py",
     "sdk/python/pilotlight/_wire.py",
+    "sdk/python/pilotlight/websocket.py",
     "sdk/python/pilotlight/wsgi.py",
     "sdk/python/pilotlight/zygote.py",
 ];
