@@ -27,7 +27,13 @@ pub(super) fn redirect(
     route: &Route,
     head: &Head,
 ) -> Option<Response<ResponseBody>> {
-    if route.plain_http == PlainHttp::Allowed || head.scope != Scope::Resource {
+    // First, so that a gateway without certificates looks no further.
+    let applies = match route.plain_http {
+        PlainHttp::Allowed => false,
+        PlainHttp::Automatic => !common.tls.store().is_empty(),
+        PlainHttp::Redirected => true,
+    };
+    if !applies || head.scope != Scope::Resource {
         return None;
     }
     let Origin { scheme, authority } = Origin::of_head(head, client.hop());
