@@ -49,8 +49,8 @@ class Broken(Exception):
 
 def is_offered(request):
     """Whether the request is a handshake (RFC 6455 §4.2.1) that may be accepted."""
-    names = request.offers
-    return "websocket" in names and request.headers.get("sec-websocket-version") == "13" and bool(_key(request))
+    version = request.headers.get("sec-websocket-version")
+    return "websocket" in request.offers and version == "13" and bool(_key(request))
 
 
 def accept(request, subprotocol=None, headers=(), max_message=16 << 20):
@@ -229,6 +229,5 @@ def _close_of(payload):
         return NO_CODE, ""
     _check(len(payload) >= 2, "a Close with one byte")
     code = U16.unpack_from(payload)[0]
-    known = 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
-    _check(known, f"the code {code} in a Close")
+    _check(1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999, f"the code {code} in a Close")
     return code, _text(payload[2:])
