@@ -22,7 +22,7 @@ class OverTls(Tls):
         return http2.Client(secure)
 
     def test_requests(self):
-        gateway = self.begin(*WEB, route("/cached", "web", cache=True))
+        gateway = self.begin(*WEB, route("/cached", "web", cache=True, https="allow"))
         client = self.client(gateway)
         told = json.loads(client.request("GET", "/show").body)
         fields = {name.lower(): value for name, value in told["fields"]}
