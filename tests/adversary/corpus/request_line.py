@@ -54,8 +54,8 @@ CASES = [
     refuse(LINE, "a request line of 40,000 bytes", line(b"GET /r/@@?" + b"x" * 40_000 + b" HTTP/1.1"), frozenset({414, 431})),
     refuse(LINE, "a method of 40,000 bytes", line(b"G" * 40_000 + b" /r/@@ HTTP/1.1"), frozenset({400, 414, 431, 501})),
     refuse(LINE, "70,000 bytes without an end of line", b"G" * 70_000, frozenset({400, 414, 431, 501})),
-    # §3.3 of RFC 9113: the preface must make an HTTP/1.1 server fail.
-    refuse(VERSION, "the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frozenset({400, 505, NONE})),
+    # §3.4 of RFC 9113: the preface itself is HTTP/2, and tests/e2e/test_http2.py's.
+    refuse(VERSION, "a preface of another version", b"PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n", frozenset({400, 505, NONE})),
     refuse(VERSION, "a ClientHello of TLS",
            b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + bytes(range(32)) + b"\0\0\x20\x13\x02\r\n\r\n", frozenset({400, NONE})),
     refuse(VERSION, "the header of the PROXY protocol", b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n" + get(), NOT_HTTP),
