@@ -8,7 +8,7 @@ import threading
 import time
 
 import websocket
-from harness import DEMO, HERE, PYTHON, ROOT, config, descendants, limits, route, service
+from harness import DEMO, HERE, PYTHON, ROOT, descendants, limits, route, service
 from harness import setUpModule as needs_gateway
 from test_reload import Reloading
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, ConnectionClosedOK, InvalidStatus

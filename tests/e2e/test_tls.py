@@ -16,7 +16,7 @@ from pathlib import Path
 
 import websocket
 from certificates import RSA, Authority
-from harness import BINARY, ORIGIN, Gateway, config, eventually, limits, route, service, setUpModule
+from harness import BINARY, ORIGIN, Gateway, config, limits, route, service, setUpModule
 from harness import TestCase as Case
 from http1 import Client, Cut
 

@@ -10,7 +10,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from harness import BINARY, setUpModule  # noqa: F401
+from harness import BINARY, setUpModule
+
+__all__ = ["setUpModule"]
 
 
 def run(argv, home, **env):
