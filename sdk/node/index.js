@@ -5,30 +5,30 @@
  * @example require('pilotlight').serve((req, res) => res.end('hello'))
  */
 const { AsyncResource } = require('async_hooks');
-const { EventEmitter } = require('events');
 const { Connection, TYPE, CODE, u32, broken } = require('./lib/connection');
+const { Offers } = require('./lib/upgrade');
 
 const MAX_SHARED = 64;
 const MAX_LIMIT = 4096; // of `exchanges` and `max_own`, §10
 const DRAIN_REPLY_MS = 1000; // after SIGTERM: how long to wait for the gateway's DRAIN (P-32)
-const HOW_TO_START = 'add it to pilotlight.toml (command = ["node", "FILE"], transport = "pipe") and run `pilotlight`';
-const report = text => process.stderr.write(`pilotlight: ${text}\n`);
+const REMEDY = 'add it to pilotlight.toml (command = ["node", "FILE"], transport = "pipe") and run `pilotlight`';
 let Exchange; // loaded while the gateway reads HELLO: http takes longer to load than all the rest
 
 class Service {
   constructor(handler, { exchanges = 64, maxOwn = 64, maxUpgraded = 1024 } = {}) {
     const { PILOTLIGHT_SOCKET: path, PILOTLIGHT_TOKEN: token } = process.env;
     if (!path || !token) {
-      report(`${path ? 'PILOTLIGHT_TOKEN' : 'PILOTLIGHT_SOCKET'} is not set, the gateway does that: ${HOW_TO_START}`);
+      this.report(`${path ? 'PILOTLIGHT_TOKEN' : 'PILOTLIGHT_SOCKET'} is not set, the gateway does that: ${REMEDY}`);
       process.exit(2);
     }
     const limit = value => Math.min(Math.max(1, value | 0), MAX_LIMIT);
-    Object.assign(this, { handler, path, token, report, maxExchanges: limit(exchanges), maxOwn: limit(maxOwn) });
-    Object.assign(this, { maxUpgraded, events: new EventEmitter() });
-    Object.assign(this, { connections: new Set(), open: 0, draining: false, leaving: false });
+    Object.assign(this, { handler, path, token, maxExchanges: limit(exchanges), maxOwn: limit(maxOwn), open: 0 });
+    Object.assign(this, { connections: new Set(), offers: new Offers(maxUpgraded), draining: false, leaving: false });
     new Connection(this, 'shared').socket.once('connect', () => setImmediate(require, './lib/exchange')); // P-2
     process.once('SIGTERM', () => this.drain());
   }
+
+  report(text) { process.stderr.write(`pilotlight: ${text}\n`); }
 
   ofKind(kind) { return [...this.connections].filter(connection => connection.kind === kind); }
 
@@ -39,22 +39,15 @@ class Service {
     for (let i = 0; i < Math.min(count, room); i++) new Connection(this, kind, worker);
   }
 
-  begin(connection, id, payload, complete, isOffer) {
+  begin(connection, id, payload, complete, flags) {
     Exchange ??= require('./lib/exchange').Exchange;
     const exchange = new Exchange(this, connection, id, payload, complete);
     this.open++;
+    if (this.offers.take(exchange, flags)) return;
     if (this.draining) return exchange.reset(CODE.REFUSED, 'this instance is draining'); // P-31
-    if (isOffer && this.events.listenerCount('upgrade')) return this.upgrade(exchange);
     // A context of its own, or AsyncLocalStorage#enterWith of one would be seen by the next one of the same read.
     const done = new AsyncResource('PILOTLIGHT').runInAsyncScope(async () => this.handler(exchange.req, exchange.res));
     done.catch(err => exchange.destroy(err ?? new Error('no reason given')));
-  }
-
-  /** An own connection for those who listen for 'upgrade'; without them the request is one like others (as in Node). */
-  upgrade(exchange) {
-    const { offer } = require('./lib/upgrade');
-    if (this.ofKind('upgraded').length >= this.maxUpgraded) return exchange.reset(CODE.OVERLOADED, 'maxUpgraded', 1000);
-    return offer(exchange, require('./lib/exchange').toFields);
   }
 
   /** Finishes what is open and refuses the rest. P-31 by the gateway's DRAIN, P-32 by a signal or close(). */
@@ -63,7 +56,7 @@ class Service {
       for (const shared of this.ofKind('shared')) shared.send(TYPE.DRAIN, 0, 0, u32(0));
       setTimeout(() => this.drain(true), DRAIN_REPLY_MS).unref();
     }
-    if (!this.draining) process.nextTick(() => this.events.emit('draining')); // P-43
+    if (!this.draining) this.offers.drain();
     this.draining = true;
     this.leaving ||= byGateway;
     this.leave();
@@ -73,7 +66,7 @@ class Service {
 
   closed(connection, { failure } = connection) {
     const unreachable = failure?.syscall === 'connect';
-    if (failure) report(`the ${connection.kind} connection to ${this.path} has failed: ${failure.message}`);
+    if (failure) this.report(`the ${connection.kind} connection to ${this.path} has failed: ${failure.message}`);
     this.connections.delete(connection);
     for (const exchange of [...connection.exchanges.values()]) { // P-34
       if (unreachable) exchange.out = exchange.conn; // the only way left to tell the gateway
@@ -94,7 +87,7 @@ function reset(res, code, text, retryAfterMs) {
 function serve(handler, options) {
   if (typeof handler !== 'function') throw new TypeError('pilotlight.serve(handler): a function (req, res)');
   const service = new Service(handler, options);
-  return Object.assign(service.events, { close: () => service.drain() });
+  return Object.assign(service.offers, { close: () => service.drain() });
 }
 const refuse = (res, text = 'refused') => reset(res, CODE.REFUSED, text);
 const overloaded = (res, retryAfterMs = 1000, text = 'overloaded') => reset(res, CODE.OVERLOADED, text, retryAfterMs);

@@ -11,7 +11,6 @@ const MAX_WELCOME = 4096;
 const MAX_TEXT = 341; // characters of a RESET's text: at most 3 bytes each, 1,024 allowed
 const HEADER_BYTES = 8;
 const [END, UPGRADE, IGNORABLE] = [0x01, 0x02, 0x80];
-const MINOR = 1; // P-37: upgrades
 const TYPE = { HELLO: 1, WELCOME: 2, REQUEST: 3, RESPONSE: 4, INFO: 5, DATA: 6, TRAILERS: 7, STOP: 8,
   RESET: 9, PING: 10, PONG: 11, DRAIN: 12, MORE: 13, LOG: 14 };
 const CODE = { CANCELLED: 1, DEADLINE: 2, REFUSED: 3, OVERLOADED: 4, INTERNAL: 5, PROTOCOL: 6, TOO_LARGE: 7 };
@@ -55,13 +54,13 @@ class Connection {
     Object.assign(this, { exchanges: new Map(), rest: EMPTY, batch: [], callbacks: [], scheduled: false });
     service.connections.add(this);
     const onread = { buffer: readBuffer, callback: size => this.read(readBuffer.subarray(0, size)) };
-    // An own connection may become somebody else's, who listens for 'data'.
+    // An own connection may become somebody else's (./upgrade.js), who listens for 'data'.
     this.socket = net.connect(kind === 'own' ? { path: service.path } : { path: service.path, onread })
       .on('data', data => this.read(data)).on('close', () => service.closed(this));
     // Other errors than that of connecting are the end of the stream (P-33, P-34).
     this.socket.on('error', err => { if (err.syscall === 'connect') this.failure = err; });
     const who = `token=${service.token}\nsdk=node/0.1.0\npid=${process.pid}\nmax_own=${service.maxOwn}\nkind=${kind}\n`;
-    const size = `minor=${MINOR}\n` + (kind === 'shared' ? `exchanges=${service.maxExchanges}\n` : '');
+    const size = 'minor=1\n' + (kind === 'shared' ? `exchanges=${service.maxExchanges}\n` : ''); // P-37
     this.send(TYPE.HELLO, 0, 0, `PIPE/1\n${who}${size}${worker === undefined ? '' : `worker=${worker}\n`}`); // P-1
   }
 
@@ -112,9 +111,7 @@ class Connection {
     if (kind === 'shared' && !end) broken('P-14', 'a REQUEST without END on a shared connection');
     if (exchanges.has(id)) broken('P-15', `exchange ${id} is still open`);
     if (exchanges.size >= service.maxExchanges) broken('P-14', `more than exchanges=${service.maxExchanges} open`);
-    const isOffer = kind === 'own' && this.minor >= 1 && (flags & UPGRADE) !== 0;
-    if (isOffer && !end) broken('P-38', 'a REQUEST with UPGRADE and without END');
-    service.begin(this, id, payload, end, isOffer);
+    service.begin(this, id, payload, end, flags);
   }
 
   body(id, bytes, end, trailers) {

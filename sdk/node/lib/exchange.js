@@ -41,11 +41,9 @@ function toFields(lines, start, drop = HOP_BY_HOP) {
 class Exchange extends EventEmitter {
   constructor(service, conn, id, payload, complete) {
     super();
-    this.service = service;
-    this.conn = this.out = conn; // `out` carries the answer
-    this.id = id;
+    // `out` is the connection that carries the answer.
+    [this.service, this.conn, this.out, this.id, this.received] = [service, conn, conn, id, complete];
     [this.pending, this.callbacks] = [[], []]; // body that is not in a frame yet, and the callbacks of its writes
-    this.received = complete;
     this.req = this.makeRequest(payload, complete);
     this.res = new ServerResponse(this.req).on('prefinish', () => this.flush(true));
     Object.assign(this.res, { sendDate: false, writeHead: writeHeadApart }); // own, for Express exchanges the prototype
@@ -56,9 +54,8 @@ class Exchange extends EventEmitter {
   makeRequest(payload, complete) {
     const headEnd = payload.length < 8 ? Infinity : 8 + payload.readUInt32LE(0);
     if (headEnd > payload.length) broken('P-8', `a head of more than the ${payload.length} bytes of the REQUEST`);
-    const list = strings(payload, 7, 8, headEnd);
-    const [method, scheme, authority, url, protocol, peer, id] = list;
-    const raw = authority ? ['host', authority, ...list.slice(7)] : list.slice(7);
+    const [method, scheme, authority, url, protocol, peer, id, ...fields] = strings(payload, 7, 8, headEnd);
+    const raw = authority ? ['host', authority, ...fields] : fields;
     [this.peer, this.encrypted] = [peer, scheme === 'https'];
     const deadline = payload.readUInt32LE(4) ? Date.now() + payload.readUInt32LE(4) : null;
     const req = new IncomingMessage(this);

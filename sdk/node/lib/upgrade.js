@@ -1,34 +1,68 @@
 'use strict';
 /**
- * An own connection that leaves the protocol (spec §12), as the 'upgrade' event of Node's own http.Server gives it:
+ * Own connections that leave the protocol (spec §12), as the 'upgrade' event of Node's own http.Server gives them:
  * `(req, socket, head)`. The socket is the real one. A listener writes an HTTP/1.1 answer to it as text, as to Node's
  * server; that is the one thing that is caught here, and made a RESPONSE: behind a 101 the bytes are the other
  * protocol's, any other answer ends with the socket.
  */
-const { TYPE, END, UPGRADE, CODE, EMPTY, u32, resetPayload } = require('./connection');
+const { EventEmitter } = require('events');
+const { TYPE, END, UPGRADE, CODE, EMPTY, u32, broken, resetPayload } = require('./connection');
 
 const MAX_HEAD = 65536 - 8; // of a RESPONSE, with what an answer that declines has in its body
 const HEAD_END = Buffer.from('\r\n\r\n');
 
-/** Gives the connection of `exchange` to those who listen for 'upgrade'. `toFields` makes fields of lines. */
-function offer(exchange, toFields) {
+/** What `serve` returns: 'upgrade' for each offer of the gateway's, 'draining' when the instance is to end (P-43). */
+class Offers extends EventEmitter {
+  constructor(max) {
+    super();
+    this.max = max;
+  }
+
+  /** Whether `exchange` offers an upgrade and somebody listens. Without listeners it is one like others, as in Node. */
+  take(exchange, flags) {
+    const { conn, service, received } = exchange;
+    if (conn.kind !== 'own' || !conn.minor || !(flags & UPGRADE)) return false;
+    if (!received) broken('P-38', 'a REQUEST with UPGRADE and without END');
+    if (service.draining || !this.listenerCount('upgrade')) return false;
+    if (service.ofKind('upgraded').length < this.max) handOver(exchange, this);
+    else exchange.reset(CODE.OVERLOADED, 'maxUpgraded', 1000);
+    return true;
+  }
+
+  drain() { process.nextTick(() => this.emit('draining')); }
+}
+
+/** The HTTP/1.1 answer that `text` begins with; its status is 0 while the head is not whole. */
+function parse(text) {
+  const { toFields } = require('./exchange');
+  const end = text.indexOf(HEAD_END);
+  const lines = text.latin1Slice(0, end + 2);
+  const protocol = /^upgrade: *(.*?) *\r$/im.exec(lines)?.[1] ?? '';
+  const fields = toFields(lines, lines.indexOf('\r\n') + 2);
+  return { status: end < 0 ? 0 : Number(lines.slice(9, 12)), protocol, fields, rest: text.subarray(end + 4) };
+}
+
+const head = (status, fields) => u32(fields.length) + u32(status) + fields;
+
+/** Gives the connection of `exchange` to those who listen. */
+function handOver(exchange, offers) {
   const { conn, service, req, id } = exchange;
   const { socket } = conn;
   let [text, settled] = [EMPTY, false];
 
+  /** Sends the last frame; what is written from now on goes to the socket itself. */
+  function settle(type, flags, payload, body) {
+    settled = true;
+    for (const name of ['write', 'end']) delete socket[name];
+    conn.send(type, flags, id, payload, body);
+    conn.flush();
+  }
+
   /** Switches if what has been written so far has the whole head of a 101. */
   function accept(callback) {
-    const end = text.indexOf(HEAD_END);
-    if (end < 0) return false;
-    const lines = text.latin1Slice(0, end + 2);
-    const [status, rest] = [Number(lines.slice(9, 12)), text.subarray(end + 4)];
+    const { status, protocol, fields, rest } = parse(text);
     if (status !== 101) return false;
-    const protocol = /^upgrade: *(.*?) *\r$/im.exec(lines)?.[1] ?? '';
-    const fields = `upgrade\0${protocol}\0${toFields(lines, lines.indexOf('\r\n') + 2)}`;
-    settled = true;
-    restore();
-    conn.send(TYPE.RESPONSE, UPGRADE, id, u32(fields.length) + u32(status) + fields);
-    conn.flush();
+    settle(TYPE.RESPONSE, UPGRADE, head(status, `upgrade\0${protocol}\0${fields}`));
     conn.kind = 'upgraded'; // P-42
     if (rest.length) socket.write(rest, callback);
     else if (callback) process.nextTick(callback);
@@ -37,18 +71,11 @@ function offer(exchange, toFields) {
 
   /** The answer that ends with the socket: nothing has switched. */
   function decline() {
-    settled = true;
-    restore();
-    const end = text.indexOf(HEAD_END);
-    const [lines, body] = [text.latin1Slice(0, end + 2), text.subarray(end + 4)];
-    const [status, fields] = [Number(lines.slice(9, 12)), toFields(lines, lines.indexOf('\r\n') + 2)];
-    const fits = end >= 0 && status >= 200 && fields.length + body.length <= MAX_HEAD;
-    if (fits) conn.send(TYPE.RESPONSE, END, id, u32(fields.length) + u32(status) + fields, body);
-    else conn.send(TYPE.RESET, 0, id, ...resetPayload(CODE.INTERNAL, 'what was written is no answer to an upgrade'));
-    conn.flush();
+    const { status, fields, rest } = parse(text);
+    const fits = status >= 200 && fields.length + rest.length <= MAX_HEAD;
+    if (fits) settle(TYPE.RESPONSE, END, head(status, fields), rest);
+    else settle(TYPE.RESET, 0, ...resetPayload(CODE.INTERNAL, 'what was written is no answer to an upgrade'));
   }
-
-  function restore() { for (const name of ['write', 'end']) delete socket[name]; }
 
   function write(data, encoding, callback) {
     const done = typeof encoding === 'function' ? encoding : callback;
@@ -79,7 +106,7 @@ function offer(exchange, toFields) {
   Object.assign(socket, { write, end });
   req.rawHeaders.push('connection', 'upgrade');
   req.headers.connection = 'upgrade';
-  service.events.emit('upgrade', req, socket, EMPTY);
+  offers.emit('upgrade', req, socket, EMPTY);
 }
 
-module.exports = { offer };
+module.exports = { Offers };

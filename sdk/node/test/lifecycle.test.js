@@ -76,12 +76,15 @@ test('ES modules', () => {
   assert.strictEqual(stdout.toString(), 'true function\n', stderr.toString());
 });
 
-test('the SDK stays small: at most 350 lines of code, and 80 for upgrades, none longer than 120', () => {
+test('the SDK stays small: at most 350 lines of code, and 85 for upgrades, none longer than 120', () => {
   const files = ['index.js', ...fs.readdirSync(path.join(ROOT, 'lib')).map(file => `lib/${file}`)];
-  const lines = files.flatMap(file => fs.readFileSync(path.join(ROOT, file), 'utf8').split('\n'));
-  const code = lines.filter(line => !/^\s*($|\/\/|\/\*|\*)/.test(line));
-  assert.ok(code.length > 100 && code.length <= 350 + 80, `${code.length} lines`);
-  assert.deepStrictEqual(lines.filter(line => line.length > 120), []);
+  const lines = file => fs.readFileSync(path.join(ROOT, file), 'utf8').split('\n');
+  const code = some => some.flatMap(lines).filter(line => !/^\s*($|\/\/|\/\*|\*)/.test(line)).length;
+  const upgrades = ['lib/upgrade.js'];
+  const rest = files.filter(file => !upgrades.includes(file));
+  assert.ok(code(rest) > 100 && code(rest) <= 350, `${code(rest)} lines`);
+  assert.ok(code(upgrades) > 10 && code(upgrades) <= 85, `${code(upgrades)} lines for upgrades`);
+  assert.deepStrictEqual(files.flatMap(lines).filter(line => line.length > 120), []);
 });
 
 test('nothing is needed at run time, and the lock file names no registry', () => {
