@@ -30,6 +30,7 @@ files![
     "sdk/python/pilotlight/__init__.py",
     "sdk/python/pilotlight/_pipe.py",
     "sdk/python/pilotlight/_request.py",
+    "sdk/python/pilotlight/_upgrade.py",
     "sdk/python/pilotlight/_wire.py",
     "sdk/python/pilotlight/websocket.py",
     "sdk/python/pilotlight/wsgi.py",

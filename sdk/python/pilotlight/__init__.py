@@ -15,7 +15,8 @@ The gateway starts the program when the first request comes. Add this to pilotli
 """
 
 from ._pipe import __version__, serve
-from ._request import Cancelled, Overloaded, Refused, Request, Reset, TooLarge
+from ._request import Cancelled, Overloaded, Refused, Reset, TooLarge
+from ._upgrade import Request
 from ._wire import Headers
 
 __all__ = ["Cancelled", "Headers", "Overloaded", "Refused", "Request", "Reset", "TooLarge", "__version__", "serve"]

@@ -16,14 +16,14 @@ from _thread import allocate_lock, start_new_thread
 from posix import environ, getpid
 from time import monotonic, sleep
 
-from ._request import Cancelled, Overloaded, Request, Reset
+from ._request import Reset
+from ._upgrade import MINOR, Request, drain, respond
 from ._wire import (
-    CANCELLED, DATA, DRAIN, END, HEADER, HELLO, IGNORABLE, INTERNAL, LOG, MAX_FRAME, MAX_HELLO, MINOR, MORE, NUMBERS, PING,
-    PONG, PROTOCOL, REFUSED, REQUEST, RESET, TRAILERS, WELCOME, Headers, Violation, check, frame, parse, reset,
+    CANCELLED, DATA, DRAIN, END, HEADER, HELLO, IGNORABLE, INTERNAL, LOG, MAX_FRAME, MAX_HELLO, MORE, NUMBERS, PING, PONG,
+    PROTOCOL, REFUSED, REQUEST, RESET, TRAILERS, WELCOME, Headers, Violation, check, frame, parse, reset,
 )
 
 __version__ = "0.1.0"
-SDK = f"minor={MINOR}\nsdk=pilotlight-python/{__version__}\n"  # P-37
 MAX_SHARED, MAX_AT_ONCE = 256, 4_096  # connections; each of threads, exchanges and own connections
 GATEWAY_DRAIN_SECONDS, REST_POLL_SECONDS = 1.0, 0.01  # after SIGTERM: for the gateway's DRAIN; then for open exchanges
 
@@ -35,13 +35,12 @@ class Link:
         self.service, self.kind, self.worker, self.max_frame, self.closed = service, kind, worker, MAX_HELLO, False
         self.rules, self.tail, self.out, self.open, self.queue = RULES["new"], b"", [], {}, []
         self.reading, self.sending, self.answers = allocate_lock(), allocate_lock(), []
-        self.drains, self.idle = [], []  # P-43; threads
-        self.spare = [None] * (service.threads - 1 if kind == "shared" else 0)
+        self.idle, self.spare = [], [None] * (service.threads - 1 if kind == "shared" else 0)  # threads
         self.sock = socket(AF_UNIX, SOCK_STREAM)
         self.sock.connect(service.path)
-        hello = f"PIPE/1\ntoken={service.token}\nkind={kind}\n{SDK}pid={getpid()}\n"
+        hello = f"PIPE/1\ntoken={service.token}\nkind={kind}\nsdk=pilotlight-python/{__version__}\npid={getpid()}\n"
         hello += f"exchanges={service.exchanges}\nmax_own={service.limits['own']}\n" if kind == "shared" else ""
-        hello += "" if worker is None else f"worker={worker}\n"
+        hello += f"minor={MINOR}\n" + ("" if worker is None else f"worker={worker}\n")
         self.sock.sendall(frame(HELLO, 0, 0, hello.encode()))  # P-1
 
     def tend(self):
@@ -71,49 +70,17 @@ class Link:
     def answer(self, request):
         """Runs the handler and sends what it returns; whatever it raises, only this exchange ends by it."""
         try:
-            if request._reset:
-                raise Cancelled
-            answer = self.service.handle(request)  # (status, headers, body) or those and trailers
-            if not request._upgraded:
-                request._answer(*answer)
+            request._wait(0)  # raises if it has been cancelled, or refused
+            respond(request, self.service.handle)
         except BaseException as error:
-            if not isinstance(error, (Reset, ConnectionError) if request._upgraded else Reset):
+            if not isinstance(error, Reset):
                 sys.excepthook(type(error), error, error.__traceback__)
                 error = Reset(f"{type(error).__name__} in the handler")
             if not request._done:
                 request._finish()
                 code = request._reset or (INTERNAL if request._begun else error.code)  # P-29: no REFUSED after a frame
                 request._link.send(reset(request._exchange, code, error, error.retry_after))
-        if request._upgraded:
-            self.closed = True
-            self.service.links.discard(self)
-            self.sock.close()
         self.service.busy.pop()
-
-    def leave(self, request, switch, on_drain):
-        """The connection is another protocol's behind the frame `switch` (P-40 to P-42): returns its socket."""
-        from socket import socket as Socket  # what libraries expect; it costs time to load
-
-        service = self.service
-        with service.lock:
-            if len(service.of_kind("upgraded")) >= service.max_upgraded:
-                raise Overloaded(f"{service.max_upgraded} connections have switched protocols already")
-            self.kind = "upgraded"
-        request._begun = request._upgraded = True
-        request._finish()
-        self.send(switch)
-        self.sock = Socket(fileno=self.sock.detach())
-        self.drains += [on_drain] if on_drain else []
-        if service.draining:
-            self.drained()
-        return self.sock
-
-    def drained(self):
-        """The instance is to end: tells the handler of an upgraded connection, once (P-43)."""
-        try:
-            self.drains and self.drains.pop()(self.sock)
-        except Exception as error:  # its own, or it has just been told by another thread
-            isinstance(error, IndexError) or sys.excepthook(type(error), error, error.__traceback__)
 
     def branch(self, request):
         """An answer connection (P-24), idle (P-25) or new; another thread takes the place of the one that streams."""
@@ -248,10 +215,9 @@ class Service:
 
     def __init__(self, handle, path, token, threads, exchanges, max_own, max_body, max_upgraded):
         self.handle, self.path, self.token, self.threads, self.exchanges = handle, path, token, threads, exchanges
-        self.limits, self.max_body, self.lock = {"own": max_own, "shared": MAX_SHARED}, max_body, allocate_lock()
-        self.max_upgraded = max_upgraded
+        self.limits, self.max_body = {"own": max_own, "shared": MAX_SHARED, "upgraded": max_upgraded}, max_body
         self.links, self.busy, self.ear, self.bell = set(), [], None, None  # busy: an entry for each open exchange
-        self.draining, self.released, self.ended = False, False, None
+        self.lock, self.draining, self.released, self.ended = allocate_lock(), False, False, None
 
     def dial(self, kind, count, worker=None):
         """Opens `count` connections of a kind, never more than its limit (P-23), and starts their threads."""
@@ -311,8 +277,7 @@ def serve(handle, threads=8, exchanges=64, max_own=64, max_body=64 << 20, max_up
     service.draining, until = True, monotonic() + GATEWAY_DRAIN_SECONDS
     for link in service.of_kind("shared") if told else ():
         link.send(frame(DRAIN, 0, 0, bytes(4)))  # P-32
-    for link in service.of_kind("upgraded"):
-        link.drained()
+    drain(service)
     while service.ended is None and not (service.at_rest() and (service.released or monotonic() > until)):
         sleep(REST_POLL_SECONDS)
     if service.ended:

@@ -1,12 +1,11 @@
 """What a handler sees: the request, the ways to answer it, and what it may raise."""
 
-import sys
 from _socket import MSG_DONTWAIT
 from time import monotonic
 
 from ._wire import (
     CANCELLED, DATA, END, INTERNAL, LOG, MAX_FRAME, OVERLOADED, REFUSED, REQUEST_HEAD, RESPONSE, STOP, TOO_LARGE, TRAILERS,
-    UPGRADE, Headers, check, cut, fields, frame, parse, response_head, switch_head,
+    Headers, check, cut, fields, frame, parse, response_head,
 )
 
 LEVELS = ("error", "warn", "info", "debug", "trace")
@@ -54,13 +53,9 @@ class Request:
     """
 
     trailers, _headers, _body, _reset, _head, _begun, _done = Headers(), None, None, 0, b"", False, False
-    _offered, _upgraded = False, False  # P-38; P-40
 
     def __init__(self, link, exchange, flags, payload):
         size, deadline_ms = REQUEST_HEAD.unpack_from(payload)
-        if flags & UPGRADE and link.kind == "own" and link.minor:
-            check(flags & END, "P-38: REQUEST with UPGRADE and without END")
-            self._offered = True
         check(size <= len(payload) - 8, "P-8: head_length is {} in a payload of {} bytes", size, len(payload))
         self._texts = texts = parse(payload[8 : 8 + size], 7)
         self.method, self.scheme, self.authority, self.target, self.protocol, self.peer, self.id = texts[:7]
@@ -97,43 +92,21 @@ class Request:
 
     def read(self, size=-1):
         """The next `size` bytes of the body, fewer only at its end; all that is left if negative."""
-        self._wait(size if size >= 0 else sys.maxsize)
+        self._wait(size if size >= 0 else float("inf"))
         piece = bytes(self._ahead[: size if size >= 0 else None])
         del self._ahead[: len(piece)]
         return piece
 
-    @property
-    def offers(self):
-        """The protocols, in lower case, that the client may switch to with this request: of RFC 9110's `Upgrade`."""
-        offer = ",".join(value for name, value in self.headers if name == "upgrade") if self._offered else ""
-        return [name.strip().lower() for name in offer.split(",") if name.strip()]
-
-    def upgrade(self, protocol, headers=(), on_drain=None):
-        """Answers 101: the connection is `protocol`'s, one of `offers`. Returns it, a `socket.socket`, blocking.
-
-        What the handler returns counts no more; at its end the socket is closed. `on_drain(socket)` is called once when
-        the instance is to end, perhaps in another thread: the handler should end then by the means of the protocol.
-        """
-        check(protocol.lower() in self.offers, "{!r:.80} is not what the client offers, {}", protocol, self.offers)
-        head = switch_head(protocol, headers)
-        check(len(head) <= MAX_FRAME, "P-6: {} bytes of headers do not fit a frame", len(head))
-        return self._source.leave(self, frame(RESPONSE, UPGRADE, self._exchange, head), on_drain)
-
     def cancelled(self):
         """Whether the client has gone or the deadline is over; looks at the connections without waiting."""
         for link in {self._source, self._link}:
-            unread = self._ahead and link.kind == "own"  # an unread body stays in the kernel
-            if not self._reset and not self._upgraded and not unread:
+            if not self._reset and not (self._ahead and link.kind == "own"):  # an unread body stays in the kernel
                 link.look(MSG_DONTWAIT)
         return self._reset != 0
 
     def log(self, text, level="info"):
         """Writes a log line that belongs to this request; `level` is one of LEVELS."""
-        link, exchange = self._link, self._exchange
-        if self._upgraded:  # P-41: there are no frames there
-            link, exchange, text = next(iter(link.service.of_kind("shared")), None), 0, f"[{self.id}] {text}"
-        if link:
-            link.send(frame(LOG, 0, exchange, bytes((LEVELS.index(level) + 1,)), cut(text)))
+        self._link.send(frame(LOG, 0, self._exchange, bytes((LEVELS.index(level) + 1,)), cut(text)))
 
     def _wait(self, size):
         """Waits for `size` bytes of the body; returns what is there, less only at its end."""
@@ -166,7 +139,7 @@ class Request:
     def _answer(self, status, headers, body, trailers=None):
         """Sends what a handler returns: if whole and small, a frame that leaves with others (P-18), else a stream."""
         try:
-            self._head = b"" if self._begun else response_head(status, headers)
+            self._head = b"" if self._begun else response_head(status, fields(headers))
             data = body.encode() if isinstance(body, str) else body
             data = b"".join(data) if isinstance(data, (list, tuple)) else data
             if isinstance(data, bytes):

@@ -5,7 +5,6 @@ from _struct import Struct
 HELLO, WELCOME, REQUEST, RESPONSE, INFO, DATA, TRAILERS, STOP, RESET, PING, PONG, DRAIN, MORE, LOG = range(1, 15)
 CANCELLED, DEADLINE, REFUSED, OVERLOADED, INTERNAL, PROTOCOL, TOO_LARGE = range(1, 8)
 END, UPGRADE, IGNORABLE = 0x01, 0x02, 0x80
-MINOR = 1  # P-37: upgrades
 DROPPED = frozenset("connection keep-alive proxy-connection te transfer-encoding upgrade expect host".split())  # P-9
 HEADER, REQUEST_HEAD, RESPONSE_HEAD, NUMBERS = Struct("<IBBH"), Struct("<II"), Struct("<IHH"), Struct("<HHI")
 MAX_FRAME, MAX_HELLO, MAX_TEXT = 65_536, 4_096, 1_024  # bytes; a WELCOME may allow the gateway larger frames
@@ -70,14 +69,7 @@ def fields(headers):
     return block
 
 
-def switch_head(protocol, headers):
-    """The head of the RESPONSE that switches to `protocol` (P-40)."""
-    block = f"upgrade\0{protocol}\0".encode("latin-1") + fields(headers)
-    return RESPONSE_HEAD.pack(len(block), 101, 0) + block
-
-
-def response_head(status, headers):
-    """The head of RESPONSE."""
+def response_head(status, block):
+    """The head of RESPONSE, whose fields are `block`."""
     check(200 <= status <= 999, "the status is {}, it must be 200 to 999", status)
-    block = fields(headers)
     return RESPONSE_HEAD.pack(len(block), status, 0) + block

@@ -9,7 +9,7 @@ import sys
 from _thread import allocate_lock
 
 from ._pipe import serve
-from ._wire import response_head
+from ._wire import fields, response_head
 
 SMALL_BYTES = 60_000  # with its head, an answer of this size still fits one frame
 FILE_BLOCK_BYTES = 65_536
@@ -110,7 +110,7 @@ class Call:
         """What start_response returns: sends at once."""
         if data:
             if not self.request._begun:
-                self.request._head = response_head(self.status, self.headers)
+                self.request._head = response_head(self.status, fields(self.headers))
             self.request._send(data)
 
     def body(self, result):
