@@ -52,6 +52,16 @@ counters! {
     failed_writes,
     /// Invalidations sent.
     invalidations,
+    /// Requests that Redis has counted and admitted by a shared rate.
+    admitted_rates,
+    /// Requests that Redis has refused by a shared rate.
+    refused_rates,
+    /// Requests of a shared rate for which Redis took longer than the budget.
+    late_rates,
+    /// Requests of a shared rate for which Redis failed.
+    failed_rates,
+    /// Requests of a shared rate for which Redis was not asked, as the breaker was open.
+    skipped_rates,
 }
 
 /// Counters that add up to something.
@@ -61,10 +71,12 @@ pub enum Family {
     Reads,
     /// Responses to be written, by what became of them.
     Writes,
+    /// Requests of shared rates, by what Redis said of them.
+    Rates,
 }
 
 impl Totals {
-    /// Reads and writes by the names of their results.
+    /// All of them, by the names of their results.
     pub fn counted(&self) -> impl Iterator<Item = (Family, &'static str, u64)> {
         [
             (Family::Reads, "hit", self.hits),
@@ -77,6 +89,11 @@ impl Totals {
             (Family::Writes, "outdated", self.outdated_writes),
             (Family::Writes, "dropped", self.dropped_writes),
             (Family::Writes, "failed", self.failed_writes),
+            (Family::Rates, "admitted", self.admitted_rates),
+            (Family::Rates, "refused", self.refused_rates),
+            (Family::Rates, "timeout", self.late_rates),
+            (Family::Rates, "error", self.failed_rates),
+            (Family::Rates, "skipped", self.skipped_rates),
         ]
         .into_iter()
     }

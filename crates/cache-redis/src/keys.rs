@@ -5,6 +5,7 @@
 //! pilotlight:1:{HASH}:v:HASH    the response for one selection of those fields
 //! pilotlight:1:{HASH}:b:ID      a body that is too long for its record
 //! pilotlight:1:{HASH}:l         who fetches it at this moment
+//! pilotlight:rate:1:HASH        until when a rate is paid for (docs/adr/0038)
 //! ```
 //!
 //! What a route adds to the key of a target ([`Key::extra`]) selects a variant, as a field of the request does
@@ -24,6 +25,8 @@ pub const MAX_PREFIX_BYTES: usize = 64;
 pub const DEFAULT_PREFIX: &str = "pilotlight";
 /// Of the names; a record's version is in the record.
 pub(crate) const VERSION: &str = ":1:{";
+/// Of the names of rates.
+const RATES: &str = ":rate:1:";
 
 /// The first half of a SHA-256.
 pub(crate) type Hash = [u8; 16];
@@ -53,6 +56,8 @@ pub(crate) fn of_extra(key: &Key<'_>) -> Selection {
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     prefix: Box<str>,
+    /// Not below that of records: gateways are told of every change there.
+    rates: Box<str>,
 }
 
 /// The names of one target.
@@ -106,7 +111,15 @@ fn hash_of(key: &Key<'_>) -> Hash {
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: format!("{prefix}{VERSION}").into() }
+        Self { prefix: format!("{prefix}{VERSION}").into(), rates: format!("{prefix}{RATES}").into() }
+    }
+
+    /// That of a rate, for what is counted together.
+    pub(crate) fn rate<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+        let mut name = String::with_capacity(self.rates.len() + 22);
+        name.push_str(&self.rates);
+        push_base64(&mut name, &hash(parts));
+        name
     }
 
     pub(crate) fn name(&self, key: &Key<'_>) -> Name {
@@ -192,6 +205,18 @@ mod tests {
         assert_eq!(name.base, "shop:1:{OSmUd6mxNGp3Oqz8RzV9bg}");
         assert_eq!(name.body(1), format!("{}:b:AQAAAAAAAAA", name.base));
         assert_eq!(name.lease(), format!("{}:l", name.base));
+    }
+
+    #[test]
+    fn names_of_rates() {
+        let (keys, name) = (Keys::new("shop"), Keys::new("shop").name(&KEY));
+        let rate = |parts: &[&str]| keys.rate(parts.iter().map(|part| part.as_bytes()));
+        assert_eq!(rate(&["/", "client"]), "shop:rate:1:Rv1xxVBlwM0SV59rf2l44g");
+        assert_ne!(rate(&["/a", "b"]), rate(&["/", "ab"]), "parts stay apart");
+        // Not even one that has the same hash is a record, nor are gateways told of it as of one.
+        let same = rate(&[KEY.scheme, KEY.authority, KEY.target]);
+        assert!(name.base.contains(&same["shop:rate:1:".len()..]) && !same.starts_with("shop:1:"), "{same}");
+        assert_eq!(record_name_of("shop", &same), None);
     }
 
     #[test]

@@ -53,4 +53,5 @@ pub use options::{
     WRITE_TIMEOUT,
 };
 pub use tier::ask::Asked;
+pub use tier::rate::{Counted, SharedRate};
 pub use tier::{SharedTier, Status, Ticket, Tier, client_config};

@@ -1,4 +1,5 @@
-//! A write that happens only if nobody has written or invalidated the target since it was read.
+//! What Redis does in one step: a write that happens only if nobody has written or invalidated the target since it was
+//! read, and one more of a rate.
 
 use std::sync::LazyLock;
 
@@ -30,4 +31,35 @@ pub(crate) static WRITE: LazyLock<Script> = LazyLock::new(|| {
 /// Keys: the lease. Arguments: who holds it.
 pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
+});
+
+/// One more of a rate, by the generic cell rate algorithm and the server's clock. Keys: what is counted together.
+/// Arguments: what one costs, and how far ahead of the present all may be paid for, in nanoseconds. Its reply: 1 if it
+/// is admitted, else 0; how far ahead of the present all is paid for then, in nanoseconds.
+///
+/// The value is the moment until which all is paid for, in seconds with nine digits behind the point. It is read and
+/// written in two parts, as a double has no room for nanoseconds since 1970. A value that is further ahead than the
+/// burst was written before the clock was set back; it would refuse everybody until the clock is there again.
+pub(crate) static RATE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local cost, most = tonumber(ARGV[1]), tonumber(ARGV[2]) \
+         local now = redis.call('TIME') \
+         local seconds, ns = tonumber(now[1]), tonumber(now[2]) * 1000 \
+         local ahead, is_later = 0, false \
+         local paid = redis.call('GET', KEYS[1]) \
+         if paid then \
+           local paid_seconds, paid_ns = string.match(paid, '^(%d+)%.(%d+)$') \
+           if paid_seconds then ahead = (paid_seconds - seconds) * 1e9 + (paid_ns - ns) end \
+           if ahead < 0 then ahead = 0 elseif ahead > most then ahead, is_later = most, true end \
+         end \
+         local is_admitted = ahead + cost <= most \
+         if is_admitted then ahead = ahead + cost end \
+         if is_admitted or is_later then \
+           local until_ns = ns + ahead \
+           local more = math.floor(until_ns / 1e9) \
+           local value = string.format('%.0f.%09.0f', seconds + more, until_ns - more * 1e9) \
+           redis.call('SET', KEYS[1], value, 'PX', math.max(1, math.ceil(ahead / 1e6))) \
+         end \
+         return { is_admitted and 1 or 0, ahead }",
+    )
 });

@@ -6,6 +6,8 @@
 pub(crate) mod ask;
 mod budget;
 mod lease;
+mod outage;
+pub(crate) mod rate;
 mod shared;
 mod ticket;
 mod write;
@@ -34,6 +36,8 @@ pub struct Tier {
     cache: Cache,
     client: Client,
     breakers: RefCell<Breakers>,
+    /// Those of rates.
+    rates: RefCell<Breakers>,
     hints: RefCell<Hints>,
     own: Arc<Worker>,
 }
@@ -63,9 +67,10 @@ impl Tier {
         let client = Client::new(client_config(shared.redis()))?;
         let is_cluster = matches!(shared.redis().topology, Topology::Cluster);
         let own = shared.register();
-        let (breakers, hints) = (RefCell::new(Breakers::new(is_cluster)), RefCell::default());
+        let [breakers, rates] = [(); 2].map(|()| RefCell::new(Breakers::new(is_cluster)));
+        let hints = RefCell::default();
         let (shared, cache) = (shared.clone(), cache.clone());
-        Ok(Rc::new(Self { shared, cache, client, breakers, hints, own }))
+        Ok(Rc::new(Self { shared, cache, client, breakers, rates, hints, own }))
     }
 
     /// Connects, and writes until it is dropped.

@@ -1,13 +1,14 @@
 //! What the workers of a gateway share: settings, invalidations, and the sums of what they have done.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pilotlight_cache::Invalidations;
 use pilotlight_redis::Config;
 use tokio::sync::Notify;
 
+use super::outage::Outage;
 use super::ticket::Worker;
 use crate::breaker;
 use crate::coherence::Coherence;
@@ -30,10 +31,10 @@ struct Inner {
     keys: Keys,
     invalid: Arc<Invalid>,
     workers: Mutex<Vec<Arc<Worker>>>,
-    /// Breakers that are open, of all workers.
-    open: AtomicUsize,
-    /// Somebody has said that Redis does not answer, and nobody yet that it does again.
-    is_lost: AtomicBool,
+    /// What is stored cannot be read.
+    reads: Outage,
+    /// Rates are not counted.
+    rates: Outage,
     /// Tells other gateways what was written, where the servers do not, and knows what they have purged.
     coherence: OnceLock<Coherence>,
 }
@@ -45,6 +46,8 @@ pub struct Status {
     pub totals: Totals,
     /// Breakers that are open: as many workers and ranges of slots go on without Redis.
     pub open_breakers: usize,
+    /// The same of rates.
+    pub open_rate_breakers: usize,
     /// Responses that wait to be written.
     pub queued: usize,
     /// Their bytes.
@@ -60,9 +63,9 @@ impl SharedTier {
     pub fn new(redis: Config, options: Options) -> Self {
         let keys = Keys::new(&options.prefix);
         let invalid = Arc::new(Invalid::new(keys.clone()));
-        let (workers, open, is_lost) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        let coherence = OnceLock::new();
-        Self { inner: Arc::new(Inner { redis, options, keys, invalid, workers, open, is_lost, coherence }) }
+        let (workers, coherence) = (Mutex::default(), OnceLock::new());
+        let (reads, rates) = (Outage::default(), Outage::default());
+        Self { inner: Arc::new(Inner { redis, options, keys, invalid, workers, reads, rates, coherence }) }
     }
 
     /// Takes the cache's invalidations ([`pilotlight_cache::Cache::tell_invalidations`]).
@@ -103,8 +106,12 @@ impl SharedTier {
     #[must_use]
     pub fn status(&self) -> Status {
         let (_, pending_invalidations) = self.inner.invalid.len();
-        let open_breakers = self.inner.open.load(Ordering::Relaxed);
-        let mut status = Status { open_breakers, pending_invalidations, ..Status::default() };
+        let mut status = Status {
+            open_breakers: self.inner.reads.open_breakers(),
+            open_rate_breakers: self.inner.rates.open_breakers(),
+            pending_invalidations,
+            ..Status::default()
+        };
         for worker in self.inner.workers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             status.totals.add(&worker.counters);
             let (jobs, bytes) = worker.queue.len();
@@ -135,24 +142,42 @@ impl SharedTier {
     }
 
     pub(super) fn breaker_opened(&self, why: &dyn fmt::Display) {
-        self.inner.open.fetch_add(1, Ordering::Relaxed);
-        self.say_unreachable(why);
+        if self.inner.reads.opened() {
+            Self::warn_unreachable(why);
+        }
     }
 
-    /// Once, however many workers and breakers find out.
     pub(super) fn say_unreachable(&self, why: &dyn fmt::Display) {
-        if !self.inner.is_lost.swap(true, Ordering::Relaxed) {
+        if self.inner.reads.begins() {
+            Self::warn_unreachable(why);
+        }
+    }
+
+    fn warn_unreachable(why: &dyn fmt::Display) {
+        let pause = breaker::PAUSE.1;
+        tracing::warn!(
+            "cache.redis does not answer, so requests go on without it, and it is tried again every {pause:?}: {why}"
+        );
+    }
+
+    pub(super) fn breaker_closed(&self) {
+        if self.inner.reads.closed() {
+            tracing::info!("cache.redis answers again");
+        }
+    }
+
+    pub(super) fn counts_no_more(&self, why: &dyn fmt::Display) {
+        if self.inner.rates.opened() {
             let pause = breaker::PAUSE.1;
             tracing::warn!(
-                "cache.redis does not answer, so requests go on without it, and it is tried again every {pause:?}: {why}"
+                "cache.redis does not count, so each gateway holds shared limits alone, and it is tried again every {pause:?}: {why}"
             );
         }
     }
 
-    pub(super) fn breaker_closed(&self) {
-        let was_last = self.inner.open.fetch_sub(1, Ordering::Relaxed) == 1;
-        if was_last && self.inner.is_lost.swap(false, Ordering::Relaxed) {
-            tracing::info!("cache.redis answers again");
+    pub(super) fn counts_again(&self) {
+        if self.inner.rates.closed() {
+            tracing::info!("cache.redis counts again: limits are shared");
         }
     }
 }

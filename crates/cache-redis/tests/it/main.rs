@@ -8,5 +8,6 @@ mod coherent;
 mod lease;
 mod lost;
 mod node;
+mod rates;
 mod sharing;
 mod ways;
