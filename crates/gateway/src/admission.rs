@@ -1,21 +1,27 @@
 //! Whether a request is let in on its route: after the route is known, and before the cache is looked at.
 //!
 //! ```text
-//!  route ─▶ networks ─▶ rate ─▶ places ─▶ credentials ─▶ cache, service
-//!             │ 403       │ 429    │ 429      │ 401
+//!  route ─▶ networks ─▶ rate ─▶ places ─▶ shared rate ─▶ credentials ─▶ cache, service
+//!             │ 403       │ 429    │ 429       │ 429           │ 401
 //! ```
 //!
 //! What is found out at once is found out where the head was read ([`Gate::at_once`]), so that a hit on a limited route
 //! stays a hit; the rest on the way to the service ([`Gate::enter`]).
 //!
+//! A rate that gateways share is counted twice: here, which is what counts while Redis does not answer, and which turns
+//! away most of those that Redis would; and there ([`Gate::count_shared`]), by which the count here is put right.
+//!
 //! Invariant: a request is counted once, wherever it is counted: who looks first hands on what was found ([`Checked`]).
 
+use std::borrow::Cow;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
+use pilotlight_cache_redis::{Counted as SharedCount, SharedRate, Tier};
 use serde_json::{Value, json};
 
 pub(crate) mod basic;
@@ -29,11 +35,11 @@ mod remembered;
 pub(crate) mod spec;
 
 use basic::{Basic, Credentials, Verdict};
-use counts::{Counts, KeyHash};
+use counts::{Counts, KeyHash, PaidUntil};
 use forward::Forward;
 use rate::{Pace, Paid};
 use refusal::Refusal;
-use spec::{AdmissionSpec, LimitBy, Preflight, RateSpec};
+use spec::{AdmissionSpec, LimitBy, Preflight, RateScope, RateSpec};
 
 use crate::networks::Networks;
 use crate::timing::Moment;
@@ -44,7 +50,8 @@ pub(crate) enum Checked {
     /// Nothing was looked at, and nothing counted.
     #[default]
     Not,
-    /// Networks and rate let it in, and it was counted; its credentials have to be looked at.
+    /// Networks and rate let it in, and it was counted here; what takes a while has to be looked at: a shared rate, its
+    /// credentials.
     Counted,
     /// It is let in, and counted where it is to be.
     Granted,
@@ -76,7 +83,8 @@ pub(crate) trait AskerFields {
 pub(crate) enum Entered {
     /// At once.
     Now(Option<Place>),
-    /// When its credentials have been looked at ([`Gate::credentials`]).
+    /// When it was counted elsewhere ([`Gate::count_shared`]), and its credentials were looked at
+    /// ([`Gate::credentials`]).
     Later(Option<Place>),
 }
 
@@ -86,6 +94,8 @@ pub(crate) struct Gate {
     /// So that no two routes count the same keys together.
     route: Box<str>,
     rate: Option<(Pace, RateSpec)>,
+    /// What tells a shared rate from others of the route, in other versions of the configuration as well.
+    shared: Option<Box<str>>,
     basic: Option<Arc<Basic>>,
     /// Who else decides; asked by who has the way to him.
     pub(crate) forward: Option<Forward>,
@@ -95,6 +105,9 @@ impl Gate {
     /// `None` where everybody is let in, always.
     pub(crate) fn new(spec: &Arc<AdmissionSpec>, route: &str) -> Option<Self> {
         let rate = spec.limit.rate.clone().map(|limit| (Pace::new(limit.rate, limit.burst), limit));
+        let is_shared = |limit: &&RateSpec| limit.scope == RateScope::Shared;
+        let shared = spec.limit.rate.as_ref().filter(is_shared);
+        let shared = shared.map(|limit| format!("{} {} {}", limit.rate, limit.burst, spec.limit.by.text()).into());
         let is_open = **spec == AdmissionSpec::default();
         let basic = spec.allow.basic.as_ref().map(|spec| Arc::new(Basic::new(spec)));
         (!is_open).then(|| Self {
@@ -102,6 +115,7 @@ impl Gate {
             spec: Arc::clone(spec),
             route: route.into(),
             rate,
+            shared,
             basic,
         })
     }
@@ -146,6 +160,42 @@ impl Gate {
             true => Ok(Some(Place { counts: Arc::clone(counts), key })),
             false => Err(Box::new(Refusal::Concurrent { max: max.get(), by: self.spec.limit.by.text() })),
         }
+    }
+
+    /// Has a request that was counted here counted for all gateways, where the rate is shared. While Redis does not
+    /// answer, the count here counts.
+    ///
+    /// # Cancel safety
+    /// Dropping it may leave the request counted.
+    pub(crate) async fn count_shared(
+        &self,
+        counts: &Counts,
+        tier: Option<&Tier>,
+        asker: &Asker<'_, impl AskerFields>,
+    ) -> Result<(), Box<Refusal>> {
+        let (Some(terms), Some((pace, limit)), Some(tier)) = (&self.shared, &self.rate, tier) else { return Ok(()) };
+        let rate = SharedRate { cost_ns: pace.interval_ns, most_ns: pace.ahead_ns };
+        let key = self.key_of(asker);
+        let (kind, value) = key.parts();
+        let parts = [self.route.as_bytes(), terms.as_bytes(), kind, value.as_ref()];
+        let known = counts.hash((Counted::Rate, &*self.route, key));
+        // From when it was asked: the count here is never ahead of that in Redis by the time that the answer took.
+        let at = |ahead_ns| asker.now + Duration::from_nanos(ahead_ns);
+        match tier.count(parts, rate).await {
+            None => Ok(()),
+            Some(SharedCount::Admitted { ahead_ns }) => {
+                counts.learn(known, PaidUntil::AtLeast(at(ahead_ns)));
+                Ok(())
+            }
+            Some(SharedCount::Refused { ahead_ns }) => {
+                counts.learn(known, PaidUntil::Exactly(at(ahead_ns)));
+                Err(self.too_early(limit, pace.wait(ahead_ns)))
+            }
+        }
+    }
+
+    fn too_early(&self, limit: &RateSpec, wait: Duration) -> Box<Refusal> {
+        Box::new(Refusal::Rate { limit: limit.clone(), by: self.spec.limit.by.text(), wait })
     }
 
     /// Looks at the credentials of a request, off the worker where that takes long.
@@ -220,8 +270,9 @@ impl Gate {
             let value = format!("what {}{} says", forward.authority, forward.target);
             rules.push(json!({ "rule": "allow.forward", "value": value, "beyond": 401 }));
         }
-        if let Some(RateSpec { rate, burst }) = &limit.rate {
-            let value = format!("{rate} by {by}, at most {burst} at once");
+        if let Some(RateSpec { rate, burst, scope }) = &limit.rate {
+            let shared = if *scope == RateScope::Shared { ", shared through cache.redis" } else { "" };
+            let value = format!("{rate} by {by}, at most {burst} at once{shared}");
             rules.push(json!({ "rule": "limit.rate", "value": value, "beyond": 429 }));
         }
         if let Some(max) = limit.concurrent {
@@ -239,11 +290,9 @@ impl Gate {
         }
         let Some((pace, limit)) = &self.rate else { return self.credentials_now(asker) };
         match counts.pay(self.key(counts, Counted::Rate, asker), *pace, asker.now) {
+            Paid::Until(_) if self.shared.is_some() => Checked::Counted,
             Paid::Until(_) => self.credentials_now(asker),
-            Paid::TooEarly(wait) => {
-                let by = self.spec.limit.by.text();
-                Checked::Refused(Box::new(Refusal::Rate { limit: limit.clone(), by, wait }))
-            }
+            Paid::TooEarly(wait) => Checked::Refused(self.too_early(limit, wait)),
         }
     }
 
@@ -256,7 +305,11 @@ impl Gate {
     }
 
     fn key(&self, counts: &Counts, what: Counted, asker: &Asker<'_, impl AskerFields>) -> KeyHash {
-        let key = match &self.spec.limit.by {
+        counts.hash((what, &*self.route, self.key_of(asker)))
+    }
+
+    fn key_of<'a>(&self, asker: &Asker<'a, impl AskerFields>) -> Key<'a> {
+        match &self.spec.limit.by {
             LimitBy::Client => Key::of(asker.address),
             LimitBy::Route => Key::All,
             LimitBy::Header(name) => asker.fields.first(name).map_or_else(|| Key::of(asker.address), Key::Value),
@@ -264,8 +317,7 @@ impl Gate {
                 let cookies = asker.fields.first(&COOKIE).unwrap_or_default();
                 cookie(cookies, name.as_bytes()).map_or_else(|| Key::of(asker.address), Key::Value)
             }
-        };
-        counts.hash((what, &*self.route, key))
+        }
     }
 }
 
@@ -277,7 +329,7 @@ enum Counted {
 }
 
 /// What requests that are counted together have in common.
-#[derive(Hash)]
+#[derive(Clone, Copy, Hash)]
 enum Key<'a> {
     All,
     V4(u32),
@@ -294,6 +346,17 @@ impl Key<'_> {
             None => Self::Local,
             Some(IpAddr::V4(address)) => Self::V4(address.to_bits()),
             Some(IpAddr::V6(address)) => Self::V6(prefix64(address)),
+        }
+    }
+
+    /// The same for other gateways: what it is, and which.
+    fn parts(&self) -> (&'static [u8], Cow<'_, [u8]>) {
+        match self {
+            Self::All => (b"all", Cow::Borrowed(b"")),
+            Self::V4(address) => (b"v4", Cow::Owned(address.to_be_bytes().into())),
+            Self::V6(network) => (b"v6", Cow::Owned(network.to_be_bytes().into())),
+            Self::Local => (b"local", Cow::Borrowed(b"")),
+            Self::Value(value) => (b"value", Cow::Borrowed(value)),
         }
     }
 }
@@ -359,7 +422,8 @@ mod tests {
     }
 
     fn limited(by: LimitBy) -> Gate {
-        let rate = RateSpec { rate: Rate { count: number(1), per: Period::Day }, burst: number(1) };
+        let rate =
+            RateSpec { rate: Rate { count: number(1), per: Period::Day }, burst: number(1), scope: RateScope::Gateway };
         gate(AdmissionSpec {
             limit: LimitSpec { by, rate: Some(rate), ..LimitSpec::default() },
             ..AdmissionSpec::default()
@@ -376,6 +440,50 @@ mod tests {
         assert!(Gate::new(&Arc::new(AdmissionSpec::default()), "/").is_none());
     }
 
+    #[test]
+    fn a_shared_rate_is_not_decided_here_alone() {
+        let shared = |by, count| {
+            let rate = Rate { count: number(count), per: Period::Day };
+            let rate = RateSpec { rate, burst: number(1), scope: RateScope::Shared };
+            gate(AdmissionSpec {
+                limit: LimitSpec { by, rate: Some(rate), ..LimitSpec::default() },
+                ..AdmissionSpec::default()
+            })
+        };
+        let (gate, counts) = (shared(LimitBy::Client, 1), Counts::default());
+        let asker = Asker { address: "192.0.2.1".parse().ok(), fields: &NONE, now: Moment::now() };
+        assert!(matches!(gate.at_once(&counts, &asker), Checked::Counted));
+        assert!(matches!(gate.at_once(&counts, &asker), Checked::Refused(_)), "what is known here is not asked");
+        let terms: Vec<_> = [shared(LimitBy::Client, 2), shared(LimitBy::Route, 1), gate]
+            .into_iter()
+            .filter_map(|gate| gate.shared)
+            .collect();
+        assert_eq!(terms, ["2/d 1 client", "1/d 1 route", "1/d 1 client"].map(Box::from));
+        assert!(limited(LimitBy::Client).shared.is_none());
+    }
+
+    #[test]
+    fn keys_for_other_gateways() {
+        let address = |text: &str| Key::of(text.parse().ok());
+        let keys = [
+            Key::All,
+            Key::Local,
+            address("192.0.2.1"),
+            address("192.0.2.2"),
+            address("2001:db8::1"),
+            address("2001:db8:0:1::1"),
+            Key::Value(b""),
+            Key::Value(&[192, 0, 2, 1]),
+            Key::Value(b"local"),
+        ]; // all different
+        for (at, key) in keys.iter().enumerate() {
+            let same = keys.iter().filter(|other| other.parts() == key.parts()).count();
+            assert_eq!(same, 1, "{at}");
+        }
+        assert_eq!(address("2001:db8::1").parts(), address("2001:db8::ffff:1").parts());
+        assert_eq!(address("::ffff:192.0.2.1").parts(), address("192.0.2.1").parts());
+    }
+
     #[track_caller]
     fn check_networks(allow: Option<&[&str]>, deny: &[&str], address: &str, expected: bool) {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse::<Network>().unwrap()).collect::<Networks>();
@@ -384,6 +492,7 @@ mod tests {
             spec: Arc::new(AdmissionSpec { allow, deny: read(deny), ..AdmissionSpec::default() }),
             route: "/".into(),
             rate: None,
+            shared: None,
             basic: None,
             forward: None,
         };

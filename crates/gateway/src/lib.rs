@@ -78,7 +78,7 @@ pub use admission::basic::{BasicSpec, UsersError, check_users};
 pub use admission::forward::{ForwardAddr, ForwardSpec};
 pub use admission::htpasswd::{BadEntry, BadLine};
 pub use admission::rate::{Period, Rate};
-pub use admission::spec::{AdmissionSpec, AllowSpec, LimitBy, LimitSpec, Preflight, RateSpec};
+pub use admission::spec::{AdmissionSpec, AllowSpec, LimitBy, LimitSpec, Preflight, RateScope, RateSpec};
 pub use error_pages::{ErrorPage, ErrorPages, ErrorStatus};
 pub use field_rules::{FieldDirection, FieldPattern, FieldRuleError, FieldRules, FieldValue};
 pub use forwarded::TrustForwarded;

@@ -147,13 +147,24 @@ fn redis(redis: &Value, coherence: &Value) -> String {
         (false, 0) => "cannot be followed".to_owned(),
         (false, _) => "does not answer".to_owned(),
     };
-    let asked: u64 = redis["reads"].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum();
+    let sum = |of: &Value| of.as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum();
+    let asked: u64 = sum(&redis["reads"]);
     let hits = counted(&redis["reads"]["hit"], "hit");
     let mut text = format!(
         "cache.redis {state}, {hits} of {}, {} to be written\n",
         counted(&asked.into(), "read"),
         redis["queued"]
     );
+    let (requests, of): (u64, _) = (sum(&redis["rates"]), |name: &str| redis["rates"][name].as_u64().unwrap_or(0));
+    if requests > 0 {
+        let state = match redis["open_rate_breakers"].as_u64() {
+            Some(0) | None => "counted by cache.redis",
+            Some(_) => "held by this gateway alone, as cache.redis does not count",
+        };
+        let (requests, refused) = (counted(&requests.into(), "request"), of("refused"));
+        let alone = of("timeout") + of("error") + of("skipped");
+        let _ = writeln!(text, "shared limits {state}: {requests}, {refused} refused, {alone} counted here alone");
+    }
     if !is_covered {
         text.push_str("what other gateways purge is not known: stored answers are validated before their use\n");
     }
@@ -486,6 +497,21 @@ mod tests {
             "cache.redis does not answer, 1 hit of 5 reads, 2 to be written\n\
              what other gateways purge is not known: stored answers are validated before their use\n\
              not told to other gateways yet: 1 purge\n",
+        );
+    }
+
+    #[test]
+    fn limits_that_gateways_share() {
+        let check = |open_breakers: u64, expected: &str| {
+            let rates = json!({ "admitted": 5, "refused": 2, "timeout": 1, "error": 0, "skipped": 3 });
+            let tier = json!({ "open_breakers": 0, "open_rate_breakers": open_breakers, "rates": rates, "reads": {}, "queued": 0 });
+            let text = redis(&tier, &json!({ "covered": true, "waiting": 0 }));
+            assert_eq!(text.lines().nth(1), Some(expected));
+        };
+        check(0, "shared limits counted by cache.redis: 11 requests, 2 refused, 4 counted here alone");
+        check(
+            1,
+            "shared limits held by this gateway alone, as cache.redis does not count: 11 requests, 2 refused, 4 counted here alone",
         );
     }
 

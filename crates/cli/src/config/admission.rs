@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use pilotlight_gateway::{
     AdmissionSpec, AllowSpec, BasicSpec, ExternalAddr, ForwardAddr, ForwardSpec, LimitBy, LimitSpec, Networks, Period,
-    Preflight, Rate, RateSpec, ServerProtocol, UsersError, check_users,
+    Preflight, Rate, RateScope, RateSpec, ServerProtocol, UsersError, check_users,
 };
 
 use super::address;
@@ -210,18 +210,23 @@ fn limit(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> LimitSpec {
     section.set("rate", |field| text(field, self::rate), &mut rate, found);
     let mut burst: Option<u32> = None;
     section.set("burst", a_number(&RateSpec::BURST), &mut burst, found);
-    limit.rate = rate.map(|rate: Rate| RateSpec { rate, burst: burst.and_then(NonZeroU32::new).unwrap_or(rate.count) });
+    let mut is_shared = false;
+    section.set("shared", Field::boolean, &mut is_shared, found);
+    let scope = if is_shared { RateScope::Shared } else { RateScope::Gateway };
+    let with_rate = |rate: Rate| RateSpec { rate, burst: burst.and_then(NonZeroU32::new).unwrap_or(rate.count), scope };
+    limit.rate = rate.map(with_rate);
     let mut concurrent: Option<u32> = None;
     section.set("concurrent", a_number(&LimitSpec::CONCURRENT), &mut concurrent, found);
     limit.concurrent = concurrent.and_then(NonZeroU32::new);
     section.set("bandwidth", |field| bandwidth(field), &mut limit.bandwidth, found);
     let has = |name: &str| section.mentions(name);
+    let of_rate = ["burst", "shared"].into_iter().find_map(|name| Some((name, section.field(name)?)));
     if !has("rate") && !has("concurrent") && !has("bandwidth") {
         let message = "the route's `limit` limits nothing";
         let help = "add rate = \"100/s\", concurrent = 10 or bandwidth = \"1MiB/s\"";
         found.push(Diagnostic::error(Code::MissingKey, section.at.clone(), message).help(help));
-    } else if let (Some(field), false) = (section.field("burst"), has("rate")) {
-        let message = "`burst` has no effect without `rate`";
+    } else if let (Some((name, field)), false) = (of_rate, has("rate")) {
+        let message = format!("`{name}` has no effect without `rate`");
         found.push(
             Diagnostic::warning(Code::NoEffect, field.key_at, message).help("add rate = \"100/s\", or take it away"),
         );

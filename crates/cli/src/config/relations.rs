@@ -76,6 +76,8 @@ pub(super) struct Declared<'a> {
     pub(super) services_elsewhere: bool,
     /// There is something about routes, perhaps misspelt or of a wrong type.
     pub(super) routes: bool,
+    /// There is a Redis for the cache, right or wrong.
+    pub(super) redis: bool,
 }
 
 /// Resolves the services of the routes and reports routes that can never match, and services without a route.
@@ -119,6 +121,11 @@ pub(super) fn routes(
         {
             let message = "`cache` has no effect here: the file says cache = false";
             found.push(Diagnostic::warning(Code::NoEffect, at, message).help("take one of the two away"));
+        }
+        if let (Some(at), false) = (draft.shared_at.clone(), declared.redis) {
+            let message = "`shared` needs a Redis, through which gateways count together, and the file has none";
+            let help = "add [cache.redis] with url = \"redis://localhost\", or take `shared` away";
+            found.push(Diagnostic::error(Code::MissingKey, at, message).help(help));
         }
         note_duplicate(&draft, &mut seen, found);
         routes.extend(complete(draft, &indexes));

@@ -69,6 +69,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         pages: &pages.services,
         services_elsewhere: root.meant("services"),
         routes: root.mentions("routes"),
+        redis: has_redis(&root),
     };
     config.routes = relations::routes(drafts, &config, &declared, found);
     scaling::check_routes(&config, found);
@@ -163,6 +164,12 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, usize) {
     section.set("connections", a_number(&Limits::CONNECTIONS), &mut limits.connections, found);
     section.set("streams", a_number(&Limits::STREAMS), &mut limits.streams, found);
     (limits, queue_max)
+}
+
+/// Whether `[cache]` has something to say of a Redis.
+fn has_redis(root: &Section<'_>) -> bool {
+    let redis = |cache: Field<'_>| Some(cache.value.as_table()?.contains_key("redis"));
+    root.field("cache").and_then(redis).unwrap_or(false)
 }
 
 /// `[cache]`: none if it is off, and its tier in Redis.

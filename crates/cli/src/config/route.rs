@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pilotlight_gateway::{
-    Limits, NotAProtocol, PlainHttp, RouteCache, RouteControl, RouteRules, RouteSpec, RouteTo, Upgrades,
+    Limits, NotAProtocol, PlainHttp, RateScope, RouteCache, RouteControl, RouteRules, RouteSpec, RouteTo, Upgrades,
 };
 use pilotlight_gateway::{PERMITTED, is_permitted};
 use toml::de::{DeTable, DeValue};
@@ -65,6 +65,8 @@ pub(super) struct Draft {
     pub(super) cache_at: Option<Span>,
     /// Where its file of users is named.
     pub(super) users_at: Option<Span>,
+    /// Where its rate is said to be counted by all gateways.
+    pub(super) shared_at: Option<Span>,
 }
 
 pub(super) fn read_all(field: Option<Field<'_>>, pages: &mut Pages<'_>, found: &mut Vec<Diagnostic>) -> Vec<Draft> {
@@ -149,8 +151,10 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
     let (cache, cache_at) = cache(section.field("cache"), found);
     route.cache = cache;
     route.admission = admission::read(&section, pages.folder, found);
-    let users_at = section.field("allow").and_then(|allow| Some(allow.value.as_table()?.get("basic")?.span()));
-    Draft { route, at, leads, cache_at, users_at }
+    let within = |name: &str, key: &str| Some(section.field(name)?.value.as_table()?.get(key)?.span());
+    let limit = route.admission.as_ref().and_then(|admission| admission.limit.rate.as_ref());
+    let shared_at = limit.filter(|rate| rate.scope == RateScope::Shared).and_then(|_| within("limit", "shared"));
+    Draft { route, at, leads, cache_at, users_at: within("allow", "basic"), shared_at }
 }
 
 /// `tls = "internal"`: the local authority signs for the route's host.

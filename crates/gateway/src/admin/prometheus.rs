@@ -290,6 +290,11 @@ fn redis(text: &mut Text, status: &pilotlight_cache_redis::Status) {
             "Requests that memory could not answer, by what Redis had for them.",
         ),
         (Family::Writes, "pilotlight_cache_redis_writes_total", "Answers for Redis, by what became of them."),
+        (
+            Family::Rates,
+            "pilotlight_shared_rate_requests_total",
+            "Requests of shared rates, by what Redis said of them.",
+        ),
     ] {
         text.family(name, "counter", help);
         for (_, result, count) in totals.counted().filter(|(of, ..)| *of == family) {
@@ -306,6 +311,8 @@ fn redis(text: &mut Text, status: &pilotlight_cache_redis::Status) {
     text.one("pilotlight_cache_redis_pending_invalidations", "gauge", help, &status.pending_invalidations);
     let help = "Breakers that are open: workers (of a cluster, and ranges of slots) that go on without Redis.";
     text.one("pilotlight_cache_redis_open_breakers", "gauge", help, &status.open_breakers);
+    let help = "The same for shared rates, which are held by this gateway alone then.";
+    text.one("pilotlight_shared_rate_open_breakers", "gauge", help, &status.open_rate_breakers);
     text.one("pilotlight_cache_redis_queue_length", "gauge", "Answers that wait to be written.", &status.queued);
     text.one("pilotlight_cache_redis_queue_bytes", "gauge", "Memory of those answers.", &status.queued_bytes);
 }

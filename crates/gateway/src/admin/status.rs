@@ -100,13 +100,17 @@ fn agreement(status: &CoherenceStatus) -> Value {
 /// The cache's tier in Redis.
 fn redis(status: &pilotlight_cache_redis::Status) -> Value {
     let totals = status.totals;
+    let counted = |of: Family| {
+        let some = totals.counted().filter(|(family, ..)| *family == of);
+        some.map(|(_, name, count)| (name.to_owned(), Value::from(count))).collect::<Map<_, _>>()
+    };
     json!({
         "answers": status.open_breakers == 0,
         "open_breakers": status.open_breakers,
-        "reads": totals.counted().filter(|(family, ..)| *family == Family::Reads)
-            .map(|(_, name, count)| (name.to_owned(), Value::from(count))).collect::<Map<_, _>>(),
-        "writes": totals.counted().filter(|(family, ..)| *family == Family::Writes)
-            .map(|(_, name, count)| (name.to_owned(), Value::from(count))).collect::<Map<_, _>>(),
+        "reads": counted(Family::Reads),
+        "writes": counted(Family::Writes),
+        "rates": counted(Family::Rates),
+        "open_rate_breakers": status.open_rate_breakers,
         "waits": totals.waits,
         "refused_records": totals.refused,
         "invalidations": totals.invalidations,

@@ -40,6 +40,14 @@ type Bucket = Mutex<[Place; PLACES]>;
 /// How many requests of each key are open.
 type Open = Mutex<FxHashMap<KeyHash, u32>>;
 
+/// Until when somebody who counts for others as well says that a key is paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PaidUntil {
+    /// And what was let in here may not be counted there yet.
+    AtLeast(Moment),
+    Exactly(Moment),
+}
+
 /// All counts of a gateway. It outlives changes of the routes.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -60,14 +68,25 @@ impl Counts {
         let buckets = self.rates.get_or_init(|| (0..BUCKETS).map(|_| Bucket::default()).collect());
         let KeyHash(key) = key;
         let mut bucket = lock(&buckets[key as usize % BUCKETS]);
-        let known = bucket.iter().position(|place| place.key == key);
-        let at = known.or_else(|| (0..PLACES).min_by_key(|at| bucket[*at].paid_until_ns)).unwrap_or_default();
-        let paid_until = known.map_or(0, |at| bucket[at].paid_until_ns);
+        let (at, paid_until) = find(&bucket, key);
         let paid = pace.pay(paid_until, now.as_ns());
         if let Paid::Until(paid_until_ns) = paid {
             bucket[at] = Place { key, paid_until_ns };
         }
         paid
+    }
+
+    /// Takes over what is known elsewhere of a key that was paid for here.
+    pub(crate) fn learn(&self, key: KeyHash, paid_until: PaidUntil) {
+        let Some(buckets) = self.rates.get() else { return };
+        let KeyHash(key) = key;
+        let mut bucket = lock(&buckets[key as usize % BUCKETS]);
+        let (at, here_ns) = find(&bucket, key);
+        let paid_until_ns = match paid_until {
+            PaidUntil::AtLeast(moment) => moment.as_ns().max(here_ns),
+            PaidUntil::Exactly(moment) => moment.as_ns(),
+        };
+        bucket[at] = Place { key, paid_until_ns };
     }
 
     /// Counts an open request of a key, if there are less than `max`.
@@ -95,6 +114,15 @@ impl Counts {
     fn open_of(&self, key: KeyHash) -> &Open {
         let shards = self.open.get_or_init(|| (0..SHARDS).map(|_| Mutex::default()).collect());
         &shards[key.0 as usize % SHARDS]
+    }
+}
+
+/// The place of a key, or the one that it would take; until when it is paid for.
+#[inline]
+fn find(bucket: &[Place; PLACES], key: u64) -> (usize, u64) {
+    match bucket.iter().position(|place| place.key == key) {
+        Some(at) => (at, bucket[at].paid_until_ns),
+        None => ((0..PLACES).min_by_key(|at| bucket[*at].paid_until_ns).unwrap_or_default(), 0),
     }
 }
 
@@ -151,6 +179,23 @@ mod tests {
         // A key of which nothing is owed any more is displaced first.
         let later = now + Duration::from_secs(100 * 3600);
         assert!(is_paid(counts.pay(key, limit, later)));
+    }
+
+    #[test]
+    fn what_others_know_of_a_key() {
+        let (counts, now) = (Counts::default(), Moment::now());
+        let (limit, hour) = (pace(1, 4), Duration::from_secs(3600));
+        let left = |key| (0..9).filter(|_| is_paid(counts.pay(key, limit, now))).count();
+        let keys = ["paid here", "less elsewhere", "more elsewhere", "turned away", "let in"];
+        let keys = keys.map(|key| counts.hash(key));
+        for key in keys {
+            assert!(is_paid(counts.pay(key, limit, now)));
+        }
+        counts.learn(keys[1], PaidUntil::AtLeast(now));
+        counts.learn(keys[2], PaidUntil::AtLeast(now + hour * 3));
+        counts.learn(keys[3], PaidUntil::Exactly(now + hour * 4));
+        counts.learn(keys[4], PaidUntil::Exactly(now));
+        assert_eq!(keys.map(left), [3, 3, 1, 0, 4]);
     }
 
     #[test]

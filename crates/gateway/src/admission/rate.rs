@@ -105,6 +105,11 @@ impl Pace {
             Paid::TooEarly(Duration::from_nanos(ahead - self.ahead_ns))
         }
     }
+
+    /// How long one more is too early while all is paid for until `ahead_ns` nanoseconds from now.
+    pub(crate) fn wait(self, ahead_ns: u64) -> Duration {
+        Duration::from_nanos(ahead_ns.saturating_add(self.interval_ns).saturating_sub(self.ahead_ns))
+    }
 }
 
 #[cfg(test)]

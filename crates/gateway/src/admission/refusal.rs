@@ -141,11 +141,16 @@ mod tests {
 
     use super::*;
     use crate::admission::rate::{Period, Rate};
+    use crate::admission::spec::RateScope;
 
     #[test]
     fn what_a_client_is_told() {
         let number = |count| NonZeroU32::new(count).unwrap();
-        let limit = RateSpec { rate: Rate { count: number(30), per: Period::Minute }, burst: number(5) };
+        let limit = RateSpec {
+            rate: Rate { count: number(30), per: Period::Minute },
+            burst: number(5),
+            scope: RateScope::Gateway,
+        };
         let refusal = Refusal::Rate { limit, by: "client".to_owned(), wait: Duration::from_millis(1500) };
         let fields: Vec<_> = refusal.fields().into_iter().map(|(name, value)| format!("{name}: {value:?}")).collect();
         assert_eq!(fields, [r#"ratelimit-policy: "\"rate\";q=30;w=60""#, r#"ratelimit: "\"rate\";r=0;t=2""#]);

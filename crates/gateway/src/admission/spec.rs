@@ -79,6 +79,18 @@ pub struct RateSpec {
     pub rate: Rate,
     /// How many of them may come at once.
     pub burst: NonZeroU32,
+    /// Who counts together.
+    pub scope: RateScope,
+}
+
+/// Who counts together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RateScope {
+    /// The workers of a gateway.
+    #[default]
+    Gateway,
+    /// All gateways with the same Redis and prefix, and each by itself while that does not answer.
+    Shared,
 }
 
 impl RateSpec {

@@ -1,26 +1,30 @@
-//! Requests whose credentials take a while to be looked at: what else there is to do with them comes after that, the
-//! look into the cache included.
+//! Requests that somebody else has to be asked about before they are let in: Redis for a shared rate, a thread for a
+//! password, who decides. What else there is to do with them comes after that, the look into the cache included.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use pilotlight_exchange::Connection;
 
 use super::forward_auth::{self, Turned};
 use super::inbound::{Looked, Parted};
-use super::{Found, OnItsWay, Waiting, forward, look};
-use crate::admission::Gate;
+use super::{Found, OnItsWay, Waiting, asking, forward, look};
 use crate::admission::refusal::Refusal;
+use crate::admission::{Asker, Gate};
 use crate::body::ResponseBody;
 use crate::client::outgoing::Outgoing;
 use crate::problem::Failure;
 use crate::response::ResponseHead;
 use crate::routes::Route;
-use crate::timing::Layer;
+use crate::timing::{Layer, Moment};
 
 /// Looks at them, and answers the request.
 pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Route>) -> (ResponseHead, Outgoing) {
     let passed = match &route.gate {
-        Some(gate) => passes(gate, &route, &mut request).await,
+        Some(gate) => {
+            let asking = asking(waiting.guard.parts().0, &request.request.head);
+            passes(gate, &route, asking.address(), &mut request).await
+        }
         None => Ok(()),
     };
     request.record.end_phase(Layer::Route);
@@ -49,8 +53,11 @@ pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Ro
     }
 }
 
-/// Who the client is, and whether somebody else lets him in.
-async fn passes(gate: &Gate, route: &Route, request: &mut OnItsWay) -> Result<(), Turned> {
+/// Whether it is not one too many, who the client is, and whether somebody else lets him in.
+async fn passes(gate: &Gate, route: &Route, address: Option<IpAddr>, request: &mut OnItsWay) -> Result<(), Turned> {
+    let asker = Asker { address, fields: &request.request.head, now: Moment::now() };
+    let (counts, tier) = (&request.worker.common.counts, request.worker.second.as_deref());
+    gate.count_shared(counts, tier, &asker).await.map_err(Turned::Refusal)?;
     if let Some(forward) = &gate.forward {
         request.request.head.change_fields(|headers| forward.without_claims(headers));
     }

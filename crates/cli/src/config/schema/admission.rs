@@ -38,6 +38,7 @@ pub const ROUTE_LIMIT: &[Key] = &[
     key("rate", A_STRING, "\"100/s\"", &["requests", "average", "limit", "rps"]),
     key("burst", "a number", "20", &["bursts"]),
     key("by", A_STRING, "\"client\"", &["key", "zone", "per", "group_by"]),
+    key("shared", TRUE_OR_FALSE, "true", &["share", "global", "distributed", "redis", "sync"]),
     key("concurrent", "a number", "10", &["limit_conn", "max_concurrent", "connections", "concurrency"]),
     key("bandwidth", A_STRING, "\"1MiB/s\"", &["limit_rate", "throughput", "bytes_per_second"]),
 ];
