@@ -6,10 +6,11 @@
 //! Invariant: a message is sent before its stream is closed, and before anything else is written to it.
 
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::net::{SendFlags, send};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::batch::{Batch, State, Ticket, Unfinished};
@@ -76,6 +77,35 @@ impl Batched {
         }
     }
 
+    /// Writes the beginning of `message` at once. The system may keep it for what follows, which is written next.
+    pub fn poll_write_more(&mut self, cx: &mut Context<'_>, message: &[u8]) -> Poll<io::Result<usize>> {
+        self.settle_all()?;
+        let work = || Ok(send(self.stream.as_fd(), message, MORE)?);
+        let written = self.stream.poll_write_with(cx, work);
+        self.is_full = written.is_pending();
+        written
+    }
+
+    /// Has the kernel send up to `most` bytes of a file, without a copy of them here. `Ok(0)`: the file has ended. What
+    /// is changed in the file before it has gone, goes changed.
+    ///
+    /// # Errors
+    /// Those of the socket and of the file; `InvalidInput`, `Unsupported` and `PermissionDenied`: such a file cannot be
+    /// sent this way.
+    pub fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        most: u64,
+    ) -> Poll<io::Result<usize>> {
+        self.settle_all()?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let written = self.stream.poll_write_with(cx, || send_file(self.stream.as_fd(), file, offset, most));
+        self.is_full = written.is_pending();
+        written
+    }
+
     /// What has become of what was put in last.
     ///
     /// # Errors
@@ -110,6 +140,22 @@ impl Batched {
             Settled::Rest(_) => Err(io::Error::other("a part of an earlier message was not written")),
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+const MORE: SendFlags = SendFlags::MORE.union(SendFlags::NOSIGNAL);
+#[cfg(not(target_os = "linux"))]
+const MORE: SendFlags = SendFlags::empty();
+
+#[cfg(target_os = "linux")]
+fn send_file(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, offset: u64, most: usize) -> io::Result<usize> {
+    let mut offset = offset;
+    Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), most)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send_file(_: BorrowedFd<'_>, _: BorrowedFd<'_>, _: u64, _: usize) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 impl Drop for Batched {

@@ -3,9 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// A connected stream socket.
@@ -57,6 +58,40 @@ impl Stream {
         match self {
             Self::Tcp(s) => s.try_read(buf),
             Self::Unix(s) => s.try_read(buf),
+        }
+    }
+
+    /// Waits until the kernel says that there is room, which it is asked anew: what the runtime remembers may be of a
+    /// time with another limit.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.poll_write_with(cx, || match poll(&mut [PollFd::new(self, PollFlags::OUT)], Some(&AT_ONCE))? {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        })
+    }
+
+    /// Writes by `work` when there is room, and again when it turns out that there was none.
+    pub(crate) fn poll_write_with<T>(
+        &self,
+        cx: &mut Context<'_>,
+        mut work: impl FnMut() -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            let done = match self {
+                Self::Tcp(s) => {
+                    ready!(s.poll_write_ready(cx))?;
+                    s.try_io(Interest::WRITABLE, &mut work)
+                }
+                Self::Unix(s) => {
+                    ready!(s.poll_write_ready(cx))?;
+                    s.try_io(Interest::WRITABLE, &mut work)
+                }
+            };
+            match done {
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                done => return Poll::Ready(done),
+            }
         }
     }
 
