@@ -13,7 +13,8 @@
 //! Invariant: nothing is opened but by names that [`target`] has let through, and by a call of the kernel that does not
 //! leave the folder.
 //!
-//! Invariant: bytes of a file that has changed since its fields were made are never sent below those fields.
+//! Invariant: bytes that were read of a file that has changed since its fields were made are never sent below those
+//! fields; and a body of which the kernel has sent such bytes is never sent to its end.
 
 #![forbid(unsafe_code)]
 
@@ -34,5 +35,5 @@ mod version;
 pub use answer::{Answer, Body, FileError, Request, RequestFields};
 pub use cache::FileCache;
 pub use options::{CacheRule, FilesOptions, Listing, NotAPattern};
-pub use reader::{Changed, Reader, Segment};
+pub use reader::{Changed, Reader, Segment, Sendable};
 pub use target::{MAX_NAME, MAX_PATH, is_file_path};
