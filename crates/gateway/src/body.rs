@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http_body::Frame;
 use pilotlight_cache::{BrokenOff, LiveBody, Recorder, StoredBody, Timestamp};
+use pilotlight_files::{Changed, Reader, Sendable};
 
 /// Why a response ends before it is complete; the client's connection is closed then (RFC 9112 §8).
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,31 @@ use pilotlight_cache::{BrokenOff, LiveBody, Recorder, StoredBody, Timestamp};
 pub(crate) struct CutError {
     pub(crate) service: String,
     pub(crate) what: String,
+}
+
+/// A body from files.
+pub(crate) struct FileBody(Reader);
+
+impl FileBody {
+    pub(crate) fn new(reader: Reader) -> Self {
+        Self(reader)
+    }
+
+    fn read(&mut self) -> Option<Result<Bytes, CutError>> {
+        self.0.read().map(|piece| piece.map_err(|why| changed(&why)))
+    }
+
+    fn sendable(&mut self, most: u64) -> Option<Result<Sendable, CutError>> {
+        self.0.sendable(most).map(|part| part.map_err(|why| changed(&why)))
+    }
+
+    fn left(&self) -> u64 {
+        self.0.left()
+    }
+}
+
+fn changed(why: &Changed) -> CutError {
+    CutError { service: "files".to_owned(), what: why.to_string() }
 }
 
 /// A body that comes piece by piece.
@@ -37,6 +63,8 @@ pub(crate) enum ResponseBody {
     Stored(Pieces),
     /// What another request is getting.
     Live(Box<LiveBody>),
+    /// From files, as it is read or sent.
+    Files(Box<FileBody>),
     /// From a service, now.
     Streamed(Box<dyn Source>),
 }
@@ -60,7 +88,17 @@ impl ResponseBody {
             }
             Self::Live(body) => body.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(cut))),
             Self::Stored(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
+            Self::Files(body) => Poll::Ready(body.read().map(|piece| piece.map(Frame::data))),
             Self::Streamed(body) => body.poll_frame(cx),
+        }
+    }
+
+    /// The next part, if it is one that the kernel can send; at most `most` bytes.
+    #[inline]
+    pub(crate) fn sendable(&mut self, most: u64) -> Option<Result<Sendable, CutError>> {
+        match self {
+            Self::Files(body) => body.sendable(most),
+            _ => None,
         }
     }
 
@@ -70,6 +108,7 @@ impl ResponseBody {
             Self::Full(_) => false,
             Self::Stored(pieces) => pieces.left() == 0,
             Self::Live(body) => body.left() == 0,
+            Self::Files(body) => body.left() == 0,
             Self::Streamed(body) => body.is_ended(),
         }
     }
@@ -81,6 +120,7 @@ impl ResponseBody {
             Self::Full(data) => Some(data.len() as u64),
             Self::Stored(pieces) => Some(pieces.left() as u64),
             Self::Live(body) => Some(body.left() as u64),
+            Self::Files(body) => Some(body.left()),
             Self::Streamed(body) => body.length(),
         }
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::HeaderValue;
 use pilotlight_http1::ServerConnection;
 
@@ -38,6 +38,7 @@ use crate::timing::{Layer, Moment};
 use crate::upstream::Upgraded;
 
 pub(crate) mod body;
+mod direct;
 mod half_closed;
 mod hit_timer;
 mod hits;
@@ -48,10 +49,14 @@ mod redis_lookup;
 pub(crate) mod requests;
 pub(crate) mod response;
 
+use direct::Direct;
 use pending_lookup::PendingLookup;
 
 /// Bytes gathered before they are written in the middle of a turn. Larger pieces are not copied at all.
 const MAX_GATHERED: usize = 64 * 1024;
+/// Bytes of one body that are taken in one turn, if they are always there: then the worker's other connections have
+/// theirs.
+const MAX_TURN: u64 = 1024 * 1024;
 /// A client that is quiet for so long after a response is served with less memory from then on.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// Pieces of at least this size are written from where they are.
@@ -135,7 +140,7 @@ struct Io {
     http: ServerConnection,
     out: BytesMut,
     /// What is written behind `out`, from where it is.
-    direct: Bytes,
+    direct: Direct,
     /// Whether a part of `out` came from a service: then it may go out with the worker's batch. Hits alone gain nothing
     /// by that (docs/adr/0026).
     is_passed_on: bool,
@@ -144,7 +149,7 @@ struct Io {
 impl Io {
     fn new(socket: ClientSocket, limits: pilotlight_http1::Limits) -> Self {
         let http = ServerConnection::new(limits);
-        Self { socket, read: BytesMut::new(), http, out: BytesMut::new(), direct: Bytes::new(), is_passed_on: false }
+        Self { socket, read: BytesMut::new(), http, out: BytesMut::new(), direct: Direct::NOTHING, is_passed_on: false }
     }
 
     /// What the socket did not take of what was put in the batch is to be written again.
@@ -164,16 +169,16 @@ impl Io {
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { socket, out, direct, http, is_passed_on, .. } = self;
         let is_passed_on = std::mem::take(is_passed_on);
-        if direct.is_empty() && is_passed_on {
+        if direct.is_nothing() && is_passed_on {
             return socket.poll_send_all(cx, out);
         }
-        if direct.is_empty() {
+        if direct.is_nothing() {
             return socket.poll_write_all(cx, out);
         }
-        let written = socket.poll_write_both(cx, out, direct);
+        let written = direct.poll_write(cx, socket, out);
         // Taken whole, though with TLS it may not have gone.
-        if direct.is_empty() {
-            *direct = Bytes::new();
+        if direct.is_nothing() {
+            *direct = Direct::NOTHING;
             http.end_piece(out);
         }
         written
@@ -394,7 +399,7 @@ impl Client {
     /// Makes room for more to be gathered.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let io = self.io.borrow();
-        if io.out.len() < MAX_GATHERED && io.direct.is_empty() {
+        if io.out.len() < MAX_GATHERED && io.direct.is_nothing() {
             return Poll::Ready(Ok(()));
         }
         drop(io);

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use pilotlight_files::Sendable;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::net::Socket;
@@ -114,6 +115,36 @@ impl ClientSocket {
             Self::Plain(socket) => socket.poll_write_both(cx, first, second),
             Self::Tls(tls) => tls.poll_write_both(cx, first, second),
         }
+    }
+
+    /// Whether the kernel sends files on it: not what has to be encrypted.
+    #[inline]
+    pub(crate) fn sends_files(&self) -> bool {
+        matches!(self, Self::Plain(socket) if socket.sends_files())
+    }
+
+    /// Writes `first`, then has the kernel send `part`, until both are done or the socket takes no more.
+    pub(crate) fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        first: &mut BytesMut,
+        part: &mut Sendable,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(socket) => socket.poll_send_file(cx, first, part),
+            Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    /// Waits until the kernel has sent all that was written but for `most` bytes. From then on there is room only for
+    /// as much, until [`ClientSocket::forget_unsent`].
+    pub(crate) fn poll_unsent(&self, cx: &mut Context<'_>, most: u32) -> Poll<io::Result<()>> {
+        self.socket().poll_unsent(cx, most)
+    }
+
+    /// There is room as on any other socket again.
+    pub(crate) fn forget_unsent(&self) -> io::Result<()> {
+        self.socket().forget_unsent()
     }
 
     /// Gives up memory for as long as the client is quiet.

@@ -141,7 +141,7 @@ fn encode(
             let bytes = Encoder::whole(coding, data).ok().filter(|bytes| bytes.len() < data.len())?;
             Some(Form::Whole(coding, bytes))
         }
-        ResponseBody::Stored(_) | ResponseBody::Live(_) | ResponseBody::Streamed(_) => {
+        ResponseBody::Stored(_) | ResponseBody::Live(_) | ResponseBody::Files(_) | ResponseBody::Streamed(_) => {
             let length = fields.content_length().or_else(|| body.length());
             Some(Form::Stream(coding, Box::new(Encoder::new(coding, length).ok()?), permit))
         }

@@ -25,7 +25,6 @@ mod error_pages;
 mod exchange;
 mod field_rules;
 mod fields;
-mod file_body;
 mod forwarded;
 mod gateway;
 mod grpc;

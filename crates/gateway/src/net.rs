@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use pilotlight_files::{Changed, Sendable};
 use pilotlight_send_batch::{self as batch, Batch, Batched, Stream};
 use pilotlight_supervisor::Address;
 use socket2::{SockRef, TcpKeepalive};
@@ -178,6 +179,64 @@ impl Socket {
 }
 
 impl Socket {
+    /// Whether the kernel sends files on it, and can tell when they have gone.
+    #[inline]
+    pub(crate) fn sends_files(&self) -> bool {
+        cfg!(target_os = "linux") && matches!(self.stream(), Some(Stream::Tcp(_)))
+    }
+
+    /// Writes `first`, then has the kernel send `part`, until both are done or the socket takes no more.
+    pub(crate) fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        first: &mut BytesMut,
+        part: &mut Sendable,
+    ) -> Poll<io::Result<()>> {
+        self.send_now();
+        self.settle(first)?;
+        let Some(stream) = &mut self.0 else { return Poll::Ready(closed()) };
+        while !first.is_empty() {
+            // In one packet with the beginning of the file.
+            let written = ready!(stream.poll_write_more(cx, first))?;
+            first.advance(written);
+        }
+        first.clear(); // an empty one that has been advanced has less room
+        while part.left() > 0 {
+            match ready!(stream.poll_send_file(cx, part.file(), part.offset(), part.left()))? {
+                0 => return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, Changed::Changed))),
+                sent => part.sent(sent as u64),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits until the kernel has sent all that was written but for `most` bytes, at least once; what was lost on the
+    /// way it may send again. From then on there is room only for as much, until [`Socket::forget_unsent`].
+    pub(crate) fn poll_unsent(&self, cx: &mut Context<'_>, most: u32) -> Poll<io::Result<()>> {
+        let Some(stream) = self.stream() else { return Poll::Ready(closed()) };
+        // TCP_NOTSENT_LOWAT: there is room when less than half of it is unsent.
+        self.set_unsent_limit(most.saturating_mul(2).saturating_add(1))?;
+        stream.poll_room(cx)
+    }
+
+    /// There is room as on any other socket again.
+    pub(crate) fn forget_unsent(&self) -> io::Result<()> {
+        self.set_unsent_limit(0) // that of the system
+    }
+
+    #[cfg(target_os = "linux")]
+    fn set_unsent_limit(&self, bytes: u32) -> io::Result<()> {
+        match self.stream() {
+            Some(Stream::Tcp(socket)) => SockRef::from(socket).set_tcp_notsent_lowat(bytes),
+            _ => Ok(()),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn set_unsent_limit(&self, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Writes `first`, then `second`, from where they are, until both are empty or the socket takes no more.
     pub(crate) fn poll_write_both(
         &mut self,

@@ -50,15 +50,25 @@ impl Pacer {
 
     /// Pays for a piece, and gives out what of it is to be sent now.
     pub(crate) fn take(&mut self, piece: Bytes) -> Bytes {
-        let most = (u128::from(self.rate) * PIECE.as_nanos() / SECOND_NS).max(1);
-        let most = usize::try_from(most).unwrap_or(usize::MAX).min(piece.len());
+        let most = usize::try_from(self.most()).unwrap_or(usize::MAX).min(piece.len());
         let mut rest = piece;
         let now = rest.split_to(most);
         self.rest = rest;
-        let cost = u64::try_from(now.len() as u128 * SECOND_NS / u128::from(self.rate)).unwrap_or(u64::MAX);
+        self.pay(now.len() as u64);
+        now
+    }
+
+    /// Bytes that may go out together; one at least.
+    pub(crate) fn most(&self) -> u64 {
+        let most = u128::from(self.rate) * PIECE.as_nanos() / SECOND_NS;
+        u64::try_from(most).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Pays for what is sent now.
+    pub(crate) fn pay(&self, bytes: u64) {
+        let cost = u64::try_from(u128::from(bytes) * SECOND_NS / u128::from(self.rate)).unwrap_or(u64::MAX);
         let from = self.paid_until_ns.get().max(Moment::now().as_ns());
         self.paid_until_ns.set(from.saturating_add(cost));
-        now
     }
 
     /// What is left of the last piece.

@@ -5,10 +5,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, DATE, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use pilotlight_files::Sendable;
 use pilotlight_http1::{BodyLength, members};
 
-use super::outgoing::Outgoing;
-use super::{Client, DIRECT_WRITE, MAX_GATHERED, Phase};
+use super::direct::Direct;
+use super::outgoing::{Outgoing, Piece, Takes};
+use super::{Client, DIRECT_WRITE, MAX_GATHERED, MAX_TURN, Phase};
 use crate::body::CutError;
 use crate::date;
 use crate::fields::is_hop_by_hop;
@@ -68,21 +70,35 @@ impl Client {
 
     /// Writes the body as it comes. Ready when the response is over.
     pub(crate) fn poll_put_body(&self, cx: &mut Context<'_>, body: &mut Outgoing) -> Poll<Result<(), ResponseError>> {
+        let mut taken = 0;
+        let takes = if self.io.borrow().socket.sends_files() { Takes::Files } else { Takes::Bytes };
         loop {
             ready!(self.poll_room(cx))?;
             if body.is_end() {
                 let io = &mut *self.io.borrow_mut();
                 return Poll::Ready(Ok(io.http.send_end(&mut io.out)?));
             }
-            match body.poll_frame(cx) {
+            if taken >= MAX_TURN {
+                // Behind what the runtime learns of other sockets, which a task that is woken at once would not wait
+                // for.
+                return std::pin::pin!(tokio::task::yield_now()).poll(cx).map(|()| Ok(()));
+            }
+            match body.poll_piece(cx, takes, MAX_TURN) {
                 Poll::Pending => return self.poll_gone(cx).map(|gone| Err(gone.into())),
                 Poll::Ready(Some(Err(cut))) => return Poll::Ready(Err(ResponseError::Cut(cut))),
                 Poll::Ready(None) => {
                     let io = &mut *self.io.borrow_mut();
                     return Poll::Ready(Ok(io.http.send_end(&mut io.out)?));
                 }
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => self.put_data(data)?,
+                Poll::Ready(Some(Ok(Piece::File(part)))) => {
+                    taken += part.left();
+                    self.put_file(part)?;
+                }
+                Poll::Ready(Some(Ok(Piece::Frame(frame)))) => match frame.into_data() {
+                    Ok(data) => {
+                        taken += data.len() as u64;
+                        self.put_data(data)?;
+                    }
                     Err(frame) => {
                         let trailers = frame.into_trailers().unwrap_or_default();
                         return Poll::Ready(Ok(self.put_trailers(&trailers)?));
@@ -100,7 +116,15 @@ impl Client {
             return io.http.send_data(&data, &mut io.out);
         }
         io.http.begin_piece(data.len(), &mut io.out)?;
-        io.direct = data;
+        io.direct = Direct::Bytes(data);
+        Ok(())
+    }
+
+    fn put_file(&self, part: Sendable) -> Result<(), pilotlight_http1::SendError> {
+        let io = &mut *self.io.borrow_mut();
+        self.response_moves();
+        io.http.begin_piece(usize::try_from(part.left()).unwrap_or(usize::MAX), &mut io.out)?;
+        io.direct = Direct::File(part);
         Ok(())
     }
 

@@ -110,7 +110,7 @@ impl Inbound {
                     keep(recorder);
                 }
             }
-            ResponseBody::Stored(_) | ResponseBody::Live(_) | ResponseBody::Streamed(_) => {
+            ResponseBody::Stored(_) | ResponseBody::Live(_) | ResponseBody::Files(_) | ResponseBody::Streamed(_) => {
                 let timeout = self.client.settings.limits.response_timeout.unwrap_or(Duration::from_secs(60));
                 let deadline = self.worker.deadlines.deadline();
                 let abandoned = self.worker.common.abandoned;

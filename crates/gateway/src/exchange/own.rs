@@ -8,8 +8,7 @@ use http::{Method, Response, StatusCode};
 use pilotlight_files::{Body, FilesOptions, Reader, Request, RequestFields};
 
 use super::changes::Seen;
-use crate::body::ResponseBody;
-use crate::file_body::FileBody;
+use crate::body::{FileBody, ResponseBody};
 use crate::head::Head;
 use crate::options::RouteTo;
 use crate::path::normalized;
@@ -61,7 +60,7 @@ fn files(
     let answer = worker.files.borrow_mut().answer(options, &request).map_err(Failure::Files)?;
     let body = match answer.body {
         Body::Here(bytes) => ResponseBody::full(bytes),
-        Body::Segments(segments) => ResponseBody::Streamed(Box::new(FileBody::new(Reader::new(segments)))),
+        Body::Segments(segments) => ResponseBody::Files(Box::new(FileBody::new(Reader::new(segments)))),
     };
     let length = body.length().filter(|_| head.method == Method::HEAD && answer.status == StatusCode::OK);
     let mut response = Response::new(body);
