@@ -25,17 +25,23 @@ pub const TLS: &[Key] = &[
     ),
 ];
 
+// What `acme` says of each of its authorities.
+const DIRECTORY: Key =
+    key("directory", A_STRING, "\"https://acme.example/directory\"", &["server", "url", "ca_url", "caserver"]);
+const CA: Key = key("ca", A_STRING, "\"root.pem\"", &["ca_root", "root", "roots", "trusted_roots", "cacert"]);
+const EAB: Key = key(
+    "eab",
+    A_SECTION,
+    "{ kid = \"kid-1\", key_file = \"eab.key\" }",
+    &["external_account", "external_account_binding"],
+);
+
 /// The keys of `[tls.acme]`.
 pub const TLS_ACME: &[Key] = &[
     key("email", A_STRING, "\"ops@example.org\"", &["contact", "mail", "account"]),
-    key("directory", A_STRING, "\"https://acme.example/directory\"", &["server", "url", "ca_url", "caserver"]),
-    key("ca", A_STRING, "\"root.pem\"", &["ca_root", "root", "roots", "trusted_roots", "cacert"]),
-    key(
-        "eab",
-        A_SECTION,
-        "{ kid = \"kid-1\", key_file = \"eab.key\" }",
-        &["external_account", "external_account_binding"],
-    ),
+    DIRECTORY,
+    CA,
+    EAB,
     key(
         "fallback",
         "a section or a list of sections",
@@ -48,16 +54,7 @@ pub const TLS_ACME: &[Key] = &[
 ];
 
 /// The keys of an authority in `fallback` of `[tls.acme]`.
-pub const TLS_ACME_FALLBACK: &[Key] = &[
-    key("directory", A_STRING, "\"https://acme.example/directory\"", &["server", "url", "ca_url", "caserver"]),
-    key("ca", A_STRING, "\"root.pem\"", &["ca_root", "root", "roots", "trusted_roots", "cacert"]),
-    key(
-        "eab",
-        A_SECTION,
-        "{ kid = \"kid-1\", key_file = \"eab.key\" }",
-        &["external_account", "external_account_binding"],
-    ),
-];
+pub const TLS_ACME_FALLBACK: &[Key] = &[DIRECTORY, CA, EAB];
 
 /// The keys of `eab` in `[tls.acme]`.
 pub const TLS_ACME_EAB: &[Key] = &[
