@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use pilotlight_printable::html;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 
@@ -52,7 +53,8 @@ pub(crate) fn page(root: &Root, names: &str, folder: &OwnedFd) -> Result<Bytes, 
 
 /// `entries`: whether it is a file, and its name.
 fn written(names: &str, entries: &[(bool, String)], is_cut: bool) -> String {
-    let title = escaped(&format!("/{names}"));
+    let path = format!("/{names}");
+    let title = html(&path);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<h1>{title}</h1>\n<ul>\n"
@@ -64,28 +66,13 @@ fn written(names: &str, entries: &[(bool, String)], is_cut: bool) -> String {
         let slash = if *is_file { "" } else { "/" };
         // Writing to a String cannot fail. "./", as a name with a colon would be a scheme.
         let link = utf8_percent_encode(name, ESCAPED);
-        let _ = writeln!(page, "<li><a href=\"./{link}{slash}\">{}{slash}</a>", escaped(name));
+        let _ = writeln!(page, "<li><a href=\"./{link}{slash}\">{}{slash}</a>", html(name));
     }
     page.push_str("</ul>\n");
     if is_cut {
         let _ = writeln!(page, "<p>and more: {MAX_NAMES} are shown</p>");
     }
     page
-}
-
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@
 //! the rest. A backslash stays as it is: paths, patterns and lines of JSON stay readable, and an escape that the text
 //! itself spells out does no harm. So does a tab, of which stack traces are full.
 //!
+//! In a page of HTML a text with `<` is markup; [`html`] makes it text again.
+//!
 //! Invariant: no result has a hidden character but a tab (and a line feed, with [`printable_lines`]).
 
 use std::borrow::Cow;
@@ -107,6 +109,27 @@ pub fn json_escape(out: &mut String, character: char) {
     }
 }
 
+/// The text as HTML shows it, between tags or within an attribute in quotes. Hidden characters stay.
+#[must_use]
+pub fn html(text: &str) -> Cow<'_, str> {
+    let is_markup = |character| matches!(character, '&' | '<' | '>' | '"' | '\'');
+    if !text.contains(is_markup) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    Cow::Owned(out)
+}
+
 fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
     let Some(first) = text.find(&is_bad) else { return Cow::Borrowed(text) };
     let mut out = String::with_capacity(text.len() + 16);
@@ -167,6 +190,15 @@ mod tests {
     fn json_has_escapes_of_its_own() {
         let text = "{\"a\":\"\u{202e}\u{7f}\u{9b}\u{e0041}ü\"}\n";
         assert_eq!(json(text.to_owned()), "{\"a\":\"\\u202e\\u007f\\u009b\\udb40\\udc41ü\"}\n");
+    }
+
+    #[test]
+    fn html_without_markup_of_others() {
+        assert_eq!(
+            html("<a href=\"x\" title='y'>&amp;</a>"),
+            "&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;amp;&lt;/a&gt;"
+        );
+        assert!(matches!(html("Größe: 1/2"), Cow::Borrowed("Größe: 1/2")));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use http::StatusCode;
+use pilotlight_printable::html;
 
 /// What a page says.
 pub(super) struct Page<'a> {
@@ -36,7 +37,7 @@ overflow-wrap:anywhere}\
 @media (prefers-color-scheme:dark){body{background:#16181b;color:#e8eaed}.code,.id{color:#a6adb5}pre{background:#24272b}}";
 
 /// The whole document.
-pub(super) fn html(page: &Page<'_>) -> String {
+pub(super) fn document(page: &Page<'_>) -> String {
     let (title, text) = words(page.status);
     let mut out = String::with_capacity(2048);
     // Writing to a String cannot fail.
@@ -49,15 +50,15 @@ pub(super) fn html(page: &Page<'_>) -> String {
         page.status.as_u16()
     );
     if let Some(detail) = page.detail {
-        let _ = writeln!(out, "<pre>{}</pre>", escaped(detail));
+        let _ = writeln!(out, "<pre>{}</pre>", html(detail));
     }
     if !page.output.is_empty() {
-        let _ = writeln!(out, "<pre>{}</pre>", escaped(&page.output.join("\n")));
+        let _ = writeln!(out, "<pre>{}</pre>", html(&page.output.join("\n")));
     }
     let _ = write!(
         out,
         "<p class=\"id\">If you ask for help, quote this number: <code>{}</code></p>\n</main>\n</body>\n</html>\n",
-        escaped(page.request_id)
+        html(page.request_id)
     );
     out
 }
@@ -86,22 +87,6 @@ fn words(status: StatusCode) -> (&'static str, &'static str) {
     }
 }
 
-/// As text between tags.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            other => out.push(other),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,7 +100,7 @@ mod tests {
             detail: Some("<b>bold</b>"),
             output: &output,
         };
-        let text = html(&page);
+        let text = document(&page);
         for wrong in ["<script", "<img", "<b>", "x>'&"] {
             assert!(!text.contains(wrong), "{wrong} in {text}");
         }
