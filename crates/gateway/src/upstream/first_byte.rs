@@ -9,10 +9,44 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use pilotlight_supervisor::{Ended, Instance};
+
 use super::silence::{Limit, Silence, SilenceLimit};
-use super::{SendError, UpstreamError};
+use super::{Delivery, SendError, UpstreamError, closed};
 use crate::deadline::Deadline;
+use crate::outbound::Outbound;
 use crate::request_body::BodyError;
+
+/// An exchange with an HTTP service, whose response has not begun.
+pub(super) trait Awaited {
+    /// The connections that it uses one of.
+    type Pool;
+    /// Of the response.
+    type Head;
+
+    /// Sends more of the request, and takes the head when it is there.
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        pool: &Self::Pool,
+        outbound: &Outbound,
+    ) -> Poll<Result<Self::Head, SendError>>;
+
+    /// Whether it is the client that keeps the request from going on.
+    fn waits_for_client(&self) -> bool;
+
+    /// Whether more of the request's body has come since this was last asked.
+    fn take_moved(&mut self) -> bool;
+}
+
+/// Whose response is awaited.
+pub(super) struct Awaiting<'a, P> {
+    pub(super) pool: &'a P,
+    pub(super) service: &'a str,
+    /// `None` for a server of somebody else's.
+    pub(super) instance: Option<&'a Instance>,
+    pub(super) outbound: &'a Outbound,
+}
 
 /// The wait for one response.
 pub(crate) struct FirstByte {
@@ -83,6 +117,29 @@ impl FirstByte {
         if self.limit.is_some() || self.whole.is_some() { self.deadline.poll(cx) } else { Poll::Pending }
     }
 
+    /// The head of the response, unless the instance ends before its first one, or the time is over.
+    pub(super) fn head<E: Awaited>(
+        &self,
+        exchange: &mut E,
+        from: &Awaiting<'_, E::Pool>,
+    ) -> impl Future<Output = Result<E::Head, SendError>> {
+        // Until its first response an instance is starting, and its end is a failed start.
+        let mut ended = from.instance.filter(|instance| !instance.answered()).map(|it| Box::pin(it.ended()));
+        poll_fn(move |cx| {
+            if let Poll::Ready(head) = exchange.poll_head(cx, from.pool, from.outbound) {
+                return Poll::Ready(head);
+            }
+            // A process that dies with the connection still in its socket's queue closes nothing.
+            if let Some(exit) = &mut ended
+                && let Poll::Ready(end) = exit.as_mut().poll(cx)
+            {
+                return Poll::Ready(Err(start_failed(from.service, end)));
+            }
+            self.turn(exchange.waits_for_client(), exchange.take_moved());
+            self.poll_over(cx).map(|()| Err(self.over_for(from.service)))
+        })
+    }
+
     /// What to say when the time is over.
     pub(crate) fn over(&self, service: &str) -> UpstreamError {
         let whole = self.whole.filter(|(_, ends)| Instant::now() >= *ends).map(|(limit, _)| limit);
@@ -112,5 +169,13 @@ impl FirstByte {
             Poll::Pending => self.poll_over(cx).map(|()| None),
         })
         .await
+    }
+}
+
+fn start_failed(service: &str, end: Ended) -> SendError {
+    match (end.start_error, end.exit) {
+        (Some(error), _) => SendError::Start(error),
+        (None, Some(exit)) => closed(service, &exit.to_string(), Delivery::Maybe).into(),
+        (None, None) => closed(service, "was killed", Delivery::Maybe).into(),
     }
 }

@@ -4,7 +4,6 @@
 //! the two connections, so an exchange costs one write and one read more than a response from memory.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,9 +16,10 @@ use http_body::Frame;
 use pilotlight_exchange::retry::Reuse;
 use pilotlight_http1::FieldTable;
 use pilotlight_send_batch::Batch;
-use pilotlight_supervisor::{Ended, Endpoint, Lease, Service};
+use pilotlight_supervisor::{Endpoint, Lease, Service};
 
 use super::backlog;
+use super::first_byte::{Awaited, Awaiting};
 use super::http1::{self, BodyLength, Decoded, Decoder, Keep, Malformed};
 use super::one_try::{Kept, Try};
 use super::silence::Silence;
@@ -141,21 +141,8 @@ pub(crate) async fn send(
     };
     let mut exchange = Exchange::new(connection, outbound, body);
     let counted = Counted::new(&pool.waiting);
-    // Until its first response an instance is starting, and its end is a failed start.
-    let mut ended = instance.as_deref().filter(|i| !i.answered()).map(|i| Box::pin(i.ended()));
-    let answer = poll_fn(|cx| {
-        if let Poll::Ready(head) = exchange.poll_head(cx, pool, outbound) {
-            return Poll::Ready(head);
-        }
-        // A process that dies with the connection still in its socket's queue closes nothing.
-        if let Some(exit) = &mut ended
-            && let Poll::Ready(end) = exit.as_mut().poll(cx)
-        {
-            return Poll::Ready(Err(start_failed(&pool.service, end)));
-        }
-        first_byte.turn(exchange.pump.waits_for_client(), exchange.pump.take_moved());
-        first_byte.poll_over(cx).map(|()| Err(first_byte.over_for(&pool.service)))
-    });
+    let from = Awaiting { pool: &**pool, service: &pool.service, instance: instance.as_deref(), outbound };
+    let answer = first_byte.head(&mut exchange, &from);
     // A try that failed goes on to use up its time: the next one has what is left of it.
     let answer = answer.await.inspect(|_| first_byte.came());
     exchange.settle_now(); // an answer may come before the end of the turn in which its request was put out
@@ -257,57 +244,6 @@ impl Exchange {
         chosen.is_some_and(|(chosen, offered)| upgrades::is_among(chosen, offered)) && self.pump.is_done()
     }
 
-    fn poll_head(
-        &mut self,
-        cx: &mut Context<'_>,
-        pool: &Pool,
-        outbound: &Outbound,
-    ) -> Poll<Result<http1::ResponseHead, SendError>> {
-        let service = &pool.service;
-        self.poll_pump(cx).map_err(SendError::Client)?;
-        loop {
-            if !self.connection.read.is_empty() {
-                self.any_byte = true;
-                let table = &mut pool.fields.borrow_mut();
-                let keep = if outbound.is_cached { Keep::Map } else { Keep::Lines };
-                match http1::parse_response_head(&mut self.connection.read, &outbound.head.method, keep, table) {
-                    // RFC 9110 §15.2: any number of interim responses come before the final one.
-                    Ok(Some(mut head))
-                        if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>
-                    {
-                        if let Some(client) = &outbound.interim {
-                            client.send_interim(head.status, head.fields.map());
-                        }
-                        continue;
-                    }
-                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
-                    Ok(None) => {}
-                    Err(e) => return Poll::Ready(Err(protocol(service, &e).into())),
-                }
-            }
-            match ready!(self.poll_fill(cx)) {
-                Ok(0) => {
-                    self.read_to_the_end = true;
-                    self.settle_now();
-                    let begun = self.pump.has_begun() || self.any_byte;
-                    let delivery = if self.write_failed && !begun { Delivery::No } else { Delivery::Maybe };
-                    return Poll::Ready(Err(closed(service, "closed the connection", delivery).into()));
-                }
-                Ok(_) => {}
-                Err(e) => {
-                    self.settle_now();
-                    // On a Unix socket a reset means that it was closed with the request unread.
-                    let unread = self.connection.socket.is_unix()
-                        && e.kind() == std::io::ErrorKind::ConnectionReset
-                        && !self.any_byte
-                        && self.pump.is_head_only();
-                    let delivery = if unread { Delivery::No } else { Delivery::Maybe };
-                    return Poll::Ready(Err(closed(service, &format!("broke the connection ({e})"), delivery).into()));
-                }
-            }
-        }
-    }
-
     /// Moves the request on. A service that stops reading may still answer, so its error is kept for later.
     fn poll_pump(&mut self, cx: &mut Context<'_>) -> Result<(), crate::request_body::BodyError> {
         self.settle();
@@ -386,11 +322,67 @@ impl Exchange {
     }
 }
 
-pub(super) fn start_failed(service: &str, end: Ended) -> SendError {
-    match (end.start_error, end.exit) {
-        (Some(error), _) => SendError::Start(error),
-        (None, Some(exit)) => closed(service, &exit.to_string(), Delivery::Maybe).into(),
-        (None, None) => closed(service, "was killed", Delivery::Maybe).into(),
+impl Awaited for Exchange {
+    type Pool = Pool;
+    type Head = http1::ResponseHead;
+
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        pool: &Pool,
+        outbound: &Outbound,
+    ) -> Poll<Result<Self::Head, SendError>> {
+        let service = &pool.service;
+        self.poll_pump(cx).map_err(SendError::Client)?;
+        loop {
+            if !self.connection.read.is_empty() {
+                self.any_byte = true;
+                let table = &mut pool.fields.borrow_mut();
+                let keep = if outbound.is_cached { Keep::Map } else { Keep::Lines };
+                match http1::parse_response_head(&mut self.connection.read, &outbound.head.method, keep, table) {
+                    // RFC 9110 §15.2: any number of interim responses come before the final one.
+                    Ok(Some(mut head))
+                        if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>
+                    {
+                        if let Some(client) = &outbound.interim {
+                            client.send_interim(head.status, head.fields.map());
+                        }
+                        continue;
+                    }
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Ok(None) => {}
+                    Err(e) => return Poll::Ready(Err(protocol(service, &e).into())),
+                }
+            }
+            match ready!(self.poll_fill(cx)) {
+                Ok(0) => {
+                    self.read_to_the_end = true;
+                    self.settle_now();
+                    let begun = self.pump.has_begun() || self.any_byte;
+                    let delivery = if self.write_failed && !begun { Delivery::No } else { Delivery::Maybe };
+                    return Poll::Ready(Err(closed(service, "closed the connection", delivery).into()));
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    self.settle_now();
+                    // On a Unix socket a reset means that it was closed with the request unread.
+                    let unread = self.connection.socket.is_unix()
+                        && e.kind() == std::io::ErrorKind::ConnectionReset
+                        && !self.any_byte
+                        && self.pump.is_head_only();
+                    let delivery = if unread { Delivery::No } else { Delivery::Maybe };
+                    return Poll::Ready(Err(closed(service, &format!("broke the connection ({e})"), delivery).into()));
+                }
+            }
+        }
+    }
+
+    fn waits_for_client(&self) -> bool {
+        self.pump.waits_for_client()
+    }
+
+    fn take_moved(&mut self) -> bool {
+        self.pump.take_moved()
     }
 }
 

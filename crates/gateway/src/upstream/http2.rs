@@ -21,8 +21,8 @@ use http_body::Frame;
 use pilotlight_exchange::retry::Reuse;
 use pilotlight_supervisor::{Lease, Service};
 
-use super::first_byte::FirstByte;
-use super::http::{place, start_failed};
+use super::first_byte::{Awaited, Awaiting, FirstByte};
+use super::http::place;
 use super::one_try::{Kept, Try};
 use super::silence::Silence;
 use super::{BodyLeft, Delivery, Failed, SendError, ServiceResponse, UpstreamError, backlog, closed};
@@ -211,21 +211,8 @@ pub(crate) async fn send(
         }
     };
     let mut exchange = Exchange { response, upload: Upload::new(to_service, body), counted };
-    // Until its first response an instance is starting, and its end is a failed start.
-    let mut ended = instance.as_deref().filter(|i| !i.answered()).map(|i| Box::pin(i.ended()));
-    let answer = poll_fn(|cx| {
-        if let Poll::Ready(head) = exchange.poll_head(cx, pool, outbound) {
-            return Poll::Ready(head);
-        }
-        if let Some(exit) = &mut ended
-            && let Poll::Ready(end) = exit.as_mut().poll(cx)
-        {
-            return Poll::Ready(Err(start_failed(&pool.service, end)));
-        }
-        first_byte.turn(exchange.upload.waits_for_client(), exchange.upload.take_moved());
-        first_byte.poll_over(cx).map(|()| Err(first_byte.over_for(&pool.service)))
-    });
-    match answer.await.inspect(|_| first_byte.came()) {
+    let from = Awaiting { pool: &**pool, service: &pool.service, instance: instance.as_deref(), outbound };
+    match first_byte.head(&mut exchange, &from).await.inspect(|_| first_byte.came()) {
         Ok(head) => Ok(exchange.into_response(pool, head, one)),
         Err(error) => Err(Failed { error, body: exchange.upload.reclaim(), reuse }),
     }
@@ -265,23 +252,6 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn poll_head(
-        &mut self,
-        cx: &mut Context<'_>,
-        pool: &Pool,
-        outbound: &Outbound,
-    ) -> Poll<Result<Response<RecvStream>, SendError>> {
-        self.upload.poll(cx).map_err(SendError::Client)?;
-        // RFC 9110 §15.2: any number of interim responses come before the final one.
-        while let Poll::Ready(Some(Ok(interim))) = self.response.poll_informational(cx) {
-            if let Some(client) = &outbound.interim {
-                client.send_interim(interim.status(), interim.headers());
-            }
-        }
-        let response = ready!(Pin::new(&mut self.response).poll(cx));
-        Poll::Ready(response.map_err(|e| failure(&pool.service, &e, Sent::Something)))
-    }
-
     fn into_response(mut self, pool: &Rc<Pool>, head: Response<RecvStream>, one: &mut Try<'_>) -> ServiceResponse {
         self.upload.forget_sent();
         let lease = one.lease.take();
@@ -313,6 +283,36 @@ impl Exchange {
         };
         let body = ResponseBody::Streamed(Box::new(body));
         ServiceResponse { status, fields: fields.into(), body, upgraded: None }
+    }
+}
+
+impl Awaited for Exchange {
+    type Pool = Pool;
+    type Head = Response<RecvStream>;
+
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        pool: &Pool,
+        outbound: &Outbound,
+    ) -> Poll<Result<Self::Head, SendError>> {
+        self.upload.poll(cx).map_err(SendError::Client)?;
+        // RFC 9110 §15.2: any number of interim responses come before the final one.
+        while let Poll::Ready(Some(Ok(interim))) = self.response.poll_informational(cx) {
+            if let Some(client) = &outbound.interim {
+                client.send_interim(interim.status(), interim.headers());
+            }
+        }
+        let response = ready!(Pin::new(&mut self.response).poll(cx));
+        Poll::Ready(response.map_err(|e| failure(&pool.service, &e, Sent::Something)))
+    }
+
+    fn waits_for_client(&self) -> bool {
+        self.upload.waits_for_client()
+    }
+
+    fn take_moved(&mut self) -> bool {
+        self.upload.take_moved()
     }
 }
 
