@@ -276,7 +276,7 @@ impl Failure {
             Self::Start(e) if dev => e.output_tail.iter().map(|line| printable(line).into_owned()).collect(),
             _ => Vec::new(),
         };
-        page::html(&page::Page { status: self.status(), request_id, detail: detail.as_deref(), output: &output })
+        page::document(&page::Page { status: self.status(), request_id, detail: detail.as_deref(), output: &output })
     }
 }
 
@@ -315,6 +315,8 @@ pub(crate) enum MalformedRequest {
     TwoAuthorities,
     Target,
     ContentLength,
+    /// `Content-Length` of an extended CONNECT.
+    ConnectLength,
     /// White space around a field's value.
     Padding,
     TooManyFields,
@@ -336,6 +338,7 @@ pub(crate) fn malformed_request(why: MalformedRequest, limits: &Limits) -> Respo
         MalformedRequest::TwoAuthorities => ":authority and Host differ (RFC 9113 section 8.3.1)".into(),
         MalformedRequest::Target => ":path must be a path that begins with / (RFC 9113 section 8.3.1)".into(),
         MalformedRequest::ContentLength => "Content-Length must be one decimal number (RFC 9110 section 8.6)".into(),
+        MalformedRequest::ConnectLength => "a CONNECT has no Content-Length (RFC 9110 section 9.3.6)".into(),
         MalformedRequest::Padding => "a field's value begins or ends with white space (RFC 9113 section 8.2.1)".into(),
         MalformedRequest::TooManyFields => {
             format!("the request has more header fields than limits.header_count ({})", limits.header_count)

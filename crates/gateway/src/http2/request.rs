@@ -49,6 +49,11 @@ pub(super) fn received(parts: Parts, limits: &Limits) -> Result<Received, Malfor
     };
     let method = match protocol {
         Some(protocol) => {
+            // RFC 9110 §9.3.6: it has no content. To a service that is asked by GET, a length would make a body of what
+            // comes next on its connection: somebody else's request.
+            if headers.contains_key(CONTENT_LENGTH) {
+                return Err(MalformedRequest::ConnectLength);
+            }
             let switch = [(CONNECTION, HeaderValue::from_static("upgrade")), (UPGRADE, value(protocol)?)];
             headers.extend(switch);
             headers.insert(SEC_WEBSOCKET_KEY, nonce());
@@ -195,6 +200,22 @@ mod tests {
         assert_eq!(scope("GET", "ftp://a/"), Ok(Scope::OtherScheme));
         assert_eq!(scope("CONNECT", "a:80").err(), Some(MalformedRequest::TwoAuthorities));
         assert_eq!(parse("CONNECT", "a:80", &[]).map(|head| head.scope), Ok(Scope::Tunnel));
+    }
+
+    #[test]
+    fn an_extended_connect_has_no_length() {
+        let connect = |fields: &[(&str, &str)]| {
+            let mut request = Request::builder().method("CONNECT").uri("http://a/ws").version(Version::HTTP_2);
+            for (name, value) in fields {
+                request = request.header(*name, *value);
+            }
+            let request = request.extension(h2::ext::Protocol::from_static("websocket")).body(()).unwrap();
+            received(request.into_parts().0, &Limits::default())
+        };
+        assert!(connect(&[]).is_ok_and(|received| received.is_extended_connect && received.head.method == Method::GET));
+        for length in ["0", "40"] {
+            assert_eq!(connect(&[("content-length", length)]).err(), Some(MalformedRequest::ConnectLength));
+        }
     }
 
     #[test]
