@@ -13,6 +13,7 @@ from .report import Report, as_json, table
 # part -> module, its share of the time
 PARTS = {
     "clients": ("clients", 4),
+    "streams": ("streams", 2),
     "services": ("services", 3),
     "neighbours": ("neighbours", 2),
     "two-users": ("two_users", 2),
