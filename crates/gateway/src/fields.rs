@@ -1,5 +1,7 @@
 //! Header fields on their way through: which may cross, and what the gateway adds.
 
+use std::borrow::Cow;
+
 use http::header::{CONNECTION, HeaderMap, HeaderName};
 
 /// The members of a comma-separated list field, in lower case; empty for almost every message.
@@ -67,9 +69,17 @@ fn is_needed(name: &str) -> bool {
 /// request, whose framing, route, identity and conditions have been decided by then (RFC 9110 §6.5.1).
 pub(crate) fn keep_trailers(trailers: &mut HeaderMap) {
     let leaving: Vec<HeaderName> =
-        trailers.keys().filter(|name| is_hop_by_hop(name) || !is_for_trailers(name.as_str())).cloned().collect();
+        trailers.keys().filter(|name| is_hop_by_hop(name) || !is_for_trailers(&dashed(name))).cloned().collect();
     for name in leaving {
         trailers.remove(name);
+    }
+}
+
+/// As it is for a recipient which takes `_` for `-`, as those by CGI do (RFC 3875 §4.1.18).
+fn dashed(name: &HeaderName) -> Cow<'_, str> {
+    match name.as_str().contains('_') {
+        true => name.as_str().replace('_', "-").into(),
+        false => name.as_str().into(),
     }
 }
 
@@ -147,6 +157,11 @@ mod tests {
         let mut trailers = HeaderMap::new();
         for name in
             ["host", "content-length", "transfer-encoding", "authorization", "x-forwarded-for", "if-match", "te"]
+        {
+            trailers.append(HeaderName::from_static(name), HeaderValue::from_static("x"));
+        }
+        for name in
+            ["client-cert", "client_cert", "client_cert-chain", "x_forwarded_for", "x-real_ip", "content_length"]
         {
             trailers.append(HeaderName::from_static(name), HeaderValue::from_static("x"));
         }
