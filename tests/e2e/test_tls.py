@@ -36,11 +36,12 @@ class SecureClient(Client):
 
 
 class Tls(Case):
-    def begin(self, *blocks, tls="", listen=BOTH, names=("demo.test",), **settings):
-        """A gateway with a plain listener and one with TLS, which has a certificate for `names`."""
+    def begin(self, *blocks, tls="", listen=BOTH, names=("demo.test",), before=None, **settings):
+        """A gateway with a plain listener and one with TLS, which has a certificate for `names`, or what `before` has
+        issued."""
         gateway = Gateway(BINARY, "")
         self.authority = Authority(gateway.folder)
-        self.authority.issue(*names, file="server")
+        (before or (lambda: self.authority.issue(*names, file="server")))()
         tls = tls or 'certificates = { certificate = "server.pem", key = "server.key" }'
         gateway._config = config(*blocks, f"[tls]\n{tls}\n", listen=list(listen), **settings)
         self.start(gateway)
@@ -244,6 +245,27 @@ class Handshakes(Tls):
         garbage.sendall(b"\x00" * 100)
         while garbage.recv(100):  # an alert, then the end
             pass
+
+    def test_plain_http_is_told_in_the_middle_of_its_body(self):
+        """Closed with bytes unread the connection would be reset, and the answer lost with it."""
+        gateway = self.begin(*WEB)
+        with Client(self.address(gateway)) as client:
+            body = bytes(3_000_000)
+            client.send(b"POST /show HTTP/1.1\r\nHost: demo.test\r\nContent-Length: %d\r\n\r\n" % len(body))
+            client.send(body)
+            self.assertIn("https://", self.assert_problem(client.answer("POST"), 400)["detail"])
+            self.assertTrue(client.ended())
+
+    def test_a_proxy_header_that_is_not_believed_is_named_in_the_log(self):
+        gateway = self.begin(*WEB)
+        line = b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n"
+        binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12)
+        for begin in (line, binary):
+            with Client(self.address(gateway)) as client:
+                client.send(begin)
+                self.assertTrue(client.ended())
+        said = "a client sends a header of the PROXY protocol, and is not believed"
+        self.assert_eventually(lambda: said in gateway.output(), "nothing is said of it")
 
     def test_tls_to_the_plain_port_is_refused(self):
         gateway = self.begin(*WEB)
@@ -615,6 +637,15 @@ client_certificates = {{ ca = "clients.pem", mode = "{}" }}
         self.assertEqual(self.identity(gateway.get("/show", forged)), [])
         text = json.dumps(self.assert_json(gateway.get("/show", forged))).lower()
         self.assertFalse("client-cert" in text or "client_cert" in text, text)
+
+    def test_trailers_say_nothing_of_who_asks(self):
+        gateway = self.begin_with("optional", *WEB)
+        forged = b"Client-Cert: 1\r\nclient_cert: 2\r\nClient_Cert_Chain: 3\r\nX_Forwarded_For: 4\r\nOk: 5\r\n"
+        client = self.secure(gateway)
+        head = b"POST /show HTTP/1.1\r\nHost: demo.test\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client.send(head + b"1\r\nx\r\n0\r\n" + forged + b"\r\n")
+        trailers = self.assert_json(client.answer("POST"))["trailers"]
+        self.assertEqual([trailer.lower() for trailer in trailers], ["ok: 5"])
 
     def test_a_resumed_session_has_the_same_identity(self):
         gateway = self.begin_with("required", *WEB)

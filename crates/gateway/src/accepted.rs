@@ -17,6 +17,7 @@ use crate::net::Socket;
 use crate::options::ListenAddr;
 use crate::peer_address::PeerAddress;
 use crate::proxied;
+use crate::strangers::Stranger;
 use crate::target::Scheme;
 use crate::worker::Worker;
 
@@ -61,6 +62,9 @@ async fn serve_tls(worker: &Rc<Worker>, socket: Socket, peer: String) {
         Err(e) => {
             if !matches!(e, HandshakeError::Stopping) {
                 counters.failed_handshakes.add(1);
+            }
+            if matches!(e, HandshakeError::ProxyHeader) {
+                worker.common.strangers.name(&peer, Stranger::ProxyHeader);
             }
             tracing::debug!(peer, "no TLS: {e}");
             return;

@@ -11,12 +11,15 @@ use std::io;
 use std::rc::Rc;
 use std::task::ready;
 
+use bytes::{Buf as _, BytesMut};
+use pilotlight_proxy_protocol::is_header;
 use pilotlight_tls::Protocol;
-use rustls::ServerConnection;
+use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 
+use crate::linger::linger;
 use crate::net::Socket;
 use crate::problem;
-use crate::tls_socket::TlsSocket;
+use crate::tls_socket::{READ_SIZE, TlsSocket};
 use crate::worker::Worker;
 
 /// Why there is no connection with TLS.
@@ -28,6 +31,8 @@ pub(crate) enum HandshakeError {
     Tls(#[from] rustls::Error),
     #[error("the client speaks plain HTTP")]
     PlainHttp,
+    #[error("the client sends a header of the PROXY protocol, and is not believed")]
+    ProxyHeader,
     #[error("the client took longer than limits.handshake_timeout")]
     TooSlow,
     #[error("the gateway stops")]
@@ -59,7 +64,8 @@ pub(crate) async fn shake_hands(
     worker: &Rc<Worker>,
     socket: Socket,
 ) -> Result<(Box<TlsSocket>, Protocol), HandshakeError> {
-    let _open = Open::new(worker);
+    let open = Open::new(worker);
+    let mut refused = None;
     let deadline = worker.deadlines.deadline();
     deadline.set(worker.common.table.load().settings().limits.handshake_timeout);
     let over = poll_fn(|cx| match worker.is_stopping() {
@@ -71,48 +77,124 @@ pub(crate) async fn shake_hands(
             std::task::Poll::Ready(why)
         }
     });
-    tokio::select! {
+    let done = tokio::select! {
         biased;
-        done = converse(worker, socket) => done,
+        done = converse(worker, socket, &mut refused) => done,
         why = over => Err(why),
+    };
+    drop(open);
+    if let Some(socket) = refused.filter(|_| !worker.is_stopping()) {
+        linger(socket).await;
     }
+    done
 }
 
-async fn converse(worker: &Worker, socket: Socket) -> Result<(Box<TlsSocket>, Protocol), HandshakeError> {
-    let tls = ServerConnection::new(worker.common.tls.config())?;
-    let mut socket = Box::new(TlsSocket::new(socket, tls));
-    let mut is_first = true;
-    while socket.is_handshaking() {
+/// `refused` gets the socket of a client that was told why there is no connection.
+async fn converse(
+    worker: &Worker,
+    mut socket: Socket,
+    refused: &mut Option<Socket>,
+) -> Result<(Box<TlsSocket>, Protocol), HandshakeError> {
+    let (accepted, behind) = match hello(&mut socket).await {
+        Ok(hello) => hello,
+        Err(NoHello::Ended(why)) => return Err(why),
+        Err(NoHello::Refused(why, mut text)) => {
+            poll_fn(|cx| socket.poll_write_all(cx, &mut text)).await?;
+            *refused = Some(socket);
+            return Err(why);
+        }
+    };
+    let config = worker.common.tls.config(&accepted.client_hello())?;
+    let answered = {
+        let _step = worker.handshakes.step().await;
+        let answered = accepted.into_connection(config);
+        tokio::task::yield_now().await;
+        answered
+    };
+    let tls = match answered {
+        Ok(tls) => tls,
+        Err((why, alert)) => {
+            let mut alert = text_of(alert);
+            poll_fn(|cx| socket.poll_write_all(cx, &mut alert)).await?;
+            *refused = Some(socket);
+            return Err(why.into());
+        }
+    };
+    let mut socket = Box::new(TlsSocket::new(socket, tls, behind));
+    let mut processed = socket.process();
+    loop {
+        // What rustls has to say about it: its part of the handshake, or an alert.
+        poll_fn(|cx| socket.poll_flush_sealed(cx)).await?;
+        if let Err(why) = processed {
+            *refused = Some(socket.into_plain());
+            return Err(why.into());
+        }
+        if !socket.is_handshaking() {
+            let protocol = Protocol::of(socket.protocol());
+            return Ok((socket, protocol));
+        }
         if poll_fn(|cx| socket.poll_receive(cx)).await? == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        if std::mem::take(&mut is_first) && is_plain_http(socket.received()) {
-            refuse_plain_http(socket.into_plain()).await;
-            return Err(HandshakeError::PlainHttp);
-        }
-        let processed = {
-            let _step = worker.handshakes.step().await;
-            let processed = socket.process();
-            tokio::task::yield_now().await;
-            processed
-        };
-        // What rustls has to say about it: its part of the handshake, or an alert.
-        let flushed = poll_fn(|cx| socket.poll_flush_sealed(cx)).await;
-        processed?;
-        flushed?;
+        let _step = worker.handshakes.step().await;
+        processed = socket.process();
+        tokio::task::yield_now().await;
     }
-    let protocol = Protocol::of(socket.protocol());
-    Ok((socket, protocol))
+}
+
+/// Why there is no hello.
+enum NoHello {
+    /// There is nobody to tell.
+    Ended(HandshakeError),
+    /// With what the client is told.
+    Refused(HandshakeError, BytesMut),
+}
+
+impl From<io::Error> for NoHello {
+    fn from(error: io::Error) -> Self {
+        Self::Ended(error.into())
+    }
+}
+
+/// Reads the client's hello, by which the gateway chooses its configuration, and perhaps some of what is behind it.
+async fn hello(socket: &mut Socket) -> Result<(Accepted, BytesMut), NoHello> {
+    let (mut acceptor, mut received) = (Acceptor::default(), BytesMut::new());
+    let mut is_first = true;
+    loop {
+        received.reserve(READ_SIZE);
+        if poll_fn(|cx| socket.poll_read_buf(cx, &mut received)).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        if std::mem::take(&mut is_first) {
+            if is_header(&received) {
+                return Err(NoHello::Ended(HandshakeError::ProxyHeader));
+            }
+            if is_plain_http(&received) {
+                return Err(NoHello::Refused(HandshakeError::PlainHttp, problem::plain_http()));
+            }
+        }
+        while !received.is_empty() {
+            let mut unread: &[u8] = &received;
+            let before = unread.len();
+            acceptor.read_tls(&mut unread)?; // an error if the hello is longer than rustls takes
+            let taken = before - unread.len();
+            received.advance(taken);
+            match acceptor.accept() {
+                Ok(Some(accepted)) => return Ok((accepted, received)),
+                Ok(None) => {}
+                Err((why, alert)) => return Err(NoHello::Refused(why.into(), text_of(alert))),
+            }
+        }
+    }
+}
+
+fn text_of(mut alert: AcceptedAlert) -> BytesMut {
+    let mut text = Vec::new();
+    let _ = alert.write_all(&mut text); // to memory, which takes everything
+    BytesMut::from(&text[..])
 }
 
 /// The first byte of a record is its type, below any letter (RFC 8446 §5.1).
 fn is_plain_http(received: &[u8]) -> bool {
     received.first().is_some_and(u8::is_ascii_alphabetic)
-}
-
-/// Says what is wrong in words that the client understands. What it sends meanwhile is not read.
-async fn refuse_plain_http(mut socket: Socket) {
-    let mut text = problem::plain_http();
-    // A client that does not take even this is not told.
-    let _ = poll_fn(|cx| socket.poll_write_all(cx, &mut text)).await;
 }

@@ -26,7 +26,7 @@ const MAX_SEALED: usize = 64 * 1024;
 /// Bytes of what is written that are encrypted at once: a record (RFC 8446 §5.1).
 const MAX_RECORD: usize = 16 * 1024;
 /// Room for what is read at once: a record, its header and what its encryption adds (RFC 8446 §5.2).
-const READ_SIZE: usize = MAX_RECORD + 256 + 5;
+pub(crate) const READ_SIZE: usize = MAX_RECORD + 256 + 5;
 
 /// A connection with TLS.
 pub(crate) struct TlsSocket {
@@ -45,9 +45,10 @@ pub(crate) struct TlsSocket {
 }
 
 impl TlsSocket {
-    pub(crate) fn new(socket: Socket, tls: ServerConnection) -> Self {
-        let (incoming, sealed) = (BytesMut::new(), BytesMut::new());
-        Self { socket, tls, incoming, sealed, plain: 0, is_ended: false, has_said_end: false }
+    /// Of a client whose hello rustls has read, and what was `received` behind that.
+    pub(crate) fn new(socket: Socket, tls: ServerConnection, received: BytesMut) -> Self {
+        let sealed = BytesMut::new();
+        Self { socket, tls, incoming: received, sealed, plain: 0, is_ended: false, has_said_end: false }
     }
 
     /// The socket, without TLS.
@@ -84,21 +85,18 @@ impl TlsSocket {
         self.socket.poll_read_buf(cx, &mut self.incoming)
     }
 
-    /// Bytes that were received, and not looked at.
-    pub(crate) fn received(&self) -> &[u8] {
-        &self.incoming
-    }
-
     /// Looks at what was received.
     ///
     /// # Errors
     /// It is not TLS, or not acceptable. The alert that says so is ready to be sent.
     pub(crate) fn process(&mut self) -> Result<(), rustls::Error> {
-        while !self.incoming.is_empty() && self.plain == 0 {
+        while self.plain == 0 {
             let mut unread: &[u8] = &self.incoming;
             let before = unread.len();
-            // Only a full buffer is an error, which is emptied below.
-            let _ = self.tls.read_tls(&mut unread);
+            if !unread.is_empty() {
+                // Only a full buffer is an error, which is emptied below.
+                let _ = self.tls.read_tls(&mut unread);
+            }
             let taken = before - unread.len();
             self.incoming.advance(taken);
             let state = self.tls.process_new_packets();
@@ -109,7 +107,10 @@ impl TlsSocket {
                 self.is_ended = true;
                 self.incoming.clear();
             }
-            if taken == 0 && self.plain == 0 && !self.is_ended {
+            if self.incoming.is_empty() {
+                break;
+            }
+            if taken == 0 && self.plain == 0 {
                 return Err(rustls::Error::General("a record that fits no buffer".to_owned()));
             }
         }

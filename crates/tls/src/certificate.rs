@@ -159,6 +159,11 @@ impl std::fmt::Debug for Certificate {
     }
 }
 
+/// Until when a certificate is valid; its first moment if that cannot be read.
+pub(crate) fn not_after(der: &CertificateDer<'_>) -> SystemTime {
+    Read::of(der).map_or(SystemTime::UNIX_EPOCH, |read| read.not_after)
+}
+
 /// A key with its chain, to which it belongs.
 fn certified(
     chain: Vec<CertificateDer<'static>>,

@@ -2,17 +2,22 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use rustls::RootCertStore;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
+use crate::certificate::not_after;
 use crate::error::{CertificateError, FileError};
 use crate::files::{self, Readers};
 use crate::limits::MAX_AUTHORITIES;
 use crate::pem;
+use crate::session_end::SessionEnd;
 
 /// Which certificates clients have to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,9 +69,9 @@ pub(crate) struct Verifier {
 }
 
 impl Verifier {
-    /// Asks nobody.
-    pub(crate) fn none() -> Self {
-        Self { verifier: WebPkiClientVerifier::no_client_auth(), context: Vec::new() }
+    /// The same for one connection, whose session ends with what its client shows.
+    pub(crate) fn until(&self, end: Arc<SessionEnd>) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(Limiting { verifier: Arc::clone(&self.verifier), end })
     }
 
     /// Reads the authorities.
@@ -80,7 +85,7 @@ impl Verifier {
     }
 
     fn of(text: &[u8], mode: ClientCertificateMode, provider: &Arc<CryptoProvider>) -> Result<Self, Failed> {
-        let (mut roots, mut context) = (RootCertStore::empty(), mode.name().as_bytes().to_vec());
+        let (mut roots, mut context) = (RootCertStore::empty(), [mode.name(), " until"].concat().into_bytes());
         let all = pem::certificates(text, MAX_AUTHORITIES).map_err(Failed::Content)?;
         for (index, authority) in all.into_iter().enumerate() {
             context.extend_from_slice(&authority);
@@ -94,6 +99,61 @@ impl Verifier {
         };
         let verifier = builder.build().map_err(|e| Failed::Setup(e.to_string()))?;
         Ok(Self { verifier, context })
+    }
+}
+
+/// Checks as another verifier does, and notes when the first of the certificates ends.
+#[derive(Debug)]
+struct Limiting {
+    verifier: Arc<dyn ClientCertVerifier>,
+    end: Arc<SessionEnd>,
+}
+
+impl ClientCertVerifier for Limiting {
+    fn offer_client_auth(&self) -> bool {
+        self.verifier.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.verifier.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.verifier.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.verifier.verify_client_cert(end_entity, intermediates, now)?;
+        let first = intermediates.iter().map(not_after).fold(not_after(end_entity), SystemTime::min);
+        self.end.set(first);
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
     }
 }
 

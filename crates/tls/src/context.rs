@@ -8,8 +8,9 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::server::NoServerSessionStorage;
+use rustls::crypto::CryptoProvider;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 
 use crate::certificate::{Certificate, Remark};
@@ -17,19 +18,17 @@ use crate::client_certificates::{ClientCertificates, Verifier};
 use crate::error::FileError;
 use crate::files::{CertificateFiles, Stamp};
 use crate::protocol::Protocol;
+use crate::session_end::SessionEnd;
 use crate::settings::{MinVersion, TlsSettings};
 use crate::store::{CertificateStore, Source};
+use crate::suites::Preference;
 use crate::tickets::TicketKeys;
 
 /// TLS of a gateway: what every handshake begins from.
 #[derive(Debug)]
 pub struct TlsContext {
-    store: Arc<CertificateStore>,
-    tickets: Arc<TicketKeys>,
-    /// In the order in which they are preferred.
-    protocols: Vec<Protocol>,
-    provider: Arc<CryptoProvider>,
-    config: ArcSwap<ServerConfig>,
+    parts: Parts,
+    configs: ArcSwap<Configs>,
     followed: Mutex<Followed>,
 }
 
@@ -38,8 +37,29 @@ pub struct TlsContext {
 pub struct Prepared {
     settings: TlsSettings,
     certificates: Vec<Certificate>,
-    config: Arc<ServerConfig>,
+    configs: Configs,
     stamps: Vec<Stamp>,
+}
+
+/// What configurations are made of.
+#[derive(Debug)]
+struct Parts {
+    store: Arc<CertificateStore>,
+    tickets: Arc<TicketKeys>,
+    /// In the order in which they are preferred.
+    protocols: Vec<Protocol>,
+    /// With the cipher suites in the order of each preference.
+    aes: Arc<CryptoProvider>,
+    chacha20: Arc<CryptoProvider>,
+}
+
+/// What connections go on with.
+#[derive(Debug)]
+enum Configs {
+    /// The same for all, but for the order of the cipher suites.
+    Shared { aes: Arc<ServerConfig>, chacha20: Arc<ServerConfig> },
+    /// For each connection its own: its tickets end with the certificates that its client shows.
+    Own { min: MinVersion, verifier: Verifier },
 }
 
 /// What was read last.
@@ -59,19 +79,10 @@ impl TlsContext {
         tickets: Arc<TicketKeys>,
         protocols: Vec<Protocol>,
     ) -> Result<Arc<Self>, FileError> {
-        let (store, provider) = (CertificateStore::new(), Arc::new(ring::default_provider()));
-        let none = Arc::new(
-            Parts { store: &store, tickets: &tickets, protocols: &protocols, provider: &provider }
-                .config(MinVersion::default(), None)?,
-        );
-        let context = Arc::new(Self {
-            config: ArcSwap::new(none),
-            followed: Mutex::default(),
-            store,
-            tickets,
-            protocols,
-            provider,
-        });
+        let (aes, chacha20) = (Preference::Aes.provider(), Preference::ChaCha20.provider());
+        let parts = Parts { store: CertificateStore::new(), tickets, protocols, aes, chacha20 };
+        let configs = ArcSwap::from_pointee(parts.configs(MinVersion::default(), None)?);
+        let context = Arc::new(Self { parts, configs, followed: Mutex::default() });
         context.apply(context.prepare(settings)?);
         Ok(context)
     }
@@ -83,19 +94,17 @@ impl TlsContext {
     pub fn prepare(&self, settings: TlsSettings) -> Result<Prepared, FileError> {
         let stamps = stamps(&settings); // before the files are read: a change meanwhile is seen the next time
         let certificates = settings.certificates.iter().map(CertificateFiles::load).collect::<Result<_, _>>()?;
-        let parts =
-            Parts { store: &self.store, tickets: &self.tickets, protocols: &self.protocols, provider: &self.provider };
-        let config = parts.config(settings.min_version, settings.client_certificates.as_ref())?;
-        Ok(Prepared { settings, certificates, config: Arc::new(config), stamps })
+        let configs = self.parts.configs(settings.min_version, settings.client_certificates.as_ref())?;
+        Ok(Prepared { settings, certificates, configs, stamps })
     }
 
     /// From the next handshake on, this counts. Connections go on as they are.
     pub fn apply(&self, prepared: Prepared) {
-        let Prepared { settings, certificates, config, stamps } = prepared;
+        let Prepared { settings, certificates, configs, stamps } = prepared;
         let mut followed = self.followed.lock();
         certificates.iter().for_each(warn);
-        self.store.replace(Source::Files, certificates);
-        self.config.store(config);
+        self.parts.store.replace(Source::Files, certificates);
+        self.configs.store(Arc::new(configs));
         *followed = Followed { settings, stamps };
     }
 
@@ -133,50 +142,76 @@ impl TlsContext {
         !self.followed.lock().stamps.is_empty()
     }
 
-    /// What a new connection begins with.
-    #[must_use]
-    pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.load_full()
+    /// What the connection of the client with this hello goes on with.
+    ///
+    /// # Errors
+    /// rustls does not take the configuration.
+    pub fn config(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, rustls::Error> {
+        let preference = Preference::of(hello.cipher_suites());
+        match (&**self.configs.load(), preference) {
+            (Configs::Shared { aes, .. }, Preference::Aes) => Ok(Arc::clone(aes)),
+            (Configs::Shared { chacha20, .. }, Preference::ChaCha20) => Ok(Arc::clone(chacha20)),
+            (Configs::Own { min, verifier }, preference) => self.parts.own(*min, verifier, preference).map(Arc::new),
+        }
     }
 
     /// The certificates.
     #[must_use]
     pub fn store(&self) -> &Arc<CertificateStore> {
-        &self.store
+        &self.parts.store
     }
 
     /// The keys of session tickets.
     #[must_use]
     pub fn tickets(&self) -> &Arc<TicketKeys> {
-        &self.tickets
+        &self.parts.tickets
     }
 }
 
-/// What a configuration is made of.
-struct Parts<'a> {
-    store: &'a Arc<CertificateStore>,
-    tickets: &'a Arc<TicketKeys>,
-    protocols: &'a [Protocol],
-    provider: &'a Arc<CryptoProvider>,
-}
-
-impl Parts<'_> {
-    fn config(&self, min: MinVersion, clients: Option<&ClientCertificates>) -> Result<ServerConfig, FileError> {
-        let verifier = match clients {
-            Some(clients) => Verifier::load(clients, self.provider)?,
-            None => Verifier::none(),
+impl Parts {
+    fn configs(&self, min: MinVersion, clients: Option<&ClientCertificates>) -> Result<Configs, FileError> {
+        let setup = |e: rustls::Error| FileError::Setup(e.to_string());
+        let Some(clients) = clients else {
+            let shared = |preference| self.shared(min, preference).map(Arc::new).map_err(setup);
+            return Ok(Configs::Shared { aes: shared(Preference::Aes)?, chacha20: shared(Preference::ChaCha20)? });
         };
+        let verifier = Verifier::load(clients, &self.aes)?;
+        self.own(min, &verifier, Preference::Aes).map_err(setup)?;
+        Ok(Configs::Own { min, verifier })
+    }
+
+    fn shared(&self, min: MinVersion, preference: Preference) -> Result<ServerConfig, rustls::Error> {
+        self.config(min, preference, WebPkiClientVerifier::no_client_auth(), self.tickets.for_anybody())
+    }
+
+    fn own(&self, min: MinVersion, verifier: &Verifier, preference: Preference) -> Result<ServerConfig, rustls::Error> {
+        let end = SessionEnd::never();
+        let tickets = self.tickets.until(Arc::clone(&end), &verifier.context);
+        self.config(min, preference, verifier.until(end), tickets)
+    }
+
+    fn config(
+        &self,
+        min: MinVersion,
+        preference: Preference,
+        verifier: Arc<dyn ClientCertVerifier>,
+        tickets: Arc<dyn ProducesTickets>,
+    ) -> Result<ServerConfig, rustls::Error> {
         let versions: &[_] = match min {
             MinVersion::Tls12 => &[&TLS13, &TLS12],
             MinVersion::Tls13 => &[&TLS13],
         };
-        let builder = ServerConfig::builder_with_provider(Arc::clone(self.provider)).with_protocol_versions(versions);
-        let builder = builder.map_err(|e| FileError::Setup(e.to_string()))?;
-        let builder = builder.with_client_cert_verifier(verifier.verifier);
-        let mut config = builder.with_cert_resolver(Arc::clone(self.store) as _);
+        let provider = match preference {
+            Preference::Aes => &self.aes,
+            Preference::ChaCha20 => &self.chacha20,
+        };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(provider)).with_protocol_versions(versions)?;
+        let builder = builder.with_client_cert_verifier(verifier);
+        let mut config = builder.with_cert_resolver(Arc::clone(&self.store) as _);
+        config.ignore_client_order = true;
         // Sessions are in their tickets, so that every worker can resume them, and none keeps them.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.ticketer = self.tickets.within(&verifier.context);
+        config.ticketer = tickets;
         // RFC 8446 §4.6.1: one for each of a client's next connections, and a browser opens several.
         config.send_tls13_tickets = 2;
         let protocols = self.protocols.iter().chain(&[Protocol::AcmeChallenge]);
@@ -216,12 +251,16 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
+    use std::time::Duration;
 
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
     use rustls::client::Resumption;
+    use rustls::crypto::ring;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use rustls::server::Acceptor;
     use rustls::{
-        ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConnection, SupportedProtocolVersion,
+        CipherSuite, ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConnection,
+        SupportedProtocolVersion,
     };
     use tempfile::TempDir;
 
@@ -242,8 +281,13 @@ mod tests {
         }
 
         fn issue(&self, name: &str) -> (CertificateDer<'static>, KeyPair) {
+            self.issue_until(name, SystemTime::now() + Duration::from_secs(3600))
+        }
+
+        fn issue_until(&self, name: &str, end: SystemTime) -> (CertificateDer<'static>, KeyPair) {
             let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            params.not_after = end.into();
             (params.signed_by(&key, &self.0).unwrap().der().clone(), key)
         }
 
@@ -257,14 +301,21 @@ mod tests {
         }
 
         fn client(&self, versions: &[&'static SupportedProtocolVersion], shown: Option<&Self>) -> ClientConfig {
+            self.client_with(versions, shown.map(|authority| authority.issue("client")))
+        }
+
+        fn client_with(
+            &self,
+            versions: &[&'static SupportedProtocolVersion],
+            shown: Option<(CertificateDer<'static>, KeyPair)>,
+        ) -> ClientConfig {
             let mut roots = RootCertStore::empty();
             roots.add(self.1.clone()).unwrap();
             let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
             let builder = builder.with_protocol_versions(versions).unwrap().with_root_certificates(roots);
             match shown {
                 None => builder.with_no_client_auth(),
-                Some(authority) => {
-                    let (certificate, key) = authority.issue("client");
+                Some((certificate, key)) => {
                     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
                     builder.with_client_auth_cert(vec![certificate], key).unwrap()
                 }
@@ -289,8 +340,12 @@ mod tests {
     fn handshake(context: &TlsContext, client: &Arc<ClientConfig>) -> Result<ServerConnection, rustls::Error> {
         let name = ServerName::try_from("a.example").unwrap();
         let mut client = ClientConnection::new(Arc::clone(client), name).unwrap();
-        let mut server = ServerConnection::new(context.config()).unwrap();
-        let mut bytes = Vec::new();
+        let (mut acceptor, mut bytes) = (Acceptor::default(), Vec::new());
+        client.write_tls(&mut bytes).unwrap();
+        acceptor.read_tls(&mut bytes.as_slice()).unwrap();
+        let accepted = acceptor.accept().map_err(|(e, _)| e)?.unwrap();
+        let config = context.config(&accepted.client_hello())?;
+        let mut server = accepted.into_connection(config).map_err(|(e, _)| e)?;
         while client.wants_write() || server.wants_write() {
             bytes.clear();
             client.write_tls(&mut bytes).unwrap();
@@ -347,6 +402,47 @@ mod tests {
     }
 
     #[test]
+    fn the_gateway_chooses_the_cipher_suite() {
+        let (folder, authority) = (TempDir::new().unwrap(), Authority::new());
+        let certificates = vec![authority.write("a.example", folder.path())];
+        let context = context(TlsSettings { certificates, ..TlsSettings::default() }, &TicketKeys::new());
+        let agreed = |version, offered: &[CipherSuite]| {
+            let mut provider = ring::default_provider();
+            let all = provider.cipher_suites.clone();
+            let of = |name: &CipherSuite| all.iter().find(|suite| suite.suite() == *name).copied();
+            provider.cipher_suites = offered.iter().filter_map(of).collect();
+            let mut roots = RootCertStore::empty();
+            roots.add(authority.1.clone()).unwrap();
+            let builder = ClientConfig::builder_with_provider(Arc::new(provider));
+            let builder = builder.with_protocol_versions(&[version]).unwrap().with_root_certificates(roots);
+            let client = builder.with_no_client_auth();
+            handshake(&context, &Arc::new(client)).unwrap().negotiated_cipher_suite().unwrap().suite()
+        };
+        let three = [
+            CipherSuite::TLS13_AES_256_GCM_SHA384,
+            CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+            CipherSuite::TLS13_AES_128_GCM_SHA256,
+        ];
+        let two = [
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        ];
+        for (version, [aes256, chacha, aes128]) in [(&TLS13, three), (&TLS12, two)] {
+            for offered in [[aes128, aes256, chacha], [aes256, aes128, chacha], [aes256, chacha, aes128]] {
+                assert_eq!(agreed(version, &offered), aes128, "{offered:?}");
+            }
+            // Without instructions for AES, a client names ChaCha20 first.
+            for offered in [[chacha, aes128, aes256], [chacha, aes256, aes128]] {
+                assert_eq!(agreed(version, &offered), chacha, "{offered:?}");
+            }
+            assert_eq!(agreed(version, &[chacha, aes256]), chacha);
+            assert_eq!(agreed(version, &[aes256, chacha]), aes256);
+            assert_eq!(agreed(version, &[aes256]), aes256);
+        }
+    }
+
+    #[test]
     fn clients_show_certificates_of_the_authority() {
         let (folder, authority, clients) = (TempDir::new().unwrap(), Authority::new(), Authority::new());
         let ca = folder.path().join("ca.pem");
@@ -374,6 +470,32 @@ mod tests {
             assert_eq!(shown(ClientCertificateMode::Optional, &right), Some(1));
             assert_eq!(shown(ClientCertificateMode::Optional, &none), Some(0));
             assert_eq!(shown(ClientCertificateMode::Optional, &wrong), None);
+        }
+    }
+
+    /// rustls does not look at a client's certificate again when it takes a ticket.
+    #[test]
+    fn a_ticket_is_worth_nothing_when_the_client_s_certificate_has_ended() {
+        for version in [&TLS12, &TLS13] {
+            let (folder, authority, clients) = (TempDir::new().unwrap(), Authority::new(), Authority::new());
+            let ca = folder.path().join("ca.pem");
+            fs::write(&ca, pem(&clients.1)).unwrap();
+            let settings = TlsSettings {
+                certificates: vec![authority.write("a.example", folder.path())],
+                client_certificates: Some(ClientCertificates { ca, mode: ClientCertificateMode::Required }),
+                ..TlsSettings::default()
+            };
+            let context = context(settings, &TicketKeys::new());
+            let end = SystemTime::now() + Duration::from_secs(3);
+            let client = Arc::new(authority.client_with(&[version], Some(clients.issue_until("client", end))));
+            assert_eq!(handshake(&context, &client).unwrap().handshake_kind(), Some(HandshakeKind::Full));
+            assert_eq!(handshake(&context, &client).unwrap().handshake_kind(), Some(HandshakeKind::Resumed));
+            while SystemTime::now() < end + Duration::from_secs(1) {
+                // Each that is resumed brings a ticket for the next.
+                let _ = handshake(&context, &client);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            handshake(&context, &client).unwrap_err();
         }
     }
 

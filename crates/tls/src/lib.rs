@@ -18,7 +18,7 @@
 //! (`context`)
 //!
 //! Invariant: a session ticket is only taken while the client's certificates are asked for as they were when it was
-//! given. (`tickets`)
+//! given, and until the first of the certificates ends that were shown then. (`tickets`)
 
 mod certificate;
 mod client_certificates;
@@ -29,8 +29,10 @@ mod follow;
 mod limits;
 mod pem;
 mod protocol;
+mod session_end;
 mod settings;
 mod store;
+mod suites;
 mod tickets;
 
 pub use certificate::{Algorithm, Certificate, Remark};

@@ -11,6 +11,9 @@
 //!
 //! Invariant: a ticket is only taken in the context that it was made in: a client that was let in by one authority is
 //! not let in by its ticket when there is another.
+//!
+//! Invariant: no ticket is taken when a certificate has ended that its client has shown, however often the session was
+//! resumed. rustls does not look at those certificates again, and each resumed connection gets new tickets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +25,8 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::server::ProducesTickets;
+
+use crate::session_end::SessionEnd;
 
 /// For so long a client may use a ticket.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(12 * 3600);
@@ -106,12 +111,17 @@ impl TicketKeys {
         Ok(())
     }
 
-    /// Tickets that are only worth something in the same context.
-    pub(crate) fn within(self: &Arc<Self>, context: &[u8]) -> Arc<dyn ProducesTickets> {
+    /// Tickets of clients that are not asked for certificates.
+    pub(crate) fn for_anybody(self: &Arc<Self>) -> Arc<dyn ProducesTickets> {
+        Arc::new(Tickets { keys: Arc::clone(self), context: [0; 32] })
+    }
+
+    /// Tickets of one connection, which are only worth something in the same context, and until the session ends.
+    pub(crate) fn until(self: &Arc<Self>, end: Arc<SessionEnd>, context: &[u8]) -> Arc<dyn ProducesTickets> {
         let digest = digest(&SHA256, context);
         let mut context = [0; 32];
         context.copy_from_slice(digest.as_ref());
-        Arc::new(Tickets { keys: Arc::clone(self), context })
+        Arc::new(LimitedTickets { tickets: Tickets { keys: Arc::clone(self), context }, end })
     }
 
     /// The key that makes tickets at that time.
@@ -229,6 +239,50 @@ impl ProducesTickets for Tickets {
     }
 }
 
+/// The same; behind the session stands when it ends, in seconds since 1970.
+#[derive(Debug)]
+struct LimitedTickets {
+    tickets: Tickets,
+    end: Arc<SessionEnd>,
+}
+
+impl LimitedTickets {
+    fn seal(&self, plain: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        let Tickets { keys, context } = &self.tickets;
+        keys.seal(&[plain, &self.end.seconds().to_be_bytes()].concat(), context, now)
+    }
+
+    fn open(&self, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        let Tickets { keys, context } = &self.tickets;
+        let mut session = keys.open(ticket, context, now)?;
+        let end = u64::from_be_bytes(*session.last_chunk()?);
+        if SessionEnd::is_over(end, now) {
+            return None;
+        }
+        self.end.lower(end);
+        session.truncate(session.len() - size_of::<u64>());
+        Some(session)
+    }
+}
+
+impl ProducesTickets for LimitedTickets {
+    fn enabled(&self) -> bool {
+        self.tickets.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.tickets.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.seal(plain, SystemTime::now())
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.open(cipher, SystemTime::now())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -258,6 +312,33 @@ mod tests {
         let keys = TicketKeys::new();
         let ticket = keys.seal(b"session", b"one authority", NOW).unwrap();
         assert_eq!(keys.open(&ticket, b"another", NOW), None);
+    }
+
+    #[test]
+    fn a_ticket_ends_with_its_session_however_often_that_is_resumed() {
+        let keys = TicketKeys::new();
+        let limited = |end: Arc<SessionEnd>| LimitedTickets {
+            tickets: Tickets { keys: Arc::clone(&keys), context: [1; 32] },
+            end,
+        };
+        let of = |seconds| {
+            let end = SessionEnd::never();
+            end.set(NOW + seconds * SECOND);
+            end
+        };
+        let first = limited(of(100)).seal(b"session", NOW).unwrap();
+        let again = limited(SessionEnd::never());
+        assert_eq!(again.open(&first, NOW + 99 * SECOND).as_deref(), Some(&b"session"[..]));
+        // What a resumed connection gives out ends no later.
+        let second = again.seal(b"session", NOW + 99 * SECOND).unwrap();
+        for ticket in [&first, &second] {
+            assert!(limited(SessionEnd::never()).open(ticket, NOW + 99 * SECOND).is_some());
+            assert!(limited(SessionEnd::never()).open(ticket, NOW + 100 * SECOND).is_none());
+        }
+        let endless = limited(SessionEnd::never()).seal(b"", NOW).unwrap();
+        assert!(limited(SessionEnd::never()).open(&endless, NOW + KEY_LIFETIME).is_some());
+        // Without that time it is no such ticket.
+        assert_eq!(again.open(&keys.seal(b"1234567", &[1; 32], NOW).unwrap(), NOW), None);
     }
 
     #[test]
