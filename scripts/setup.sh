@@ -123,6 +123,7 @@ for_test() {
   need pebble pebble "tests of certificates by ACME"
   need setpriv util-linux "tests of certificates by ACME"
   need certutil libnss3-tools "tests of the local authority"
+  need testssl testssl.sh "tests of TLS"
   need javac default-jdk-headless "tests of the local authority"
   need_redis
   need_browser

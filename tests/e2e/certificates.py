@@ -18,8 +18,9 @@ class Authority:
                       self.certificate, "-addext", "basicConstraints=critical,CA:TRUE")  # fmt: skip
         self._count = 0
 
-    def issue(self, *names, file=None, kind=EC, days=30, usage="serverAuth"):
-        """A certificate for hosts and addresses. `file` names both files, in place of what was there."""
+    def issue(self, *names, file=None, kind=EC, days=30, usage="serverAuth", fields=()):
+        """A certificate for hosts and addresses. `file` names both files, in place of what was there; `fields` are
+        extensions as openssl writes them."""
         self._count += 1
         stem = file or f"{self.certificate.stem}-{self._count}"
         certificate, key = self.folder / f"{stem}.pem", self.folder / f"{stem}.key"
@@ -28,7 +29,8 @@ class Authority:
         self._openssl("req", "-x509", *kind, "-nodes", "-days", str(days), "-subj", f"/CN={names[0]}", "-CA",
                       self.certificate, "-CAkey", self.key, "-keyout", new[1], "-out", new[0],
                       "-addext", f"subjectAltName={alternatives}", "-addext", "basicConstraints=critical,CA:FALSE",
-                      "-addext", f"extendedKeyUsage={usage}")  # fmt: skip
+                      "-addext", f"extendedKeyUsage={usage}",
+                      *(word for field in fields for word in ("-addext", field)))  # fmt: skip
         os.chmod(new[1], 0o600)
         new[1].rename(key)
         new[0].rename(certificate)
