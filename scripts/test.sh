@@ -66,7 +66,7 @@ suite "end to end" at_once tests/e2e test_lab_layers
 suite "end to end: instructions and layers" alone tests/e2e test_lab_layers
 suite "adversary: short" adversary 45
 suite "the public suite of HTTP cache tests" "$PYTHON" tests/http-cache-tests/run.py
-suite "the lab's report and pages for errors in a browser" npm --prefix tests/page test --silent
+suite "the lab's report, pages for errors and lists of files in a browser" npm --prefix tests/page test --silent
 suite "demo: make run, as a user would try it" "$PYTHON" scripts/test_demo.py
 suite "lab: its own tests" "$PYTHON" -m unittest discover --start-directory lab/tests --top-level-directory lab
 

@@ -303,8 +303,8 @@ class SinglePage(FilesCase):
         self.assert_status(page, 200)
         self.assertEqual(page.get("content-type"), "text/html; charset=utf-8")
         text = page.body.decode()
-        self.assertIn('<a href="./a%20b/">a b/</a>', text)
-        self.assertIn('<a href="./%3Cb%3E.txt">&lt;b&gt;.txt</a>', text)
+        self.assertIn('<a href="./a%20b/"><bdi>a b</bdi>/</a>', text)
+        self.assertIn('<a href="./%3Cb%3E.txt"><bdi>&lt;b&gt;.txt</bdi></a></td><td class="size">1 B</td>', text)
         self.assertNotIn("out", text)
         self.assertNotIn(".keep", gateway.get("/empty/").body.decode())
 

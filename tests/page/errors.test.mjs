@@ -1,14 +1,11 @@
 // The page that a browser gets for an error of the gateway.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { axe, launch, open, pilotlight, screenshots } from './browser.mjs';
+import { axe, launch, open, screenshots } from './browser.mjs';
+import { freePort, start } from './gateway.mjs';
 import { tooWide } from './looks.mjs';
 
 const PHONE = { width: 360, height: 740 };
@@ -17,51 +14,25 @@ const LONG_ID = `<b>${'x'.repeat(124)}`;
 let browser;
 let gateway;
 
-/** A free port: nobody listens there any more. */
-async function freePort() {
-  const server = createServer();
-  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
-  const { port } = server.address();
-  await new Promise((resolve) => { server.close(resolve); });
-  return port;
-}
-
 /** A gateway whose services fail: one does not start, one is not there. */
-async function start() {
-  const folder = mkdtempSync(join(tmpdir(), 'pilotlight-page-'));
-  const [port, dead] = [await freePort(), await freePort()];
-  writeFileSync(join(folder, 'pilotlight.toml'), [
-    `listen = "127.0.0.1:${port}"`,
-    'admin = false',
+async function failing() {
+  return start([
     'dev = true',
     '[services.ends]',
     'command = ["sh", "-c", "echo \'<i>it ends</i> <script>alert(1)</script>\'; exit 3"]',
     '[services.dead]',
-    `url = "http://127.0.0.1:${dead}"`,
+    `url = "http://127.0.0.1:${await freePort()}"`,
     '[[routes]]',
     'path = "/ends"',
     'service = "ends"',
     '[[routes]]',
     'path = "/dead"',
     'service = "dead"',
-  ].join('\n'));
-  const child = spawn(pilotlight, ['run', '--config', join(folder, 'pilotlight.toml')], { stdio: 'ignore' });
-  const url = `http://127.0.0.1:${port}`;
-  for (let tries = 0; ; tries += 1) {
-    const answered = await fetch(url).then(() => true, () => false);
-    if (answered) break;
-    assert.ok(tries < 200 && child.exitCode === null, 'the gateway starts');
-    await new Promise((resolve) => { setTimeout(resolve, 50); });
-  }
-  const stop = () => new Promise((resolve) => {
-    child.on('exit', resolve);
-    child.kill('SIGTERM');
-  }).then(() => rmSync(folder, { recursive: true, force: true }));
-  return { url, stop };
+  ]);
 }
 
 before(async () => {
-  gateway = await start();
+  gateway = await failing();
   browser = await launch();
 });
 after(async () => {

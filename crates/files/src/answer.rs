@@ -440,7 +440,7 @@ fn listed(page: Bytes) -> Answer {
     let fields = [
         (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (http::header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'")),
+        (http::header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(listing::POLICY)),
     ];
     Answer { body: Body::Here(page), ..answer(StatusCode::OK, fields) }
 }
