@@ -210,6 +210,23 @@ class Handshakes(Tls):
         self.assert_status(self.get(gateway), 200)  # behind those
         self.assertEqual([one.recv(1) for one in silent], [b""] * 3)
 
+    def test_those_who_say_nothing_do_not_keep_all_places(self):
+        gateway = self.begin(*WEB, limits(handshakes=4, handshake_timeout="5m"), workers=1)
+        silent = [socket.create_connection(self.address(gateway), timeout=20) for _ in range(6)]
+        for one in silent:
+            self.addCleanup(one.close)
+        for _ in range(3):
+            self.assert_status(self.get(gateway), 200)
+        closed = lambda: [self.is_closed(one) for one in silent]  # noqa: E731
+        self.assert_eventually(lambda: closed() == [False] * 2 + [True] * 4, "other ones than those of the crowd")
+
+    def is_closed(self, sock):
+        sock.setblocking(False)
+        try:
+            return sock.recv(1) == b""
+        except BlockingIOError:
+            return False
+
     def test_an_open_connection_is_served_while_others_flood(self):
         gateway = self.begin(*WEB, workers=1)
         client, over = self.secure(gateway), threading.Event()

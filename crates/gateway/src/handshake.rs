@@ -2,7 +2,8 @@
 //!
 //! - Number: `limits.handshakes`, a part of it for each worker. Who comes beyond it waits to be accepted, as beyond
 //!   `limits.connections`: a burst of clients is served late, and not turned away.
-//! - Time: `limits.handshake_timeout`, for all of it.
+//! - Time: `limits.handshake_timeout`, for all of it. While more than half of the places are taken, a client has
+//!   [`MAX_CROWDED_HELLO`] for its hello, so that connections which say nothing keep only half of them for long.
 //! - Share: a signature takes as long as some ten answers. A worker makes one in a turn of its event loop, so that
 //!   whatever a flood of hellos asks for, every connection that is open has its turn between two of them.
 
@@ -10,6 +11,7 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::ready;
+use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
 use pilotlight_proxy_protocol::is_header;
@@ -22,6 +24,9 @@ use crate::problem;
 use crate::tls_socket::{READ_SIZE, TlsSocket};
 use crate::worker::Worker;
 
+/// How long a client may take for its hello while places are scarce. One with a slow line needs a round trip or two.
+const MAX_CROWDED_HELLO: Duration = Duration::from_secs(1);
+
 /// Why there is no connection with TLS.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
@@ -33,7 +38,9 @@ pub(crate) enum HandshakeError {
     PlainHttp,
     #[error("the client sends a header of the PROXY protocol, and is not believed")]
     ProxyHeader,
-    #[error("the client took longer than limits.handshake_timeout")]
+    #[error(
+        "the client took longer than limits.handshake_timeout, or than a second while most of limits.handshakes were taken"
+    )]
     TooSlow,
     #[error("the gateway stops")]
     Stopping,
@@ -67,7 +74,15 @@ pub(crate) async fn shake_hands(
     let open = Open::new(worker);
     let mut refused = None;
     let deadline = worker.deadlines.deadline();
-    deadline.set(worker.common.table.load().settings().limits.handshake_timeout);
+    let timeout = worker.common.table.load().settings().limits.handshake_timeout;
+    let is_crowded = 2 * worker.handshakes.open() > worker.max_handshakes();
+    let for_hello = if is_crowded { timeout.min(MAX_CROWDED_HELLO) } else { timeout };
+    deadline.set(for_hello);
+    let has_hello = || {
+        if for_hello < timeout {
+            deadline.set(timeout - for_hello);
+        }
+    };
     let over = poll_fn(|cx| match worker.is_stopping() {
         true => std::task::Poll::Ready(HandshakeError::Stopping),
         false => {
@@ -79,7 +94,7 @@ pub(crate) async fn shake_hands(
     });
     let done = tokio::select! {
         biased;
-        done = converse(worker, socket, &mut refused) => done,
+        done = converse(worker, socket, &mut refused, has_hello) => done,
         why = over => Err(why),
     };
     drop(open);
@@ -94,6 +109,7 @@ async fn converse(
     worker: &Worker,
     mut socket: Socket,
     refused: &mut Option<Socket>,
+    has_hello: impl FnOnce(),
 ) -> Result<(Box<TlsSocket>, Protocol), HandshakeError> {
     let (accepted, behind) = match hello(&mut socket).await {
         Ok(hello) => hello,
@@ -104,6 +120,7 @@ async fn converse(
             return Err(why);
         }
     };
+    has_hello();
     let config = worker.common.tls.config(&accepted.client_hello())?;
     let answered = {
         let _step = worker.handshakes.step().await;

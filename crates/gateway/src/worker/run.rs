@@ -183,10 +183,10 @@ impl Worker {
         &self.common.metrics.connections[self.index]
     }
 
-    /// Whether this worker has its part of `limits.handshakes`.
-    fn is_full_of_handshakes(&self) -> bool {
+    /// This worker's part of `limits.handshakes`.
+    pub(crate) fn max_handshakes(&self) -> usize {
         let limit = self.common.table.load().settings().limits.handshakes;
-        self.handshakes.open() >= (limit / self.common.workers).max(1)
+        (limit / self.common.workers).max(1)
     }
 
     /// Somebody who waits may be accepted.
@@ -210,7 +210,7 @@ impl Worker {
         loop {
             // limits.connections, limits.handshakes: those beyond them wait in the kernel's backlog.
             while self.clients.get() >= self.max_clients.get()
-                || listener.security == Security::Tls && self.is_full_of_handshakes()
+                || listener.security == Security::Tls && self.handshakes.open() >= self.max_handshakes()
             {
                 self.clients_changed.notified().await;
             }
