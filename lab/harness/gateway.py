@@ -1,5 +1,6 @@
 """Pilotlight under measurement: its configuration and its processes."""
 import json
+import subprocess
 
 from . import procfs
 from .paths import GATEWAY_BIN, PEER_BIN
@@ -18,12 +19,19 @@ def route_table(path, service, cache=False):
 class Gateway(Program):
     """A gateway with one worker that listens on a free port of its own."""
 
-    def __init__(self, lab, name, tables, core=SERVER_CORE, memory="64MiB"):
+    def __init__(self, lab, name, tables, core=SERVER_CORE, memory="64MiB", is_secure=False):
+        """`is_secure`: it listens with TLS as well, on `secure_port`, for which `tls.pem` and `tls.key` are there."""
         lab.require("pilotlight", GATEWAY_BIN)
         self.port = free_port()
         folder = lab.folder(name)
+        listen = [f"127.0.0.1:{self.port}"]
+        if is_secure:
+            self.secure_port, self.certificate = free_port(), folder / "tls.pem"
+            issue(self.certificate, folder / "tls.key")
+            listen.append(f"https://127.0.0.1:{self.secure_port}")
         config = folder / "pilotlight.toml"
-        config.write_text("\n".join([f'listen = "127.0.0.1:{self.port}"\nworkers = 1\n\n[cache]\nmemory = "{memory}"\n', *tables]))
+        head = f'listen = {json.dumps(listen)}\nworkers = 1\n\n[cache]\nmemory = "{memory}"\n'
+        config.write_text("\n".join([head, *tables]))
         super().__init__([GATEWAY_BIN, "--config", config], folder / "log", core)
 
     def __enter__(self):
@@ -47,6 +55,15 @@ class Gateway(Program):
     def service_pids(self):
         own = self.own_pids
         return [pid for pid in self.pids if pid not in own]
+
+
+def issue(certificate, key):
+    """A certificate for localhost that has signed itself."""
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command += ["-keyout", key, "-out", certificate]
+    subprocess.run(command, check=True, capture_output=True)
+    key.chmod(0o600)
 
 
 def one_service(lab, name, command, **keys):

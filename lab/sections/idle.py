@@ -1,5 +1,7 @@
 """Figure 6: memory of a gateway that has nothing to do, its helper process included; with many services, and with many clients."""
 import contextlib
+import functools
+import subprocess
 import time
 
 from harness.gateway import Gateway, one_service, route_table, service_table
@@ -13,6 +15,7 @@ TITLE = "Memory of a gateway that has nothing to do"
 HYPOTHESIS = "A gateway needs little memory, and little more for services that are stopped and for clients that are silent"
 PROGRAMS = []
 LIMIT_MB = 15
+TLS_LIMIT_MB = 18
 SERVICES, SERVICES_LIMIT_MB = 1000, 5
 CLIENTS, CLIENTS_LIMIT_MB = 10_000, 100
 # no route leads there
@@ -22,14 +25,17 @@ SETTLE_SECONDS = 2
 # A gateway looks every 5 s whether clients have become quiet, and gives their memory back 1 s later.
 GIVEN_BACK_SECONDS = 8
 WITH_SERVICES = f"{SERVICES:,} configured, stopped services"
+WITH_TLS = "with TLS"
 WITH_CLIENTS = f"{CLIENTS:,} idle keep-alive clients"
 COLUMNS = [Column("rss", "RSS", "MiB", 1), Column("pss", "PSS", "MiB", 1), Column("rss_after", "RSS after load", "MiB", 1), Column("processes", "processes")]
 
 
 def run(lab):
-    samples = lab.run_rounds("idle", {"pilotlight": lambda: measured(lab), WITH_SERVICES: lambda: with_services(lab), WITH_CLIENTS: lambda: with_clients(lab)})
+    variants = {"pilotlight": measured, WITH_TLS: with_tls, WITH_SERVICES: with_services, WITH_CLIENTS: with_clients}
+    samples = lab.run_rounds("idle", {name: functools.partial(variant, lab) for name, variant in variants.items()})
     lab.table("idle", "Idle memory", "gateway and helper; RSS counts the pages that they share twice, PSS once", samples, COLUMNS)
     lab.figure("idle memory, RSS", LIMIT_MB, " MiB", samples.values("pilotlight", "rss"))
+    lab.figure("idle memory with TLS, RSS", TLS_LIMIT_MB, " MiB", samples.values(WITH_TLS, "rss"))
     both = zip(samples.values(WITH_SERVICES, "pss"), samples.values("pilotlight", "pss"))
     lab.figure(f"{WITH_SERVICES}: more than without, PSS", SERVICES_LIMIT_MB, " MiB", [more - less for more, less in both])
     lab.figure(f"{WITH_CLIENTS}, RSS", CLIENTS_LIMIT_MB, " MiB", samples.values(WITH_CLIENTS, "rss"))
@@ -44,6 +50,18 @@ def measured(lab):
         cbench(gateway.target, 64, 1, 1)
         time.sleep(SETTLE_SECONDS)
         return {**result, "rss_after": memory_mb(own, "VmRSS")}
+
+
+def with_tls(lab):
+    """A second listener with TLS and a certificate. After load: when curl has been answered there."""
+    tls = "[tls]\ncertificates = { certificate = \"tls.pem\", key = \"tls.key\" }\n"
+    with Gateway(lab, "idle", [tls, *one_service(lab, "http", [PEER_BIN / "svchyper"])], is_secure=True) as gateway:
+        time.sleep(SETTLE_SECONDS)
+        result = usage(gateway)
+        command = ["curl", "--silent", "--show-error", "--fail", "--output", "/dev/null"]
+        subprocess.run([*command, "--cacert", gateway.certificate, f"https://localhost:{gateway.secure_port}/"], check=True)
+        time.sleep(SETTLE_SECONDS)
+        return {**result, "rss_after": memory_mb(gateway.own_pids, "VmRSS")}
 
 
 def with_services(lab):
