@@ -98,7 +98,7 @@ pip_install() {
 
 for_demo() {
   check_rust
-  have cc || die "a C compiler (cc) is missing: SQLite in examples/users is C; install build-essential, or what your system calls it"
+  have cc || die "a C compiler (cc) is missing: SQLite, zstd, ring and the allocator are C; install build-essential, or what your system calls it"
   have python3 || die "python3 is missing: /hello/python, /wsgi and /old are written in it"
   have node || die "node is missing: /hello/node and /hello/node-pipe are written in it"
   check_node "$NODE_MAJOR"
@@ -118,7 +118,7 @@ for_test() {
   need htpasswd apache2-utils "tests of passwords"
   need zsh zsh "tests of its completions"
   need fish fish "tests of its completions"
-  need cc build-essential "SQLite of examples/users, the allocator"
+  need cc build-essential "SQLite of examples/users, zstd, ring, the allocator"
   need valgrind valgrind "instructions of the hot paths"
   need pebble pebble "tests of certificates by ACME"
   need setpriv util-linux "tests of certificates by ACME"
