@@ -46,6 +46,7 @@ pub mod environment;
 mod error_pages;
 mod files;
 mod isolation;
+mod jwt;
 mod listeners;
 mod load;
 mod model;

@@ -35,6 +35,7 @@ mod api;
 mod certificates;
 mod explain;
 mod hidden;
+mod keys;
 mod logs;
 mod memory;
 mod order;

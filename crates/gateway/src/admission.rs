@@ -19,30 +19,36 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderMap, HeaderName};
 use pilotlight_cache_redis::{Counted as SharedCount, SharedRate, Tier};
 use serde_json::{Value, json};
 
+mod asker;
 pub(crate) mod basic;
 pub(crate) mod counts;
 pub(crate) mod forward;
 pub(crate) mod htpasswd;
+mod jwt;
+pub(crate) mod jwt_spec;
 pub(crate) mod pacer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
 mod remembered;
 pub(crate) mod spec;
 
+use asker::cookie;
+pub(crate) use asker::{Asker, AskerFields};
 use basic::{Basic, Credentials, Verdict};
 use counts::{Counts, KeyHash, PaidUntil};
-use forward::Forward;
+use forward::{Forward, remove_alike};
+use jwt::{ClientFields, Jwt};
 use rate::{Pace, Paid};
 use refusal::Refusal;
 use spec::{AdmissionSpec, LimitBy, Preflight, RateScope, RateSpec};
 
+use crate::jwks::KeySources;
 use crate::networks::Networks;
-use crate::timing::Moment;
 
 /// What is known of a request's admission.
 #[derive(Debug, Default)]
@@ -56,26 +62,6 @@ pub(crate) enum Checked {
     /// It is let in, and counted where it is to be.
     Granted,
     Refused(Box<Refusal>),
-}
-
-/// Who asks.
-pub(crate) struct Asker<'a, F> {
-    /// None on a Unix socket.
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) fields: &'a F,
-    pub(crate) now: Moment,
-}
-
-/// The fields of a request, wherever they are.
-pub(crate) trait AskerFields {
-    /// The first value of a field.
-    fn first(&self, name: &HeaderName) -> Option<&[u8]>;
-
-    /// How often there is a field. One that is there twice may be one thing here and another for a service.
-    fn count(&self, name: &HeaderName) -> usize;
-
-    /// Whether it is a CORS preflight (Fetch §4.8).
-    fn is_preflight(&self) -> bool;
 }
 
 /// Whether a request may go on, with what it holds until its response is written.
@@ -97,13 +83,16 @@ pub(crate) struct Gate {
     /// What tells a shared rate from others of the route, in other versions of the configuration as well.
     shared: Option<Box<str>>,
     basic: Option<Arc<Basic>>,
+    jwt: Option<Arc<Jwt>>,
+    /// Fields by which the service is told who the client is, and that no client can send.
+    claims: Vec<HeaderName>,
     /// Who else decides; asked by who has the way to him.
     pub(crate) forward: Option<Forward>,
 }
 
 impl Gate {
     /// `None` where everybody is let in, always.
-    pub(crate) fn new(spec: &Arc<AdmissionSpec>, route: &str) -> Option<Self> {
+    pub(crate) fn new(spec: &Arc<AdmissionSpec>, keys: &KeySources, route: &str) -> Option<Self> {
         let rate = spec.limit.rate.clone().map(|limit| (Pace::new(limit.rate, limit.burst), limit));
         let is_shared = |limit: &&RateSpec| limit.scope == RateScope::Shared;
         let shared = spec.limit.rate.as_ref().filter(is_shared);
@@ -111,6 +100,8 @@ impl Gate {
         let is_open = **spec == AdmissionSpec::default();
         let basic = spec.allow.basic.as_ref().map(|spec| Arc::new(Basic::new(spec)));
         (!is_open).then(|| Self {
+            jwt: spec.allow.jwt.as_ref().map(|spec| Arc::new(Jwt::new(spec, keys))),
+            claims: spec.fields_of_access(),
             forward: spec.allow.forward.as_ref().map(Forward::new),
             spec: Arc::clone(spec),
             route: route.into(),
@@ -198,12 +189,15 @@ impl Gate {
         Box::new(Refusal::Rate { limit: limit.clone(), by: self.spec.limit.by.text(), wait })
     }
 
-    /// Looks at the credentials of a request, off the worker where that takes long.
+    /// Looks at the credentials of a request, off the worker where that takes long. The fields say who he is.
     ///
     /// # Cancel safety
     /// Dropping it leaves what has begun to its end, and the request where it is.
-    pub(crate) async fn credentials(&self, fields: &impl AskerFields) -> Result<(), Box<Refusal>> {
-        if let Some(basic) = self.basic.as_ref().filter(|_| !self.passes_preflight(fields)) {
+    pub(crate) async fn credentials(&self, fields: &impl AskerFields) -> Result<ClientFields, Box<Refusal>> {
+        if self.passes_preflight(fields) {
+            return Ok(Vec::new());
+        }
+        if let Some(basic) = &self.basic {
             let credentials = self.said(fields)?;
             match Arc::clone(basic).verify(credentials).await {
                 Verdict::Right => {}
@@ -211,24 +205,41 @@ impl Gate {
                 Verdict::TooMany => return Err(Box::new(Refusal::Busy)),
             }
         }
-        Ok(())
+        match &self.jwt {
+            Some(jwt) => jwt.verify(fields).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Takes away what a client says in a field that only the gateway may fill.
+    pub(crate) fn without_claims(&self, headers: &mut HeaderMap) {
+        remove_alike(headers, &self.claims);
+    }
+
+    /// Whether there are such fields.
+    pub(crate) fn has_claims(&self) -> bool {
+        !self.claims.is_empty()
     }
 
     /// What can be said of them at once.
     fn credentials_now(&self, asker: &Asker<'_, impl AskerFields>) -> Checked {
-        if self.forward.is_some() {
+        if self.forward.is_some() || !self.claims.is_empty() {
             return Checked::Counted; // the fields of the request change with it
         }
-        let Some(basic) = &self.basic else { return Checked::Granted };
         if self.passes_preflight(asker.fields) {
             return Checked::Granted;
         }
-        match self.said(asker.fields) {
-            Ok(credentials) => match basic.at_once(&credentials, asker.now) {
-                Some(Verdict::Right) => Checked::Granted,
-                _ => Checked::Counted,
-            },
-            Err(refusal) => Checked::Refused(refusal),
+        if let Some(basic) = &self.basic {
+            match self.said(asker.fields) {
+                Ok(credentials) if basic.at_once(&credentials, asker.now) == Some(Verdict::Right) => {}
+                Ok(_) => return Checked::Counted,
+                Err(refusal) => return Checked::Refused(refusal),
+            }
+        }
+        match self.jwt.as_ref().map(|jwt| jwt.at_once(asker.fields, asker.now)) {
+            None | Some(Ok(true)) => Checked::Granted,
+            Some(Ok(false)) => Checked::Counted,
+            Some(Err(refusal)) => Checked::Refused(refusal),
         }
     }
 
@@ -247,7 +258,7 @@ impl Gate {
         let realm = self.spec.allow.basic.as_ref().map_or("", |basic| &basic.realm);
         // RFC 7617 §2.1: the text of both is UTF-8.
         let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"").into();
-        Box::new(Refusal::Credentials { challenge, why })
+        Box::new(Refusal::Credentials { challenge, why: why.into() })
     }
 
     /// What it lets in, in words.
@@ -265,6 +276,9 @@ impl Gate {
         if let Some(basic) = &allow.basic {
             let value = format!("the users of {}", basic.file.display());
             rules.push(json!({ "rule": "allow.basic", "value": value, "beyond": 401 }));
+        }
+        if let Some(jwt) = &allow.jwt {
+            rules.push(json!({ "rule": "allow.jwt", "value": jwt.text(), "beyond": 401 }));
         }
         if let Some(forward) = &allow.forward {
             let value = format!("what {}{} says", forward.authority, forward.target);
@@ -365,14 +379,6 @@ fn prefix64(address: Ipv6Addr) -> u64 {
     (address.to_bits() >> 64) as u64
 }
 
-/// The value of a cookie (RFC 6265 §4.2.1), the first of its name.
-fn cookie<'a>(cookies: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    cookies.split(|byte| *byte == b';').find_map(|pair| {
-        let value = pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"=")?;
-        Some(value)
-    })
-}
-
 /// One of the requests that may be open at a time, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -394,6 +400,7 @@ mod tests {
     use crate::admission::rate::{Period, Rate};
     use crate::admission::spec::{AllowSpec, LimitSpec};
     use crate::networks::Network;
+    use crate::timing::Moment;
 
     struct Fields(&'static str, &'static str);
 
@@ -418,7 +425,7 @@ mod tests {
     }
 
     fn gate(spec: AdmissionSpec) -> Gate {
-        Gate::new(&Arc::new(spec), "/").unwrap()
+        Gate::new(&Arc::new(spec), &KeySources::default(), "/").unwrap()
     }
 
     fn limited(by: LimitBy) -> Gate {
@@ -437,7 +444,7 @@ mod tests {
 
     #[test]
     fn no_rule_is_no_gate() {
-        assert!(Gate::new(&Arc::new(AdmissionSpec::default()), "/").is_none());
+        assert!(Gate::new(&Arc::new(AdmissionSpec::default()), &KeySources::default(), "/").is_none());
     }
 
     #[test]
@@ -494,6 +501,8 @@ mod tests {
             rate: None,
             shared: None,
             basic: None,
+            jwt: None,
+            claims: Vec::new(),
             forward: None,
         };
         assert_eq!(look(&gate, &Counts::default(), address, &NONE), expected, "{address}");
@@ -543,15 +552,6 @@ mod tests {
         assert!(look(&gate, &counts, "10.0.0.1", &Fields("cookie", "a=b; sid=1")));
         assert!(!look(&gate, &counts, "10.0.0.2", &Fields("cookie", "sid=1; a=c")));
         assert!(look(&gate, &counts, "10.0.0.1", &Fields("cookie", "xsid=1")));
-    }
-
-    #[test]
-    fn cookies() {
-        for (cookies, expected) in
-            [("sid=1", Some("1")), ("a=b;  sid=x=y ; c=d", Some("x=y")), ("sid", None), ("xsid=1", None), ("", None)]
-        {
-            assert_eq!(cookie(cookies.as_bytes(), b"sid"), expected.map(str::as_bytes), "{cookies}");
-        }
     }
 
     #[test]

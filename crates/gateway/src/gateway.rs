@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::access_log::Writer;
 use crate::coherence::{CoherenceError, CoherenceThread};
 use crate::issuers::{IssuerError, Issuers};
+use crate::jwks::KeySources;
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
 use crate::options::{AccessLogTarget, CacheSettings, GatewayOptions, Inherited, ListenAddr, RedisTier, Serving};
@@ -140,7 +141,8 @@ impl Gateway {
         let Tiers { cache, second, coherence } = tiers.unwrap_or_default();
         let issuers = Issuers::start(options.issuers, options.tls.store(), &new.wanted, &options.serving.routes)?;
         let metrics = Registry::new(workers);
-        let table = table(options.serving, &metrics);
+        let keys = KeySources::default();
+        let table = table(options.serving, &keys, &metrics);
         let access_log = match &options.access_log {
             Some(log) => Some(Writer::start(log).map_err(|cause| GatewayError::access_log(&log.target, cause))?),
             None => None,
@@ -153,6 +155,7 @@ impl Gateway {
             second,
             coherence,
             issuers,
+            keys,
             abandoned,
             metrics,
             workers,
@@ -212,7 +215,7 @@ impl Gateway {
     /// to services that stay the same objects are left as they are; limits count for connections that begin now.
     pub fn reload(&mut self, listeners: NewListeners, serving: Serving) {
         self.common.issuers.follow(&listeners.wanted, &serving.routes);
-        self.common.table.store(Arc::new(table(serving, &self.common.metrics)));
+        self.common.table.store(Arc::new(table(serving, &self.common.keys, &self.common.metrics)));
         self.order(|| Order::Follow);
         self.listen(listeners);
     }
@@ -324,6 +327,6 @@ impl NewListeners {
     }
 }
 
-fn table(serving: Serving, metrics: &Registry) -> Table {
-    Table::new(serving, |route, service| metrics.series(&route.label(), service))
+fn table(serving: Serving, keys: &KeySources, metrics: &Registry) -> Table {
+    Table::new(serving, keys, |route, service| metrics.series(&route.label(), service))
 }

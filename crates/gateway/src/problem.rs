@@ -25,6 +25,9 @@ mod page;
 
 use form::Form;
 
+/// When to come again where keys are missing: they are asked for about as often.
+const NO_KEYS_RETRY: Duration = Duration::from_secs(5);
+
 /// Why a request could not be answered by a service.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -75,8 +78,8 @@ impl Failure {
                 Refusal::Network(_) => StatusCode::FORBIDDEN,
                 Refusal::Rate { .. } | Refusal::Concurrent { .. } => StatusCode::TOO_MANY_REQUESTS,
                 Refusal::Credentials { .. } => StatusCode::UNAUTHORIZED,
-                Refusal::Forward => StatusCode::FORBIDDEN,
-                Refusal::Busy | Refusal::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+                Refusal::Scope { .. } | Refusal::Forward => StatusCode::FORBIDDEN,
+                Refusal::Busy | Refusal::NoKeys | Refusal::Undecided => StatusCode::SERVICE_UNAVAILABLE,
             },
             Self::GrpcWithoutHttp2 => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::GrpcToHttp1 { .. } => StatusCode::BAD_GATEWAY,
@@ -169,10 +172,10 @@ impl Failure {
                 | UpstreamError::Closed { .. },
             ) => GrpcStatus::Unavailable,
             Self::Admission(refusal) => match **refusal {
-                Refusal::Network(_) | Refusal::Forward => GrpcStatus::PermissionDenied,
+                Refusal::Network(_) | Refusal::Scope { .. } | Refusal::Forward => GrpcStatus::PermissionDenied,
                 Refusal::Rate { .. } | Refusal::Concurrent { .. } => GrpcStatus::ResourceExhausted,
                 Refusal::Credentials { .. } => GrpcStatus::Unauthenticated,
-                Refusal::Busy | Refusal::Undecided => GrpcStatus::Unavailable,
+                Refusal::Busy | Refusal::NoKeys | Refusal::Undecided => GrpcStatus::Unavailable,
             },
             Self::Bug | Self::Upstream(UpstreamError::Internal { .. } | UpstreamError::Protocol { .. }) => {
                 GrpcStatus::Internal
@@ -201,7 +204,8 @@ impl Failure {
             Self::Admission(refusal) => match **refusal {
                 Refusal::Rate { wait, .. } => Some(wait),
                 Refusal::Concurrent { .. } | Refusal::Busy | Refusal::Undecided => Some(Duration::from_secs(1)),
-                Refusal::Network(_) | Refusal::Credentials { .. } | Refusal::Forward => None,
+                Refusal::NoKeys => Some(NO_KEYS_RETRY),
+                Refusal::Network(_) | Refusal::Credentials { .. } | Refusal::Scope { .. } | Refusal::Forward => None,
             },
             _ => None,
         }

@@ -17,6 +17,7 @@ use crate::admission::Gate;
 use crate::admission::forward::ForwardAddr;
 use crate::admission::spec::AdmissionSpec;
 use crate::error_pages::{ErrorPages, LoadedPages, PageLevels};
+use crate::jwks::KeySources;
 use crate::metrics::Series;
 use crate::options::{
     External, ExternalAddr, RouteCache, RouteSpec, RouteTo, ServerProtocol, ServiceTarget, Serving, Settings,
@@ -67,11 +68,11 @@ impl Route {
 
 /// What a service is told of a client it may answer by, so it belongs to the key of what is stored.
 fn with_key_of_access(mut spec: RouteSpec) -> RouteSpec {
-    let forward = spec.admission.as_ref().and_then(|admission| admission.allow.forward.as_ref());
-    if let (Some(forward), RouteCache::On { rules, control }) = (forward, &spec.cache) {
+    let told = spec.admission.as_ref().map(|admission| admission.fields_of_access()).unwrap_or_default();
+    if let (false, RouteCache::On { rules, control }) = (told.is_empty(), &spec.cache) {
         let mut control = control.as_deref().cloned().unwrap_or_default();
         let known = control.key.headers.clone();
-        control.key.headers.extend(forward.fields.iter().filter(|name| !known.contains(name)).cloned());
+        control.key.headers.extend(told.into_iter().filter(|name| !known.contains(name)));
         spec.cache = RouteCache::on(*rules, control);
     }
     spec
@@ -109,8 +110,8 @@ struct Paths {
 }
 
 impl Table {
-    /// `series` finds where the requests of a route are counted.
-    pub(crate) fn new(serving: Serving, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
+    /// `keys` has those that tokens are verified by; `series` finds where the requests of a route are counted.
+    pub(crate) fn new(serving: Serving, keys: &KeySources, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
         let Serving { services, mut routes, errors, settings } = serving;
         routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
         let mut table = Self {
@@ -149,7 +150,7 @@ impl Table {
             let changes_responses = pages.intercept()
                 || spec.hsts.is_some()
                 || changes.is_some_and(|changes| !changes.response_fields.is_empty());
-            let gate = spec.admission.as_ref().and_then(|admission| Gate::new(admission, &spec.label()));
+            let gate = spec.admission.as_ref().and_then(|admission| Gate::new(admission, keys, &spec.label()));
             let auth = spec.admission.as_ref().and_then(|admission| Route::to_who_decides(admission, &series));
             Arc::new(Route { series, spec, gate, auth, service, pages, changes_responses })
         };
@@ -287,6 +288,7 @@ mod tests {
         let routes = routes.iter().enumerate().map(spec).collect();
         Table::new(
             Serving { services, routes, errors: ErrorPages::default(), settings: Settings::default() },
+            &KeySources::default(),
             |route, service| registry.series(&route.label(), service),
         )
     }

@@ -23,6 +23,7 @@ use crate::compress::Encoding;
 use crate::deadline::Deadlines;
 use crate::handshakes::Handshakes;
 use crate::issuers::Issuers;
+use crate::jwks::KeySources;
 use crate::metrics::Registry;
 use crate::net;
 use crate::options::{Abandoned, External, IoUring, ListenAddr, ServerProtocol, ServiceTarget};
@@ -53,6 +54,8 @@ pub(crate) struct Common {
     pub(crate) coherence: Option<CoherenceThread>,
     /// Who gives it certificates while it runs.
     pub(crate) issuers: Issuers,
+    /// The keys that tokens are verified by.
+    pub(crate) keys: KeySources,
     pub(crate) workers: usize,
     pub(crate) io_uring: IoUring,
     pub(crate) metrics: Registry,

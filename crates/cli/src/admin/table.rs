@@ -97,6 +97,9 @@ pub(super) fn gateway(answer: &Value, style: Style) -> String {
     if let Some(certificates) = answer["tls"]["certificates"].as_array() {
         let _ = writeln!(text, "tls {}", tls(certificates));
     }
+    for source in answer["jwks"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "jwks {}: {}", string(&source["source"]), keys(source));
+    }
     if let Some(cache) = answer["cache"].as_object() {
         let (bytes, most) = (size(cache["bytes"].as_u64()), size(cache["max_bytes"].as_u64()));
         let (targets, hits) = (counted(&cache["resources"], "target"), counted(&cache["hits"], "hit"));
@@ -123,6 +126,15 @@ pub(super) fn gateway(answer: &Value, style: Style) -> String {
     let services: Vec<Vec<Cell>> = answer["services"].as_array().into_iter().flatten().map(row).collect();
     text.push_str(&rows(&HEADS, &services, style));
     text
+}
+
+/// How many keys a source has given to verify tokens by, and why it gives no others.
+fn keys(source: &Value) -> String {
+    let count = counted(&source["keys"], "key");
+    match source["error"].as_str() {
+        Some(error) => format!("{count}, and no others: {}", printable(error)),
+        None => count,
+    }
 }
 
 /// How many certificates there are, and which of them ends first.

@@ -2,19 +2,20 @@
 
 use std::io::ErrorKind;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use http::HeaderName;
 use pilotlight_gateway::{
-    AdmissionSpec, AllowSpec, BasicSpec, ExternalAddr, ForwardAddr, ForwardSpec, LimitBy, LimitSpec, Networks, Period,
-    Preflight, Rate, RateScope, RateSpec, ServerProtocol, UsersError, check_users,
+    AdmissionSpec, AllowSpec, BasicSpec, ExternalAddr, ForwardAddr, ForwardSpec, JwtSpec, LimitBy, LimitSpec, Networks,
+    Period, Preflight, Rate, RateScope, RateSpec, ServerProtocol, TokenFrom, UsersError, check_authority_file,
+    check_users,
 };
 
 use super::address;
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::joined;
+use super::jwt;
+use super::model::{AdmissionFile, AdmissionFileKind, joined};
 use super::networks;
 use super::readers;
 use super::schema::Part;
@@ -22,34 +23,64 @@ use super::section::{Field, Section, a_number, a_time, noted};
 use super::shown::shown;
 use super::value::{self, HumanSize, Rejected, nearest};
 
-/// What the route says of it; `None` for nothing.
+/// What a route's rules of admission need of others.
+#[derive(Debug, Default)]
+pub(super) struct Needs {
+    /// Files, which this machine has to have.
+    pub(super) files: Vec<AdmissionFile>,
+}
+
+/// What the route says of it; `None` for nothing. What it needs is added to `needs`.
 ///
 /// `folder` is that of the file, from which paths are seen.
-pub(super) fn read(route: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<Arc<AdmissionSpec>> {
+pub(super) fn read(
+    route: &Section<'_>,
+    folder: &Path,
+    needs: &mut Needs,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Arc<AdmissionSpec>> {
     let allow = route.part("allow", Part::RouteAllow, "in the route's allow", found);
     let deny = route.part("deny", Part::RouteDeny, "in the route's deny", found);
     let limit = route.part("limit", Part::RouteLimit, "in the route's limit", found);
     let spec = AdmissionSpec {
-        allow: allow.map(|section| self::allow(&section, folder, found)).unwrap_or_default(),
+        allow: allow.map(|section| self::allow(&section, folder, needs, found)).unwrap_or_default(),
         deny: deny.map(|section| self::deny(&section, found)).unwrap_or_default(),
         limit: limit.map(|section| self::limit(&section, found)).unwrap_or_default(),
     };
     (spec != AdmissionSpec::default()).then(|| Arc::new(spec))
 }
 
-fn allow(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> AllowSpec {
+fn allow(section: &Section<'_>, folder: &Path, needs: &mut Needs, found: &mut Vec<Diagnostic>) -> AllowSpec {
     says_something(section, "allow", "networks = [\"10.0.0.0/8\"]", found);
     let mut passes = false;
     section.set("preflight", Field::boolean, &mut passes, found);
+    let mut realm = BasicSpec::REALM.to_owned();
+    section.set("realm", |field| text(field, self::realm), &mut realm, found);
     let allow = AllowSpec {
         networks: section.field("networks").map(|field| some_networks(&field, found)),
-        basic: basic(section, folder, found),
+        basic: basic(section, &realm, folder, needs, found),
+        jwt: section
+            .part("jwt", Part::RouteAllowJwt, "in the route's allow.jwt", found)
+            .and_then(|section| jwt::read(&section, &realm, folder, &mut needs.files, found)),
         forward: section
             .part("forward", Part::RouteAllowForward, "in the route's allow.forward", found)
             .and_then(|section| forward(&section, folder, found)),
         preflight: if passes { Preflight::Passes } else { Preflight::Asked },
     };
-    for (name, is_of_use) in [("realm", section.mentions("basic")), ("preflight", asks_credentials(section))] {
+    if let (Some(basic), Some(JwtSpec { from: TokenFrom::Bearer, .. })) = (section.field("basic"), &allow.jwt) {
+        let message = "`basic` and `jwt` cannot both be in `Authorization`, which has one of them";
+        let help = "say where else the token is: from = \"cookie:NAME\" or \"header:NAME\" in `jwt`";
+        found.push(Diagnostic::error(Code::Conflict, basic.key_at, message).help(help));
+    }
+    if let (Some(at), Some(jwt), Some(forward)) = (section.field("forward"), &allow.jwt, &allow.forward)
+        && let Some((name, _)) = jwt.claims.iter().find(|(name, _)| forward.fields.contains(name))
+    {
+        let message = format!("`claims` of `jwt` and `fields` of `forward` both fill {}", shown(name.as_str()));
+        let help = "who decides is told what `jwt` fills: take the name away from one of the two";
+        found.push(Diagnostic::error(Code::Conflict, at.key_at, message).help(help));
+    }
+    let has_realm = section.mentions("basic") || section.mentions("jwt");
+    for (name, is_of_use) in [("realm", has_realm), ("preflight", asks_credentials(section))] {
         if let (Some(field), false) = (section.field(name), is_of_use) {
             let message = format!("`{name}` has no effect: the route asks for no credentials");
             let help = "add basic = \"users.htpasswd\", or take it away";
@@ -60,7 +91,7 @@ fn allow(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> A
 }
 
 fn asks_credentials(section: &Section<'_>) -> bool {
-    ["basic", "forward"].iter().any(|name| section.mentions(name))
+    ["basic", "jwt", "forward"].iter().any(|name| section.mentions(name))
 }
 
 /// Who else decides.
@@ -75,7 +106,7 @@ fn forward(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) ->
     };
     let to = text(&field, |text| who_decides(text, folder));
     let names = section.field("fields");
-    let fields = caching::words(names.as_ref(), found, |word, _| passed_field(word));
+    let fields = caching::words(names.as_ref(), found, |word, _| readers::passed_field(word));
     let mut timeout = ForwardSpec::DEFAULT_TIMEOUT;
     section.set("timeout", a_time(&ForwardSpec::TIMEOUT), &mut timeout, found);
     let mut cache = None;
@@ -118,42 +149,18 @@ fn who_decides(text: &str, folder: &Path) -> Result<(ForwardAddr, String, String
     }
 }
 
-/// A field that only who decides may fill.
-fn passed_field(word: &str) -> Result<HeaderName, Rejected> {
-    const OWN: [&str; 13] = [
-        "host",
-        "connection",
-        "content-length",
-        "transfer-encoding",
-        "te",
-        "trailer",
-        "upgrade",
-        "expect",
-        "via",
-        "forwarded",
-        "cookie",
-        "x-request-id",
-        "authorization",
-    ];
-    let name: HeaderName = word
-        .parse()
-        .map_err(|_| Rejected::help(format!("{} is not the name of a field", shown(word)), "for example \"X-User\""))?;
-    match OWN.contains(&name.as_str()) || name.as_str().starts_with("x-forwarded-") {
-        false => Ok(name),
-        true => Err(Rejected::help(
-            format!("{} is a field of the request itself", shown(word)),
-            "name one that only says who the client is, for example \"X-User\"",
-        )),
-    }
-}
-
-/// The file of users, and what a browser shows when it asks who somebody is.
-fn basic(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<BasicSpec> {
+/// The file of users.
+fn basic(
+    section: &Section<'_>,
+    realm: &str,
+    folder: &Path,
+    needs: &mut Needs,
+    found: &mut Vec<Diagnostic>,
+) -> Option<BasicSpec> {
     let field = section.field("basic")?;
     let file = joined(folder, noted(readers::non_empty(&field), found)?);
-    let mut realm = BasicSpec::REALM.to_owned();
-    section.set("realm", |field| text(field, self::realm), &mut realm, found);
-    Some(BasicSpec { file, realm })
+    needs.files.push(AdmissionFile { path: file.clone(), at: field.at, kind: AdmissionFileKind::Users });
+    Some(BasicSpec { file, realm: realm.to_owned() })
 }
 
 /// It is part of a field, between quotes.
@@ -168,22 +175,37 @@ fn realm(text: &str) -> Result<String, Rejected> {
     }
 }
 
-/// Whether the files of users can be read and used.
-pub(super) fn check(files: &[(PathBuf, Span)], found: &mut Vec<Diagnostic>) {
-    for (file, at) in files {
-        let Err(error) = check_users(file) else { continue };
-        let name = shown(&file.display().to_string());
-        let (code, help) = match &error {
-            UsersError::Read(error) if error.kind() == ErrorKind::NotFound => {
-                (Code::Missing, format!("make it with its first user: htpasswd -cB {} NAME", file.display()))
-            }
-            UsersError::Read(_) => (Code::Missing, "let this user read it".to_owned()),
-            UsersError::TooLarge => (Code::BadValue, "is it the right file?".to_owned()),
-            UsersError::Line(line) => (Code::BadValue, line.what.help().to_owned()),
-        };
-        let message = format!("the file of users {name} cannot be used: {error}");
-        found.push(Diagnostic::error(code, at.clone(), message).help(help));
+/// Whether the files that rules of admission name can be read and used.
+pub(super) fn check(files: &[AdmissionFile], found: &mut Vec<Diagnostic>) {
+    for AdmissionFile { path, at, kind } in files {
+        match kind {
+            AdmissionFileKind::Users => check_user_file(path, at, found),
+            AdmissionFileKind::Keys => jwt::check_key_file(path, at, found),
+            AdmissionFileKind::Authorities => check_authorities(path, at, found),
+        }
     }
+}
+
+fn check_user_file(file: &Path, at: &Span, found: &mut Vec<Diagnostic>) {
+    let Err(error) = check_users(file) else { return };
+    let name = shown(&file.display().to_string());
+    let (code, help) = match &error {
+        UsersError::Read(error) if error.kind() == ErrorKind::NotFound => {
+            (Code::Missing, format!("make it with its first user: htpasswd -cB {} NAME", file.display()))
+        }
+        UsersError::Read(_) => (Code::Missing, "let this user read it".to_owned()),
+        UsersError::TooLarge => (Code::BadValue, "is it the right file?".to_owned()),
+        UsersError::Line(line) => (Code::BadValue, line.what.help().to_owned()),
+    };
+    let message = format!("the file of users {name} cannot be used: {error}");
+    found.push(Diagnostic::error(code, at.clone(), message).help(help));
+}
+
+fn check_authorities(file: &Path, at: &Span, found: &mut Vec<Diagnostic>) {
+    let Err(error) = check_authority_file(file) else { return };
+    let message = format!("the file of authorities {} cannot be used: {error}", shown(&file.display().to_string()));
+    let help = "write the path of a PEM file with the certificates that servers are checked by";
+    found.push(Diagnostic::error(Code::Missing, at.clone(), message).help(help));
 }
 
 fn deny(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Networks {

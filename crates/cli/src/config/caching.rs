@@ -253,7 +253,7 @@ pub(super) fn words<T>(
 }
 
 /// A cookie's name (RFC 6265 §4.1.1) that no service reads as another one.
-fn cookie(word: &str) -> Result<String, Rejected> {
+pub(super) fn cookie(word: &str) -> Result<String, Rejected> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     match !word.is_empty() && word.bytes().all(is_good) {
         true => Ok(word.to_owned()),

@@ -32,7 +32,7 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     operate::check(config, ports, &mut found);
     files::check(&config.file_roots, &mut found);
     error_pages::check(config, &mut found);
-    admission::check(&config.user_files, &mut found);
+    admission::check(&config.admission_files, &mut found);
     tls::check(config, &mut found);
     acme::check(config, &mut found);
     let path = std::env::var_os("PATH");

@@ -41,12 +41,32 @@ pub struct Config {
     pub routes: Vec<RouteSpec>,
     /// The folders of routes to files, and where they stand in the file.
     pub(crate) file_roots: Vec<(PathBuf, Span)>,
-    /// The files of users of routes that ask for passwords, likewise.
-    pub(crate) user_files: Vec<(PathBuf, Span)>,
+    /// The files of routes that ask for credentials, likewise.
+    pub(crate) admission_files: Vec<AdmissionFile>,
     /// Pages for errors, of all routes.
     pub errors: ErrorPages,
     /// All pages for errors, those of routes as well, with their places in the file.
     pub error_pages: Vec<PageFile>,
+}
+
+/// A file that a route's rules of admission need, and where it stands in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AdmissionFile {
+    /// Joined to the file's folder.
+    pub(crate) path: PathBuf,
+    pub(crate) at: Span,
+    pub(crate) kind: AdmissionFileKind,
+}
+
+/// What is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdmissionFileKind {
+    /// Users with their passwords.
+    Users,
+    /// Keys that tokens are verified by.
+    Keys,
+    /// Certificates of authorities, by which servers are checked.
+    Authorities,
 }
 
 /// A page for errors, and where it stands in the file.
@@ -92,7 +112,7 @@ impl Config {
             file_roots: Vec::new(),
             errors: ErrorPages::default(),
             error_pages: Vec::new(),
-            user_files: Vec::new(),
+            admission_files: Vec::new(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Readers of values that several sections have: one of some words, a list of words, a path.
 
+use http::HeaderName;
 use toml::de::{DeArray, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
@@ -73,4 +74,33 @@ pub(super) fn read_words(
 /// Whether Pilotlight sets the variable itself.
 pub(super) fn is_reserved(name: &str) -> bool {
     schema::RESERVED_ENV.contains(&name) || name.starts_with(schema::RESERVED_ENV_PREFIX)
+}
+
+/// A field by which a service is told who the client is.
+pub(super) fn passed_field(word: &str) -> Result<HeaderName, Rejected> {
+    const OWN: [&str; 13] = [
+        "host",
+        "connection",
+        "content-length",
+        "transfer-encoding",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "via",
+        "forwarded",
+        "cookie",
+        "x-request-id",
+        "authorization",
+    ];
+    let name: HeaderName = word
+        .parse()
+        .map_err(|_| Rejected::help(format!("{} is not the name of a field", shown(word)), "for example \"X-User\""))?;
+    match OWN.contains(&name.as_str()) || name.as_str().starts_with("x-forwarded-") {
+        false => Ok(name),
+        true => Err(Rejected::help(
+            format!("{} is a field of the request itself", shown(word)),
+            "name one that only says who the client is, for example \"X-User\"",
+        )),
+    }
 }

@@ -60,7 +60,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         file_roots: route::file_roots(&drafts),
         errors,
         error_pages: pages.files,
-        user_files: route::user_files(&drafts),
+        admission_files: route::admission_files(&drafts),
     };
     relations::listeners(&config, root.field("dev").map(|field| field.at), found);
     operate::relations(&config, found);

@@ -9,13 +9,14 @@ use pilotlight_gateway::{
 use pilotlight_gateway::{PERMITTED, is_permitted};
 use toml::de::{DeTable, DeValue};
 
-use super::admission;
+use super::admission::{self, Needs};
 use super::caching;
 use super::changes;
 use super::compress;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages::Pages;
 use super::files;
+use super::model::AdmissionFile;
 use super::pattern;
 use super::readers::{choice, word};
 use super::redirect;
@@ -63,8 +64,8 @@ pub(super) struct Draft {
     pub(super) leads: Option<Leads>,
     /// Where the cache is asked for.
     pub(super) cache_at: Option<Span>,
-    /// Where its file of users is named.
-    pub(super) users_at: Option<Span>,
+    /// What its rules of admission need of others.
+    pub(super) needs: Needs,
     /// Where its rate is said to be counted by all gateways.
     pub(super) shared_at: Option<Span>,
 }
@@ -97,13 +98,9 @@ pub(super) fn read_all(field: Option<Field<'_>>, pages: &mut Pages<'_>, found: &
     drafts
 }
 
-/// The files of users of those that ask for passwords.
-pub(super) fn user_files(drafts: &[Draft]) -> Vec<(PathBuf, Span)> {
-    let file = |draft: &Draft| {
-        let basic = draft.route.admission.as_ref()?.allow.basic.as_ref()?;
-        Some((basic.file.clone(), draft.users_at.clone()?))
-    };
-    drafts.iter().filter_map(file).collect()
+/// The files that their rules of admission need.
+pub(super) fn admission_files(drafts: &[Draft]) -> Vec<AdmissionFile> {
+    drafts.iter().flat_map(|draft| draft.needs.files.iter().cloned()).collect()
 }
 
 /// The folders of those that lead to files.
@@ -150,11 +147,12 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
     internal(&section, &mut route, found);
     let (cache, cache_at) = cache(section.field("cache"), found);
     route.cache = cache;
-    route.admission = admission::read(&section, pages.folder, found);
+    let mut needs = Needs::default();
+    route.admission = admission::read(&section, pages.folder, &mut needs, found);
     let within = |name: &str, key: &str| Some(section.field(name)?.value.as_table()?.get(key)?.span());
     let limit = route.admission.as_ref().and_then(|admission| admission.limit.rate.as_ref());
     let shared_at = limit.filter(|rate| rate.scope == RateScope::Shared).and_then(|_| within("limit", "shared"));
-    Draft { route, at, leads, cache_at, users_at: within("allow", "basic"), shared_at }
+    Draft { route, at, leads, cache_at, needs, shared_at }
 }
 
 /// `tls = "internal"`: the local authority signs for the route's host.

@@ -6,7 +6,7 @@ mod key;
 mod service;
 mod tls;
 
-pub use admission::{ROUTE_ALLOW, ROUTE_ALLOW_FORWARD, ROUTE_DENY, ROUTE_LIMIT};
+pub use admission::{ROUTE_ALLOW, ROUTE_ALLOW_FORWARD, ROUTE_ALLOW_JWT, ROUTE_DENY, ROUTE_LIMIT};
 pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
 pub use service::{SERVICE, SERVICE_CGROUP, SERVICE_LIMITS, SERVICE_QUEUE};
@@ -342,6 +342,8 @@ pub enum Part {
     RouteCacheStore,
     /// `[routes.allow]`.
     RouteAllow,
+    /// `[routes.allow.jwt]`.
+    RouteAllowJwt,
     /// `[routes.allow.forward]`.
     RouteAllowForward,
     /// `[routes.deny]`.
@@ -358,7 +360,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 34] = [
+    pub const ALL: [Part; 35] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -387,6 +389,7 @@ impl Part {
         Part::RouteCacheBypass,
         Part::RouteCacheStore,
         Part::RouteAllow,
+        Part::RouteAllowJwt,
         Part::RouteAllowForward,
         Part::RouteDeny,
         Part::RouteLimit,
@@ -426,6 +429,7 @@ impl Part {
             Part::RouteCacheBypass => ROUTE_CACHE_BYPASS,
             Part::RouteCacheStore => ROUTE_CACHE_STORE,
             Part::RouteAllow => ROUTE_ALLOW,
+            Part::RouteAllowJwt => ROUTE_ALLOW_JWT,
             Part::RouteAllowForward => ROUTE_ALLOW_FORWARD,
             Part::RouteDeny => ROUTE_DENY,
             Part::RouteLimit => ROUTE_LIMIT,
@@ -467,6 +471,7 @@ impl Part {
             Part::RouteCacheBypass => "in [routes.cache.bypass]",
             Part::RouteCacheStore => "in [routes.cache.store]",
             Part::RouteAllow => "in [routes.allow]",
+            Part::RouteAllowJwt => "in [routes.allow.jwt]",
             Part::RouteAllowForward => "in [routes.allow.forward]",
             Part::RouteDeny => "in [routes.deny]",
             Part::RouteLimit => "in [routes.limit]",

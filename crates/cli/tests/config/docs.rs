@@ -43,6 +43,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::RouteCacheBypass => "## `[routes.cache.bypass]`",
         Part::RouteCacheStore => "## `[routes.cache.store]`",
         Part::RouteAllow => "## `[routes.allow]`",
+        Part::RouteAllowJwt => "## `[routes.allow.jwt]`",
         Part::RouteAllowForward => "## `[routes.allow.forward]`",
         Part::RouteDeny => "## `[routes.deny]`",
         Part::RouteLimit => "## `[routes.limit]`",

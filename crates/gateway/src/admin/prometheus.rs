@@ -7,10 +7,12 @@ use pilotlight_cache::Unstored;
 use pilotlight_cache_redis::Family;
 use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status};
 
+use super::keys::unix_seconds;
 use super::shared::Shared;
 use super::tls::{self, Handshakes};
 use super::{memory, status};
 use crate::admission::refusal::Refused;
+use crate::jwks::Fetches;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::ServiceTarget;
@@ -40,7 +42,33 @@ pub(super) fn text(shared: &Shared) -> String {
     services(&mut text, shared);
     gateway(&mut text, shared);
     acme(&mut text, shared);
+    keys(&mut text, shared);
     text.0
+}
+
+/// Keys that tokens are verified by.
+fn keys(text: &mut Text, shared: &Shared) {
+    let all = shared.common.keys.status();
+    if all.is_empty() {
+        return;
+    }
+    text.family("pilotlight_jwks_keys", "gauge", "Keys of each source that tokens can be verified by.");
+    for source in &all {
+        text.sample("pilotlight_jwks_keys", &labels(&[("source", &source.source)]), &source.keys);
+    }
+    let name = "pilotlight_jwks_reads_total";
+    text.family(name, "counter", "How often the keys of each source were read, by what became of it.");
+    for source in &all {
+        let Fetches { read, failed, .. } = source.fetches;
+        for (result, count) in [("read", read), ("failed", failed)] {
+            text.sample(name, &labels(&[("source", &source.source), ("result", result)]), &count);
+        }
+    }
+    let name = "pilotlight_jwks_last_success_seconds";
+    text.family(name, "gauge", "When the keys of each source were last read, seconds since 1970; 0 for never.");
+    for source in &all {
+        text.sample(name, &labels(&[("source", &source.source)]), &unix_seconds(source.last_success));
+    }
 }
 
 /// Certificates by ACME. When those that are there are over is said of all certificates together.

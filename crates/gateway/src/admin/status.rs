@@ -56,6 +56,7 @@ pub(super) fn gateway(shared: &Shared) -> Value {
         "tls": super::tls::status(shared),
         "cache": cache,
         "acme": super::certificates::acme(shared),
+        "jwks": super::keys::status(shared),
         "services": services,
     })
 }

@@ -9,7 +9,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 
 use super::htpasswd::{BadLine, Hashed, Known, MAX_FILE_BYTES, MAX_NAME_BYTES, Users};
 use super::remembered::Remembered;
+use crate::file_state::FileState;
 use crate::timing::Moment;
 
 /// Passwords that are verified at a time, by all workers of a gateway.
@@ -86,14 +87,7 @@ pub(crate) struct Basic {
 #[derive(Default)]
 struct Read {
     users: Users,
-    state: Option<State>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State {
-    modified: Option<SystemTime>,
-    length: u64,
-    inode: u64,
+    state: Option<FileState>,
 }
 
 /// Name and password, as a client says them.
@@ -202,7 +196,7 @@ impl Basic {
             return;
         }
         let file = self.file.display();
-        match state(&self.file) {
+        match FileState::of(&self.file) {
             Ok(state) if self.users.load().state == Some(state) => {}
             Ok(_) => match read(&self.file) {
                 Ok(read) => {
@@ -216,15 +210,8 @@ impl Basic {
     }
 }
 
-fn state(file: &Path) -> io::Result<State> {
-    use std::os::unix::fs::MetadataExt as _;
-
-    let metadata = std::fs::metadata(file)?;
-    Ok(State { modified: metadata.modified().ok(), length: metadata.len(), inode: metadata.ino() })
-}
-
 fn read(file: &Path) -> Result<Read, UsersError> {
-    let state = state(file)?; // before the text: what changes meanwhile is read again
+    let state = FileState::of(file)?;
     Ok(Read { users: Users::parse(&text(file)?)?, state: Some(state) })
 }
 

@@ -76,12 +76,6 @@ impl Forward {
         Self { spec: spec.clone(), remembered: Remembered::new() }
     }
 
-    /// Takes away what a client says in a field that only who decides may fill. Programs that get fields as variables
-    /// cannot tell `X_User` from `X-User`, so neither can be had.
-    pub(crate) fn without_claims(&self, headers: &mut HeaderMap) {
-        remove_alike(headers, &self.spec.fields);
-    }
-
     /// The fields of an answer that the service gets.
     pub(crate) fn passed(&self, answer: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
         let joined = |name: &HeaderName| {
@@ -132,8 +126,9 @@ pub(crate) fn question(headers: &HeaderMap, asked: &AskedFor<'_>) -> HeaderMap {
     headers
 }
 
-/// Removes fields by these names, `_` being as good as `-`.
-fn remove_alike(headers: &mut HeaderMap, names: &[HeaderName]) {
+/// Removes fields by these names, `_` being as good as `-`: programs that get fields as variables cannot tell `X_User`
+/// from `X-User`.
+pub(crate) fn remove_alike(headers: &mut HeaderMap, names: &[HeaderName]) {
     let same = |one: u8, other: u8| one == other || (one == b'_' && other == b'-') || (one == b'-' && other == b'_');
     let alike = |one: &HeaderName, other: &HeaderName| {
         let (one, other) = (one.as_str().as_bytes(), other.as_str().as_bytes());
@@ -199,7 +194,7 @@ mod tests {
         };
         let forward = Forward::new(&spec);
         let mut claimed = map(&[("x-user", "root"), ("x_user", "root"), ("x-users", "kept"), ("accept", "*/*")]);
-        forward.without_claims(&mut claimed);
+        remove_alike(&mut claimed, &forward.spec.fields);
         assert_eq!(texts(&claimed), ["accept: */*", "x-users: kept"]);
         let answer = map(&[("x-groups", "a"), ("x-groups", "b"), ("set-cookie", "a=b")]);
         let passed = forward.passed(&answer);

@@ -1,5 +1,6 @@
 //! Why a request is not let in, and what its client is told of it beyond a status.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,9 +24,13 @@ pub(crate) enum Refusal {
     /// Too many requests at a time.
     Concurrent { max: u32, by: String },
     /// No credentials, or wrong ones; with the value of `WWW-Authenticate`.
-    Credentials { challenge: Box<str>, why: &'static str },
+    Credentials { challenge: Box<str>, why: Cow<'static, str> },
+    /// The token is right, and has not the scopes that are needed; with the value of `WWW-Authenticate`.
+    Scope { challenge: Box<str> },
     /// Too many credentials of others are being looked at.
     Busy,
+    /// There are no keys yet that tokens could be verified by, or they are too old.
+    NoKeys,
     /// Who decides gave no decision.
     Undecided,
     /// Who decides has turned it away, and the client has his answer.
@@ -39,14 +44,25 @@ pub(crate) enum Refused {
     Rate,
     Concurrent,
     Credentials,
+    Scope,
     Busy,
+    NoKeys,
     Undecided,
     Forward,
 }
 
 impl Refused {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Network, Self::Rate, Self::Concurrent, Self::Credentials, Self::Busy, Self::Undecided, Self::Forward];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Network,
+        Self::Rate,
+        Self::Concurrent,
+        Self::Credentials,
+        Self::Scope,
+        Self::Busy,
+        Self::NoKeys,
+        Self::Undecided,
+        Self::Forward,
+    ];
 
     /// Its name in metrics.
     pub(crate) fn name(self) -> &'static str {
@@ -55,7 +71,9 @@ impl Refused {
             Self::Rate => "rate",
             Self::Concurrent => "concurrent",
             Self::Credentials => "credentials",
+            Self::Scope => "scope",
             Self::Busy => "busy",
+            Self::NoKeys => "keys",
             Self::Undecided => "undecided",
             Self::Forward => "forward",
         }
@@ -69,7 +87,9 @@ impl Refusal {
             Self::Rate { .. } => Refused::Rate,
             Self::Concurrent { .. } => Refused::Concurrent,
             Self::Credentials { .. } => Refused::Credentials,
+            Self::Scope { .. } => Refused::Scope,
             Self::Busy => Refused::Busy,
+            Self::NoKeys => Refused::NoKeys,
             Self::Undecided => Refused::Undecided,
             Self::Forward => Refused::Forward,
         }
@@ -78,9 +98,13 @@ impl Refusal {
     /// Members of the problem document (RFC 9457 §3.2) beside those that all have.
     pub(crate) fn members(&self) -> Map<String, Value> {
         let limit = match self {
-            Self::Network(_) | Self::Credentials { .. } | Self::Busy | Self::Undecided | Self::Forward => {
-                return Map::new();
-            }
+            Self::Network(_)
+            | Self::Credentials { .. }
+            | Self::Scope { .. }
+            | Self::Busy
+            | Self::NoKeys
+            | Self::Undecided
+            | Self::Forward => return Map::new(),
             Self::Rate { limit, by, .. } => {
                 json!({ "rate": limit.rate.to_string(), "burst": limit.burst.get(), "by": by })
             }
@@ -94,8 +118,15 @@ impl Refusal {
         match self {
             Self::Rate { limit, wait, .. } => rate_fields(limit, *wait),
             // RFC 9110 §15.5.2: a 401 has at least one challenge.
-            Self::Credentials { challenge, .. } => fields([(WWW_AUTHENTICATE, challenge.to_string())]),
-            Self::Network(_) | Self::Concurrent { .. } | Self::Busy | Self::Undecided | Self::Forward => Vec::new(),
+            Self::Credentials { challenge, .. } | Self::Scope { challenge } => {
+                fields([(WWW_AUTHENTICATE, challenge.to_string())])
+            }
+            Self::Network(_)
+            | Self::Concurrent { .. }
+            | Self::Busy
+            | Self::NoKeys
+            | Self::Undecided
+            | Self::Forward => Vec::new(),
         }
     }
 }
@@ -125,7 +156,9 @@ impl fmt::Display for Refusal {
                 write!(f, "too many requests: the route takes {rate} by {by}, at most {burst} at once")
             }
             Self::Credentials { why, .. } => f.write_str(why),
-            Self::Busy => f.write_str("too many passwords are being checked; try again"),
+            Self::Scope { .. } => f.write_str("the token has not the scopes that are needed here"),
+            Self::Busy => f.write_str("too many credentials are being checked; try again"),
+            Self::NoKeys => f.write_str("there are no keys to verify tokens by at the moment; try again"),
             Self::Undecided => f.write_str("whether the request is let in could not be found out; try again"),
             Self::Forward => f.write_str("the request is not let in"),
             Self::Concurrent { max, by } => {

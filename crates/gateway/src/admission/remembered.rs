@@ -16,17 +16,25 @@ type Proof = [u8; 32];
 pub(crate) struct Remembered<T> {
     /// Of this process and route alone. `None`: there are no random numbers, and nothing is remembered.
     key: Option<hmac::Key>,
-    known: Mutex<FxHashMap<Proof, (u64, T)>>,
+    known: Mutex<Known<T>>,
+}
+
+struct Known<T> {
+    all: FxHashMap<Proof, (u64, T)>,
+    /// When what is over was taken away.
+    swept_ns: u64,
 }
 
 impl<T: Clone> Remembered<T> {
     /// How much is remembered for a route. What comes when it is full is not.
-    const MAX: usize = 4096;
+    const MAX: usize = 16_384;
+    /// How often what is over is looked for while it is full.
+    const SWEEP_EVERY_NS: u64 = 1_000_000_000;
 
     pub(crate) fn new() -> Self {
         let mut seed = [0; 32];
         let key = getrandom::fill(&mut seed).is_ok().then(|| hmac::Key::new(hmac::HMAC_SHA256, &seed));
-        Self { key, known: Mutex::default() }
+        Self { key, known: Mutex::new(Known { all: FxHashMap::default(), swept_ns: 0 }) }
     }
 
     /// A proof of these parts, in this order.
@@ -41,17 +49,18 @@ impl<T: Clone> Remembered<T> {
 
     pub(crate) fn find(&self, proof: &Proof, now: Moment) -> Option<T> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(proof).filter(|(until, _)| *until > now.as_ns()).map(|(_, known)| known.clone())
+        known.all.get(proof).filter(|(until, _)| *until > now.as_ns()).map(|(_, known)| known.clone())
     }
 
     pub(crate) fn put(&self, proof: Proof, what: T, time: Duration) {
         let now = Moment::now().as_ns();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= Self::MAX {
-            known.retain(|_, (until, _)| *until > now);
+        if known.all.len() >= Self::MAX && now.saturating_sub(known.swept_ns) >= Self::SWEEP_EVERY_NS {
+            known.swept_ns = now;
+            known.all.retain(|_, (until, _)| *until > now);
         }
-        if known.len() < Self::MAX {
-            known.insert(proof, (now.saturating_add(nanos(time)), what));
+        if known.all.len() < Self::MAX {
+            known.all.insert(proof, (now.saturating_add(nanos(time)), what));
         }
     }
 }
@@ -74,7 +83,7 @@ mod tests {
         for other in 0..2 * Remembered::<i32>::MAX {
             all.put(proof(&[&other.to_string()]), 8, Duration::from_secs(10));
         }
-        assert_eq!(all.known.lock().unwrap().len(), Remembered::<i32>::MAX);
+        assert_eq!(all.known.lock().unwrap().all.len(), Remembered::<i32>::MAX);
         assert_eq!(all.find(&one, now), Some(7), "what is known is not displaced");
     }
 }

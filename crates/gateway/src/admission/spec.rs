@@ -7,6 +7,7 @@ use http::HeaderName;
 
 use super::basic::BasicSpec;
 use super::forward::ForwardSpec;
+use super::jwt_spec::JwtSpec;
 use super::rate::Rate;
 use crate::networks::Networks;
 
@@ -24,7 +25,14 @@ pub struct AdmissionSpec {
 impl AdmissionSpec {
     /// Whether a request is known by more than where it comes from: what one was answered may not be for another.
     pub(crate) fn asks_credentials(&self) -> bool {
-        self.allow.basic.is_some() || self.allow.forward.is_some()
+        let AllowSpec { networks: _, basic, jwt, forward, preflight: _ } = &self.allow;
+        basic.is_some() || jwt.is_some() || forward.is_some()
+    }
+
+    /// The fields by which the service is told who the client is.
+    pub(crate) fn fields_of_access(&self) -> Vec<HeaderName> {
+        let of_token = self.allow.jwt.iter().flat_map(|jwt| jwt.claims.iter().map(|(field, _)| field));
+        of_token.chain(self.allow.forward.iter().flat_map(|forward| &forward.fields)).cloned().collect()
     }
 }
 
@@ -35,6 +43,8 @@ pub struct AllowSpec {
     pub networks: Option<Networks>,
     /// Users with their passwords.
     pub basic: Option<BasicSpec>,
+    /// Those who have a signed token.
+    pub jwt: Option<JwtSpec>,
     /// Somebody else who decides.
     pub forward: Option<ForwardSpec>,
     /// What becomes of a CORS preflight, which never has credentials.

@@ -58,16 +58,20 @@ async fn passes(gate: &Gate, route: &Route, address: Option<IpAddr>, request: &m
     let asker = Asker { address, fields: &request.request.head, now: Moment::now() };
     let (counts, tier) = (&request.worker.common.counts, request.worker.second.as_deref());
     gate.count_shared(counts, tier, &asker).await.map_err(Turned::Refusal)?;
-    if let Some(forward) = &gate.forward {
-        request.request.head.change_fields(|headers| forward.without_claims(headers));
+    let head = &mut request.request.head;
+    if gate.has_claims() {
+        head.change_fields(|headers| gate.without_claims(headers));
     }
-    gate.credentials(&request.request.head).await.map_err(Turned::Refusal)?;
-    if let (Some(forward), Some(auth)) = (&gate.forward, &route.auth)
-        && !gate.passes_preflight(&request.request.head)
-    {
-        forward_auth::ask(forward, auth, request).await?;
+    let told = gate.credentials(head).await.map_err(Turned::Refusal)?;
+    if !told.is_empty() {
+        head.change_fields(|headers| headers.extend(told));
     }
-    Ok(())
+    match (&gate.forward, &route.auth) {
+        (None, _) => Ok(()),
+        _ if gate.passes_preflight(head) => Ok(()),
+        (Some(forward), Some(auth)) => forward_auth::ask(forward, auth, request).await,
+        (Some(_), None) => Err(Turned::Refusal(Box::new(Refusal::Undecided))), // there is no way to him
+    }
 }
 
 /// A response that is here.

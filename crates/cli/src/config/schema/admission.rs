@@ -13,12 +13,78 @@ pub const ROUTE_ALLOW: &[Key] = &[
     ),
     key("realm", A_STRING, "\"staff\"", &["auth_basic", "name"]),
     key(
+        "jwt",
+        A_SECTION,
+        "{ jwks = \"https://id.example/jwks.json\" }",
+        &["auth_jwt", "jwt_auth", "jwt_authn", "bearer", "token", "oidc", "openid"],
+    ),
+    key(
         "forward",
         A_SECTION,
         "{ url = \"http://127.0.0.1:9000/auth\" }",
         &["forward_auth", "auth_request", "ext_authz"],
     ),
     key("preflight", TRUE_OR_FALSE, "true", &["cors", "options"]),
+];
+
+/// The keys of `[routes.allow.jwt]`.
+pub const ROUTE_ALLOW_JWT: &[Key] = &[
+    key(
+        "jwks",
+        "a URL, or the path of a file",
+        "\"https://id.example/jwks.json\"",
+        &[
+            "jwks_uri",
+            "jwks_url",
+            "jwksurl",
+            "remote_jwks",
+            "local_jwks",
+            "auth_jwt_key_file",
+            "auth_jwt_key_request",
+            "keys",
+            "key",
+            "public_key",
+            "signing_secret",
+        ],
+    ),
+    key("ca", "the path of a file", "\"ca.pem\"", &["trusted_ca", "root", "cafile", "ca_file", "trusted_certificate"]),
+    key(
+        "refresh",
+        A_TIME,
+        "\"10m\"",
+        &["cache_duration", "cachettl", "cache_ttl", "ttl", "auth_jwt_key_cache", "every"],
+    ),
+    key("issuer", "a string or a list of strings", "\"https://id.example\"", &["iss", "issuers", "auth_jwt_require"]),
+    key("audience", "a string or a list of strings", "\"shop\"", &["aud", "audiences", "valid_audiences"]),
+    key("algorithms", A_LIST, "[\"RS256\", \"ES256\"]", &["alg", "algs", "algorithm", "signing_algorithms"]),
+    key("scopes", A_LIST, "[\"read\"]", &["scope", "scp", "required_scopes", "scopes_required"]),
+    key(
+        "expiry",
+        "\"required\" or \"optional\"",
+        "\"required\"",
+        &["exp", "require_exp", "require_expiration", "claims_to_verify"],
+    ),
+    key("leeway", A_TIME, "\"60s\"", &["clock_skew", "clock_skew_seconds", "auth_jwt_leeway", "skew", "tolerance"]),
+    key(
+        "from",
+        "\"bearer\", \"header:NAME\" or \"cookie:NAME\"",
+        "\"cookie:session\"",
+        &["cookie", "header", "from_headers", "from_cookies", "header_names", "cookie_names", "token_source"],
+    ),
+    key(
+        "claims",
+        "a table of strings",
+        "{ \"X-User\" = \"sub\" }",
+        &[
+            "claim_to_headers",
+            "claims_to_headers",
+            "claim_headers",
+            "forward_headers",
+            "headers",
+            "fields",
+            "auth_jwt_claim_set",
+        ],
+    ),
 ];
 
 /// The keys of `[routes.allow.forward]`.
